@@ -129,7 +129,7 @@ def test_its_plant_is_listed_recorded_and_inspected(command, work: Path, install
 
 def test_its_plant_is_described_and_recorded_from_its_folder(command, tmp_path: Path) -> None:
     run = partial(command, "neorl-envs", cwd=OUTSIDER / "src")
-    assert "at most 0.5 a second" in run("describe", "outsider.tank:Tank").stdout
+    assert "at most 0.5 per second" in run("describe", "outsider.tank:Tank").stdout
     out = tmp_path / "tank.h5"
     printed = run("collect", "outsider.tank:Tank", "--steps=60", "--out", out).stdout
     assert "60 rows, 2 episodes" in printed

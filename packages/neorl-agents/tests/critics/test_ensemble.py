@@ -234,7 +234,7 @@ def test_the_critics_of_a_learner_are_an_ensemble(learner, problem, few):
     for encoder in ("history", "gru"):
         remembers = sized(learner(), encoder=encoder, history_steps=2, **few)
         state = remembers.init(problem.spec, problem.statistics, KEY)
-        with pytest.raises(TypeError, match=r"windows of 2 steps, .* with networks.encoder='none'"):
+        with pytest.raises(TypeError, match=r"windows of 2 steps; .* with networks.encoder='none'"):
             critic_ensemble(state)
 
 

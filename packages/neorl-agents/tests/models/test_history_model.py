@@ -286,7 +286,7 @@ def test_a_log_that_tells_nothing_is_refused(change, message):
 
 
 def test_names_that_are_no_channel_are_refused():
-    for names, message in ((("laod",), "load"), (("level", "flow", "load"), "nothing is left")):
+    for names, message in ((("laod",), "load"), (("level", "flow", "load"), "none is left")):
         with pytest.raises(InputError, match=message):
             fit_history_model(ROWS, SPEC, jax.random.key(0), exogenous=names, settings=QUICK)
 

@@ -71,15 +71,19 @@ REFUSED = {
     "a normalisation": (state(2, 8, 2) | {"norm.weight": np.ones(8)}, {}, "'norm.weight'.*layers="),
     "nothing": ({}, {}, "must have linear layers"),
     "no such layer": (state(2, 8, 2), {"layers": ["mu"]}, "no 'mu.weight'; it has 'net.0.weight'"),
-    "another order": (state(2, 8, 2), {"layers": ["net.2", "net.0"]}, "takes 8 inputs, but 2 come"),
+    "another order": (
+        state(2, 8, 2),
+        {"layers": ["net.2", "net.0"]},
+        "takes 8 inputs, but the layer before it",
+    ),
     "other observations": (state(3, 8, 2), {}, "takes 3 inputs, but the layer before it"),
-    "other actions": (state(2, 8, 3), {}, "gives 3 numbers; expected 2"),
+    "other actions": (state(2, 8, 3), {}, "must have 2 outputs, .* got 3"),
     "a convolution": (
         {"c.weight": np.ones((2, 2, 1)), "c.bias": np.ones(2)},
         {"layers": ["c"]},
         "must have the shapes",
     ),
-    "not a number": ({"a.weight": [[np.nan] * 2] * 2, "a.bias": [0, 0]}, {}, "not finite"),
+    "not a number": ({"a.weight": [[np.nan] * 2] * 2, "a.bias": [0, 0]}, {}, "must be finite"),
     "a short mean": (
         state(2, 2),
         {"mean": [0.0]},

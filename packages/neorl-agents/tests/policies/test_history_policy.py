@@ -168,7 +168,7 @@ def test_a_batch_without_windows_is_refused(trained, problem):
     with pytest.raises(ValueError, match=r"read windows of 3 steps, got rows"):
         unit_rows(state.preparation, problem.log)
     memoryless = sized(BC(), hidden=(8,)).init(problem.spec, problem.statistics, jax.random.key(0))
-    with pytest.raises(ValueError, match=r"see rows, got windows of 3 steps"):
+    with pytest.raises(ValueError, match=r"read rows, got windows of 3 steps"):
         unit_rows(memoryless.preparation, problem.batch(plain))
 
 

@@ -128,7 +128,7 @@ def test_constraints_of_another_plant_are_refused(run_directory):
     refused(run_directory, r"'valve', 'm3/h'.*; the policy sets .*'valve', '%'")
     document["constraints"] = []
     (run_directory / "constraints.json").write_text(json.dumps(document))
-    refused(run_directory, r"constraints\.json: no box")
+    refused(run_directory, r"constraints\.json: there is no box")
 
 
 def test_a_fallback_of_another_plant_is_refused(run_directory, spec):

@@ -38,8 +38,8 @@ class Tank:
 def test_two_loops_in_one_folder_are_refused(tmp_path):
     code = f"""
 from pathlib import Path
-from neorl_deploy.loop._serve import only_one
-with only_one(Path({str(tmp_path)!r})):
+from neorl_deploy.loop._serve import loop_lock
+with loop_lock(Path({str(tmp_path)!r})):
     print("in", flush=True)
     input()
 """
@@ -112,7 +112,7 @@ from neorl_deploy.loop import SystemClock
 from neorl_deploy.loop._serve import Watchdog
 dog, clock = Watchdog(0.2), SystemClock()
 threading.Thread(target=dog.watch, args=(clock, threading.Event()), daemon=True).start()
-dog.feed(clock.now().monotonic)
+dog.step_ended(clock.now().monotonic)
 time.sleep(60)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

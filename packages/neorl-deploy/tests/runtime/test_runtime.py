@@ -266,7 +266,7 @@ from neorl_deploy._command.main import main
 bundle = {str(exported)!r}
 assert main(["verify", bundle]) == 0
 assert main(["inspect", bundle]) == 0
-assert main(["replay", bundle, {str(finished_run / "dataset.h5")!r}]) == 2
+assert main(["replay", bundle, {str(finished_run / "dataset.h5")!r}, "--form", "numpy"]) == 2
 assert main(["verify", bundle, "--self-test"]) == 2
 assert main(["verify", bundle, "--self-test", "--form", "numpy"]) == 0
 acting = neorl_deploy.runtime.load_bundle(bundle, form="numpy")

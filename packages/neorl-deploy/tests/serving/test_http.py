@@ -149,7 +149,10 @@ BAD = {
     "a text": ([tensor("obs", [1.0, "2", 3.0])], "obs must hold numbers, with null"),
     "a flag": ([tensor("obs", [1.0, True, 3.0])], "obs must hold numbers"),
     "another type": ([tensor("obs", MIDDLE, "FP64")], "obs must be FP32, got 'FP64'"),
-    "another carry": ([tensor("obs", MIDDLE), tensor("carry", [1], "UINT32")], "carry has the"),
+    "another carry": (
+        [tensor("obs", MIDDLE), tensor("carry", [1], "UINT32")],
+        "carry must have the shape",
+    ),
 }
 
 

@@ -127,7 +127,7 @@ def test_every_plant_refuses_constants_that_do_not_go_together(name: str) -> Non
 def test_an_initial_state_outside_physics_is_refused() -> None:
     pipe: Any = make("Pipeline-v0")
     params = pipe.default_params()
-    with pytest.raises(ValueError, match="keep initial <= 200, got 300 and 200: a flow is from"):
+    with pytest.raises(ValueError, match="satisfy initial <= 200, got 300 and 200: a flow is from"):
         pipe.check_params(params._replace(initial=jnp.asarray(300.0)))
     with pytest.raises(ValueError, match="spread of initial must be finite and not negative"):
         pipe.check_params(params._replace(initial_spread=jnp.asarray(-1.0)))

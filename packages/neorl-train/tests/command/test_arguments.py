@@ -176,7 +176,7 @@ def test_the_version_is_said(capsys):
         (["rnu"], "unknown command 'rnu'; did you mean 'run'?"),
         (
             ["run", "--training.algorithms", "bc", "--evaluation.candidate", "iql"],
-            "choose one of training.algorithms with --eval",
+            "choose one of its learners and controllers with --eval",
         ),
         (["resume"], "resume was given no run, and there is none in"),
         (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),

@@ -134,7 +134,7 @@ def test_what_cannot_be_trained_is_refused_in_one_line() -> None:
     for world, learner, words in (
         (Endless(), LEARNER, "give the world a limit on its episodes"),
         (WORLD, dataclasses.replace(LEARNER, capacity=10), "capacity must be at least batch_size"),
-        (WORLD, dataclasses.replace(LEARNER, capacity=17, batch_size=17), "gives 12 of episodes"),
+        (WORLD, dataclasses.replace(LEARNER, capacity=17, batch_size=17), "offers 12 of them"),
     ):
         with pytest.raises(InputError) as error:
             train_population(world, learner, epochs=1)

@@ -147,11 +147,11 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def _points_of(self, name: str, error: type[InputError]) -> list[metadata.EntryPoint]:
         points = self._points().get(name)
+        if points is None and ":" in name:  # a class in a module, which other commands accept
+            unknown = unknown_name(self.kind, name, self, error)
+            raise error(f"{unknown}; a class of your own needs an entry point in {self.group}")
         if points is None:
-            fault = unknown_name(self.kind, name, self, error)
-            if ":" in name:  # a class in a module, which other commands accept
-                raise error(f"{fault}; a class of your own needs an entry point in {self.group}")
-            raise fault
+            raise unknown_name(self.kind, name, self, error)
         return points
 
     def __getitem__(self, name: str) -> Entry:
