@@ -60,7 +60,10 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys
     assert "pid_imitation" in (run / "evaluation.json").read_text()
     record = json.loads((run / "run.json").read_text())
     assert record["fallback"] == "the classical controller pid_imitation, fitted on the log"
-    controller = record["controllers"][0]
+    controller, warning = record["controllers"][:2]
+    assert re.search(
+        r"opposite signs .*\bkd \S+\).* without ki and kd", warning
+    )  # the file asks for kd
     assert re.fullmatch(
         rf"pid_imitation: {controlled} by {manipulated}: kp \S+ .*, explains \S+ of the moves, "
         r"from \d+ rows",

@@ -1,6 +1,5 @@
 """PID gains that explain the logged actions."""
 
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -127,28 +126,12 @@ def _gains(weights: np.ndarray) -> PIDGains:
 
 
 def _of_one_sign(columns: np.ndarray, u: np.ndarray, least: float) -> np.ndarray:
-    """Least squares with weights that all have one sign; those below ``least`` are zero.
+    """Least squares with weights that all have one sign; those below ``least`` are zero."""
+    from scipy.optimize import nnls  # Imported here: slow, and only needed for fits.
 
-    The optimum is the unconstrained fit to the columns whose weight is not zero, so the fits to all
-    subsets of the columns are compared. If none of them is valid, only the first column is used.
-    """
-    count = columns.shape[1]
-    subsets = [list(part) for size in range(count) for part in combinations(range(count), size + 1)]
-    best, smallest = _fit(columns, u, [0]), np.inf
-    for subset in subsets:
-        weights = _fit(columns, u, subset)
-        used = weights[subset]
-        error = float(np.sum((u - columns @ weights) ** 2))
-        if error < smallest and np.abs(used).min() > least and not used.min() < 0 < used.max():
-            best, smallest = weights, error
-    return best
-
-
-def _fit(columns: np.ndarray, u: np.ndarray, subset: list[int]) -> np.ndarray:
-    """Weights of least squares on some of the columns; zero for the others."""
-    weights = np.zeros(columns.shape[1])
-    weights[subset] = np.linalg.lstsq(columns[:, subset], u, rcond=1e-10)[0]
-    return weights
+    signed = [sign * nnls(sign * columns, u)[0] for sign in (1.0, -1.0)]
+    best = min(signed, key=lambda weights: float(np.sum((u - columns @ weights) ** 2)))
+    return np.where(np.abs(best) > least, best, 0.0)
 
 
 def _is_held(action: np.ndarray, log: Log, slack: float) -> np.ndarray:
