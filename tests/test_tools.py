@@ -335,6 +335,16 @@ def test_what_changed_chooses_its_tests(
     assert check_changed.chosen_tests(changed, checkout) == tests
 
 
+def test_only_what_the_type_check_covers_is_type_checked() -> None:
+    """Pyright takes a path on its command line although its settings leave it out."""
+    typed = ["packages/neorl-core/src/neorl_core/a.py", "tools/sizes.py"]
+    others = ["packages/neorl-core/tests/test_a.py", "tests/test_b.py", "tools/oracles/c.py"]
+    (words,) = (
+        words for words in check_changed.commands([*typed, *others]) if "lint:types" in words
+    )
+    assert words[4:] == typed
+
+
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.stem)
 def test_every_tool_explains_itself(tool: Path) -> None:
     command = [sys.executable, str(tool), "--help"]
