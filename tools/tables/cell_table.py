@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
 from neorl_core.infrastructure import write_text
 
 SHARED = ("plant", "algorithm", "learner", "way", "updates", "hyperparameters", "settings", "data")
@@ -37,6 +39,12 @@ class CellTable(NamedTuple):
 
     cells: list[dict[str, Any]]
     also: dict[str, Any]
+
+
+def made_on() -> dict[str, str]:
+    """The accelerator that a cell was made on; nothing on a processor, where most were made."""
+    device = jax.devices()[0]
+    return {} if device.platform == "cpu" else {"device": device.device_kind}
 
 
 def read_table(path: Path) -> CellTable:

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cell_table import add_also, add_cell, read_table
+from cell_table import add_also, add_cell, made_on, read_table
 from learner_settings import flat_settings, learner_with, same_settings
 from learning_page import OTHERS, beside_the_log, table
 from neorl_agents import ALGORITHMS
@@ -242,7 +242,7 @@ def _add(args: argparse.Namespace, path: Path, result: dict[str, Any], learner: 
         "hyperparameters": flat_settings(learner),
         "data": Path(args.data).name if args.data else own,
         "date": time.strftime("%Y-%m-%d"),
-    }
+    } | made_on()
     called = {"name": f"{args.other}-{result['seed']}"} if args.other else {}
     order = ("name",) if args.other else ("algorithm", "seed")
     add_cell(path, {**called, **result, **made}, order)

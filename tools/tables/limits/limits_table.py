@@ -15,6 +15,7 @@ that was cut short goes on.
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,10 @@ from neorl_envs.scoring import score_episodes, scores, within_limits
 from neorl_train import train
 from neorl_train.experience import training_data
 from neorl_train.training import Plan
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from cell_table import made_on  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "tools/benchmarks/results/limits"
@@ -118,7 +123,7 @@ def trained(env: Any, data: Any, name: str) -> dict[str, Any]:
         done = train(learner, data, BUDGET["seeds"], Plan(updates, 500, updates))
     except InputError as error:
         return {"failure": str(error)}
-    return {"seeds": [judged(env, policy) for policy in done.policies]}
+    return {"seeds": [judged(env, policy) for policy in done.policies]} | made_on()
 
 
 def judged(env: Any, policy: Any) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from neorl_train.training._seeds import offline_seeds
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from cell_table import add_cell, read_table  # pyright: ignore[reportMissingImports]
+from cell_table import add_cell, made_on, read_table  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "tools" / "benchmarks" / "results" / "model_based"
@@ -249,7 +249,7 @@ def _fill(args: argparse.Namespace, plant: str, path: Path) -> None:
             made = learner(name, plant, setting)
             result = cell(made, plant, data, model, seed, args.updates)
             line = {"learner": name, "setting": setting, "seed": seed, "updates": args.updates}
-            line |= result | {"model_seconds": round(seconds, 1)}
+            line |= result | {"model_seconds": round(seconds, 1)} | made_on()
             add_cell(path, line, ("learner", "setting", "seed"))
 
 
