@@ -17,6 +17,8 @@ from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._read import read_dataset
+from neorl_envs.inspection._contradictions import time_report
+from neorl_envs.inspection._interlocks import interlock_warnings, interlocks
 from neorl_envs.inspection._report import FEWEST
 from neorl_envs.inspection._reward import reward_is_constant
 from neorl_envs.inspection._text import excluded_words
@@ -72,6 +74,7 @@ def command(words: list[str]) -> None:
     columns: Any = dataset.transitions
     warnings = [*_unfinished(path, config, columns), *_empty(path, config, dataset)]
     warnings += [*_masking_tags(path, config, dataset), *_unusable(path, config, dataset)]
+    warnings += interlock_warnings(interlocks(dataset)["entries"], time_report(dataset))
     counts = {
         "rows": dataset.n_rows,
         "masked": dataset.n_rows - int(columns.mask.sum()),

@@ -16,6 +16,11 @@ from neorl_envs.inspection._contradictions import (
     duplicate_rows,
     time_report,
 )
+from neorl_envs.inspection._interlocks import (
+    interlock_remarks,
+    interlock_warnings,
+    interlocks,
+)
 from neorl_envs.inspection._relations import relations
 from neorl_envs.inspection._reward import reward_check, reward_is_constant
 from neorl_envs.inspection._sample import episodes_sample
@@ -74,6 +79,7 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
         "drift": drift(dataset),
         "reward_constant": reward_is_constant(rows),
         "reward_check": reward_check(dataset),
+        "interlocks": interlocks(dataset),
         "behaviours": _behaviours(dataset),
         **{
             name: attributes.get(name)
@@ -143,6 +149,7 @@ def _warnings(report: dict[str, Any]) -> list[str]:
         )
     warnings += contradiction_sentences(report["contradictions"])
     time = report["time"]
+    warnings += interlock_warnings(report["interlocks"]["entries"], time)
     for standstill in report["frozen"]:
         usual_text = f"its usual standstills last {duration(standstill['usual_s'])} at most"
         if not standstill["usual_s"]:
@@ -183,6 +190,7 @@ def _remarks(report: dict[str, Any]) -> list[str]:
             "logged on change, or a coarse one; in between, a policy sees an old value"
         )
     notes += _remarks_on_rows(report)
+    notes += interlock_remarks(report["interlocks"]["entries"])
     constant = [
         f"{kind} {c['name']}" for kind in ("obs", "action") for c in report[kind] if c["constant"]
     ]

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from neorl_core.costs import limit_kind
+from neorl_envs.inspection._interlocks import interlock_lines
 from neorl_envs.inspection._wording import duration, figures, moment
 
 WIDTH = 110
@@ -64,7 +65,7 @@ def _time_lines(time: dict[str, Any] | None) -> list[str]:
 
 
 def relation_lines(report: dict[str, Any]) -> list[str]:
-    """Lines on behaviour, delays, drift and the check of the reward."""
+    """Lines on behaviour, delays, drift, the check of the reward and the interlocks."""
     lines = [
         f"behaviour of {b['action']}: {b['explained']:.0%} of its variance is linear in the "
         f"observation, and {b['repeatable']:.0%} recurs in similar situations"
@@ -92,7 +93,7 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
         if check["checked"]
         else f"reward not recomputed: {check['why']}"
     )
-    return lines
+    return [*lines, *interlock_lines(report)]
 
 
 def origin_lines(report: dict[str, Any]) -> list[str]:

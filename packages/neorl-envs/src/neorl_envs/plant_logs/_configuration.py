@@ -203,6 +203,22 @@ class TermOfReward:
 
 
 @dataclasses.dataclass(frozen=True)
+class Interlock:
+    """A rule of the plant's own control system that overrides every controller.
+
+    Attributes:
+        name: Its name, for messages and reports.
+        when: Condition over observed and manipulated tags; while it is true, the interlock acts.
+        values: What it sets manipulated variables to, by name: a number in the unit of the tag, or
+            an expression in which their names mean what the controller asks for.
+    """
+
+    name: str
+    when: str
+    values: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
 class History:
     """Number of past samples in an observation, and whether past actions are added."""
 
@@ -225,6 +241,7 @@ class PlantLog:
     constraints: tuple[Mapping[str, Any], ...] = ()
     terms: tuple[TermOfReward, ...] = ()
     excludes: tuple[Exclusion, ...] = ()
+    interlocks: tuple[Interlock, ...] = ()
 
     def of_role(self, *roles: str) -> tuple[Tag, ...]:
         """The tags with any of the given roles, in the order of the file."""

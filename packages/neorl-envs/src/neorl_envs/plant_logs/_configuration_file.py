@@ -10,6 +10,7 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import Binder
 from neorl_envs.plant_logs._configuration import PlantLog, check_plant_log
+from neorl_envs.plant_logs._declared._interlocks import check_interlocks
 from neorl_envs.plant_logs._exclusions import excluded_periods
 
 _BINDER = Binder(
@@ -19,6 +20,8 @@ _BINDER = Binder(
         "constraints": "constraint",
         "terms": "term",
         "excludes": "exclude",
+        "interlocks": "interlock",
+        "values": "set",
         "begin": "from",
         "end": "to",
     }
@@ -62,6 +65,7 @@ def plant_log_from_dict(values: Mapping[str, Any], source: str) -> PlantLog:
         raise InputError(f"{source}: {error}") from None
     check_plant_log(config, source)
     excluded_periods(config, source)
+    check_interlocks(config, source)
     return config
 
 

@@ -1,4 +1,4 @@
-"""Facts about the plant declared in ``plant.toml``: uncontrolled channels, reward and costs."""
+"""Facts about the plant in ``plant.toml``: uncontrolled channels, reward, costs, interlocks."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,23 @@ from jaxtyping import Array, Float
 from neorl_core import InputError, Spec
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.plant_logs._configuration import BEFORE
+from neorl_envs.plant_logs._declared._activity import (
+    always_active,
+    declared_interlocks,
+    interlock_activity,
+)
+from neorl_envs.plant_logs._declared._formula import (
+    Formula,
+    UntranslatableError,
+    evaluated,
+    formula_of,
+)
+from neorl_envs.plant_logs._declared._interlocks import (
+    DeclaredInterlocks,
+    interlocks_of,
+    require_translation,
+)
 from neorl_envs.plant_logs._expressions import Expression
-from neorl_envs.plant_logs._formula import Formula, UntranslatableError, evaluated, formula_of
 
 ROWS = 20_000
 """Largest number of logged rows with which a declared reward or cost is compared."""
@@ -67,11 +82,13 @@ class DeclaredPlant:
     Attributes:
         exogenous: Observations of set points and disturbances, including their past values.
         objective: Declared reward and costs; ``None`` if none of them can be used.
+        interlock: Declared interlocks; ``None`` if there are none.
         notes: One sentence on each declaration: whether it is used, and if not, why.
     """
 
     exogenous: tuple[str, ...] = ()
     objective: DeclaredObjective | None = None
+    interlock: DeclaredInterlocks | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -85,7 +102,10 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
         dataset: Any dataset; one that was not converted from a historian's export declares nothing.
 
     Returns:
-        The uncontrolled channels, and the reward and costs as functions.
+        The uncontrolled channels, and the reward, the costs and the interlocks as functions.
+
+    Raises:
+        InputError: If the condition of an interlock holds in every row of the log.
     """
     configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
     if not isinstance(configuration, Mapping) or "tag" not in configuration:
@@ -115,7 +135,31 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
             f"taken from the log, as set points and disturbances are: {', '.join(exogenous)}"
         )
     objective = DeclaredObjective(tuple(outputs), tuple(sources.items())) if used else None
-    return DeclaredPlant(exogenous, objective, tuple(notes))
+    interlock, interlock_notes = _interlock(dataset, logged)
+    return DeclaredPlant(exogenous, objective, interlock, (*notes, *interlock_notes))
+
+
+def _interlock(
+    dataset: Dataset, logged: Mapping[str, np.ndarray]
+) -> tuple[DeclaredInterlocks | None, list[str]]:
+    """The declared interlocks as a function, and a sentence on each."""
+    checked = declared_interlocks(dataset)
+    if not checked:
+        return None, []
+    names = [[c.name for c in channels] for channels in (dataset.spec.obs, dataset.spec.action)]
+    interlock = interlocks_of(checked, *names)
+    require_translation(checked, dataset.spec, logged["obs"], logged["action"])
+    notes = []
+    for one in interlock_activity(dataset, checked):
+        if one.always:
+            raise InputError(always_active(one))
+        differs = sum(found.rows for found in one.contradictions)
+        contradicted = f", but the log contradicts it in {differs} rows" if differs else ""
+        notes.append(
+            f"interlock {one.name!r} overrides every action of the plant model: {one.sentence}; "
+            f"it was active in {one.active} of {one.rows} logged rows{contradicted}"
+        )
+    return interlock, notes
 
 
 def _sources(spec: Spec, delayed: set[str]) -> dict[str, tuple[str, int]]:

@@ -1,0 +1,1 @@
+"""What ``plant.toml`` declares about the plant, as functions for a plant model."""
