@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from neorl_agents.learning import Networks
 from neorl_agents.models import FittedQEvaluation, with_next_actions
@@ -15,11 +16,13 @@ from neorl_core.control import ConstantPolicy
 
 KEY = jax.random.key(0)
 LAWS = {
-    f"{costs}-{name}": law
-    for costs in (False, True)
+    f"{costs}-{quantiles}-{name}": law
+    for costs, quantiles in ((False, 0), (True, 0), (True, 3))
     for name, law in learner_laws(
-        lambda costs=costs: sized(
-            FittedQEvaluation(evaluates_costs=costs), hidden=(8, 8), batch_size=32
+        lambda costs=costs, quantiles=quantiles: sized(
+            FittedQEvaluation(evaluates_costs=costs, quantiles=quantiles),
+            hidden=(8, 8),
+            batch_size=32,
         )
     ).items()
 }
@@ -80,18 +83,24 @@ def linear():
     )
 
 
-@pytest.mark.parametrize("held", [20.0, 80.0])
-def test_on_a_linear_plant_it_finds_the_closed_form(linear, held):
-    log = with_next_actions(linear_log(), ConstantPolicy(jnp.asarray([held])))
-    state = linear.init(SPEC, statistics_of(log), KEY)
+def trained(learner, log, spec, rates, length):
+    """The state after some gradient steps on the whole log at every learning rate."""
     batch = jax.tree.map(lambda x: jnp.asarray(x)[None], log)
+    state = learner.init(spec, statistics_of(log), KEY)
 
     @jax.jit
     def several(learner, state):
-        return jax.lax.scan(lambda s, _: learner.update(s, batch, KEY), state, length=1500)
+        return jax.lax.scan(lambda s, _: learner.update(s, batch, KEY), state, length=length)
 
-    for rate in (1e-1, 1e-2, 1e-3):
-        state, metrics = several(as_arrays(sized(linear, learning_rate=rate)), state)
+    for rate in rates:
+        state, metrics = several(as_arrays(sized(learner, learning_rate=rate)), state)
+    return state, metrics
+
+
+@pytest.mark.parametrize("held", [20.0, 80.0])
+def test_on_a_linear_plant_it_finds_the_closed_form(linear, held):
+    log = with_next_actions(linear_log(), ConstantPolicy(jnp.asarray([held])))
+    state, metrics = trained(linear, log, SPEC, (1e-1, 1e-2, 1e-3), 1500)
     for obs, action in ((-1.0, 10.0), (0.5, 90.0)):
         value = linear.value(state, jnp.asarray([obs]), jnp.asarray([action]))
         reward, cost = values_of_holding(held, obs, action)
@@ -100,6 +109,122 @@ def test_on_a_linear_plant_it_finds_the_closed_form(linear, held):
     mean_of_log = np.mean([values_of_holding(held, o, a)[0] for o, a in
                            zip(log.obs[:, 0], log.action[:, 0], strict=True)])  # fmt: skip
     np.testing.assert_allclose(metrics["q"][-1], mean_of_log, atol=0.05)
+
+
+def test_on_a_linear_plant_with_noise_the_quantiles_are_those_of_the_normal_return(linear):
+    """Disturbances of deviation ``s`` give a normal return with the variance in closed form.
+
+    The disturbance of step t enters the return with ``2 discount^(t + 1) / (1 - discount a)``.
+    Sixteen quantiles are narrower than the distribution that they follow, by a tenth here.
+    """
+    held, spread, count = 20.0, 0.5, 16
+    # Every observation and action with every disturbance, so that neither is related to it.
+    plain = jax.tree.map(lambda x: np.repeat(x, count, axis=0), linear_log(8))
+    disturbance = np.tile(ndtri((np.arange(count) + 0.5) / count), 8)
+    spread /= np.std(disturbance[:count])
+    plain = plain._replace(next_obs=plain.next_obs + np.float32(spread * disturbance[:, None]))
+    log = with_next_actions(plain, ConstantPolicy(jnp.asarray([held])))
+    learner = sized(linear, quantiles=count)
+    state, metrics = trained(learner, log, SPEC, (1e-1, 1e-2, 3e-3), 600)
+    deviation = 2 * DISCOUNT * 0.5 / ((1 - DISCOUNT * A) * np.sqrt(1 - DISCOUNT**2))
+    normal = ndtri((np.arange(count) + 0.5) / count)
+    for obs, action in ((-1.0, 10.0), (0.5, 90.0)):
+        of_action = state, jnp.asarray([obs]), jnp.asarray([action])
+        actual, value = learner.return_quantiles(*of_action), learner.value(*of_action)
+        reward, cost = values_of_holding(held, obs, action)
+        assert np.mean(np.abs(actual.reward - reward - deviation * normal)) < 0.12 * deviation
+        assert np.std(actual.reward) == pytest.approx(deviation * np.std(normal), rel=0.12)
+        # The cost has no randomness: every quantile is its sum.
+        np.testing.assert_allclose(actual.cost, np.full((1, count), cost), rtol=2e-3)
+        np.testing.assert_allclose(value.reward, np.mean(actual.reward), rtol=1e-5)
+        assert abs(float(value.reward) - reward) < 0.06 * deviation
+    mean_of_log = np.mean([values_of_holding(held, o, a)[0] for o, a in
+                           zip(log.obs[:, 0], log.action[:, 0], strict=True)])  # fmt: skip
+    assert abs(float(metrics["q"][-1]) - mean_of_log) < 0.06 * deviation
+
+
+# Three states in a row. A step earns 0 or 1 and stays with a quarter, else goes on; behind the last
+# state the plant ends the episode. The cost is one in the middle state.
+STAY, LUCK, CHAIN_DISCOUNT = 1 / 4, (0.5, 0.25, 0.75), 0.8
+CHAIN = Spec(
+    tuple(Channel(f"state {i}", "1", 0.0, 1.0) for i in range(3)),
+    (Channel("held", "1", -1.0, 1.0),),
+    (CostChannel("middle", "1", 1.0, "episode"),),
+    dt=1.0,
+    horizon=32,
+)
+
+
+def chain_log():
+    """Every outcome of every state as often as its probability says."""
+    columns = []
+    for state, luck in enumerate(LUCK):
+        for number in range(32):
+            columns.append((state, number % 8 < 8 * luck, number // 8 == 0))
+    state, lucky, stays = (np.asarray(c) for c in zip(*columns, strict=True))
+    one_hot = np.eye(3, dtype=np.float32)
+    after = np.where(stays, state, state + 1)
+    ended = after == 3
+    return Transition(
+        obs=one_hot[state],
+        action=np.zeros((len(state), 1), np.float32),
+        reward=lucky.astype(np.float32),
+        cost=(state == 1).astype(np.float32)[:, None],
+        next_obs=one_hot[np.minimum(after, 2)],
+        next_action=np.zeros((len(state), 1), np.float32),
+        terminated=ended,
+        truncated=~ended,
+    )
+
+
+def exact_return_of_chain(values, steps=14):
+    """Possible discounted sums from the first state with their probabilities, by enumeration."""
+    outcomes = {(0, 0.0): 1.0}
+    ended: dict[float, float] = {}
+    for step in range(steps):
+        following: dict[tuple[int, float], float] = {}
+        for (state, total), p in outcomes.items():
+            for value, p_value in values(state):
+                reached = round(total + CHAIN_DISCOUNT**step * value, 2)
+                for stays, p_move in ((True, STAY), (False, 1 - STAY)):
+                    after, mass = state + (not stays), p * p_value * p_move
+                    if after == 3:
+                        ended[reached] = ended.get(reached, 0) + mass
+                    else:
+                        key = (after, reached)
+                        following[key] = following.get(key, 0) + mass
+        outcomes = following
+    assert sum(outcomes.values()) < 1e-3
+    totals = np.array(sorted(ended))
+    return totals, np.array([ended[total] for total in totals])
+
+
+def test_on_a_chain_of_states_the_distribution_is_the_enumerated_one(linear):
+    count, log = 16, chain_log()
+    learner = sized(linear, quantiles=count, discount=CHAIN_DISCOUNT)
+    state, _ = trained(learner, log, CHAIN, (3e-2, 3e-3), 800)
+    actual = learner.return_quantiles(state, jnp.eye(3)[0], jnp.zeros(1))
+    ordinary = sized(linear, discount=CHAIN_DISCOUNT)
+    mean, _ = trained(ordinary, log, CHAIN, (3e-2, 3e-3), 800)
+    value = ordinary.value(mean, jnp.eye(3)[0], jnp.zeros(1))
+    levels = (np.arange(count) + 0.5) / count
+    for quantiles, fitted, values in (
+        (actual.reward, value.reward, lambda s: ((1.0, LUCK[s]), (0.0, 1 - LUCK[s]))),
+        (actual.cost[0], value.cost[0], lambda s: ((float(s == 1), 1.0),)),
+    ):
+        totals, mass = exact_return_of_chain(values)
+        at_levels = np.minimum(np.searchsorted(np.cumsum(mass), levels), len(totals) - 1)
+        exact, exact_mean = totals[at_levels], totals @ mass / mass.sum()
+        deviation = np.sqrt((totals - exact_mean) ** 2 @ mass)
+        assert np.mean(np.abs(quantiles - exact)) < 0.12 * deviation
+        assert abs(float(np.mean(quantiles)) - exact_mean) < 0.1 * deviation
+        assert abs(float(fitted) - exact_mean) < 0.05 * deviation
+
+
+def test_only_a_learner_with_quantiles_has_a_distribution(linear):
+    state = linear.init(SPEC, statistics_of(linear_log()), KEY)
+    with pytest.raises(ValueError, match="quantiles must be above 0"):
+        linear.return_quantiles(state, jnp.zeros(1), jnp.zeros(1))
 
 
 class Recalls(eqx.Module):
@@ -150,6 +275,7 @@ def test_what_cannot_be_evaluated_is_refused():
         ({"encoder": "history"}, "networks.encoder must be 'none'"),
         ({"n_step": 3}, "n_step must be 1, got 3"),
         ({"tau": 0.0}, "tau"),
+        ({"quantiles": -1}, "quantiles must be an integer of at least 0"),
     ):
         with pytest.raises(ValueError, match=words):
             sized(FittedQEvaluation(), **settings).validate()

@@ -3,6 +3,7 @@
 from neorl_agents.models._dynamics import DynamicsModel as DynamicsModel
 from neorl_agents.models._fitted_q import FittedQEvaluation as FittedQEvaluation
 from neorl_agents.models._fitted_q import PolicyValue as PolicyValue
+from neorl_agents.models._fitted_q import ReturnQuantiles as ReturnQuantiles
 from neorl_agents.models._fitted_q import with_next_actions as with_next_actions
 from neorl_agents.models._history_fit import HistoryModelSettings as HistoryModelSettings
 from neorl_agents.models._history_fit import fit_history_model as fit_history_model
@@ -49,6 +50,7 @@ __all__ = [
     "PredictedStep",
     "ReplayedPlant",
     "ReplayedStart",
+    "ReturnQuantiles",
     "actions_along",
     "errors_ahead",
     "every_start",

@@ -1,6 +1,7 @@
-"""The value of a given policy, estimated from a log: fitted Q evaluation."""
+"""The return of a given policy, estimated from a log: fitted Q evaluation of mean or quantiles."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -16,13 +17,19 @@ from neorl_agents.learning import (
     UnitRows,
     only_batch,
     require,
+    require_count,
     require_flag,
     require_number,
 )
 from neorl_agents.models._next_actions import actions_along
 from neorl_agents.networks import Network
 from neorl_core import InputError, Policy, Spec, Transition
-from neorl_core.losses import masked_mean
+from neorl_core.losses import masked_mean, quantile_huber_loss
+from neorl_core.targets import td_target
+
+HUBER_DELTA = 0.01
+"""Error, in units of the rewards and costs, at which the loss of a quantile becomes linear. Below
+it the loss is that of an expectile, so it must be small compared with the spread of the returns."""
 
 
 class PolicyValue(NamedTuple):
@@ -37,6 +44,21 @@ class PolicyValue(NamedTuple):
     cost: Float[Array, " cost"]
 
 
+class ReturnQuantiles(NamedTuple):
+    """Quantiles of the discounted return and costs of an action, in physical units.
+
+    The ``n`` quantiles are those at the levels ``(i + 1/2) / n``, in increasing order, so that they
+    are also ``n`` equally likely values of the return.
+
+    Attributes:
+        reward: Of the discounted sum of the rewards, shape ``(quantile,)``.
+        cost: Of the discounted sum of every cost, shape ``(cost, quantile)``.
+    """
+
+    reward: Float[Array, " quantile"]
+    cost: Float[Array, "cost quantile"]
+
+
 class FittedQEvaluation(BaseLearner):
     """The action values of one policy, regressed on the rows of a log.
 
@@ -45,6 +67,12 @@ class FittedQEvaluation(BaseLearner):
     with ``x_k`` the reward and, with ``evaluates_costs``, every cost. The policy enters only
     through the column ``next_action``: :func:`with_next_actions` adds it to rows, for a policy or
     for the behaviour of the log. ``Q'`` follows ``Q`` by ``tau``.
+
+    With ``quantiles = n``, it is the distributional form: the network gives ``n`` quantiles
+    ``Z_k,i`` of each discounted sum and learns them by quantile regression on the ``n`` equally
+    likely targets ``x_k + discount (1 - terminated) Z'_k,j(s', pi(s'))``. The distribution is that
+    of one episode: it includes the randomness of the plant after the action, and no error of the
+    fit. Its mean is :meth:`value`.
 
     It is a learner without a policy, so it is trained, resumed, streamed and tracked like any
     other. The accuracy depends on how well the log covers the policy's actions: for actions that
@@ -55,15 +83,19 @@ class FittedQEvaluation(BaseLearner):
         tau: Fraction by which the target moves, in (0, 1].
         learning_rate: Learning rate.
         evaluates_costs: Whether costs are evaluated too, and the reward is the logged one; static.
+        quantiles: Number of quantiles of every discounted sum; 0 for the mean alone; static.
 
     Source: Le, Voloshin and Yue, Batch policy learning under constraints, arXiv 1903.08738,
-    algorithm 3; with a slowly moving target instead of solving for each target anew.
+    algorithm 3; with a slowly moving target instead of solving for each target anew. Quantiles:
+    Dabney, Rowland, Bellemare and Munos, Distributional reinforcement learning with quantile
+    regression, arXiv 1710.10044, algorithm 1, for a given policy.
     """
 
     discount: float = 0.99  # pyright: ignore[reportIncompatibleVariableOverride]
     tau: float = 0.005
     learning_rate: float = 3e-4
     evaluates_costs: bool = eqx.field(static=True, default=False)
+    quantiles: int = eqx.field(static=True, default=0)
 
     rates: ClassVar[Mapping[str, str]] = {"values": "learning_rate"}
 
@@ -77,12 +109,13 @@ class FittedQEvaluation(BaseLearner):
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "tau", low=0, high=1, open_low=True)
         require_flag(self, "evaluates_costs")
+        require_count(self, "quantiles", least=0)
         no_encoder = self.networks.encoder == "none"
         require(self, "networks.encoder", no_encoder, "'none'")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """One network with an output for the reward and for every cost, and its target."""
-        outputs = 1 + spec.n_cost * self.evaluates_costs
+        """One network with outputs for the reward and for every cost, and its target."""
+        outputs = (1 + spec.n_cost * self.evaluates_costs) * max(self.quantiles, 1)
         values = self.networks.obs_action_networks(spec, outputs, key, members=1, last_bound=1e-2)
         return {"values": values}, {"values": values}
 
@@ -97,9 +130,19 @@ class FittedQEvaluation(BaseLearner):
         steps_left = jnp.where(rows.terminated, 1 / remaining, 1)
         reward = (rows.reward + steps_left * maps.reward_offset / maps.reward_unit)[:, None]
         signals = jnp.concatenate([reward, *[rows.cost] * self.evaluates_costs], axis=-1)
-        next_values = _values(state.targets["values"], rows.next_obs, rows.next_action)
-        target = signals + self.discount * jnp.where(rows.terminated[:, None], 0, next_values)
-        state, loss, value = self.descend(state, "values", _loss, rows, target)
+        following = _values(state.targets["values"], rows.next_obs, rows.next_action)
+        if self.quantiles:
+            shape = (*signals.shape, self.quantiles)
+            target = td_target(
+                jnp.broadcast_to(signals[..., None], shape),
+                following.reshape(shape),
+                jnp.broadcast_to(rows.terminated[:, None, None], shape),
+                discount=self.discount,
+            )
+            state, loss, value = self.descend(state, "values", _quantile_loss, rows, target)
+        else:
+            target = signals + self.discount * jnp.where(rows.terminated[:, None], 0, following)
+            state, loss, value = self.descend(state, "values", _loss, rows, target)
         return state.with_averaged_targets("values", tau=self.tau), {
             "loss": loss,
             "q": value * maps.reward_unit,
@@ -115,13 +158,36 @@ class FittedQEvaluation(BaseLearner):
             obs: One observation, physical units; use ``vmap`` for batches.
             action: The action, physical units; the policy's own gives the value of the state.
         """
+        scaled = self._scaled(state, obs, action)
+        scaled = jnp.mean(scaled.reshape(-1, max(self.quantiles, 1)), axis=-1)
+        costs = scaled[1:] * state.preparation.cost_unit[: len(scaled) - 1]
+        return PolicyValue(scaled[0] * state.preparation.reward_unit, costs)
+
+    def return_quantiles(
+        self, state: LearnerState, obs: Float[Array, " obs"], action: Float[Array, " act"]
+    ) -> ReturnQuantiles:
+        """The distribution of the return after an action, after which the policy acts.
+
+        Args:
+            state: State of this learner.
+            obs: One observation, physical units; use ``vmap`` for batches.
+            action: The action, physical units.
+
+        Raises:
+            ValueError: If the learner has no quantiles.
+        """
+        require(self, "quantiles", self.quantiles > 0, "above 0 for the distribution of the return")
+        scaled = self._scaled(state, obs, action).reshape(-1, self.quantiles)
+        scaled = jnp.sort(scaled, axis=-1)  # The outputs of a network may cross.
+        costs = scaled[1:] * state.preparation.cost_unit[: len(scaled) - 1, None]
+        return ReturnQuantiles(scaled[0] * state.preparation.reward_unit, costs)
+
+    def _scaled(self, state: LearnerState, obs: Array, action: Array) -> Float[Array, " out"]:
+        """The outputs of the network for one observation and action in physical units."""
         maps = state.preparation
         scaled_action = jnp.clip(maps.action.to_scaled(action), -1, 1)
-        scaled = _values(
-            state.parameters["values"], maps.obs.to_scaled(obs)[None], scaled_action[None]
-        )[0]
-        costs = scaled[1:] * maps.cost_unit[: len(scaled) - 1]
-        return PolicyValue(scaled[0] * maps.reward_unit, costs)
+        network, scaled_obs = state.parameters["values"], maps.obs.to_scaled(obs)
+        return _values(network, scaled_obs[None], scaled_action[None])[0]
 
 
 def with_next_actions(rows: Transition, policy: Policy | None = None) -> Transition:
@@ -194,3 +260,14 @@ def _loss(
     values = _values(members, rows.obs, rows.action)
     errors = jnp.sum(jnp.square(values - target), axis=-1)
     return masked_mean(errors, rows.mask), masked_mean(values[:, 0], rows.mask)
+
+
+def _quantile_loss(
+    members: Network, rows: UnitRows, target: Float[Array, "batch signal quantile"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    values = _values(members, rows.obs, rows.action).reshape(target.shape)
+    count = target.shape[-1]
+    levels = (jnp.arange(count) + 0.5) / count
+    of_signal = jax.vmap(partial(quantile_huber_loss, quantile=levels, delta=HUBER_DELTA))
+    errors = jnp.sum(jax.vmap(of_signal)(values, target), axis=-1) / count
+    return masked_mean(errors, rows.mask), masked_mean(jnp.mean(values[:, 0], axis=-1), rows.mask)
