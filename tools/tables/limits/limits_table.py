@@ -188,6 +188,14 @@ def table(path: Path, only: str = "") -> str:
     return "\n".join(lines)
 
 
+def page_table(path: Path, name: str) -> str:
+    """One plant on the page of a learner; one sentence where its log was refused."""
+    cell = json.loads(path.read_text())["learners"].get(name, {})
+    if "failure" in cell:
+        return f"The log of {path.stem} is refused: *{cell['failure']}.*"
+    return table(path, name)
+
+
 def row(name: str, cells: list[dict[str, Any]]) -> str:
     shares = [*np.mean([cell["over"] for cell in cells], axis=0)]
     shares.append(np.mean([cell["over_any"] for cell in cells]))
@@ -206,7 +214,7 @@ def write_page(name: str) -> None:
     _, _, after = rest.partition(END)
     if not rest:
         raise SystemExit(f"{page} has no place for the table; put {BEGIN} and {END} into it")
-    tables = "\n\n".join(table(path, name) for path in sorted(RESULTS.glob("*.json")))
+    tables = "\n\n".join(page_table(path, name) for path in sorted(RESULTS.glob("*.json")))
     page.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")
 
 
