@@ -16,6 +16,7 @@ from neorl_agents.models import (
     log_rows,
     predicted_episodes,
     replayed_plant,
+    visited_rows,
 )
 from neorl_core import Channel, CostChannel, Environment, InputError, Spec, Transition
 from neorl_core.control import ConstantPolicy, StateFeedback
@@ -181,18 +182,24 @@ def test_sums_are_those_of_the_steps(plant):
     actual = predicted_episodes(plant, law, starts)
     assert actual.returns.shape == (2 * plant.members,)
     assert actual.cost_sum.shape[1:] == (1,)
+    rows = visited_rows(plant, law, starts)
+    assert rows.action.shape == (2 * plant.members, SPEC.horizon, 1)
     for i in (0, 3):
         start = ReplayedStart(starts.episode[i], starts.member[i])
-        state, _ = plant.reset(start)
+        state, seen = plant.reset(start)
         rewards, costs = [], []
-        for _ in range(SPEC.horizon):
+        for t in range(SPEC.horizon):
+            np.testing.assert_allclose(rows.obs[i, t], seen, rtol=1e-4, atol=1e-4)
             state, step = plant.step(start, state, jnp.asarray([5.0]))
+            np.testing.assert_allclose(rows.action[i, t], step.applied)
+            seen = step.obs
             rewards.append(float(step.reward))
             costs.append(float(step.cost[0]))
         np.testing.assert_allclose(actual.returns[i], np.sum(rewards), rtol=1e-4)
         np.testing.assert_allclose(actual.cost_sum[i], [np.sum(costs)], rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(actual.cost_worst[i], [np.max(costs)], rtol=1e-4, atol=1e-5)
         assert float(actual.ended[i]) < 1e-6
+        np.testing.assert_allclose(rows.alive[i], 1, atol=1e-5)
 
 
 def test_rates_interlocks_and_ranges_limit_an_action(model):

@@ -30,6 +30,8 @@ from neorl_agents.models._replayed_plant import replayed_plant as replayed_plant
 from neorl_agents.models._rollouts import ModelMemory as ModelMemory
 from neorl_agents.models._rollouts import ModelRollouts as ModelRollouts
 from neorl_agents.models._rollouts import OneStepModel as OneStepModel
+from neorl_agents.models._visited_rows import VisitedRows as VisitedRows
+from neorl_agents.models._visited_rows import visited_rows as visited_rows
 
 __all__ = [
     "TERMINATIONS",
@@ -51,6 +53,7 @@ __all__ = [
     "ReplayedPlant",
     "ReplayedStart",
     "ReturnQuantiles",
+    "VisitedRows",
     "actions_along",
     "errors_ahead",
     "every_start",
@@ -61,5 +64,6 @@ __all__ = [
     "next_network_inputs",
     "predicted_episodes",
     "replayed_plant",
+    "visited_rows",
     "with_next_actions",
 ]

@@ -1,0 +1,193 @@
+"""Errors of predictions near the rows that a policy visits, from the nearest rows of a log."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial import KDTree
+
+from neorl_core import InputError
+
+COMPARED_ROWS = 2_000
+"""Largest number of logged rows whose distance from other episodes is measured."""
+USUAL_DISTANCE = 0.99
+"""Quantile of that distance, beyond which a visited row counts as far from the log."""
+
+
+class NeighbourCalibration(NamedTuple):
+    """The error of a prediction, transferred from a log to the rows that a policy visits.
+
+    Attributes:
+        bias: Weighted sum over the visited rows of the mean error near them, shape ``(signal,)``.
+            Added to a prediction whose error is such a sum, it corrects it.
+        standard_error: Standard error of ``bias`` between the logged episodes, infinite if visited
+            rows are not finite, shape ``(signal,)``.
+        local: Mean error of the logged rows that are nearest to each visited row, shape ``(visited,
+            signal)``.
+        deviation: Standard deviation of one logged error around ``local``, shape ``(signal,)``.
+        far: Fraction of the weight on visited rows that are farther from every logged row than 99 %
+            of the logged rows are from other episodes. There the errors are extrapolated.
+        neighbours: Number of logged rows behind every entry of ``local``.
+        episodes: Number of logged episodes that they are from.
+    """
+
+    bias: Float[np.ndarray, " signal"]
+    standard_error: Float[np.ndarray, " signal"]
+    local: Float[np.ndarray, "visited signal"]
+    deviation: Float[np.ndarray, " signal"]
+    far: float
+    neighbours: int
+    episodes: int
+
+
+def neighbour_calibration(
+    visited: Float[np.ndarray, "visited channel"],
+    weight: Float[np.ndarray, " visited"],
+    logged: Float[np.ndarray, "row channel"],
+    error: Float[np.ndarray, "row signal"],
+    episode: Int[np.ndarray, " row"],
+    *,
+    neighbours: int | None = None,
+) -> NeighbourCalibration:
+    """Estimates the error of a prediction where a policy goes, by nearest neighbours.
+
+    ``bias = sum_v weight_v mean_{j near v} error_j``
+
+    For every visited row, the nearest row of each logged episode is found, and of these the
+    ``neighbours`` nearest are averaged; at most one row of an episode, because the rows of one
+    episode are not independent. Distances are Euclidean, every channel in its standard deviation in
+    the log.
+
+    With the temporal-difference errors ``x + discount Q(s', pi(s')) - Q(s, a)`` of held-out rows
+    and the weights ``discount^t`` along episodes of ``pi``, ``bias`` estimates the difference
+    between the value of ``pi`` and ``Q(s_0, pi(s_0))``: errors of ``Q`` at later steps cancel.
+
+    Args:
+        visited: Observations and actions that the policy visits, side by side.
+        weight: Weight of each of them, not negative.
+        logged: Observations and actions of logged rows to which the prediction was not fitted.
+        error: True minus predicted value of every logged row, one column for each signal.
+        episode: Number of the episode of every logged row.
+        neighbours: Number of logged rows that are averaged, at most one of each episode; by default
+            the square root of the number of episodes, and at least 2.
+
+    Returns:
+        The transferred error with its standard error.
+
+    Raises:
+        InputError: If the log has fewer than two episodes, or a logged number is not finite.
+        ValueError: If the shapes disagree, or ``neighbours`` is below 2.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> episode, x = np.repeat(np.arange(20), 10), rng.uniform(-1, 1, (200, 1))
+        >>> error = np.where(x > 0, 3.0, 0.0)  # the prediction is wrong in one half only
+        >>> visited = np.array([[-0.5], [0.5], [0.6], [0.7]])
+        >>> neighbour_calibration(visited, np.full(4, 0.25), x, error, episode).bias.tolist()
+        [2.25]
+
+    Source: Stone, Consistent nonparametric regression, 1977, for the local mean; Liang and Zeger,
+    Longitudinal data analysis using generalized linear models, 1986, for the standard error
+    between clusters.
+    """
+    visited, weight, logged, error = (
+        np.asarray(x, np.float64) for x in (visited, weight, logged, error)
+    )
+    _require_shapes(visited, weight, logged, error, np.asarray(episode))
+    names, number = np.unique(np.asarray(episode), return_inverse=True)
+    if len(names) < 2:
+        raise InputError(
+            f"a calibration by neighbours needs at least two logged episodes, got {len(names)}; "
+            "hold out more"
+        )
+    if not (np.isfinite(logged).all() and np.isfinite(error).all()):
+        raise InputError(
+            "logged observations, actions and errors must be finite for a calibration by "
+            "neighbours, but one is not; repair it or leave its row out"
+        )
+    count = max(2, int(np.sqrt(len(names)))) if neighbours is None else neighbours
+    if count < 2:
+        raise ValueError(f"neighbours must be at least 2, got {neighbours}")
+    count = min(count, len(names))
+    if not np.isfinite(visited).all():
+        zeros, infinite = np.zeros(error.shape[1]), np.full(error.shape[1], np.inf)
+        local = np.full((len(visited), error.shape[1]), np.nan)
+        return NeighbourCalibration(zeros, infinite, local, infinite, 1.0, count, len(names))
+    scale = _scales(logged, visited)
+    rows = [np.flatnonzero(number == i) for i in range(len(names))]
+    trees = [KDTree(logged[own] / scale) for own in rows]
+    distance, nearest = _nearest_of_each(trees, rows, visited / scale)
+    chosen = np.argpartition(distance, count - 1, axis=1)[:, :count]
+    used = np.take_along_axis(nearest, chosen, axis=1)
+    local = error[used].mean(axis=1)
+    deviations = error[used] - local[:, None]
+    # The mean of the neighbours is fitted to them, which takes one of ``count`` from their spread.
+    unbiased = count / (count - 1)
+    of_episode = np.zeros((len(names), error.shape[1]))
+    np.add.at(of_episode, chosen, weight[:, None, None] / count * deviations)
+    contributing = len(np.unique(chosen))
+    variance = np.sum(of_episode**2, axis=0) * unbiased * contributing / (contributing - 1)
+    spread = np.average(np.mean(deviations**2, axis=1), axis=0, weights=weight) * unbiased
+    usual = _usual_distance(trees, rows, logged / scale, number)
+    return NeighbourCalibration(
+        bias=weight @ local,
+        standard_error=np.sqrt(variance),
+        local=local,
+        deviation=np.sqrt(spread),
+        far=float(np.average(distance.min(axis=1) > usual, weights=weight)),
+        neighbours=count,
+        episodes=contributing,
+    )
+
+
+def _scales(logged: np.ndarray, visited: np.ndarray) -> np.ndarray:
+    """Standard deviation of every channel in the log; of both if it is constant in the log."""
+    scale = logged.std(axis=0)
+    both = np.concatenate([logged, visited]).std(axis=0)
+    # A mean of equal numbers need not be exactly that number.
+    still = scale <= 1e-9 * np.abs(logged).max(axis=0)
+    scale = np.where(still, both, scale)
+    return np.where(scale > 0, scale, 1)
+
+
+def _nearest_of_each(
+    trees: list[KDTree], rows: list[np.ndarray], points: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Distance and number of the nearest row in every episode, shape ``(point, episode)``."""
+    distances, numbers = zip(*[tree.query(points) for tree in trees], strict=True)
+    nearest = [own[number] for own, number in zip(rows, numbers, strict=True)]
+    return np.stack(distances, axis=1), np.stack(nearest, axis=1)
+
+
+def _usual_distance(
+    trees: list[KDTree], rows: list[np.ndarray], points: np.ndarray, number: np.ndarray
+) -> float:
+    """A high quantile of the distance of a logged row from the nearest one of another episode."""
+    some = np.arange(0, len(points), -(-len(points) // COMPARED_ROWS))
+    distance, _ = _nearest_of_each(trees, rows, points[some])
+    distance[np.arange(len(some)), number[some]] = np.inf
+    return float(np.quantile(distance.min(axis=1), USUAL_DISTANCE))
+
+
+def _require_shapes(
+    visited: np.ndarray,
+    weight: np.ndarray,
+    logged: np.ndarray,
+    error: np.ndarray,
+    episode: np.ndarray,
+) -> None:
+    same = (
+        visited.ndim == logged.ndim == error.ndim == 2
+        and visited.shape[1] == logged.shape[1]
+        and weight.shape == visited.shape[:1]
+        and episode.shape == logged.shape[:1] == error.shape[:1]
+    )
+    if not same:
+        raise ValueError(
+            "expected visited (visited, channel), weight (visited,), logged (row, channel), error "
+            f"(row, signal) and episode (row,), got {visited.shape}, {weight.shape}, "
+            f"{logged.shape}, {error.shape} and {episode.shape}"
+        )
+    if not (np.all(weight >= 0) and weight.sum() > 0 and np.isfinite(weight.sum())):
+        raise ValueError("weight must be finite and not negative, with a positive sum")
