@@ -313,3 +313,12 @@ def test_the_draft_shows_an_interlock(tank: Tank, tmp_path: Path) -> None:
     assert plant_log_from_dict({**values, "interlock": [table]}, "plant.toml").interlocks
     (tmp_path / "plant.toml").write_text(text)
     assert read_plant_log(tmp_path / "plant.toml").interlocks == ()
+
+
+@pytest.mark.parametrize("tables", [[{"name": "a"}], ["a"], [{"name": "a", "when": 1, "set": 2}]])
+def test_damaged_tables_of_a_dataset_are_refused(tank: Tank, tmp_path: Path, tables: Any) -> None:
+    dataset = converted(tank, tmp_path)
+    damaged = dataclasses.replace(dataset, attributes={**dataset.attributes, "interlocks": tables})
+    with pytest.raises(InputError, match="is damaged; convert the log again"):
+        declared_plant(damaged)
+    assert "is damaged" in dataset_report(damaged)["interlocks"]["why"]

@@ -18,7 +18,7 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._contradictions import time_report
-from neorl_envs.inspection._interlocks import interlock_warnings, interlocks
+from neorl_envs.inspection._interlocks import interlock_report, interlock_warnings
 from neorl_envs.inspection._report import FEWEST
 from neorl_envs.inspection._reward import reward_is_constant
 from neorl_envs.inspection._text import excluded_words
@@ -74,7 +74,7 @@ def command(words: list[str]) -> None:
     columns: Any = dataset.transitions
     warnings = [*_unfinished(path, config, columns), *_empty(path, config, dataset)]
     warnings += [*_masking_tags(path, config, dataset), *_unusable(path, config, dataset)]
-    warnings += interlock_warnings(interlocks(dataset)["entries"], time_report(dataset))
+    warnings += interlock_warnings(interlock_report(dataset)["entries"], time_report(dataset))
     counts = {
         "rows": dataset.n_rows,
         "masked": dataset.n_rows - int(columns.mask.sum()),

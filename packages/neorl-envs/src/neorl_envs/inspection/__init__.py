@@ -5,6 +5,7 @@ from neorl_envs.inspection._contradictions import (
 )
 from neorl_envs.inspection._contradictions import contradictions as contradictions
 from neorl_envs.inspection._html import report_html as report_html
+from neorl_envs.inspection._interlocks import interlock_report as interlock_report
 from neorl_envs.inspection._report import dataset_report as dataset_report
 from neorl_envs.inspection._signals import signal_warnings as signal_warnings
 from neorl_envs.inspection._text import report_text as report_text
@@ -16,6 +17,7 @@ __all__ = [
     "contradiction_sentences",
     "contradictions",
     "dataset_report",
+    "interlock_report",
     "report_html",
     "report_text",
     "signal_warnings",

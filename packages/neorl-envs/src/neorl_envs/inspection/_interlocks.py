@@ -4,11 +4,12 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from neorl_core import InputError
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.inspection._wording import figures, moment
 
 
-def interlocks(dataset: Dataset) -> dict[str, Any]:
+def interlock_report(dataset: Dataset) -> dict[str, Any]:
     """Compares every declared interlock with the rows of the log.
 
     Returns:
@@ -16,8 +17,7 @@ def interlocks(dataset: Dataset) -> dict[str, Any]:
         the numbers of rows and of episodes in which its condition holds, and for every action the
         rows in which the log contradicts it.
     """
-    configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
-    if not isinstance(configuration, Mapping) or not configuration.get("interlock"):
+    if not dataset.attributes.get("interlocks"):
         return {"checked": False, "why": "none is declared", "entries": []}
     if importlib.util.find_spec("polars") is None:
         return {"checked": False, "why": "the extra etl is not installed", "entries": []}
@@ -28,8 +28,12 @@ def interlocks(dataset: Dataset) -> dict[str, Any]:
     )
 
     time = dataset.time
+    try:
+        checked = declared_interlocks(dataset)
+    except InputError as error:
+        return {"checked": False, "why": str(error), "entries": []}
     entries = []
-    for one in interlock_activity(dataset, declared_interlocks(dataset)):
+    for one in interlock_activity(dataset, checked):
         entries.append(
             {
                 "name": one.name,

@@ -18,8 +18,8 @@ from neorl_envs.inspection._contradictions import (
 )
 from neorl_envs.inspection._interlocks import (
     interlock_remarks,
+    interlock_report,
     interlock_warnings,
-    interlocks,
 )
 from neorl_envs.inspection._relations import relations
 from neorl_envs.inspection._reward import reward_check, reward_is_constant
@@ -79,7 +79,7 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
         "drift": drift(dataset),
         "reward_constant": reward_is_constant(rows),
         "reward_check": reward_check(dataset),
-        "interlocks": interlocks(dataset),
+        "interlocks": interlock_report(dataset),
         "behaviours": _behaviours(dataset),
         **{
             name: attributes.get(name)

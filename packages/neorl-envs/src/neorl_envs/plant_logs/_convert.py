@@ -60,8 +60,8 @@ def convert_log(
 
     Returns:
         The dataset. Its attributes are ``provenance`` (versions, files with their SHA-256,
-        configuration), ``ingestion`` (counts of rows and values), ``setpoints`` and
-        ``time_origin``.
+        configuration), ``ingestion`` (counts of rows and values), ``setpoints``, ``interlocks``
+        and ``time_origin``.
 
     Raises:
         DatasetError: If a file cannot be read (the message names file, row and tag), or if no row
@@ -258,6 +258,7 @@ def _attributes(
         **({"setpoints": setpoints} if setpoints else {}),
         **({"constraints": _finite(config.constraints)} if config.constraints else {}),
         **({"terms": _terms(config)} if config.terms else {}),
+        **({"interlocks": plain(config)["interlock"]} if config.interlocks else {}),
         "reward": {"expression": config.reward.expression, "unit": config.reward.unit},
         "ingestion": {
             "rows_read": tally.rows,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
-from neorl_core import Spec
+from neorl_core import InputError, Spec
 from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.plant_logs._declared._interlocks import CheckedInterlock, checked_interlocks
@@ -63,19 +63,21 @@ class Activity(NamedTuple):
 
 
 def declared_interlocks(dataset: Dataset) -> tuple[CheckedInterlock, ...]:
-    """The interlocks in the ``plant.toml`` of a converted log; none for any other log.
+    """The interlocks of a log, which ``plant.toml`` declared; none if it has no such attribute.
 
     Raises:
-        InputError: If the log does not have the channels that they name.
+        InputError: If the log does not have the channels that they name, or the tables are damaged.
     """
-    configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
-    records = configuration.get("interlock", ()) if isinstance(configuration, Mapping) else ()
-    return checked_interlocks(
-        [(one["name"], one["when"], one["set"]) for one in records],
-        dataset.spec.obs,
-        dataset.spec.action,
-        "plant.toml",
-    )
+    try:
+        named = [
+            (str(one["name"]), one["when"], dict(one["set"]))
+            for one in dataset.attributes.get("interlocks", ())
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            "the attribute interlocks of the dataset is damaged; convert the log again"
+        ) from error
+    return checked_interlocks(named, dataset.spec.obs, dataset.spec.action, "plant.toml")
 
 
 def interlock_activity(

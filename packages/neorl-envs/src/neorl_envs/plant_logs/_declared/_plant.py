@@ -99,7 +99,8 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
     variables without a transport delay, and reproduces the values in the dataset.
 
     Args:
-        dataset: Any dataset; one that was not converted from a historian's export declares nothing.
+        dataset: Any dataset; one that was not converted from a historian's export declares nothing
+            but the interlocks in its attribute ``interlocks``, if it has one.
 
     Returns:
         The uncontrolled channels, and the reward, the costs and the interlocks as functions.
@@ -107,9 +108,10 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
     Raises:
         InputError: If the condition of an interlock holds in every row of the log.
     """
+    interlock, interlock_notes = _interlock(dataset)
     configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
     if not isinstance(configuration, Mapping) or "tag" not in configuration:
-        return DeclaredPlant()
+        return DeclaredPlant(interlock=interlock, notes=tuple(interlock_notes))
     tags: Sequence[Mapping[str, Any]] = configuration["tag"]
     external = {tag["name"] for tag in tags if tag["role"] in ("setpoint", "disturbance")}
     exogenous = tuple(c.name for c in dataset.spec.obs if c.name.partition("[-")[0] in external)
@@ -135,20 +137,19 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
             f"taken from the log, as set points and disturbances are: {', '.join(exogenous)}"
         )
     objective = DeclaredObjective(tuple(outputs), tuple(sources.items())) if used else None
-    interlock, interlock_notes = _interlock(dataset, logged)
     return DeclaredPlant(exogenous, objective, interlock, (*notes, *interlock_notes))
 
 
-def _interlock(
-    dataset: Dataset, logged: Mapping[str, np.ndarray]
-) -> tuple[DeclaredInterlocks | None, list[str]]:
+def _interlock(dataset: Dataset) -> tuple[DeclaredInterlocks | None, list[str]]:
     """The declared interlocks as a function, and a sentence on each."""
     checked = declared_interlocks(dataset)
     if not checked:
         return None, []
     names = [[c.name for c in channels] for channels in (dataset.spec.obs, dataset.spec.action)]
     interlock = interlocks_of(checked, *names)
-    require_translation(checked, dataset.spec, logged["obs"], logged["action"])
+    rows: Any = dataset.transitions
+    known = np.flatnonzero(np.asarray(rows.mask[:ROWS], bool))
+    require_translation(checked, dataset.spec, rows.obs[known], rows.action[known])
     notes = []
     for one in interlock_activity(dataset, checked):
         if one.always:
