@@ -10,7 +10,7 @@ from neorl_envs.plants import ChemicalReactor
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard, supervision
-from neorl_train.evaluation._rollout import common_starts
+from neorl_train.evaluation._rollout import paired_starts
 
 LOST_AT, STEPS, STARTS = 30, 36, 32
 
@@ -60,7 +60,7 @@ def test_the_demos_pid_takes_over_without_a_bump():
     tunings = plant.tunings()
     pid, other = tunings[plant.reference], tunings["PID 100/1500"]
     assert (np.asarray(pid.ki) == 0).sum() == 2
-    starts = common_starts(plant, jax.random.key(3), jnp.arange(STARTS))
+    starts = paired_starts(plant, jax.random.key(3), jnp.arange(STARTS))
     jumps = {}
     for name, settle in (("offset", 10 * plant.spec.dt), ("none", 0.0)):
         safe = guard(

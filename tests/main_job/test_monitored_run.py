@@ -196,7 +196,7 @@ def test_the_safety_report_of_a_run_exits_1_where_a_hard_constraint_is_broken(
     # What the policy's actions would have led to was not seen: the log's own outcome alone.
     assert list(result["metrics"]) == [LOGGED]
     assert main(["safety-report", str(tmp_path / "none")]) == 2
-    assert "is no run, no policy artefact and no bundle" in capsys.readouterr().err
+    assert "is not a run, a policy artefact or a bundle" in capsys.readouterr().err
 
 
 @pytest.mark.nightly
@@ -219,7 +219,7 @@ def test_the_safety_report_of_a_bundle_exits_0_where_every_hard_constraint_is_ke
             "monitors.frozen: unknown channel 'levle'; did you",
         ),
         ("(level <= 6 m)", "(T <= 4 K)", "monitors.formulas.low: formula 'always[0 min, 1 min] (T"),
-        ("formulas = { low", "formulas = { range", "'range', the name of another monitor"),
+        ("formulas = { low", "formulas = { range", "'range', which is the name of another monitor"),
         (
             "flow = 90.0",
             "flow = -1.0",
@@ -230,7 +230,7 @@ def test_the_safety_report_of_a_bundle_exits_0_where_every_hard_constraint_is_ke
             "false_alarms = 0.0",
             "monitors.false_alarms must be above 0 and be",
         ),
-        ("false_alarms = 0.2", "false_alarms = 0.01", "episodes cannot promise: 399 are needed"),
+        ("false_alarms = 0.2", "false_alarms = 0.01", "for it: 399 episodes are needed"),
         (
             "dwell = 1",
             "dwell = -2",
@@ -239,7 +239,7 @@ def test_the_safety_report_of_a_bundle_exits_0_where_every_hard_constraint_is_ke
         ("dwell = 1", "dwel = 1", "did you mean 'dwell'?"),
         ("seeds = [0, 1]", "seeds = [0]", "monitors.disagreement compares seeds"),
         ("1.5 }", '1.5 }\nthen = ["reference"]', "a log has no controller"),
-        ("1.5 }", '1.5 }\nthen = ["constant"]', "fallback.then repeats a kind"),
+        ("1.5 }", '1.5 }\nthen = ["constant"]', "fallback.kind and fallback.then repeat a kind"),
     ],
 )
 def test_a_bad_configuration_is_one_line_that_names_it_and_nothing_is_trained(

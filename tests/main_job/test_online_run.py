@@ -58,15 +58,18 @@ def test_it_learns_without_a_log_and_is_judged_beside_the_controllers(straight: 
     record = json.loads((straight / "run.json").read_text())
     assert record["status"] == "finished"
     assert "dataset" not in record
-    (tried,) = record["tried"]
-    assert tried.startswith(f"actor_critic tried {20 * 16 * 16} steps while it learned: of ")
+    (exploration,) = record["exploration"]
+    assert exploration.startswith(
+        f"actor_critic took {20 * 16 * 16} steps on the simulated plant while it learned: of "
+    )
     evaluation = read_evaluation(straight)
     guarded = {row.name: row.role for row in evaluation.tables.rows if row.guarded}
     assert guarded == {"actor_critic-0": "learner", "slow": "classical", "fast": "classical"}
     assert "log" not in {row.role for row in evaluation.tables.rows}
     assert read_verdict(straight).candidate == "actor_critic-0"
     assert (
-        "none: learners were trained on the plant itself" in (straight / "report.html").read_text()
+        "none, because learners were trained on the plant itself"
+        in (straight / "report.html").read_text()
     )
     metrics = [line["metrics"] for line in records(straight)]
     assert any("online_return" in one for one in metrics)
@@ -108,8 +111,8 @@ def test_the_learners_of_the_table_train_on_a_plant_are_judged_and_sealed(
     (tmp_path / "online.toml").write_text(words)
     command("neorl-train", "run", "online.toml", "--quiet", cwd=tmp_path, installed=installed)
     run = tmp_path / "runs/0001"
-    tried = json.loads((run / "run.json").read_text())["tried"]
-    assert [line.split()[0] for line in tried] == ["sac", "ppo_lag"]
+    exploration = json.loads((run / "run.json").read_text())["exploration"]
+    assert [line.split()[0] for line in exploration] == ["sac", "ppo_lag"]
     assert {line["metrics"].get("multiplier") is None for line in records(run)} == {True, False}
     assert read_verdict(run).candidate == "ppo_lag-0"
     exported = command("neorl-deploy", "export", cwd=tmp_path, installed=installed)

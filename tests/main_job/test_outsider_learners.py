@@ -58,7 +58,7 @@ def small(outsider: Any, name: str) -> Any:
 
 
 def stored(folder: Path) -> Checkpoints:
-    return Checkpoints(folder, identity={"run": "a"}, interval=10, keep=2, say=pytest.fail)
+    return Checkpoints(folder, identity={"run": "a"}, interval=10, keep=2, print_line=pytest.fail)
 
 
 @pytest.mark.nightly
@@ -186,7 +186,7 @@ def test_trained_online_it_resumes_to_the_bit(outsider: Any, tmp_path: Path) -> 
 
 def test_what_cannot_be_trained_online_is_refused(outsider: Any) -> None:
     for learner, words in (
-        (TD3BC(), "TD3BC cannot be trained on a plant: it has no explore"),
+        (TD3BC(), "TD3BC cannot be trained on a plant: it has no method explore"),
         (sized(outsider.ActorCritic(), **SMALL), "must be an integer of at least 1"),
     ):
         settings = FineTuningConfig(environments=0)

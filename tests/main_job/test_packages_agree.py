@@ -19,7 +19,7 @@ from neorl_deploy.shadow import read_log
 from neorl_envs import read_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_safety.guards import guard
-from neorl_train.verdicts._trial import POWER, _plan
+from neorl_train.verdicts._trial import POWER_FACTOR, _trial_advice
 
 pytestmark = pytest.mark.slow
 
@@ -97,6 +97,6 @@ def test_the_words_of_the_verdict_say_how_many_episodes_a_trial_takes():
         prediction=SimpleNamespace(low=0.5), scale=1.5, incumbent="the PID in use"
     )
     tables: Any = SimpleNamespace(reward_unit="EUR")
-    match = EPISODES.search(_plan(tables, result))
+    match = EPISODES.search(_trial_advice(tables, result))
     assert match is not None
-    assert int(match[1]) == math.ceil(2 * (POWER * 1.5 / 0.5) ** 2)
+    assert int(match[1]) == math.ceil(2 * (POWER_FACTOR * 1.5 / 0.5) ** 2)

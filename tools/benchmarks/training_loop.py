@@ -142,7 +142,7 @@ def _library_run(
         timings=Timings(),
     )
     checkpoints = Checkpoints(
-        run.checkpoints(name), identity={}, interval=arguments.interval, keep=2, say=print
+        run.checkpoints(name), identity={}, interval=arguments.interval, keep=2, print_line=print
     )
     train(
         algorithm,

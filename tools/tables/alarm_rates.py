@@ -26,7 +26,7 @@ from neorl_core.statistics import conformal_quantile
 from neorl_envs.datasets import split_episodes
 from neorl_safety.monitoring import CriticMonitor, episode_scores
 from neorl_train.critics import CriticOptions
-from neorl_train.critics._fit import broken
+from neorl_train.critics._fit import violates_limits
 from neorl_train.experience._padded import padded_episodes
 
 OUT = RESULTS.parent / "alarm_rates.json"
@@ -70,7 +70,7 @@ def quiet_scores(name: str, arguments: argparse.Namespace) -> np.ndarray:
         coverage=options.coverage,
     )
     endless = CriticMonitor(fitted.ensemble, jnp.asarray(jnp.inf, jnp.float32), disagreement)
-    quiet = held_out.select_episodes(~broken(held_out))
+    quiet = held_out.select_episodes(~violates_limits(held_out))
     return np.asarray(episode_scores(endless, *padded_episodes(quiet)), np.float64)
 
 

@@ -111,7 +111,10 @@ def prices(plant: Plant) -> tuple[float, ...]:
 
 def data_of(at: Mapping[str, Plant], recorded: Mapping[str, Dataset]) -> dict[str, TrainingData]:
     """What every site trains on."""
-    return {name: training_data(recorded[name], prices=prices(plant)) for name, plant in at.items()}
+    return {
+        name: training_data(recorded[name], penalty_weights=prices(plant))
+        for name, plant in at.items()
+    }
 
 
 def together(sites: Mapping[str, TrainingData], seed: int, **settings: Any) -> Federated:
@@ -136,7 +139,7 @@ def pooled(sites: Mapping[str, TrainingData]) -> TrainingData:
         rows,
         merge_statistics([one.statistics for one in sites.values()]),
         first.spec,
-        first.prices,
+        first.penalty_weights,
         merge_statistics([one.statistics_for(learner()) for one in sites.values()]),
     )
 

@@ -58,7 +58,7 @@ def _measure(mine: Any, name: str, kinds: list[str], seeds: list[int], results: 
     keys = jax.random.split(jax.random.key(2026), episodes)
     log = collect_log(plant, dict(plant.tunings()), n_steps=rows, key=jax.random.key(1))
     prices = tuple(plant.penalty_weights().get(cost.name, 0.0) for cost in plant.spec.cost)
-    data = training_data(log, prices=prices)
+    data = training_data(log, penalty_weights=prices)
     mine |= {"rows": rows, "updates": UPDATES, "hidden": HIDDEN, "episodes": episodes}
     mine["controllers"] = {
         who: _judged(plant, policy, keys) for who, policy in plant.tunings().items()

@@ -86,7 +86,7 @@ def measure(plant: str, learners: list[str]) -> None:
     log = collect_log(env, policies, n_steps=BUDGET["rows"], key=jax.random.key(0), plan=plan)
     prices = env.penalty_weights()
     prices = [prices.get(cost.name, 0.0) for cost in log.spec.cost]
-    data = training_data(log, prices=prices)
+    data = training_data(log, penalty_weights=prices)
     if not results:
         limits = [limit_kind(c).limit_words(c.limit, c.unit) for c in env.spec.cost]
         results = {"budget": BUDGET, "costs": [c.name for c in env.spec.cost], "limits": limits}

@@ -77,7 +77,7 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         (["--training.updates"], "training.updates.*; see `neorl-train run --help`"),
         (["--algorithms.iql.variant", "x"], "'x' for argument '--algorithms.iql.variant'"),
         (["--data.source", "a", "b"], "unexpected word 'b'"),
-        (["nowhere.toml"], "nowhere.toml: no such configuration file"),
+        (["nowhere.toml"], "nowhere.toml: there is no such configuration file"),
         (["nowhere.h5"], "nowhere.h5: there is no such log"),
         (["CSTR-v1"], "unknown environment .*'CSTR-v1'; did you mean 'CSTR-v0'"),
         (["--training.updates", "1e5"], "--training.updates must be an integer, got '1e5'"),
@@ -128,14 +128,14 @@ def test_help_names_the_flags_that_the_command_takes(command, capsys):
         main([command, "--help"])
     output = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     for flag, field in FLAGS.items():
-        takes = command in ("run", "resume", "report", "federate")
+        accepted = command in ("run", "resume", "report", "federate")
         if flag == "--profile":  # where something is trained by this very command
-            takes = command in ("run", "resume")
+            accepted = command in ("run", "resume")
         if flag == "--json":  # on every command but that which reads it from its run alone
             assert flag in output or command == "finetune"
             continue
-        assert (flag in output) == takes
-        assert (field.metadata["help"] in output) == takes
+        assert (flag in output) == accepted
+        assert (field.metadata["help"] in output) == accepted
 
 
 @pytest.mark.parametrize("command", NAMES)
@@ -178,15 +178,15 @@ def test_the_version_is_said(capsys):
             ["run", "--training.algorithms", "bc", "--evaluation.candidate", "iql"],
             "choose one of its learners and controllers with --eval",
         ),
-        (["resume"], "resume was given no run, and there is none in"),
+        (["resume"], "resume needs a run, and there is none in"),
         (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),
         (["list", "-x"], "unknown option '-x' of list; see `neorl-train list --help`"),
         (["list", "runs", "more"], "list takes one folder of runs, got 2 arguments; for example"),
-        (["list", "nowhere"], "nowhere: no such folder; name the folder that holds the numbered"),
+        (["list", "nowhere"], "nowhere: there is no such folder; name the folder that contains"),
         (["track", "--helpp"], "unknown option '--helpp' of track"),
         (["track", "a", "--quiet"], "unknown option '--quiet' of track"),
         (["report", "a", "--timing"], "'--timing' of report; did you mean --timings?"),
-        (["resume", "nowhere"], "nowhere: no such run directory"),
+        (["resume", "nowhere"], "nowhere: there is no such run directory"),
         (["run", "--data.source", "ChemicalReacter-v0"], "did you mean 'ChemicalReactor-v0'?"),
         (["run", "--data.source", "nowhere.h5"], "nowhere.h5: no such file"),
         (["run", "--training.algorithms", "iqll"], "unknown algorithm 'iqll'; did you mean 'iql'?"),
@@ -252,7 +252,7 @@ def test_a_first_list_needs_no_folder(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["list"]) == 0
     listed = capsys.readouterr().out
-    assert "none yet; `neorl-train run` makes the first" in listed
+    assert "none yet; `neorl-train run` starts the first" in listed
     learners = listed.split("\nalgorithms\n")[1].split("\nruns in ")[0].splitlines()
     assert len({len(line) - len(line[2:].split(maxsplit=1)[1]) for line in learners}) == 1, listed
 
@@ -316,13 +316,13 @@ def test_a_dry_run_prints_the_complete_configuration_and_writes_nothing(
 
 def test_a_run_is_named_by_its_number_or_is_the_newest(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"inspect was given no run, and there is none in"):
+    with pytest.raises(InputError, match=r"inspect needs a run, and there is none in"):
         read_run_argument("inspect", [], "Says something.")
     runs = [create_run(Path("runs"), "", {}).path for _ in range(2)]
     for word, path in (("0001", runs[0]), ("2", runs[1]), ("runs/0001", runs[0])):
         assert read_run_argument("inspect", [word], "Says something.")[0].path == path
     assert read_run_argument("inspect", [], "Says something.")[0].path == runs[1]
-    assert "takes the newest, runs/0002" in capsys.readouterr().err
+    assert "so the newest is used, runs/0002" in capsys.readouterr().err
     Path("0001").mkdir()  # a folder of that name is meant itself
     assert named_run("0001") == Path("0001")
     assert named_run("0009") == Path("0009")

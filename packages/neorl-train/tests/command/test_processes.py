@@ -154,7 +154,7 @@ def test_processes_with_other_logs_train_nothing(configured, make_log, tmp_path)
     codes, outputs = _ended(_processes(["run", file], 2, tmp_path, folders=folders), tmp_path)
     assert codes == [2, 2], outputs
     for one in outputs:
-        assert "process 1 has another log than process 0; give all of them the same" in one
+        assert "process 1 has another log than process 0; give all processes the same" in one
         assert "Traceback" not in one
     assert not (run / "policies").exists()
     assert not (run / "checkpoints" / "bc").exists()
@@ -205,7 +205,9 @@ def test_processes_with_other_configurations_begin_no_run(configured, tmp_path):
     codes, outputs = _ended(begun, tmp_path)
     assert codes == [2, 2], outputs
     for one in outputs:
-        assert "process 1 has another configuration than process 0; give all of them" in one
+        assert (
+            "process 1 has another configuration than process 0; give all processes the same" in one
+        )
         assert "Traceback" not in one
     assert not run.exists()
 
@@ -227,7 +229,7 @@ def test_processes_that_do_not_agree_are_refused_by_number(monkeypatch):
 
 
 def test_a_process_that_fails_stops_the_others_by_number(monkeypatch):
-    failed = np.array([[several.FINE], [several.FAILED]])
+    failed = np.array([[several.OK], [several.FAILED]])
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(several.multihost_utils, "process_allgather", lambda mine: failed)
     with (
@@ -282,5 +284,5 @@ def test_a_kind_of_device_that_is_not_there_is_one_line(monkeypatch, error):
 
     monkeypatch.setattr(jax, "devices", none)
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    with pytest.raises(ValueError, match="JAX_PLATFORMS=cuda: that device is not there"):
+    with pytest.raises(ValueError, match="JAX_PLATFORMS=cuda: that device is not available"):
         distributed.join_processes()

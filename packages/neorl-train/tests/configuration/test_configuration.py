@@ -119,14 +119,14 @@ def test_the_hash_is_of_what_decides_the_result():
 def test_a_file_is_read_strictly(load, text, message):
     with pytest.raises(InputError, match=message) as error:
         load(text)
-    assert "config.toml: " in str(error.value)
+    assert "config.toml" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere\.toml: no such configuration file"):
+    with pytest.raises(InputError, match=r"nowhere\.toml: there is no such configuration file"):
         load_toml(tmp_path / "nowhere.toml", DEFAULT)
-    with pytest.raises(InputError, match="cannot read it"):
+    with pytest.raises(InputError, match="cannot read "):
         load_toml(tmp_path, DEFAULT)
 
 
@@ -144,7 +144,7 @@ def test_a_missing_file_is_named(tmp_path):
         ("training", {"seeds": ()}, "training.seeds is empty"),
         ("training", {"seeds": (1, 1)}, "names 1 twice"),
         ("training", {"seeds": (2**31,)}, "training.seeds must be from 0"),
-        ("training", {"chunk": 0}, r"training.chunk must be 1\.\.100000"),
+        ("training", {"chunk": 0}, r"training.chunk must be an integer from 1 to 100000"),
         ("training", {"chunk": 501}, "training.chunk must be a multiple of 2, the critic steps"),
         ("training", {"updates": 750}, "training.updates must be a positive multiple of"),
         ("training", {"updates": 0}, "training.updates must be a positive multiple of"),
@@ -156,7 +156,7 @@ def test_a_missing_file_is_named(tmp_path):
             {"starts": 10**9},
             "evaluation.starts must be at most 100000, got 1000000000",
         ),
-        ("evaluation", {"episode_margin": 5.0}, "from 0 to 1, inf for .*, got 5.0; 5 % is 0.05"),
+        ("evaluation", {"episode_margin": 5.0}, "from 0 to 1, or inf for .*, got 5.0; 5 % is 0.05"),
         ("data", {"steps": 10**11}, "data.steps must be at most 10000000000, got 100000000000"),
         ("evaluation", {"curve_starts": -1}, "evaluation.curve_starts must not be negative"),
         ("evaluation", {"level": 0.5}, "evaluation.level must be above 0.5 and below 1, got 0.5"),
@@ -250,5 +250,5 @@ def test_the_defaults_of_fine_tuning_are_admitted_together(monkeypatch, words, c
 def test_brackets_that_are_nested_too_deep_are_named(tmp_path):
     path = tmp_path / "deep.toml"
     path.write_text(f"a = {'[' * 3000}{']' * 3000}")
-    with pytest.raises(InputError, match=r"deep.toml: not a TOML file: its brackets are nested"):
+    with pytest.raises(InputError, match=r"deep.toml is not a TOML file: its brackets"):
         load_toml(path, DEFAULT)

@@ -62,7 +62,7 @@ BAD = {
     "cost that is not finite": ({"cost": {"heat": math.inf}}, "finite.*in K min per episode"),
     "cost that is no number": ({"cost": {"peak": math.nan}}, "finite.*in bar per step"),
     "negative cost": ({"cost": {"peak": -1.0}}, "limits.cost.peak must be finite and not negative"),
-    "box below the range": ({"low": {"feed": -6.0}}, "-6 kg/h, outside.*-5 to 5 kg/h.*tightened"),
+    "box below the range": ({"low": {"feed": -6.0}}, "-6 kg/h, outside.*-5 to 5 kg/h.*only narrow"),
     "box above the range": ({"high": {"valve": 101.0}}, "limits.high.valve is 101 %, outside"),
     "box that is no number": ({"high": {"valve": math.nan}}, "limits.high.valve is nan %"),
     "empty box": ({"low": {"valve": 60.0}, "high": {"valve": 50.0}}, "60 %, above limits.high"),
@@ -112,7 +112,9 @@ def test_ranges_and_rates_among_the_tables_of_constraints_are_the_limits_of_thei
     assert [record["kind"] for record in result.further] == ["while"]
     assert resolved_limits(result, PLANT, SPEC) == result
     twice = dataclasses.replace(config.limits, low={"valve": 5.0})
-    with pytest.raises(InputError, match=r"limits.low.valve is 5, and a constraint says 10; keep"):
+    with pytest.raises(
+        InputError, match=r"limits.low.valve is 5, and a constraint declares 10; remove"
+    ):
         resolved_limits(twice, PLANT, SPEC)
     (tmp_path / "run.toml").write_text(RECORDS.replace("low = 10.0", "low = -10.0"))
     outside = load_toml(tmp_path / "run.toml", Config())
@@ -152,10 +154,14 @@ def test_the_fallback_of_a_plant_is_its_reference_and_of_a_log_the_mean_action_i
 BAD_FALLBACKS = {
     "log without a controller": ("reference", {}, "a log has no controller"),
     "values without effect": ("default", {"valve": 1.0}, "no effect.*--fallback.kind constant"),
-    "nothing fitted": ("classical", {}, "no such controller is fitted; add `--classical.contr"),
+    "nothing fitted": (
+        "classical",
+        {},
+        "no classical controller is fitted; add `--classical.contr",
+    ),
     "unknown channel": ("constant", {"valv": 1.0}, "unknown action channel.*'valve'"),
     "unknown kind": ("constent", {"valve": 1.0}, "unknown fallback.kind 'constent'.*'constant'"),
-    "missing channel": ("constant", {"valve": 1.0}, "lacks feed.*-5 to 5 kg/h"),
+    "missing channel": ("constant", {"valve": 1.0}, "no entry for feed.*-5 to 5 kg/h"),
     "outside the box": ("constant", {"valve": 1.0, "feed": 6.0}, "feed is 6 kg/h.*-5 to 5 kg/h"),
     "no number": ("constant", {"valve": math.nan, "feed": 0.0}, "valve is nan"),
 }

@@ -22,8 +22,8 @@ from neorl_safety.guards import guard
 from neorl_safety.monitoring import Monitor
 from neorl_train import configure, start
 from neorl_train._command.main import main
-from neorl_train.critics import CriticOptions, Followed, critics_text, fit_critics
-from neorl_train.critics._fit import ALONE, _trained
+from neorl_train.critics import CriticOptions, TrainingHooks, critics_text, fit_critics
+from neorl_train.critics._fit import NO_HOOKS, _trained
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._names import CRITIC_METRICS
 from neorl_train.training import Watcher
@@ -152,14 +152,16 @@ def test_too_few_episodes_for_the_promise_are_refused_before_anything_is_fitted(
     monkeypatch.setattr("neorl_train.critics._fit.fit_ensemble", fitted)
     training, held_out = split_episodes(tank_log(120, costs=False), 0.6, jax.random.key(0))
     eight = held_out.select_episodes(np.arange(8))
-    words = r"4 of 8 held-out .* 0.1 false alarms an episode need 9; admit more, --false-alarms 0.2"
+    words = r"4 of 8 held-out .* 0.1 false alarms an episode require 9; allow .* --false-alarms 0.2"
     with pytest.raises(InputError, match=words + r" or above, or .* data\.held_out of a new run"):
         fit_critics(training, eight)
     with pytest.raises(AssertionError, match="a fit began"):
         fit_critics(training, eight, options=CriticOptions(false_alarms=0.2))
     broken = tank_log(20)
     np.asarray(broken.transitions.cost)[:] = 1.0
-    with pytest.raises(InputError, match=r"0 of 20 held-out .* need 9; hold out a larger part"):
+    with pytest.raises(
+        InputError, match=r"0 of 20 held-out .* require 9; hold out a larger fraction"
+    ):
         fit_critics(training, broken)
 
 
@@ -174,7 +176,7 @@ def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
 
     def checkpoints(name):
         return Checkpoints(
-            tmp_path / name, identity={"critic": name}, interval=750, keep=1, say=print
+            tmp_path / name, identity={"critic": name}, interval=750, keep=1, print_line=print
         )
 
     class Stopping(Watcher):
@@ -182,10 +184,10 @@ def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
             if step > 750:
                 raise KeyboardInterrupt
 
-    expected, metrics = trained(ALONE)
+    expected, metrics = trained(NO_HOOKS)
     assert set(metrics) == {"loss", "disagreement"}
     with pytest.raises(KeyboardInterrupt):
-        trained(Followed(checkpoints, lambda name: Stopping(), lambda name: {}))
+        trained(TrainingHooks(checkpoints, lambda name: Stopping(), lambda name: {}))
     begun = []
 
     class Noting(Watcher):
@@ -193,7 +195,7 @@ def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
             begun.append(step)
             return False
 
-    resumed = Followed(checkpoints, lambda name: Noting(), lambda name: {"loss": 7.0})
+    resumed = TrainingHooks(checkpoints, lambda name: Noting(), lambda name: {"loss": 7.0})
     for after, loss in ((750, metrics["loss"]), (1500, 7.0)):
         state, last = trained(resumed)
         assert begun.pop() == after
@@ -219,7 +221,7 @@ def test_the_command_leaves_both_in_the_run(tmp_path, capsys, monkeypatch):
     words = ["critic", str(run.path), *sizes, "--hidden", "16", "--false-alarms"]
     before = set(run.path.rglob("*"))
     assert main([*words, "0.001"]) == 2
-    assert "false alarms an episode need 999" in capsys.readouterr().err
+    assert "false alarms an episode require 999" in capsys.readouterr().err
     assert set(run.path.rglob("*")) == before, "a refusal leaves nothing"
     assert main([*words, "0.2"]) == 0
     assert "safety critic: risk of a violation within 4 steps" in capsys.readouterr().out

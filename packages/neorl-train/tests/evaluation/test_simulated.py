@@ -14,8 +14,8 @@ from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 from neorl_train import verdict
 from neorl_train.evaluation import _simulated as _evaluate
-from neorl_train.evaluation import rollouts, switched
-from neorl_train.evaluation._rollout import _acted
+from neorl_train.evaluation import rollouts, with_one_structure
+from neorl_train.evaluation._rollout import _run_episodes
 from neorl_train.evaluation._traces import further_starts
 from neorl_train.results import Estimate
 
@@ -151,12 +151,12 @@ def test_all_kinds_and_seeds_share_one_program(toy):
         toy.evaluate(toy.Line(), policies, candidate="c-0")
         return Counting.traces[0]
 
-    _acted.clear_cache()
+    _run_episodes.clear_cache()
     assert traced([0.1]) >= 2, "plain and guarded are two kinds"
-    assert _acted._cache_size() == 1, "of one program"
+    assert _run_episodes._cache_size() == 1, "of one program"
     assert traced([0.2]) == 0, "another instance of a known kind compiles nothing"
     assert traced([0.1, 0.2, 0.3, 0.4]) == 0
-    assert _acted._cache_size() == 1
+    assert _run_episodes._cache_size() == 1
 
 
 close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
@@ -166,7 +166,7 @@ def test_a_wrapped_policy_acts_as_it_does_alone(toy):
     plant, key, starts = toy.Line(noise=toy.NOISE), jax.random.key(0), np.arange(4)
     alone = [toy.proportional(0.3), Echo(jnp.ones(1)), toy.proportional(0.6)]
     alone.append(guard(alone[1], action_constraints(plant.spec), alone[0], plant.spec))
-    wrapped = switched(alone, 1)
+    wrapped = with_one_structure(alone, 1)
     assert len(wrapped[0].members) == 3
     for policy, one in zip(alone, wrapped, strict=True):
         ours = rollouts(plant, one, key, starts)
@@ -264,7 +264,7 @@ def test_what_cannot_be_compared_is_refused(toy):
     plant, policy = toy.Line(), toy.proportional(0.3)
     with pytest.raises(ValueError, match="candidate 'x' is not among the policies: a-0"):
         toy.evaluate(plant, {"a-0": policy}, candidate="x")
-    with pytest.raises(ValueError, match="steady: already the name of a controller"):
+    with pytest.raises(ValueError, match="steady is already the name of a controller"):
         toy.evaluate(plant, {"steady": policy}, candidate="steady")
     with pytest.raises(ValueError, match="at least two starts, got 1"):
         toy.evaluate(plant, {"a-0": policy}, candidate="a-0", n_starts=1)

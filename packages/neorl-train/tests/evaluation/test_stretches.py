@@ -173,7 +173,7 @@ def test_the_report_of_a_log_alone_shows_them(tmp_path):
         "A median stretch",
         "The worst stretch",
         "Episode 3, from 1970-01-01 02:00 UTC, 60 min, not trained on",
-        f"outside what the log did in {100 * outside:.1f}\N{NO-BREAK SPACE}% of the steps",
+        f"outside the range of the log in {100 * outside:.1f}\N{NO-BREAK SPACE}% of the steps",
         "x was beyond its limit of 1.5 in",
     ):
         assert words in page, words

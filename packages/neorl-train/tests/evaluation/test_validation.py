@@ -45,8 +45,8 @@ def test_the_distance_is_that_of_a_loop(make_log, encoder):
 def test_the_own_count_of_a_return_is_compared_with_the_logged_one(make_log, price):
     """Beside a loop that asks the counting network for every step but the last of an episode."""
     dataset = make_log(episodes=3, length=6, n_cost=2)
-    prices = [price] * dataset.spec.n_cost
-    data = training_data(dataset, prices=prices)
+    penalty_weights = [price] * dataset.spec.n_cost
+    data = training_data(dataset, penalty_weights=penalty_weights)
     learner = sized(DecisionTransformer(), hidden=(8, 8), history_steps=3)
     policy = as_arrays(learner.policy(learner.init(data.spec, data.statistics, jax.random.key(0))))
     rows, errors = dataset.transitions, []
@@ -60,7 +60,9 @@ def test_the_own_count_of_a_return_is_compared_with_the_logged_one(make_log, pri
             counted = policy.predictor(np.concatenate([seen, sent, after]))[0]
             off += float(counted * policy.reward_unit + policy.reward_offset) - reward[row]
         errors.append(abs(off))
-    judge = PolicyValidation(dataset, None, key=jax.random.key(0), starts=0, prices=prices)
+    judge = PolicyValidation(
+        dataset, None, key=jax.random.key(0), starts=0, penalty_weights=penalty_weights
+    )
     metric = float(judge(policy)["held_out_return_prediction_error"])
     assert metric == pytest.approx(np.mean(errors), rel=1e-3)
     assert metric > 0.01

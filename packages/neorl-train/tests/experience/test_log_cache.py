@@ -51,7 +51,7 @@ def test_the_cache_keeps_what_was_used_last_and_may_be_missing(tmp_path, monkeyp
     for number, path in enumerate(sorted(logs.iterdir(), key=lambda path: path.stat().st_mtime)):
         os.utime(path, (number, number))
     collected_log(DataConfig(steps=300), tmp_path / "again.h5", messages.append)  # the oldest, used
-    monkeypatch.setattr("neorl_train.experience._log_cache.MOST_BYTES", 2.5 * size)
+    monkeypatch.setattr("neorl_train.experience._log_cache.MAX_BYTES", 2.5 * size)
     collected_log(DataConfig(steps=500), tmp_path / "2.h5", messages.append)
     assert len(list(logs.iterdir())) == 2
     collected_log(DataConfig(steps=300), tmp_path / "kept.h5", messages.append)

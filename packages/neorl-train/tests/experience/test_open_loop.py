@@ -1,11 +1,11 @@
-"""Whether a log shows that its plant does not stay where it is while the actions are held."""
+"""Whether a log shows that its plant is unstable while the actions are constant."""
 
 import numpy as np
 import pytest
 
 from neorl_core import Channel, Spec
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.experience._open_loop import doubling_steps, held_fallback_warnings
+from neorl_train.experience._open_loop import constant_fallback_warnings, doubling_steps
 
 SPEC = Spec(
     (Channel("x", "K", -99.0, 99.0), Channel("y", "1", -99.0, 99.0)),
@@ -41,20 +41,20 @@ def test_an_unstable_plant_in_a_loop_is_recognised_with_its_time(still):
     log = logged(1.05, still=still)
     steps = doubling_steps(log)
     assert steps == pytest.approx(14.2, rel=0.1)
-    (sentence,) = held_fallback_warnings(log)
+    (sentence,) = constant_fallback_warnings(log)
     assert f"a deviation doubles in about {steps:.0f} steps ({30 * steps:.3g} s)" in sentence
     assert "--fallback.kind classical" in sentence
 
 
 @pytest.mark.parametrize("pole", [0.0, 0.9, 0.99, 1.0])
 def test_a_plant_that_stays_or_drifts_is_not(pole):
-    assert held_fallback_warnings(logged(pole)) == []
+    assert constant_fallback_warnings(logged(pole)) == []
 
 
 def test_growth_that_hardly_matters_within_an_episode_is_not():
     assert doubling_steps(logged(1.01, probing=3.0)) is None
 
 
-def test_too_few_rows_say_nothing(monkeypatch):
-    monkeypatch.setattr("neorl_train.experience._open_loop.ROWS_A_COEFFICIENT", 501)
+def test_too_few_rows_give_no_result(monkeypatch):
+    monkeypatch.setattr("neorl_train.experience._open_loop.ROWS_PER_COEFFICIENT", 501)
     assert doubling_steps(logged(1.05)) is None

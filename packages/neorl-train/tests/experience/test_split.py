@@ -95,6 +95,6 @@ def test_only_the_dataset_file_stays_on_the_disk(shared_data):
     config = configured(held_out=0.3)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, memory="1MB"))
     with pytest.raises(
-        InputError, match=r"more than data\.memory = 1MB, and only the dataset file"
+        InputError, match=r"more than data\.memory = 1MB, and only neorl's own dataset"
     ):
         read_log(config.data, path)

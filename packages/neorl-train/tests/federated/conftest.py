@@ -48,13 +48,17 @@ def run(sites, learner):
         seed=0,
         secret=None,
         checkpoints=None,
-        say=None,
+        print_line=None,
         stop=None,
         **sections,
     ):
         options = {"rounds": 3, "local_updates": 8, **(rule or {})}
         named = sites if chosen is None else {name: sites[name] for name in chosen}
-        quiet = {"say": say or (lambda line: None), "checkpoints": checkpoints, "secret": secret}
+        quiet = {
+            "print_line": print_line or (lambda line: None),
+            "checkpoints": checkpoints,
+            "secret": secret,
+        }
         if stop is not None:
             quiet["stop"] = stop
         settings = Federation(FederationConfig(**options), **sections)

@@ -18,7 +18,7 @@ from neorl_core.testing import configure_tests
 from neorl_envs import write_dataset
 from neorl_train._command.federation_options import read_federation
 from neorl_train._pipeline.federation import job
-from neorl_train._pipeline.federation.job import carry_federation, new_federation
+from neorl_train._pipeline.federation.job import new_federation, run_federation
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import DataConfig
@@ -92,7 +92,7 @@ def test_words_without_a_file_are_sites():
 
 
 def test_no_site_at_all_is_refused_with_an_example():
-    with pytest.raises(InputError, match="federate takes a file with sections"):
+    with pytest.raises(InputError, match="federate needs a file with sections"):
         read_federation([], ALGORITHMS)
 
 
@@ -100,7 +100,7 @@ REFUSED = {
     "an unknown section": ((), "", "[sites.west.dada]\nseed = 1", "did you mean 'data'"),
     "its own learner": (
         (), "", '[sites.west.training]\nseeds = [1]',
-        r"\[sites.west.training\]: sites share it; move it to \[training\]",
+        r"\[sites.west.training\] is not allowed, .*; move it to \[training\]",
     ),
     "a fault of nobody": ((), "", '[[faults]]\nsite = "weft"', "did you mean|weft"),
     "an unknown rule": ((), 'rule = "medium"', "", "did you mean 'median'"),
@@ -142,7 +142,7 @@ def test_a_log_that_cannot_be_read_is_refused_with_the_name_of_its_site(
 
     monkeypatch.setattr(job, "read_experience", refuse)
     with pytest.raises(InputError, match=r"^site one: the log is too short"):
-        carry_federation(folder, plan, quiet, Timings())
+        run_federation(folder, plan, quiet, Timings())
 
 
 def test_constants_of_a_plant_are_changed_by_name_and_checked():
@@ -216,7 +216,8 @@ def test_a_federation_that_is_killed_comes_to_the_same_policies(tmp_path, make_l
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert resumed.returncode == 2
-    assert re.search(r"is a site of a federation; go on with `neorl-train federate", resumed.stderr)
+    words = r"is a site of a federation; continue the federation with `neorl-train federate"
+    assert re.search(words, resumed.stderr)
 
 
 @pytest.mark.nightly

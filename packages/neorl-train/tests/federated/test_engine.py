@@ -94,7 +94,7 @@ def test_a_site_that_sends_nan_is_left_out_of_the_mean_and_named(run):
 def test_a_site_that_claims_other_rows_later_is_refused_and_the_rest_go_on(run):
     lied = run(faults=[Fault("site4", "miscounts", first=1, factor=1e6)])
     assert lied.records[1].outcomes["site4"] == (
-        "refused: it claims 120000000 rows, and claimed 120 before"
+        "refused: it reports 120000000 rows, and reported 120 before"
     )
     assert lied.records[1].counted
     assert sorted(lied.records[1].shares) == ["site0", "site1", "site2", "site3"]
@@ -121,9 +121,9 @@ def test_when_all_sites_are_gone_one_line_says_so_and_the_rounds_before_are_kept
     keep = federation_checkpoints(tmp_path / "c", {"test": 2})
     collected = []
     with pytest.raises(
-        InputError, match="no round has counted since round 1: site0: dead"
+        InputError, match="no round has been completed since round 1: site0: dead"
     ) as error:
-        run(rule={"patience": 2}, faults=gone, checkpoints=keep, say=collected.append)
+        run(rule={"patience": 2}, faults=gone, checkpoints=keep, print_line=collected.append)
     assert "\n" not in str(error.value)
     assert collected == [
         f"round {i}: too few sites answered (site0: dead; site1: dead; site2: dead; site3: dead; "
@@ -227,16 +227,19 @@ def test_noise_follows_the_secret_and_a_clipped_site_moves_the_sum_by_its_length
 BAD = {
     "too many faulty": (
         {"rule": "krum", "byzantine": 2},
-        "krum against 2 faulty sites needs 7 sites or more, and there are 5; at most 1 of 5",
+        "krum needs 7 sites or more to tolerate 2 faulty sites, and there are 5; at most 1 of 5",
     ),
-    "faulty under a mean": ({"byzantine": 1}, "mean withstands no faulty site; take one of median"),
+    "faulty under a mean": (
+        {"byzantine": 1},
+        "mean tolerates no faulty site; choose one of median",
+    ),
     "bulyan with five": ({"rule": "bulyan", "byzantine": 1}, "needs 7 sites or more"),
     "half an update": ({"local_updates": 7}, "must be a multiple of"),
     "no round": ({"rounds": 0}, "federation.rounds must be an integer of at least 1"),
     "share": ({"largest_share": 0.1}, "cannot all be below 0.2"),
     "nan": ({"proximal": float("nan")}, "federation.proximal must be finite"),
     "chance": ({"participation": 0.0}, "must be above 0 and at most 1"),
-    "least": ({"least_sites": 6}, "least_sites is 6, and there are 5 sites"),
+    "least": ({"least_sites": 6}, "least_sites is 6, but there are only 5 sites"),
 }
 
 
@@ -255,7 +258,7 @@ TOGETHER = {
     ),
     "masked sums under krum": (
         {"rule": {"rule": "krum"}, "messages": MessagesConfig(secure_sum=True)},
-        "a sum hides what other rules must look at",
+        "a masked sum hides the single updates",
     ),
     "noise and compression": (
         {"privacy": PrivacyConfig(1.0), "messages": MessagesConfig(bits=8)},
@@ -268,7 +271,7 @@ TOGETHER = {
     "an unreached site": (
         {"rule": {"rule": "gossip"},
          "gossip": GossipConfig(graph="links", links=(("site0", "site1"),))},
-        "leave some sites unreached",
+        "do not connect all sites",
     ),
     "an unknown neighbour": (
         {"rule": {"rule": "gossip"},

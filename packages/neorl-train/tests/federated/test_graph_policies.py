@@ -38,7 +38,7 @@ def test_four_topologies_train_one_graph_policy_and_another_plant_is_refused():
     """Half a minute of compiling: a graph network in the program of a federation."""
     learner = sized(BC(), hidden=(8,), batch_size=16, kind="gcn")
     sites = {f"site{i}": log_of(Site(PLANT, t), i) for i, t in enumerate(TOPOLOGIES)}
-    result = federate(learner, sites, SETTINGS, say=lambda line: None)
+    result = federate(learner, sites, SETTINGS, print_line=lambda line: None)
     common = [result.parameters[name] for name in sites]
     assert all(np.array_equal(common[0], other) for other in common)
     row = sites["site2"].rows.obs[0]  # a node of four is missing
@@ -48,5 +48,5 @@ def test_four_topologies_train_one_graph_policy_and_another_plant_is_refused():
     assert np.isfinite(actions[0]).all()
     larger = {**sites, "larger": log_of(load_balance(5, edge_prob=0.5, change=0.0, fewest=2), 9)}
     with pytest.raises(InputError, match="site larger has 30 observed channels") as error:
-        federate(learner, larger, SETTINGS, say=lambda line: None)
+        federate(learner, larger, SETTINGS, print_line=lambda line: None)
     assert "only sites with the same channels can train one policy" in str(error.value)

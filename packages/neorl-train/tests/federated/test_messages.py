@@ -90,16 +90,16 @@ REFUSED = {
     ),
     "a count that is not that of its statistics": (
         lambda s: {"rows": 10**9},
-        "claims 1000000000 rows, and its statistics of obs are of 120",
+        "reports 1000000000 rows, but its statistics of obs count 120",
     ),
-    "no rows": (lambda s: {"rows": 0}, "claims 0 rows"),
+    "no rows": (lambda s: {"rows": 0}, "reports 0 rows"),
     "a deviation that cannot be": (
         lambda s: {"statistics": field_with(s, std=np.float32([1e6, 1.0]))},
-        "statistics of level that no data have",
+        "statistics of level that no data can have",
     ),
     "a mean that is not finite": (
         lambda s: {"statistics": field_with(s, mean=np.float32([np.nan, 0.0]))},
-        "statistics of level that no data have",
+        "statistics of level that no data can have",
     ),
     "other units in fact": (
         lambda s: {
@@ -132,7 +132,7 @@ def test_a_masked_update_says_nothing_before_the_sum(sites, learner):
         one.begin(made[0].introduce().statistics)
     terms = []
     for one in made:
-        one.pairings.meet(published)
+        one.pairings.exchange_keys(published)
         assert one.work(start)().arrays == ()
         masked = one.masked(start, share=1.0, largest=1.0, scale=2.0**20).arrays[0]
         terms.append(masked)

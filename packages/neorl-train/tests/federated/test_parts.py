@@ -71,14 +71,14 @@ def test_what_is_not_finite_stays_so_for_the_receiver(value, bits):
     [(), (np.zeros(3, np.float64),), (np.zeros(4, np.float32),), (np.zeros(3, np.float32),) * 2],
 )
 def test_a_message_of_another_form_is_refused_by_name(arrays_sent):
-    with pytest.raises(InputError, match=r"the message holds .*expected float32\[3\]"):
+    with pytest.raises(InputError, match=r"the message contains .*expected float32\[3\]"):
         decompressed(arrays_sent, size=3, bits=32, fraction=1.0)
 
 
 @pytest.mark.parametrize("places", [[0, 0, 1], [0, 1, 30]])
 def test_coordinates_that_are_not_there_are_refused(places):
     sent = (np.ones(3, np.float32), np.asarray(places, np.uint32))
-    with pytest.raises(InputError, match="coordinates that are not there"):
+    with pytest.raises(InputError, match="coordinates that do not exist"):
         decompressed(sent, size=30, bits=32, fraction=0.1)
 
 
@@ -88,7 +88,7 @@ def test_masks_cancel_exactly_whatever_is_summed(count, size, attempt, data):
     names = [f"site{i}" for i in range(count)]
     met = [Pairings(name, private=1000 + 7 * i) for i, name in enumerate(names)]
     for one in met:
-        one.meet({other.site: other.public for other in met})
+        one.exchange_keys({other.site: other.public for other in met})
     values = arrays(np.float64, size, elements=st.floats(-1, 1))
     terms = [data.draw(values) for _ in names]
     scale = scale_of(1.0, count)
@@ -103,14 +103,14 @@ def test_masks_cancel_exactly_whatever_is_summed(count, size, attempt, data):
 
 def test_pairs_agree_on_their_secret_and_each_attempt_has_a_stream_of_its_own():
     one, two = Pairings("a"), Pairings("b")
-    one.meet({"b": two.public})
-    two.meet({"a": one.public})
+    one.exchange_keys({"b": two.public})
+    two.exchange_keys({"a": one.public})
     first = one.mask(["a", "b"], 0, 0, 100)
     np.testing.assert_array_equal(first + two.mask(["a", "b"], 0, 0, 100), np.zeros(100))
     assert (first != one.mask(["a", "b"], 0, 1, 100)).mean() > 0.9
     assert (first != one.mask(["a", "b"], 1, 0, 100)).mean() > 0.9
     with pytest.raises(ValueError, match="outside the group"):
-        one.meet({"b": 1})
+        one.exchange_keys({"b": 1})
 
 
 def test_cutting_to_integers_makes_no_vector_longer():
@@ -187,7 +187,7 @@ def test_learners_that_cannot_be_shared_say_why(sites):
         def fits(self):
             return {"model": Fit(TD3BC(), 100)}
 
-    with pytest.raises(InputError, match="fits model before it learns, which sites do not share"):
+    with pytest.raises(InputError, match="fits model before it learns, and sites cannot share"):
         federated_learner(Fitted())
-    with pytest.raises(InputError, match="only float32 is averaged"):
+    with pytest.raises(InputError, match="only float32 arrays are averaged"):
         layout_of({"count": jnp.zeros(2, jnp.int32)}, "Mine")

@@ -16,7 +16,7 @@ from neorl_core import Affine, InputError
 from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import configure, start
-from neorl_train._pipeline.candidates import averages, further_candidates
+from neorl_train._pipeline.candidates import other_candidates, seed_averages
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import (
@@ -44,18 +44,18 @@ def config_with(candidate="bc", seeds=(0, 1), **sections: Any):
 
 
 def test_the_modes_of_the_log_are_candidates_if_that_is_asked_for(log):
-    none, _ = further_candidates(config_with(), log, CSTR, {})
+    none, _ = other_candidates(config_with(), log, CSTR, {})
     assert none == {}
     pool = {"controller": "PI", "modes": True}
     for config in (config_with("PI feed-forward"), config_with(retuning=pool)):
-        modes, notes = further_candidates(config, log, CSTR, {})
+        modes, notes = other_candidates(config, log, CSTR, {})
         assert (list(modes), notes) == (["PI feed-forward-0"], [])
         (one,) = modes.values()
-        assert (one.words, one.logged) == ("mode PI feed-forward of the log", True)
+        assert (one.description, one.in_log) == ("mode PI feed-forward of the log", True)
         assert type(one.policy) is type(CSTR.tunings()["PI feed-forward"])
-    fitted, _ = further_candidates(config_with(), log, CSTR, {"lqg": ConstantPolicy(jnp.ones(1))})
+    fitted, _ = other_candidates(config_with(), log, CSTR, {"lqg": ConstantPolicy(jnp.ones(1))})
     assert list(fitted) == ["lqg-0"]
-    assert not fitted["lqg-0"].logged
+    assert not fitted["lqg-0"].in_log
 
 
 def test_a_tuning_that_recorded_nothing_is_refused(log):
@@ -63,11 +63,11 @@ def test_a_tuning_that_recorded_nothing_is_refused(log):
     config = config_with("PI feed-forward", retuning={"controller": "PI", "modes": True})
     words = r"is 'PI feed-forward', which recorded no episode of the log; choose one of bc$"
     with pytest.raises(InputError, match=words):
-        further_candidates(config, alone, CSTR, {})
+        other_candidates(config, alone, CSTR, {})
     config = dataclasses.replace(
         config, evaluation=dataclasses.replace(config.evaluation, candidate="best")
     )
-    assert further_candidates(config, alone, CSTR, {}) == ({}, [])
+    assert other_candidates(config, alone, CSTR, {}) == ({}, [])
 
 
 class Unstored(NamedTuple):
@@ -82,9 +82,12 @@ def test_a_mode_that_no_artefact_holds_is_left_out_in_one_line(log):
             return {"PI": CSTR.tunings()["PI"], "PI feed-forward": Unstored(1.0)}
 
     config = config_with("best", retuning={"controller": "PI", "modes": True})
-    modes, (note,) = further_candidates(config, log, Plant(), {})
+    modes, (note,) = other_candidates(config, log, Plant(), {})
     assert modes == {}
-    assert note == "mode PI feed-forward of the log is no candidate: no artefact holds a Unstored"
+    assert note == (
+        "mode PI feed-forward of the log is not a candidate, because a Unstored cannot be written "
+        "to an artefact"
+    )
 
 
 def test_the_best_mode_of_a_log_alone_is_imitated(log):
@@ -95,22 +98,22 @@ def test_the_best_mode_of_a_log_alone_is_imitated(log):
     )
     returns, modes = np.asarray(log.episode_returns()), np.asarray(log.behaviour)
     best = log.attributes["behaviours"][max(range(2), key=lambda i: returns[modes == i].mean())]
-    candidates, notes = further_candidates(config, log, None, {})
+    candidates, notes = other_candidates(config, log, None, {})
     assert notes == []
     ((name, one),) = candidates.items()
-    assert (name, one.logged) == (f"{best}-0", False)
-    assert one.words == f"imitation of mode {best} of the log, which had the best return"
+    assert (name, one.in_log) == (f"{best}-0", False)
+    assert one.description == f"imitation of mode {best} of the log, which had the best return"
     assert isinstance(one.policy, TrackingPID)
     of_all: Any = fitted_controllers(config, log, None)[0]["pid_imitation"]
     assert abs(float(one.policy.loops.kp[0]) / float(of_all.loops.kp[0]) - 1) > 0.01
     few = log.select_episodes(np.arange(12))
-    _, (note,) = further_candidates(config, few, None, {})
-    assert "recorded at least 8 training episodes, and a choice needs two" in note
+    _, (note,) = other_candidates(config, few, None, {})
+    assert "recorded at least 8 training episodes, and at least two are needed" in note
     config = config_with(
         "best", classical={"controllers": ["lqg"], **LOOP},
         retuning={"controller": "lqg", "modes": True},
     )  # fmt: skip
-    _, (note,) = further_candidates(config, log, None, {})
+    _, (note,) = other_candidates(config, log, None, {})
     assert "add pid_imitation to classical.controllers" in note
 
 
@@ -124,17 +127,17 @@ def network_policy(seed, output=tanh):
 
 def test_the_seeds_of_every_learner_have_an_average():
     trained = {f"bc-{seed}": network_policy(seed) for seed in (0, 1)}
-    made, notes = averages(config_with(), trained)
+    made, notes = seed_averages(config_with(), trained)
     assert (list(made), notes) == (["bc-mean"], [])
     one = made["bc-mean"]
-    assert (one.words, one.about["seeds"]) == ("mean of 2 seeds", [0, 1])
+    assert (one.description, one.metadata["seeds"]) == ("mean of 2 seeds", [0, 1])
     assert isinstance(one.policy, AveragePolicy)
     assert one.policy.members == (trained["bc-0"], trained["bc-1"])
-    assert averages(config_with(seeds=[0]), trained) == ({}, [])
+    assert seed_averages(config_with(seeds=[0]), trained) == ({}, [])
     choosing = {name: network_policy(0, output=largest) for name in trained}
-    made, (note,) = averages(config_with(), choosing)
+    made, (note,) = seed_averages(config_with(), choosing)
     assert made == {}
-    assert note.startswith("the seeds of bc have no average: this NetworkPolicy chooses one of")
+    assert note.startswith("the seeds of bc cannot be averaged: this NetworkPolicy chooses one of")
 
 
 def test_candidates_that_a_run_does_not_produce_are_refused_with_those_that_it_does():

@@ -13,7 +13,7 @@ from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import write_dataset
 from neorl_train._command.main import main
-from neorl_train._pipeline.plant_model import known_log
+from neorl_train._pipeline.plant_model import log_context
 from neorl_train.configuration import ClassicalConfig
 from neorl_train.configuration._classical import check_classical, task_of
 
@@ -65,13 +65,13 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys
         r"opposite signs .*\bkd \S+\).* without ki and kd", warning
     )  # the file asks for kd
     assert re.fullmatch(
-        rf"pid_imitation: {controlled} by {manipulated}: kp \S+ .*, explains \S+ of the moves, "
+        rf"pid_imitation: {controlled} by {manipulated}: kp \S+ .*, explains \S+ of the changes, "
         r"from \d+ rows",
         controller,
     )
     # What select and a search take for a candidate is the same controller, fitted again.
-    log = known_log(run)
-    assert (list(log.controllers), log.today) == (["pid_imitation"], "")
+    log = log_context(run)
+    assert (list(log.controllers), log.incumbent) == (["pid_imitation"], "")
     again: Any = log.controllers["pid_imitation"]
     for gain in ("kp", "ki", "kd"):
         np.testing.assert_array_equal(getattr(again, gain), getattr(fallback.policy, gain))
@@ -93,7 +93,7 @@ def test_a_fitted_controller_is_delivered_like_a_learner(here, make_log, capsys)
     assert (verdict["candidate"], verdict["answer"]) == ("pid_imitation-0", "cannot tell")
     record = json.loads((run / "run.json").read_text())
     assert record["policies"]["pid_imitation-0.safetensors"] == delivered.digest
-    again: Any = known_log(run).controllers["pid_imitation"]
+    again: Any = log_context(run).controllers["pid_imitation"]
     np.testing.assert_array_equal(again.kp, delivered.policy.kp)
     output = capsys.readouterr()
     assert "pid_imitation-0 is worse than a straight line" not in output.out + output.err
@@ -140,7 +140,7 @@ def test_loops_come_from_the_configuration_or_from_the_reference():
     one = np.ones(1, np.float32)
     pid = PID(one, one, one, one, 1.5 * one, one, one, one, one[0], one[:0], one[:0], measured=(0,))
     assert task_of(ClassicalConfig(("pid",)), SPEC, pid).loops == (Loop("level", "valve", 1.5),)
-    with pytest.raises(InputError, match="no PID says what they control"):
+    with pytest.raises(InputError, match="no PID states which variables they control"):
         task_of(ClassicalConfig(("pid",)), SPEC, None)
 
 
@@ -148,7 +148,7 @@ def test_loops_come_from_the_configuration_or_from_the_reference():
     ("changes", "message"),
     [
         ({"controllers": ("lqr",)}, "lqr.*lqg"),
-        ({"controllers": ("base_stock",)}, "orders items and controls no loop"),
+        ({"controllers": ("base_stock",)}, "orders items and does not control a loop"),
         ({"manipulated": {"level": "valve"}}, "level, which needs one set-point"),
         ({"setpoint": {"level": 1.0}}, "pairs with no action"),
         (

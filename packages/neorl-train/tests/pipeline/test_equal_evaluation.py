@@ -7,8 +7,8 @@ from neorl_core.control import ConstantPolicy
 from neorl_train._pipeline.write_results import (
     INPUTS,
     RESULTS,
-    equal_evaluation,
     evaluation_inputs,
+    matching_evaluation,
     results_digest,
     write_results,
 )
@@ -31,13 +31,13 @@ def runs(tmp_path, noisy):
 
 def test_it_is_found_and_written_again_to_the_bit(runs, noisy, tmp_path):
     first, second, inputs = runs
-    result = equal_evaluation(second, inputs)
+    result = matching_evaluation(second, inputs)
     assert result is not None
     where, evaluation = result
     assert where == first.path
     write_results(second.path, evaluation, noisy.verdict)
     assert results_digest(second.path) == results_digest(first.path)
-    assert equal_evaluation(first, inputs) is None  # not its own
+    assert matching_evaluation(first, inputs) is None  # not its own
     assert read_evaluation(second.path).tables == evaluation.tables
 
 
@@ -46,7 +46,7 @@ def test_one_that_was_changed_is_not_taken(runs, file):
     first, second, inputs = runs
     path = first.path / file
     path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
-    assert equal_evaluation(second, inputs) is None
+    assert matching_evaluation(second, inputs) is None
 
 
 def test_whatever_decides_is_in_the_digest(monkeypatch, runs):
@@ -58,11 +58,11 @@ def test_whatever_decides_is_in_the_digest(monkeypatch, runs):
         "log": evaluation_inputs({**RECORD, "dataset": {"content_hash": "x"}}, POLICIES),
         "candidate": evaluation_inputs(RECORD, POLICIES, candidate="bc-1"),
     }
-    monkeypatch.setattr("neorl_train._pipeline.write_results.OURS", ("neorl_core",))
+    monkeypatch.setattr("neorl_train._pipeline.write_results.OWN_PACKAGES", ("neorl_core",))
     others["code"] = evaluation_inputs(RECORD, POLICIES, candidate="bc-0")
     assert len({inputs, *others.values()}) == 7
     for digest in others.values():
-        assert equal_evaluation(second, digest) is None
+        assert matching_evaluation(second, digest) is None
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_what_is_not_watched_is_never_taken(runs, about):
     _, second, _ = runs
     assert evaluation_inputs({**RECORD, **about}, POLICIES) == ""
     second.update_record(**{INPUTS: ""})
-    assert equal_evaluation(second, "") is None
+    assert matching_evaluation(second, "") is None

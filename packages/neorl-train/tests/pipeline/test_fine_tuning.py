@@ -59,17 +59,17 @@ def refused(capsys):
 def test_what_is_no_finished_run_is_refused(refused, tmp_path):
     refused("takes the directory of a finished run", "--training.updates", "20")
     refused("no such run directory", tmp_path / "0007")
-    refused("my.toml is a configuration: finetune takes the directory", "my.toml")
+    refused("my.toml is a configuration file, and finetune takes the directory", "my.toml")
     artefact = tmp_path / "iql-0.safetensors"
     artefact.write_bytes(b"actor")
-    refused("holds the actor alone, and fine-tuning needs its critics", artefact)
+    refused("contains only the actor; fine-tuning also needs the critics", artefact)
 
 
 def test_a_fine_tuning_is_not_fine_tuned_again(refused, tmp_path):
     """Its checkpoints hold the ring too; the message says where to go on from."""
     settings = '[finetune]\nrun = "runs/0007"\n'
     run = create_run(tmp_path / "runs", settings, {"status": "finished"}).path
-    refused("is itself a fine-tuning and cannot be fine-tuned again; go on from the run", run)
+    refused("is itself a fine-tuning run and cannot be fine-tuned again; fine-tune the run", run)
 
 
 @pytest.mark.nightly
@@ -85,7 +85,7 @@ def test_what_does_not_fit_is_refused_by_name(offline, refused, tmp_path):
     bare = tmp_path / "runs" / "0001"
     shutil.copytree(offline, bare)
     shutil.rmtree(bare / "checkpoints" / "iql")
-    gone = "has no checkpoint of iql at update 40, so its critics are gone"
+    gone = "has no checkpoint of iql at update 40, so its critics are lost"
     refused(gone, bare, "--finetune.environment", "DMSD-v0")
     record = json.loads((bare / "run.json").read_text())
     (bare / "run.json").write_text(json.dumps({**record, "status": "interrupted"}))

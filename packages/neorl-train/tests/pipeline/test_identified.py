@@ -2,7 +2,7 @@
 
 from neorl_agents.classical import Loop, Task
 from neorl_core import Channel, Spec
-from neorl_train._pipeline.controllers import identified_words
+from neorl_train._pipeline.controllers import identification_lines
 
 SPEC = Spec(
     (Channel("outlet", "degF", 32.0, 212.0), Channel("feed", "degF", 32.0, 212.0)),
@@ -17,14 +17,14 @@ GAINS = {"delay": 7, "share": 0.993, "kp": 1.9, "ki": 0.03, "kd": 0.0, "tau": 0.
 
 
 def words(name, report):
-    return list(identified_words(name, report, TASK, SPEC))
+    return list(identification_lines(name, report, TASK, SPEC))
 
 
 def test_a_loop_is_told_as_a_step_shows_it_and_its_doubts_as_warnings():
     report = {"loops": [{**LOOP, **GAINS, "gain_margin": 0.6, "warnings": ["it swings"]}]}
     assert words("pid", report) == [
         "pid: outlet by steam: gain 1.2 degF per %, time constant 60 s, dead time 14 s, explains "
-        "99.3% of the moves, kp 1.9 % per degF, ki 0.03 % per degF and s, gain margin 0.6",
+        "99.3% of the changes, kp 1.9 % per degF, ki 0.03 % per degF and s, gain margin 0.6",
         "warning: pid: outlet by steam: it swings",
     ]
     integrating = {**LOOP, "pole": 1.0, "static_gain": None, "time_constant": None, **GAINS}

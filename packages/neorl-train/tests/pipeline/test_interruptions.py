@@ -295,7 +295,7 @@ def test_a_finished_run_is_left_alone_until_a_result_is_damaged(folder, straight
     times = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
     out, err = _finish(_start(folder, "resume", str(run)))
     assert err.splitlines() == [
-        f"run {run} is finished and its results are complete: nothing to do"
+        f"run {run} is finished and its results are complete; there is nothing to do"
     ]
     assert f"report: {run / 'report.html'}" in out
     assert f"neorl-deploy export {run}" in out
@@ -325,7 +325,7 @@ def test_a_run_of_other_versions_is_continued_with_a_word_and_keeps_both(folder,
     record["versions"]["neorl-train"] = "0.0.9"
     (run / "run.json").write_text(json.dumps(record))
     _, err = _finish(_start(folder, "resume", str(run), "--quiet"))
-    assert f"the run began with neorl-train 0.0.9, this is {now['neorl-train']}" in err
+    assert f"the run was started with neorl-train 0.0.9, this is {now['neorl-train']}" in err
     after = json.loads((run / "run.json").read_text())
     assert after["versions"]["neorl-train"] == "0.0.9"
     assert [one["versions"] for one in after["resumed_with"]] == [now]
@@ -348,5 +348,5 @@ def test_a_changed_configuration_or_log_is_refused(folder, straight, capsys):
     record["dataset"]["content_hash"] = "sha256:of another log"
     (run / "run.json").write_text(json.dumps(record))
     err = _refused(run, capsys, "--quiet")
-    assert "is not the log that this run began with" in err
+    assert "is not the log that this run was started with" in err
     assert not other.exists()

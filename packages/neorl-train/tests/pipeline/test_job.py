@@ -162,13 +162,13 @@ def test_a_log_larger_than_memory_is_streamed_to_a_verdict(here, capsys, make_lo
     assert _read(run, "run.json")["dataset"]["streamed"] is True
     assert _read(run, "verdict.json")["answer"] == "cannot tell"
     output = "".join(capsys.readouterr())
-    assert "more than data.memory = 1kB; it stays on the disk" in output
+    assert "more than data.memory = 1kB; it is read from the file" in output
     assert {line["kind"] for line in read_records(run / "metrics.jsonl")} == {
         "chunk",
         "validation",
     }
     for learners, memory, message in (
-        (["cal_ql"], "1kB", "CalQL draws more than single rows|cal_ql draws more than single rows"),
+        (["cal_ql"], "1kB", "CalQL needs more than single rows|cal_ql needs more than single rows"),
         ([], "much", "data.memory must be an amount such as 2GB"),
     ):
         more = ["--training.algorithms", "bc", "iql", *learners, "--data.memory", memory]
@@ -240,7 +240,7 @@ def test_a_cost_without_a_declared_penalty_is_refused(here, capsys, monkeypatch,
     monkeypatch.setattr(resolution, "_limits", lambda *_: pytest.fail("the log was used"))
     words = ["run", *QUICK, "--data.source", "log.h5"]
     assert main([*words, "--penalty", "cost_0", "1", "cost_2", "0"]) == 2
-    assert "penalty.cost_1 is not declared; say what one unit" in capsys.readouterr().err
+    assert "penalty.cost_1 is not declared; state how much one unit" in capsys.readouterr().err
     assert main([*words, "--penalty", "cost_0", "1"]) == 2
     message = "penalty.cost_1 and penalty.cost_2 are not declared; .* 0.5 cost_2 0.5`"
     assert re.search(message, capsys.readouterr().err)
@@ -363,7 +363,7 @@ def test_a_full_disk_leaves_the_run_to_be_resumed(here, capsys, monkeypatch, mak
     monkeypatch.setattr("neorl_train._pipeline.stages.fitted_watches", full)
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
-    assert "free some, then " in capsys.readouterr().err
+    assert "free some space, then " in capsys.readouterr().err
     assert _read(here / "runs" / "0001", "run.json")["status"] == "failed"
 
 

@@ -30,7 +30,7 @@ def refused(tmp_path, monkeypatch, capsys):
 def test_a_learner_says_itself_whether_it_can_be_trained_on_a_plant(refused):
     """No list of names is asked: whoever explores and needs no fit can."""
     bc = (*ONLINE, "--training.algorithms", "bc")
-    refused("BC cannot be trained on a plant: it has no explore(state)", *bc)
+    refused("BC cannot be trained on a plant: it has no method explore(state)", *bc)
     config = configure(
         data={"source": "DMSD-v0", "steps": 0}, training={"algorithms": ["iql"], "on": "plant"}
     )
@@ -52,7 +52,7 @@ def test_numbers_that_do_not_go_together_are_named(refused):
 
 def test_what_needs_a_log_is_refused_where_none_is_recorded(refused, tmp_path, make_log):
     iql = (*ONLINE, "--training.algorithms", "iql")
-    refused("monitor drift needs a log, and data.steps is 0", *iql, "--monitors.drift")
+    refused("monitor drift needs a log, and with data.steps = 0", *iql, "--monitors.drift")
     refused("classical.controllers needs a log", *iql, "--classical.controllers", "pid")
     write_dataset(tmp_path / "log.h5", make_log())
     on_file = ("run", "log.h5", "--training.on", "plant", "--training.algorithms", "iql")

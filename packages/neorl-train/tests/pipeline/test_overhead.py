@@ -146,7 +146,9 @@ def _library_run(data, held_out, runs, updates=UPDATES):
         SEEDS,
         Plan(updates, CHUNK, updates // 2),
         watcher=watcher,
-        checkpoints=Checkpoints(folder, identity={}, interval=updates // 2, keep=2, say=print),
+        checkpoints=Checkpoints(
+            folder, identity={}, interval=updates // 2, keep=2, print_line=print
+        ),
         validate=PolicyValidation(held_out, ENV, key=jax.random.key(2), starts=STARTS),
     )
     records.close()

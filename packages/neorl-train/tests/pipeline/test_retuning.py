@@ -15,7 +15,7 @@ from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
 from neorl_train._pipeline.artefacts import parity_observations
-from neorl_train._pipeline.plant_model import known_log
+from neorl_train._pipeline.plant_model import log_context
 from neorl_train._pipeline.retuning import residual_words
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_candidate, check_retuning
@@ -74,7 +74,10 @@ def test_the_retuned_controller_is_chosen_and_beats_what_runs_today(runs):
     assert decided.reference == "PI"
     (gain,) = [clause for clause in decided.clauses if clause.name == "return"]
     assert gain.low > 0
-    assert f"{decided.candidate} was chosen without the plant" in run.record["choice"]
+    assert (
+        f"{decided.candidate} was chosen from the predictions alone, without a run on the plant"
+        in run.record["choice"]
+    )
     assert any(line.startswith("bc-0: predicted gain") for line in run.record["choice"])
 
 
@@ -85,7 +88,7 @@ def test_a_network_on_top_competes_too_and_is_left_as_a_file(runs):
     artefact = load_policy(run.path / "policies" / "residual-0.safetensors")
     assert artefact.kind in ("residual", "feedforward_pid")
     assert any(line.startswith("residual-0: predicted gain") for line in run.record["choice"])
-    wanted = "residual: a network" if artefact.kind == "residual" else "no network is put on top"
+    wanted = "residual: a network" if artefact.kind == "residual" else "no network is added to"
     assert any(line.startswith(wanted) for line in run.record["controllers"])
 
 
@@ -98,14 +101,16 @@ def test_what_a_network_may_do_is_said_in_units():
     best = Prediction(**{**usual, "name": "0.5", "gain": 2.0, "low": 1.5, "by_member": (2.0, 1.0)})
     done = RefineResult(None, "0.5", np.asarray([3.25]), (), (today, best))
     first, second = residual_words(done, spec)
-    assert (
-        first
-        == "residual: a network on top of the retuned controller moves valve by at most 3.25 %"
+    assert first == (
+        "residual: a network adds to the action of the retuned controller; it moves valve by at "
+        "most 3.25 %"
     )
     assert "2 [1.5, 2.5]; the linear part of the model alone predicts 1" in second
     refused = dataclasses.replace(best, refusals=("it diverges",))
     (line,) = residual_words(RefineResult(None, "today", np.zeros(1), (), (today, refused)), spec)
-    assert line == "no network is put on top of it: of the nearest, it diverges"
+    assert line == (
+        "no network is added to the retuned controller, because of the best candidate: it diverges"
+    )
 
 
 @pytest.mark.nightly
@@ -159,7 +164,7 @@ def test_a_log_alone_is_worth_a_trial_or_says_what_is_missing(runs):
 
 @pytest.mark.nightly
 def test_select_takes_what_was_retuned_for_what_runs_today(runs):
-    assert [known_log(run.path).today for run in runs] == ["PI", "pid_imitation"]
+    assert [log_context(run.path).incumbent for run in runs] == ["PI", "pid_imitation"]
 
 
 @pytest.mark.nightly

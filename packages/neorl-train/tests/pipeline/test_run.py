@@ -110,7 +110,7 @@ def test_pictures_are_drawn_and_written(finished, noisy, tmp_path):
     with pytest.raises(InputError, match="there was no simulator"):
         finished.plot(what="episode")
     assert len(plot_episode(noisy.evaluation).axes) > 2
-    with pytest.raises(InputError, match="'longest' was kept; there are: typical"):
+    with pytest.raises(InputError, match="'longest' was stored; stored episodes: typical"):
         plot_episode(noisy.evaluation, "longest")
 
 

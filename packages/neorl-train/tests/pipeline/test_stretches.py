@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neorl_safety.monitoring import NamedMonitor, describe_monitor, drift_monitor
-from neorl_train._pipeline.monitors import LEAST_STRETCH, stretch_of
+from neorl_train._pipeline.monitors import SHORTEST_STRETCH, stretch_of
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -17,7 +17,7 @@ def test_stretches_are_the_longest_of_which_the_episodes_hold_enough(seed):
         if len(lengths) >= needed:
             assert result is None  # whole episodes are enough
             continue
-        counts = {n: (lengths // n).sum() for n in range(LEAST_STRETCH, lengths.max() + 2)}
+        counts = {n: (lengths // n).sum() for n in range(SHORTEST_STRETCH, lengths.max() + 2)}
         enough = [n for n, count in counts.items() if count >= needed]
         assert result == (max(enough) if enough else None)
 

@@ -85,14 +85,14 @@ def test_the_real_export_goes_to_an_honest_answer(shared_data, tmp_path, monkeyp
     decided = run.verdict
     assert decided.answer == "cannot tell"
     assert "model" in [clause.name for clause in decided.clauses if not clause.holds]
-    assert "give a controller that is closer to what filled the log" in closing(decided)
+    assert "name a controller that is closer to the one that recorded" in closing(decided)
     # The command on the model says of this run what its answer says, by the same numbers.
     (clause,) = [one for one in decided.clauses if one.name == "model"]
     monkeypatch.chdir(tmp_path)
     assert main(["model", str(run.path)]) == 0
     printed = capsys.readouterr().out
     assert f"\N{MULTIPLICATION X} model: {clause.sentence}" in printed.splitlines()
-    assert "No choice should rest on this model: model." in printed
+    assert "No choice should be based on this model: model." in printed
 
 
 def test_one_case_alone_is_too_little_and_says_so(shared_data, tmp_path):

@@ -11,7 +11,7 @@ from neorl_agents.retuning import RetuneSettings, learned_plants
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train._pipeline.plant_model import known_log
+from neorl_train._pipeline.plant_model import log_context
 
 STEPS, EPISODES = 20, 16
 SPEC = Spec(
@@ -65,7 +65,7 @@ def log():
 
 def test_expressions_and_roles_are_facts_of_the_plant(log, tmp_path):
     write_dataset(tmp_path / "log.h5", log)
-    known = known_log(tmp_path / "log.h5")
+    known = log_context(tmp_path / "log.h5")
     assert known.controllers == {}
     assert known.facts.exogenous == ("demand",)
     assert known.notes[0] == "computed by the expressions of plant.toml: reward, cost overflow"

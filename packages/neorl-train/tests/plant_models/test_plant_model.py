@@ -25,7 +25,7 @@ def log():
 
 @pytest.fixture(scope="module")
 def check(log):
-    return check_plant_model(log, "tank.h5", QUICK, controllers=CSTR.tunings(), today="PI")
+    return check_plant_model(log, "tank.h5", QUICK, controllers=CSTR.tunings(), incumbent="PI")
 
 
 @pytest.mark.nightly
@@ -44,7 +44,7 @@ def test_what_decides_and_what_is_only_to_be_looked_at(check):
     assert names == ["model", "excitation", *beside, "rollouts stay finite"]
     assert [one.name for one in check.checks if not one.decides] == beside
     assert check.checks[0].sentence.startswith("the model predicts ")
-    assert " of PI, the log shows " in check.checks[0].sentence
+    assert " for PI and the log shows " in check.checks[0].sentence
     passed = [one._replace(holds=True) for one in check.checks]
     cost = [one._replace(holds=one.decides) for one in passed]
     assert dataclasses.replace(check, checks=tuple(cost)).usable
@@ -53,8 +53,8 @@ def test_what_decides_and_what_is_only_to_be_looked_at(check):
     failed = dataclasses.replace(check, checks=moved)
     assert not failed.usable
     assert failed.sentence == (
-        "No choice should rest on this model: excitation. What would change it: a test signal, or "
-        "moves by hand, on each actuator that is named."
+        "No choice should be based on this model: excitation. To change that, provide a test "
+        "signal or manual moves on each actuator that is named."
     )
 
 
@@ -78,7 +78,7 @@ def test_a_model_that_diverges_gives_no_number(check):
     checks = [*_outcome_checks(wild, CSTR.spec, "EUR", decides=True), _finite_check(wild)]
     assert not any(one.holds for one in checks)
     assert {one.sentence for one in checks} == {
-        "predicted episodes diverge, so there is no number",
+        "predicted episodes diverge, so it cannot be computed",
         "predicted episodes diverge",
     }
 
@@ -115,7 +115,7 @@ def test_the_command_writes_the_page_and_names_what_is_wrong(log, tmp_path, caps
     assert captured.err.startswith("learning the plant from three quarters of the log ...\n")
     printed = captured.out.splitlines()
     assert printed[-1] == "page: model.html"
-    assert "return: predicted" in "\n".join(printed)
+    assert "return: the mean is " in "\n".join(printed)
     assert main(["model", "log.h5", "--json"]) == 0
     as_json = json.loads(capsys.readouterr().out)
     assert as_json["format"] == "neorl-plant-model-check"

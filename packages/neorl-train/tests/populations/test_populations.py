@@ -154,8 +154,8 @@ def test_observations_of_another_shape_are_refused_before_anything_is_compiled()
     with pytest.raises(InputError) as error:
         train_population(wide, LEARNER, epochs=1)
     assert str(error.value) == (
-        "the world's n_obs is 125, and what it lets an agent observe has the shape (5, 25), "
-        "expected (125,); correct n_obs, or lay the observation flat"
+        "the observation of an agent has the shape (5, 25), expected (125,) because the world's "
+        "n_obs is 125; correct n_obs, or flatten the observation"
     )
     assert run_epochs._cache_size() == before
 
@@ -174,9 +174,9 @@ def test_a_hunt_leaves_lines_and_a_result_and_continues(tmp_path, capsys) -> Non
     options = HuntOptions(out=tmp_path, agents=2, turns=10, epochs=4, chunk=2, capacity=80)
     options = dataclasses.replace(options, batch_size=8)
     stops = iter([False, True])
-    text = hunt(options, say=lambda line: None, stop=lambda: next(stops))
+    text = hunt(options, print_line=lambda line: None, stop=lambda: next(stops))
     assert "2 epochs (stopped; the same command continues it)" in text
-    text = hunt(options, say=lambda line: None, stop=lambda: False)
+    text = hunt(options, print_line=lambda line: None, stop=lambda: False)
     assert text.startswith("4 epochs:")
     lines = [json.loads(line) for line in (tmp_path / "epochs.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3]
@@ -188,7 +188,7 @@ def test_a_hunt_leaves_lines_and_a_result_and_continues(tmp_path, capsys) -> Non
     assert json.loads(capsys.readouterr().out) == {"format": "neorl-hunt", "version": 1, **result}
     other = dataclasses.replace(options, agents=3)
     with pytest.raises(InputError, match="its number of agents is 2, expected 3"):
-        hunt(other, say=lambda line: None, stop=lambda: False)
+        hunt(other, print_line=lambda line: None, stop=lambda: False)
 
 
 def test_the_mended_hunt_has_the_target_that_learns_and_the_original_its_own():

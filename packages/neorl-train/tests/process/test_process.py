@@ -102,7 +102,9 @@ def test_a_signal_while_training_is_heeded_later_and_a_second_one_at_once():
             assert not stop.requested()
             signal.raise_signal(signal.SIGTERM)
             assert stop.requested()
-            assert collected == ["stopping at the end of this chunk; once more to stop at once"]
+            assert collected == [
+                "stopping at the end of this chunk; send the signal once more to stop immediately"
+            ]
             with pytest.raises(InterruptedRunError):
                 signal.raise_signal(signal.SIGTERM)
         with pytest.raises(InterruptedRunError, match="SIGTERM"):
@@ -133,7 +135,7 @@ def test_quiet_says_only_what_must_be_said():
     reporter = Reporter(stream, quiet=True)
     reporter.stage("a", total=2, unit="x")
     reporter.update(1)
-    reporter.say("damaged")
+    reporter.print_line("damaged")
     reporter.end()
     assert stream.getvalue() == "damaged\n"
 
@@ -149,7 +151,7 @@ def test_a_live_bar_on_a_terminal(monkeypatch):
     reporter = Reporter(stream)
     reporter.stage("training", total=10, unit="updates")
     reporter.update(5, "loss 1")
-    reporter.say("a line that stays")
+    reporter.print_line("a line that stays")
     reporter.drop()
     reporter.stage("compiling")
     reporter.end()

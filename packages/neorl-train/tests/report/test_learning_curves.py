@@ -46,7 +46,7 @@ def test_a_single_validation_is_a_sentence_and_no_picture(noisy, tmp_path):
 
     assert "<svg" in shown([2000, 4000])
     assert shown([2000]) == (
-        "<p>Every policy was validated once, after 2000 updates, so there is no curve to draw. "
-        "Means over the seeds are: held-out distance: good 0.0234. For a curve, set "
+        "<p>Every policy was validated only once, after 2000 updates, so there is no curve to "
+        "draw. Means over the seeds are: held-out distance: good 0.0234. For a curve, set "
         "checkpoints.interval to a tenth of training.updates.</p>"
     )

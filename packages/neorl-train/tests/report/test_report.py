@@ -142,8 +142,8 @@ def test_the_verdict_comes_first_with_its_clauses(page, noisy):
     for words in (
         "A typical episode",
         "The worst episode",
-        "Return against cost",
-        "Who acts",
+        "Return and cost",
+        "Who acted",
         "Learning curves",
     ):
         assert any(words in heading for heading in page.headings)
@@ -240,15 +240,15 @@ def test_what_a_controller_was_fitted_to_stands_beside_the_log(page):
 def test_a_run_without_records_is_reported_all_the_same(tmp_path, noisy):
     write_results(tmp_path, noisy.evaluation, noisy.verdict)
     page = Page(write_report(tmp_path).read_text())
-    assert "Nothing was recorded" in page.text
+    assert "no records of its training" in page.text
 
 
 def test_a_damaged_run_is_named(tmp_path, run, noisy):
-    with pytest.raises(InputError, match=r"evaluation\.json: no such file"):
+    with pytest.raises(InputError, match=r"evaluation\.json: there is no such file"):
         write_report(tmp_path)
     write_results(tmp_path, noisy.evaluation, noisy.verdict)
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(InputError, match=r"run\.json: damaged"):
+    with pytest.raises(InputError, match=r"run\.json is damaged"):
         write_report(tmp_path)
 
 
@@ -310,9 +310,9 @@ def test_what_a_log_does_not_say_is_not_claimed(logged):
         evaluation=dataclasses.replace(inputs.evaluation, tables=tables),
         constraints=constraints_to_dict(action_constraints(tables.spec)),
     )
-    assert "60 s (assumed: the file does not say)" in data_facts(foreign).text
+    assert "60 s (assumed, because the file does not state it)" in data_facts(foreign).text
     text = what_it_says(foreign).text
-    assert "The guard keeps these limits of every action, whatever the policy asks for:" in text
+    assert "The guard keeps every action within these limits, whatever the policy requests:" in text
     assert "may change at any rate" in text
 
 

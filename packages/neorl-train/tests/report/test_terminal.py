@@ -28,7 +28,9 @@ def test_the_summary_says_it_all_in_short(tmp_path, noisy):
     for name in ("good-0 + guard", "steady", "hasty", "log"):
         assert any(name in line for line in lines)
     assert any(line.startswith("good, 2 seeds: ") for line in lines)
-    assert any(line.startswith("good-0 beside steady, an episode: level ") for line in lines)
+    assert any(
+        line.startswith("good-0 compared with steady, per episode: level ") for line in lines
+    )
     assert sum(line.startswith("  ok ") for line in lines) == 5
     assert "\x1b" not in text, "no colour where nobody sees it"
     assert "\N{HORIZONTAL ELLIPSIS}" not in text, "nothing is cut"
@@ -85,9 +87,9 @@ def test_a_deploy_counts_the_earlier_runs_of_its_folder(tmp_path, noisy):
     (tmp_path / "0002/config.toml").write_text(text.replace("Line", "Other"), encoding="utf-8")
     for name in ("0001", "0002", "0003"):
         write_results(tmp_path / name, noisy.evaluation, noisy.verdict)
-    assert "judged on the same source" not in printed(tmp_path / "0001")
+    assert "evaluated on the same source" not in printed(tmp_path / "0001")
     last = printed(tmp_path / "0003")
-    assert "1 earlier run was judged on the same source" in last
+    assert "1 earlier run was evaluated on the same source" in last
     assert f"neorl-train evaluate {tmp_path.name}/0003" in last
 
 

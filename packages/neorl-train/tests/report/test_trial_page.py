@@ -28,5 +28,5 @@ def test_a_refusal_on_a_log_alone_shows_its_clauses(tmp_path, noisy):
     assert "Reason:" not in page
     assert "For a trial, every clause must hold" in page
     assert "predicted worst step" in page
-    assert "what a model learned from the log predicts" in page
+    assert "of a model learned from the log" in page
     assert "neorl-train model" in page

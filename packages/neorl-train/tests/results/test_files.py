@@ -108,10 +108,10 @@ def test_a_damaged_file_is_named_with_the_place(run, name, edit, words):
 def test_a_missing_or_cut_file_is_named(run, name):
     text = (run / name).read_text()
     (run / name).write_text(text[: len(text) // 2])
-    with pytest.raises(InputError, match=f"{name}: damaged"):
+    with pytest.raises(InputError, match=f"{name} is damaged"):
         read_evaluation(run)
     (run / name).unlink()
-    with pytest.raises(InputError, match=f"{name}: no such file; resume the run"):
+    with pytest.raises(InputError, match=f"{name}: there is no such file, .*; resume the run"):
         read_evaluation(run)
 
 

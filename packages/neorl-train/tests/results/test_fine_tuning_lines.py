@@ -25,7 +25,7 @@ def said(one):
 def test_a_loss_beyond_doubt_is_said_in_words():
     first, lost, regret, plant = said(LOST)
     assert "return 430 [420, 440] before, 260 [240, 280] after" in first
-    assert "the policies of the run that it goes on from earn more" in lost
+    assert "the policies of the run that it started from have a higher return" in lost
     assert "505" in regret
     assert "3 over the limit of level, 1 trips, the guard acted in 5" in plant
 

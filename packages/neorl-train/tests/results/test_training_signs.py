@@ -17,14 +17,16 @@ def test_values_beyond_the_rewards_are_named_with_seeds_and_share():
     ]
     (sentence,) = training_signs(records)
     assert sentence.startswith("td3_bc: 1 of 2 seeds value up to 31")
-    assert "beyond anything that the log's rewards admit" in sentence
+    assert "beyond any return that the log's rewards allow" in sentence
 
 
 def test_values_far_from_the_rewards_are_named():
     records = [line("iql", 0, 500, q_off_rewards=6.4), line("iql", 1, 500, q_off_rewards=2.9)]
     (sentence,) = training_signs(records)
-    assert sentence.startswith("iql: 1 of 2 seeds have values that stand for a reward a step")
-    assert "6.4 deviations from the log's" in sentence
+    assert sentence.startswith(
+        "iql: 1 of 2 seeds have values that correspond to a mean reward per step"
+    )
+    assert "6.4 standard deviations from the log's" in sentence
 
 
 def test_weights_on_few_rows_and_at_the_ceiling_are_named():

@@ -45,7 +45,11 @@ def said():
 def make(tmp_path, said):
     def checkpoints(identity="a", keep=2):
         return Checkpoints(
-            tmp_path / "c", identity={"run": identity}, interval=10, keep=keep, say=said.append
+            tmp_path / "c",
+            identity={"run": identity},
+            interval=10,
+            keep=keep,
+            print_line=said.append,
         )
 
     return checkpoints
@@ -219,7 +223,7 @@ def test_saved_on_four_devices_it_loads_on_two_and_one(tmp_path):
         values = {"w": np.arange(64, dtype=np.float32).reshape(8, 8), "k": None}
         tree = {"w": jax.device_put(values["w"], over),
                 "k": jax.device_put(jax.random.split(jax.random.key(0), 4), over)}
-        c = Checkpoints(folder, identity={}, interval=1, keep=1, say=print)
+        c = Checkpoints(folder, identity={}, interval=1, keep=1, print_line=print)
         if n == 4:
             c.save(1, tree)
         else:
@@ -252,7 +256,7 @@ def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit
         from neorl_train.runs import Checkpoints
         from neorl_core.infrastructure import is_full_disk
         folder = pathlib.Path({str(tmp_path)!r})
-        c = Checkpoints(folder, identity={{}}, interval=1, keep=2, say=print)
+        c = Checkpoints(folder, identity={{}}, interval=1, keep=2, print_line=print)
         tree = {{"w": np.random.default_rng(0).normal(size=(4, 128, 128)).astype(np.float32)}}
         c.save(1, tree); c.wait()
         resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))

@@ -44,7 +44,7 @@ def test_a_line_that_was_cut_short_is_left_out_and_replaced(tmp_path, cut):
 def test_a_damaged_line_is_numbered(tmp_path):
     path = tmp_path / "m.jsonl"
     path.write_text('{"step":1}\n{"st\n{"step":3}\n')
-    with pytest.raises(InputError, match=r"m\.jsonl, line 2: damaged; delete") as error:
+    with pytest.raises(InputError, match=r"m\.jsonl, line 2 is damaged; delete") as error:
         list(read_records(path))
     assert "\n" not in str(error.value)
 

@@ -89,11 +89,14 @@ def test_the_lock_ends_with_its_block(run):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: (path / "run.json").unlink(), "has no run.json, so it is no run or one that"),
+        (
+            lambda path: (path / "run.json").unlink(),
+            "has no run.json, so it is not a run directory, or its run",
+        ),
         (lambda path: (path / "config.toml").unlink(), "has no config.toml"),
         (
             lambda path: (path / "run.json").write_text('{"sch'),
-            r"is damaged .*start again",
+            r"is damaged .*; restore it or start a new run",
         ),
         (lambda path: (path / "run.json").write_bytes(b"\xff\xfe"), r"run\.json is damaged"),
         (lambda path: (path / "run.json").write_text("[]"), "holds a list, expected a JSON object"),
@@ -128,7 +131,7 @@ def test_a_killed_run_is_told_from_one_that_runs(run):
         assert f"status      running (process {os.getpid()})" in describe_run(run)
         assert " resume " not in describe_run(run)
         assert "  running     iql" in describe_all(run.path.parent)
-    assert "status      stopped without a word" in describe_run(run)
+    assert "status      stopped: its process ended without recording a reason" in describe_run(run)
     assert run.resume_line() in describe_run(run)
     assert "  stopped     iql" in describe_all(run.path.parent)
     run.update_record(status="failed", error="no space")

@@ -180,7 +180,7 @@ def test_a_lock_that_is_held_costs_a_run_no_more_than_the_last_wait(run, records
     pytest.importorskip("mlflow")
     monkeypatch.setattr("neorl_train.runs._mlflow.PATIENCE", 0.2)
     with file_lock(run.path.parent / "mlflow.lock"):
-        tracker = MlflowTracker(run, last_seconds=20)
+        tracker = MlflowTracker(run, closing_seconds=20)
         tracker.follow()
         message = tracker.finish()
     assert f"in use by process {os.getpid()}" in message
@@ -191,7 +191,7 @@ def test_a_thread_that_never_ends_is_left(run, monkeypatch):
     waiting = threading.Event()
     pytest.importorskip("mlflow")
     monkeypatch.setattr("neorl_train.runs._mlflow.MlflowCopy", lambda _: waiting.wait(60))
-    tracker = MlflowTracker(run, last_seconds=0.1)
+    tracker = MlflowTracker(run, closing_seconds=0.1)
     message = tracker.finish()
     waiting.set()
     assert "no answer within 0.1 s" in message

@@ -130,15 +130,15 @@ def test_the_report_fails_where_a_constraint_is_deliberately_broken(setting, ass
 
 
 def test_beside_a_log_the_headline_speaks_of_actions_only(assessment):
-    unseen = "This speaks of its actions only: which costs, states and trips they would have led to"
+    unseen = "This applies only to its actions: a log does not show which costs, states and trips"
     kept = tuple(one for one in assessment.constraints if "cost" not in one.name)
     beside = dataclasses.replace(assessment, simulated=False, constraints=kept)
     assert answer(beside) == (
-        "no hard constraint of the action was broken; of costs nothing can be said"
+        "no hard constraint of the action was broken; a log does not show costs"
     )
-    assert "broke no hard constraint of the action at the situations" in headline(beside)
-    assert f"2 of {len(kept) - 1} that were ever near" in headline(beside)
-    assert f"exact). {unseen} cannot be said from a log." in headline(beside)
+    assert "broke no hard constraint of the action in the situations" in headline(beside)
+    assert f"2 of the {len(kept) - 1} active hard constraints were broken" in headline(beside)
+    assert f"exact). {unseen} they would have led to." in headline(beside)
     on_plant = dataclasses.replace(assessment, constraints=kept)
     assert answer(on_plant) == "no hard constraint was broken"
     assert unseen not in headline(on_plant)
@@ -174,8 +174,8 @@ def test_page_pictures_and_numbers_are_written_and_say_the_same(assessment, tmp_
     assert numbers["passed"] == (not assessment.broken)
     assert numbers["metrics"].keys() == {WITHOUT, WITH}
     for words in (
-        "What is guaranteed, and under which conditions", "Nothing is guaranteed of the state",
-        "valve: rate", "nobody else writes the actuator", "The worst without the filter",
+        "What is guaranteed, and under which conditions", "state of the plant is not guaranteed",
+        "valve: rate", "no other program or person writes", "The worst without the filter",
     ):  # fmt: skip
         assert words in page
     assert page.count("<svg") >= 2
@@ -204,5 +204,5 @@ def test_beside_a_log_costs_are_the_logs_alone_and_the_report_says_what_nobody_c
     expected = float(np.asarray(rows.reward).sum()) / log.n_episodes
     assert assessment.metrics[LOGGED].return_mean.value == pytest.approx(expected, rel=1e-4)
     page = write_safety_report(assessment, tmp_path / "safety").read_text()
-    assert "Cannot be said: costs, states, trips or the return" in page
-    assert "what its actions would have led to was not" in page
+    assert "It cannot show the costs, states, trips or return" in page
+    assert "the effects of the proposals were not" in page

@@ -15,7 +15,7 @@ from neorl_train.selection import (
     select_candidates,
     value_estimates,
 )
-from neorl_train.verdicts._trial import TRUST
+from neorl_train.verdicts._trial import MAX_REPLAY_ERROR
 
 STEPS, EPISODES = 25, 24
 SPEC = Spec(
@@ -103,13 +103,13 @@ def test_a_mode_that_lies_is_an_error_of_the_model_that_small_gains_do_not_outwe
     # In spreads of returns 0.2 and 3.7 on the machine that this was written on.
     assert lying.error / lying.scale > 3 * honest.error / honest.scale
     # The answer for a log alone asks that what runs today be predicted within a quarter spread.
-    assert lying.error > TRUST * lying.scale
+    assert lying.error > MAX_REPLAY_ERROR * lying.scale
 
 
 @pytest.mark.parametrize(
     ("log", "words"),
     [
-        ({"reward": 0.0}, "the reward is 0 in every row, so no policy is better than another"),
+        ({"reward": 0.0}, "the reward is 0 in every row, so all policies are equal"),
         ({"mode": True}, "valve is in manual in 100% of the steps by its mode, yet moves in "),
     ],
 )
@@ -117,7 +117,9 @@ def test_nothing_is_chosen_from_a_log_with_a_defect_of_its_own(log, words):
     """From the same rows without it the quicker law is chosen, which the first test shows."""
     selection = chosen(with_signal, **log)
     assert selection.chosen == "today"
-    assert selection.sentence.startswith(f"Keep today: no choice should rest on this log: {words}")
+    assert selection.sentence.startswith(
+        f"Keep today; no choice should be based on this log: {words}"
+    )
 
 
 def test_a_log_with_unknown_rows_is_estimated_from_the_others():

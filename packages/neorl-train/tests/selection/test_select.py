@@ -72,7 +72,7 @@ def kept(log):
 
 def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
     assert kept.chosen == kept.incumbent == "best"
-    assert kept.sentence.startswith("Keep best: nothing may be preferred")
+    assert kept.sentence.startswith("Keep best; from this log alone no candidate")
     assert kept.candidates[1].prediction.refusals
     assert "not preferred" in lines(kept)[1]
     assert "Keep best" in page(kept)

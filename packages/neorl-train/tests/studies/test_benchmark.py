@@ -87,7 +87,7 @@ def test_options_override_the_file_and_the_folder_continues_it(tmp_path):
         ("[benchmark]\nplant = ['CSTR-v0']\n", "did you mean 'plants'"),
         ("[benchmark]\nplants = 'CSTR-v0'\n", "benchmark.plants must be a list"),
         ("[benchmark]\nplants = ['CSTR-v1']\n", "did you mean 'CSTR-v0'"),
-        ("[benchmark]\nplants = ['CSTR-v0', 'CSTR-v0']\n", "names a value twice"),
+        ("[benchmark]\nplants = ['CSTR-v0', 'CSTR-v0']\n", "contains a value twice"),
         ("[benchmark]\nplants = ['CSTR-v0']\nseeds = [0.5]\n", "integers, got 0.5"),
         ("[benchmark]\nplants = ['CSTR-v0']\nalgorithms = []\n", "algorithms is empty"),
         ("[benchmark]\nplants = ['CSTR-v0']\nqualities = ['expret']\n", "mean 'expert'"),
@@ -173,7 +173,7 @@ def test_best_and_last_on_the_way_are_those_of_each_seed(benchmark):
         low, high = stats.t.interval(0.95, 1, values.mean(), stats.sem(values))
         np.testing.assert_allclose([actual.low, actual.high], [low, high], rtol=1e-6)
     assert benchmark.online == 3 * 5
-    assert "15 episodes on the plant for each seed" in benchmark_text(benchmark)
+    assert "15 episodes on the plant per seed" in benchmark_text(benchmark)
     (curve, *_) = benchmark.learning
     assert curve.steps == (10, 20, 30)
     np.testing.assert_allclose([one.value for one in curve.score], np.mean(scores, axis=0))
@@ -241,7 +241,7 @@ def test_controllers_alone_have_the_episodes_of_an_evaluation(toy, noisy):
     for one in result.results:
         np.testing.assert_allclose(one.episodes.returns, theirs[one.name].returns, rtol=1e-5)
     assert result.tables.reference == "steady"
-    with pytest.raises(ValueError, match="hasty: already the name"):
+    with pytest.raises(ValueError, match="hasty is already the name"):
         evaluate_controllers(plant, {"hasty": toy.proportional(0.1)})
 
 
@@ -350,9 +350,9 @@ def test_a_benchmark_that_is_killed_goes_on_to_the_same_numbers(tmp_path):
     ("words", "fault"),
     [
         (["CSTR-v9"], "unknown plant or log 'CSTR-v9'; did you mean 'CSTR-v0'?"),
-        (["missing.h5"], "missing.h5: no such file"),
+        (["missing.h5"], "missing.h5: there is no such file"),
         (["CSTR-v0", "--output", "table.pdf"], "unknown ending of table.pdf: '.pdf'"),
-        (["CSTR-v0", "--output", "new/table.md"], "there is no folder new; make it first"),
+        (["CSTR-v0", "--output", "new/table.md"], "there is no folder new; create it first"),
     ],
 )
 def test_baselines_refuse_before_anything_is_run(tmp_path, monkeypatch, capsys, words, fault):
@@ -367,12 +367,12 @@ def test_baselines_are_kept_and_a_log_has_its_controllers(tmp_path, monkeypatch,
     given = ["baselines", "CSTR-v0", "--starts", "16"]
     assert main([*given, "--output", "table.csv"]) == 0
     first = capsys.readouterr().out
-    assert "kept in" in first
+    assert "stored in" in first
     with monkeypatch.context() as patch:
         patch.setattr("neorl_train.studies._baselines.evaluate_controllers", None)
         assert main(given) == 0
     again = capsys.readouterr().out
-    assert again.strip() == first.partition("kept in")[0].strip()
+    assert again.strip() == first.partition("stored in")[0].strip()
     rows = list(csv.DictReader(Path("table.csv").read_text().splitlines()))
     assert [row["policy"] for row in rows][-1] == "logged behaviour"
     from neorl_envs import collect_log, make, write_dataset

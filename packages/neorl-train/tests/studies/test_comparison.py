@@ -156,7 +156,7 @@ def test_what_cannot_be_compared_is_named(runs, tmp_path, noisy, capsys):
     other = dataclasses.replace(noisy.tables, level=0.9)
     elsewhere = _leave_run(tmp_path / "0005", noisy, source="Second-v0", gain=0.5)
     write_results(elsewhere, dataclasses.replace(noisy.evaluation, tables=other), noisy.verdict)
-    with pytest.raises(InputError, match="different levels"):
+    with pytest.raises(InputError, match="different confidence levels"):
         compare_runs([runs[0], elsewhere])
     with pytest.raises(InputError, match=r"ending of .*\.xlsx"):
         write_comparison(tmp_path / "table.xlsx", compare_runs(runs[:1]), ())

@@ -78,7 +78,7 @@ def test_a_sweep_goes_on_and_counts_what_failed(tmp_path, ended):
     fails.add(str(cells[2].values))
     folder = tmp_path / "runs"
     assert len(_sweep.state_of(folder, cells).left) == 5
-    failed = _sweep.carry_out(_sweep.state_of(folder, cells[:3]), folder, say=lambda _: None)
+    failed = _sweep.carry_out(_sweep.state_of(folder, cells[:3]), folder, print_line=lambda _: None)
     assert failed == {cells[2].name: "no such plant"}
     state = _sweep.state_of(folder, cells)
     assert [cell.name for cell in state.left] == [cell.name for cell in cells[3:]]
@@ -92,7 +92,7 @@ def test_a_sweep_goes_on_and_counts_what_failed(tmp_path, ended):
     shutil.rmtree(failed_before.path)
     fails.clear()
     again = _sweep.state_of(folder, cells, retry=True)
-    assert _sweep.carry_out(again, folder, say=lambda _: None) == {}
+    assert _sweep.carry_out(again, folder, print_line=lambda _: None) == {}
     assert len(_sweep.state_of(folder, cells).finished) == 5
     assert len(made) == 6
 
@@ -105,7 +105,7 @@ def test_a_run_that_was_stopped_is_resumed(tmp_path, ended, monkeypatch):
     monkeypatch.setattr(_sweep, "resume_job", lambda run, *_: resumed.append(run.path))
     state = _sweep.state_of(tmp_path / "runs", cells)
     assert len(state.left) == 5
-    _sweep.carry_out(state, tmp_path / "runs", say=lambda _: None)
+    _sweep.carry_out(state, tmp_path / "runs", print_line=lambda _: None)
     assert resumed == [run.path]
 
 
@@ -113,11 +113,11 @@ def test_a_run_that_was_stopped_is_resumed(tmp_path, ended, monkeypatch):
     ("text", "fault"),
     [
         ("[training]\nupdates = 10\n", r"needs either a section \[grid\]"),
-        ("[grid]\n", "varies nothing"),
+        ("[grid]\n", "contains no setting to vary"),
         ("[grid]\ntraining.updates = 5\n", "grid.training.updates must be a list of values"),
         ("[grid]\ntraining.updats = [5]\n", "with training.updats = 5: .*updates"),
         ("[search]\ntrails = 5\n", "trials"),
-        ("[search]\ntrials = 5\n", r"\[search.space\] must say"),
+        ("[search]\ntrials = 5\n", r"\[search.space\] must name"),
         ("[search]\n[search.space]\nx.y = {low = 2, high = 1}\n", "low below high"),
         ("[search]\n[search.space]\nx.y = {low = 0, high = 1, log = true}\n", "above 0"),
         ("[search]\ntrials = 0\n[search.space]\nx.y = [1]\n", "integer of at least 1"),
@@ -140,7 +140,7 @@ def test_a_search_that_was_stopped_draws_what_it_would_have_drawn(tmp_path, ende
     def searched(folder):
         sweep = _file(folder, SEARCH)
         assert sweep.search is not None
-        cells = _search.search(sweep, sweep.search, value, say=lambda _: None)
+        cells = _search.search(sweep, sweep.search, value, print_line=lambda _: None)
         return [cell.values for cell in cells], _search.best_trial(sweep.directory, sweep.search)
 
     calls, stop = [], []
@@ -179,7 +179,7 @@ def test_a_batch_of_a_search_is_trained_by_one_program(tmp_path, monkeypatch, en
     def train_runs_together(jobs, reporter):
         groups.append(len(jobs))
         for job in jobs:
-            record = {"status": "interrupted", "error": "", **job.about}
+            record = {"status": "interrupted", "error": "", **job.extra}
             create_run(Path(job.config.output.directory), "", record)
         return {}
 
@@ -193,7 +193,7 @@ def test_a_batch_of_a_search_is_trained_by_one_program(tmp_path, monkeypatch, en
     def searched(folder):
         sweep = _file(folder, BATCH)
         assert sweep.search is not None
-        cells = _search.search(sweep, sweep.search, value, say=lambda _: None)
+        cells = _search.search(sweep, sweep.search, value, print_line=lambda _: None)
         return [cell.values for cell in cells]
 
     monkeypatch.setattr(_sweep, "train_runs_together", train_runs_together)
@@ -215,7 +215,7 @@ def test_a_batch_of_a_search_is_trained_by_one_program(tmp_path, monkeypatch, en
     assert other.search is not None
     with pytest.raises(InputError, match="another space, with another seed or batch"):
         _search.search(other, other.search, value)
-    with pytest.raises(InputError, match=r"search\.batch must be an integer of at least 1: 0"):
+    with pytest.raises(InputError, match=r"search\.batch must be an integer of at least 1, got 0"):
         _file(folder, BATCH.replace("batch = 3", "batch = 0"))
 
 
@@ -264,7 +264,7 @@ def test_a_search_prefers_settings_by_the_plant_model(tmp_path, capsys):
     best = rates["algorithms.bc.learning_rate 0.01"][0]
     assert best == max(one for result in rates.values() for one in result)
     assert main([*given, "--retry"]) == 2
-    assert "--retry is for a grid" in capsys.readouterr().err
+    assert "--retry applies only to a grid" in capsys.readouterr().err
 
 
 @pytest.mark.nightly
@@ -321,10 +321,10 @@ def test_what_differs_in_numbers_alone_is_trained_by_one_program(tmp_path, monke
     groups = []
 
     def train_runs_together(jobs, reporter):
-        groups.append([job.about["sweep"]["values"] for job in jobs])
+        groups.append([job.extra["sweep"]["values"] for job in jobs])
         for job in jobs:
             status = "failed" if job is jobs[0] else "interrupted"
-            create_run(tmp_path / "runs", "", {"status": status, "error": "diverged", **job.about})
+            create_run(tmp_path / "runs", "", {"status": status, "error": "diverged", **job.extra})
         return {jobs[0].name: "diverged"}
 
     resumed = []
@@ -333,7 +333,7 @@ def test_what_differs_in_numbers_alone_is_trained_by_one_program(tmp_path, monke
     cells = _file(tmp_path, TOGETHER.format(log=tmp_path / "log.h5")).cells()
     folder = tmp_path / "runs"
     state = _sweep.state_of(folder, cells)
-    failed = _sweep.carry_out(state, folder, together=True, say=lambda _: None)
+    failed = _sweep.carry_out(state, folder, together=True, print_line=lambda _: None)
     assert sorted(map(len, groups)) == [2, 2, 3]
     assert all(
         "algorithms.iql.steps.batch_size" in v or len(group) == 3 for group in groups for v in group
@@ -344,7 +344,7 @@ def test_what_differs_in_numbers_alone_is_trained_by_one_program(tmp_path, monke
     # Processes of their own, as asked for, share nothing.
     groups.clear()
     monkeypatch.setattr(_sweep, "_in_processes", lambda jobs, n: iter(()))
-    _sweep.carry_out(state, folder, together=True, processes=2, say=lambda _: None)
+    _sweep.carry_out(state, folder, together=True, processes=2, print_line=lambda _: None)
     assert groups == []
 
 

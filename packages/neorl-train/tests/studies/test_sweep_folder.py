@@ -39,7 +39,7 @@ def test_runs_of_another_sweep_in_the_folder_and_settings_that_failed_are_named(
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "failed: training.algorithms td3_bc: no such plant" in said
-    assert f"1 further run in {folder} is of other settings, and not in these tables" in said
+    assert f"1 further run in {folder} has other settings and is not in these tables" in said
     assert said.endswith("no run has finished\n")
     assert other.path not in _sweep.state_of(folder, cells).finished
     assert _sweep.state_of(folder, cells).others == 1

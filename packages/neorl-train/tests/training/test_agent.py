@@ -41,7 +41,7 @@ def test_a_saved_agent_predicts_the_same_and_is_an_artefact(tmp_path, log, agent
     np.testing.assert_array_equal(again.predict(obs), agent.predict(obs))
     assert load_policy(tmp_path / "bc.safetensors").metadata["seed"] == 3
     assert repr(again) == repr(agent) == "Agent(BC, 40 updates)"
-    with pytest.raises(InputError, match="loaded from a file, which holds the policy alone"):
+    with pytest.raises(InputError, match="loaded from a file, which contains only the policy"):
         again.train(log, updates=40)
 
 
@@ -51,7 +51,10 @@ def test_names_and_hyperparameters_make_the_learner():
         Agent("iqll")
     with pytest.raises(InputError, match=r"iql: .*expectil"):
         Agent("iql", expectil=0.8)
-    with pytest.raises(InputError, match="expectile: a learner brings its own hyperparameters"):
+    with pytest.raises(
+        InputError,
+        match="expectile cannot be set here, because a learner has its own hyperparameters",
+    ):
         Agent(_small(), expectile=0.8)
 
 

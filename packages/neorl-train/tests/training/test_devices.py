@@ -97,7 +97,7 @@ def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
             with tempfile.TemporaryDirectory() as folder:
                 def kept():
                     return Checkpoints(
-                        Path(folder) / "line", identity={}, interval=10, keep=2, say=print
+                        Path(folder) / "line", identity={}, interval=10, keep=2, print_line=print
                     )
                 half = Plan(10, 10, 10)
                 train(line, data, (0, 1), half, checkpoints=kept(), batch_devices=first)
@@ -109,7 +109,7 @@ def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
         except InputError as error:
             print(error)
     """)
-    assert "Line takes batches of 8 rows, which do not divide among 3 devices" in printed
+    assert "Line takes batches of 8 rows, which is not a multiple of 3 devices" in printed
 
 
 @pytest.mark.nightly

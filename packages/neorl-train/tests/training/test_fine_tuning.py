@@ -195,7 +195,7 @@ def test_chunks_and_interruptions_are_not_part_of_the_result(go_on, iql, tmp_pat
 
     def checkpoints():
         return Checkpoints(
-            tmp_path / "iql", identity={"run": "a"}, interval=60, keep=2, say=pytest.fail
+            tmp_path / "iql", identity={"run": "a"}, interval=60, keep=2, print_line=pytest.fail
         )
 
     stops = iter([False, True])
@@ -311,14 +311,16 @@ def test_other_plants_learners_and_seeds_are_refused(plant, offline, toy):
         fine_tune(sized(IQL(), **SMALL), states, in_cm, plant, (3,), PLAN, settings=SETTINGS)
     nameless = dataclasses.replace(log.spec, obs=(Channel("obs_0", "?", -1.0, 1.0),))
     other = dataclasses.replace(log, spec=nameless)
-    with pytest.raises(InputError, match=r"have obs_0 \(-1 to 1 \?\); the log's file states no"):
+    with pytest.raises(
+        InputError, match=r"have obs_0 \(-1 to 1 \?\); the log's file does not state"
+    ):
         fine_tune(sized(IQL(), **SMALL), states, other, plant, (3,), PLAN, settings=SETTINGS)
     with pytest.raises(InputError, match="Line-v0 has 1 cost channels"):
         fine_tune(
             sized(IQL(), **SMALL), states, log, toy.Line(costs=1), (3,), PLAN, settings=SETTINGS
         )
     with pytest.raises(
-        InputError, match="BC cannot be fine-tuned online, because it has no explore"
+        InputError, match="BC cannot be fine-tuned online, because it has no method explore"
     ):
         fine_tune(sized(BC(), **SMALL), states, log, plant, (3,), PLAN, settings=SETTINGS)
     with pytest.raises(InputError, match="there are 1 states for 2 seeds"):

@@ -39,7 +39,7 @@ def test_what_cannot_be_rolled_out_is_refused_before_anything_is_compiled(tmp_pa
     with pytest.raises(InputError, match=r"multiple of 10, after which MOPO makes new rollouts \("):
         train(small(), log, plan=Plan(30, 15, 30))
     path = write_dataset(tmp_path / "log.h5", log)
-    with pytest.raises(InputError, match="MOPO begins rollouts in a model at rows of the log, whi"):
+    with pytest.raises(InputError, match="MOPO starts model rollouts from rows of the log, which"):
         train(small(), streamed_data(path), plan=Plan(20, 10, 20))
     rows = log.transitions._asdict()
     columns = {name: rows[name][:100] for name in rows if name not in ("mask", "next_action")}
@@ -59,7 +59,7 @@ def test_stopped_anywhere_it_continues_to_the_same_bits(tmp_path, log, kind):
     assert tree_digest(through.snapshot) == tree_digest(longer.snapshot)
 
     def checkpoints():
-        return Checkpoints(tmp_path, identity={"run": "a"}, interval=10, keep=2, say=print)
+        return Checkpoints(tmp_path, identity={"run": "a"}, interval=10, keep=2, print_line=print)
 
     for calls in (1, 3):
         left = iter(range(calls))

@@ -6,7 +6,7 @@ import numpy as np
 
 from neorl_core.control import ConstantPolicy
 from neorl_safety.constraints import action_constraints
-from neorl_train.training._collect import Asking, Collection, begin_episodes, collect_step
+from neorl_train.training._collect import Collection, ProposalRecorder, begin_episodes, collect_step
 
 
 def test_a_rollout_holds_what_was_asked_for_and_a_buffer_what_the_plant_received(toy):
@@ -18,13 +18,13 @@ def test_a_rollout_holds_what_was_asked_for_and_a_buffer_what_the_plant_received
         environment=plant,
         constraints=action_constraints(plant.spec, [(0.1 / plant.spec.dt, 0.1 / plant.spec.dt)]),
         fallback=ConstantPolicy(jnp.asarray([0.0])),
-        prices=None,
+        penalty_weights=None,
         spec=plant.spec,
         episodes=2,
     )
 
     def actions(asking):
-        policy = collection.guarded(Asking(beyond_range, 1) if asking else beyond_range)
+        policy = collection.guarded(ProposalRecorder(beyond_range, 1) if asking else beyond_range)
         running = begin_episodes(collection, policy, jax.random.key(0))
 
         def step(running, key):

@@ -12,7 +12,7 @@ from neorl_agents import BC, IQL
 from neorl_agents.testing import sized
 from neorl_core import InputError
 from neorl_train import train
-from neorl_train.configuration._memory import most_memory
+from neorl_train.configuration._memory import memory_limit
 from neorl_train.training import Plan
 from neorl_train.training._memory import machine_memory, tree_bytes
 
@@ -54,8 +54,8 @@ def test_a_limit_is_kept_before_the_first_chunk(make_notes, line_data):
     with pytest.raises(InputError) as refused:
         train(sized(BC(), **SMALL), line_data, (0,), plan, watcher=notes)
     message = str(refused.value)
-    assert message.startswith("training BC takes ")
-    assert "and devices.memory allows 20 kB: take a smaller steps.batch_size" in message
+    assert message.startswith("training BC needs ")
+    assert "and devices.memory allows 20 kB; set a smaller steps.batch_size" in message
     assert "\n" not in message
     assert notes.chunks == []
 
@@ -85,13 +85,13 @@ def test_bytes_of_a_tree_are_those_of_its_arrays():
     ("text", "expected"), [("", math.inf), ("16GB", 16e9), (" 500 MB ", 500e6)]
 )
 def test_an_amount_of_memory(text, expected):
-    assert most_memory(text) == expected
+    assert memory_limit(text) == expected
 
 
 @pytest.mark.parametrize(("text", "said"), [("0", "above 0"), ("much", "an amount such as 2GB")])
 def test_no_amount_of_memory(text, said):
     with pytest.raises(InputError, match=rf"devices\.memory must be {said}"):
-        most_memory(text)
+        memory_limit(text)
 
 
 def test_a_plan_without_memory_is_none():

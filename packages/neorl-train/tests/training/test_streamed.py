@@ -75,7 +75,7 @@ def test_it_is_the_update_on_the_batches_of_the_stream(path: Path) -> None:
 def test_it_stops_and_continues_at_any_chunk_to_the_same_bits(path: Path, tmp_path: Path) -> None:
     """Seeds side by side, each as if alone; the penalty is taken off the reward of batches."""
     algorithm = sized(TD3BC(), **SMALL)
-    data = streamed_data(path, prices=WEIGHTS)
+    data = streamed_data(path, penalty_weights=WEIGHTS)
     plan = Plan(80, 20, 20)
     whole = train(algorithm, data, (0, 7), plan)
     alone = train(algorithm, data, (7,), plan)
@@ -85,7 +85,7 @@ def test_it_stops_and_continues_at_any_chunk_to_the_same_bits(path: Path, tmp_pa
         np.testing.assert_array_equal(leaf[1], single[0])
 
     def stored() -> Checkpoints:
-        return Checkpoints(tmp_path, identity={}, interval=20, keep=4, say=print)
+        return Checkpoints(tmp_path, identity={}, interval=20, keep=4, print_line=print)
 
     calls = iter(range(9))
     stopped = train(
@@ -133,14 +133,14 @@ def test_a_part_of_every_batch_needs_its_own_stretch_alone(path: Path, tmp_path:
     np.testing.assert_array_equal(obs(part=(0, 2)), parts[0])
     with pytest.raises(FileNotFoundError):
         obs(part=(1, 2))
-    with pytest.raises(InputError, match=r"which do not divide among data.readers = 3; take"):
+    with pytest.raises(InputError, match=r"which is not a multiple of data.readers = 3; set"):
         train(learner, streamed_data(path, readers=3), plan=Plan(10, 10, 10))
 
 
 def test_batches_hold_the_penalised_reward_of_the_chosen_episodes(path: Path) -> None:
     log: Any = read_dataset(path).transitions
     episodes = np.array([1, 4, 5, 9])
-    data = streamed_data(path, episodes=episodes, prices=WEIGHTS)
+    data = streamed_data(path, episodes=episodes, penalty_weights=WEIGHTS)
     expected = (log.reward - np.float32(0.5) * log.cost[:, 0])[
         log.mask & np.isin(np.arange(400) // 40, episodes)
     ]
@@ -164,5 +164,5 @@ def test_what_cannot_be_streamed_is_refused(path: Path) -> None:
     data = streamed_data(path)
     with pytest.raises(InputError, match="batches of 500 rows, and there are"):
         train(sized(BC(), hidden=(8,), batch_size=500), data, plan=Plan(10, 10, 10))
-    with pytest.raises(InputError, match="draws more than single rows"):
+    with pytest.raises(InputError, match="needs more than single rows"):
         train(sized(CalQL(), **SMALL), data, plan=Plan(10, 10, 10))

@@ -87,7 +87,11 @@ def test_settings_that_were_stopped_go_on(make_line, make_notes, line_data, form
                 make_line(learning_rate=RATES[int(name)]),
                 make_notes(),
                 Checkpoints(
-                    tmp_path / form / name, identity={}, interval=20, keep=2, say=lambda _: None
+                    tmp_path / form / name,
+                    identity={},
+                    interval=20,
+                    keep=2,
+                    print_line=lambda _: None,
                 ),
             )
             for name in names

@@ -14,8 +14,10 @@ PLAN = Plan(updates=60, chunk=10, interval=20)
 
 @pytest.fixture
 def checkpoints_in():
-    def make(folder, say=print):
-        return Checkpoints(folder, identity={"run": "a"}, interval=20, keep=2, say=say)
+    def make(folder, print_line=print):
+        return Checkpoints(
+            folder, identity={"run": "a"}, interval=20, keep=2, print_line=print_line
+        )
 
     return make
 
@@ -106,7 +108,7 @@ def test_divergence_is_said_and_nothing_bad_is_saved(
 ):
     checkpoints = checkpoints_in(tmp_path)
     message = (
-        r"seed 4 is (nan|inf) \(and so parameters.weight\) at update \d+; no checkpoint was kept"
+        r"seed 4 is (nan|inf) \(and so parameters.weight\) at update \d+; no checkpoint was saved"
     )
     with pytest.raises(InputError, match=message):
         train(

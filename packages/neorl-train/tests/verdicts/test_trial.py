@@ -11,7 +11,7 @@ from neorl_train.results import ResultTables
 from neorl_train.selection._agreement import contradicted
 from neorl_train.verdicts import LogPrediction, OtherEstimate, trial_verdict
 from neorl_train.verdicts._rule import closing
-from neorl_train.verdicts._trial import Repetition
+from neorl_train.verdicts._trial import ReplayCheck
 
 SPEC = Spec(
     (Channel("level", "m", 0.0, 1.0),),
@@ -87,11 +87,11 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
 @pytest.mark.parametrize(
     ("change", "failed", "answer", "words"),
     [
-        ({"logged": 12.0}, "model", "cannot tell", "give a controller that is closer"),
+        ({"logged": 12.0}, "model", "cannot tell", "name a controller that is closer"),
         ({"low": 0.03}, "return", "cannot tell", "Record more episodes"),
         ({"gain": -2.0, "low": -2.5}, "return", "do not deploy", ""),
         ({"cost_high": (5.5,)}, "overflow", "do not deploy", ""),
-        ({"outside": 0.2}, "support", "cannot tell", "Record episodes near the proposed numbers"),
+        ({"outside": 0.2}, "support", "cannot tell", "Record episodes near the proposed actions"),
         (
             {"others": (OtherEstimate("fitted Q evaluation", -2.0, -0.5),)},
             "agreement",
@@ -102,9 +102,14 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
             {"excitation": Excitation(np.asarray([3e-6]), np.zeros(1), ("valve",))},
             "excitation",
             "cannot tell",
-            "Record a test signal or moves by hand on the actuator",
+            "Record a test signal or manual moves on the actuator",
         ),
-        ({"doubts": ("A and B appear to be exchanged",)}, "log", "cannot tell", "Correct the log"),
+        (
+            {"warnings": ("A and B appear to be exchanged",)},
+            "log",
+            "cannot tell",
+            "Correct the log",
+        ),
     ],
 )
 def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed, answer, words):
@@ -123,7 +128,7 @@ def test_no_gain_is_not_called_a_loss():
 
 def test_the_clause_on_the_model_is_the_check_of_the_command():
     """One function for both, so that neither says what the other denies."""
-    repeated = Repetition("PID", GOOD.replayed, GOOD.logged, GOOD.scale, "EUR")
+    repeated = ReplayCheck("PID", GOOD.replayed, GOOD.logged, GOOD.scale, "EUR")
     clause = trial_verdict(TABLES, GOOD).clauses[0]
     assert (clause.value, clause.limit, clause.holds, clause.sentence) == (
         0.5,
@@ -131,18 +136,20 @@ def test_the_clause_on_the_model_is_the_check_of_the_command():
         True,
         repeated.sentence,
     )
-    assert repeated.sentence.endswith("of PID, the log shows 10.5 EUR, within 1 EUR")
+    assert repeated.sentence.endswith(
+        "for PID and the log shows 10.5 EUR; the difference is within the allowed 1 EUR"
+    )
     assert not repeated._replace(replayed=11.51).holds
     diverged = trial_verdict(TABLES, changed(replayed=np.nan))
     assert diverged.answer == "cannot tell"
-    assert "the model diverges where PID acts in it, so it repeats nothing" in diverged.sentence
+    assert "the model diverges when PID acts in it, so it does not reproduce" in diverged.sentence
     assert "nan" not in diverged.sentence
 
 
 def test_a_limit_that_today_breaks_too_is_said_with_what_to_declare():
     worse = changed(cost_high=(5.5,), cost_incumbent=(5.2,))
     (words,) = [one.sentence for one in trial_verdict(TABLES, worse).clauses if not one.holds]
-    expected = "the mean of PID, 5.2 m, is beyond it too: --limits.cost overflow NUMBER declares"
+    expected = "the mean of PID, 5.2 m, is beyond it too; declare what the plant tolerates"
     assert expected in words
     kept = changed(cost_high=(5.5,), cost_incumbent=(4.8,))
     assert not any("too" in one.sentence for one in trial_verdict(TABLES, kept).clauses)
@@ -177,7 +184,7 @@ def test_select_refuses_a_gain_that_another_estimator_contradicts_or_cannot_judg
     loss, diverged = OtherEstimate("A", -3.0, -1.0), OtherEstimate("B", nan, nan)
     assert contradicted(one, (*GOOD.others, loss, diverged)).refusals == (
         "A predicts a loss of 3, at least 1, where the plant model predicts a gain of 2",
-        "B diverged and gives no number of its gain",
+        "B diverged and gives no estimate of its gain",
     )
     worse = dataclasses.replace(one, gain=-0.5)
     assert contradicted(worse, (loss, diverged)) is worse

@@ -97,15 +97,15 @@ def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_th
     reference = dataclasses.replace(ours, name="PID", role="classical", guarded=False)
     result = verdict(dataclasses.replace(deployable, rows=(row, reference)))
     assert result.answer == "deploy"
-    sentence = "Its cost band was over the limit in 19 of 100 single episodes; PID: 0."
+    sentence = "Its cost band was over the limit in 19 of 100 episodes; PID: 0."
     assert result.sentence.endswith(sentence)
-    assert "single episodes" not in verdict(deployable).sentence
+    assert "over the limit in" not in verdict(deployable).sentence
 
 
 def test_an_evaluation_judges_single_episodes_unless_it_is_told_otherwise(noisy):
     names = [clause.name for clause in noisy.verdict.clauses]
     assert names == ["return", "worst episode", "load", "peak", "load, single episodes"]
-    assert "at most 5 % more over a limit" in noisy.verdict.rule
+    assert "at most 5 % more of the episodes over a limit" in noisy.verdict.rule
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_declared_margin_bounds_the_part_of_single_episodes_over_a_limit(
     )
     declared = [one for one in result.clauses if one.name == "band, single episodes"]
     assert len(declared) == (holds is not None)
-    assert ("single episodes at most" in result.rule) == (holds is not None)
+    assert ("more of the episodes over a limit" in result.rule) == (holds is not None)
     if holds is None:
         assert result.answer == "deploy"
         return
@@ -162,7 +162,7 @@ def test_a_policy_that_trips_more_often_than_the_reference_is_refused(ours, thei
     named = [clause.holds for clause in result.clauses if clause.name == "trips"]
     assert named == ([] if holds is None else [holds])
     assert result.answer == ("do not deploy" if holds is False else "deploy")
-    sentence = f"The plant tripped in {ours} of 100 single episodes"
+    sentence = f"The plant tripped in {ours} of 100 episodes"
     assert (sentence in result.sentence) == (ours > 0)
 
 
@@ -241,7 +241,7 @@ def test_the_answer_is_the_rule(gain, band, peak, largest):
 def test_only_the_guarded_candidate_counts():
     plain = dataclasses.replace(tables(*DEPLOYABLE).rows[0], guarded=False)
     lacking = dataclasses.replace(tables(*DEPLOYABLE), rows=(plain,))
-    with pytest.raises(ValueError, match="no guarded results of 'iql-0'; there are: none"):
+    with pytest.raises(ValueError, match="no guarded results of 'iql-0'; known policies: none"):
         verdict(lacking)
     unpaired = dataclasses.replace(tables(*DEPLOYABLE).rows[0], difference=None)
     with pytest.raises(ValueError, match="not paired with 'PID'"):
@@ -267,7 +267,7 @@ def test_the_merit_of_the_fallback_is_not_that_of_the_candidate(share, answer):
     assert result.answer == answer
     (clause,) = [one for one in result.clauses if one.name == "fallback"]
     assert (clause.value, clause.limit, clause.holds) == (share, 0.05, answer == "deploy")
-    assert "the fallback acted in its place in" in result.sentence
+    assert "the fallback acted instead of the policy in" in result.sentence
     alone = verdict(tables(*DEPLOYABLE))
     assert not [one for one in alone.clauses if one.name == "fallback"]
 

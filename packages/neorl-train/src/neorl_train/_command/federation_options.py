@@ -20,13 +20,13 @@ from neorl_train.federated._sites import SECTIONS, FederationPlan, federation_pl
 
 USAGE = """neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
 
-Trains one policy at several sites. No row of a log leaves its site: parameters travel, and once, to
-scale them alike, sums and ranges of the channels. FILE.toml has the sections of a run, which all
-sites share, and one section [sites.NAME] for each site with what is its own, such as
+Trains one policy at several sites. No row of a log leaves its site: sites exchange parameters, and
+once, for a common scale, sums and ranges of the channels. FILE.toml has the sections of a run,
+which all sites share, and one section [sites.NAME] for each site with its own settings, such as
 sites.NAME.data.source. Without a file, each SOURCE (a log or a plant) is a site.
-FOLDER is that of an earlier federation, which is continued to the same bits. Every site becomes a
-run with evaluation, verdict and report, in which the policy stands beside training on that site
-alone and the plant's controllers.
+FOLDER is that of an earlier federation, which is continued with bit-identical results. Every site
+becomes a run with evaluation, verdict and report, which compares the policy with training on that
+site alone and with the plant's controllers.
 
 examples:
   neorl-train federate north.h5 south.h5 east.h5 --penalty overheating 0.5
@@ -37,7 +37,7 @@ examples:
 """
 
 PLAN = "federation.toml"
-UNTAKEN = ("profile",)
+UNUSED_FLAGS = ("profile",)
 """Flags of a run that a federation does not accept."""
 DEFAULTS: dict[str, Any] = {
     "training": {"algorithms": ("td3_bc",), "seeds": (0,)},
@@ -62,24 +62,26 @@ def read_federation(
         InputError: If anything is wrong, in one line.
         SystemExit: After ``--help``.
     """
-    taken = {flag: field for flag, field in FLAGS.items() if field.name not in UNTAKEN}
-    words = [word for word in arguments if word not in taken]
-    flags = Flags(**{field.name: flag in arguments for flag, field in taken.items()})
+    accepted_flags = {
+        flag: field for flag, field in FLAGS.items() if field.name not in UNUSED_FLAGS
+    }
+    words = [word for word in arguments if word not in accepted_flags]
+    flags = Flags(**{field.name: flag in arguments for flag, field in accepted_flags.items()})
     base = updated(config_type(algorithms)(), DEFAULTS)
     require_importable(base, words)
-    named = []
+    positional = []
     while words and not words[0].startswith("-"):
-        named.append(words.pop(0))
-    folder, document = _document(named, words)
-    kind = _federation_type(with_flags(type(base), without=UNTAKEN))
-    default, sites, faults = _from_document(document, kind(**_fields(base)), named)
+        positional.append(words.pop(0))
+    folder, document = _document(positional, words)
+    kind = _federation_type(with_flags(type(base), without=UNUSED_FLAGS))
+    default, sites, faults = _from_document(document, kind(**_fields(base)), positional)
     options = parse_options(
         kind, words, program="neorl-train federate", default=default, description=USAGE,
         by_section=True,
     )  # fmt: skip
-    if not named:
+    if not positional:
         raise InputError(
-            "federate takes a file with sections [sites.NAME], or two logs or plants or more; for "
+            "federate needs a file with sections [sites.NAME], or at least two logs or plants; for "
             "example `neorl-train federate north.h5 south.h5`"
         )
     config = type(base)(**{name: getattr(options, name) for name in _fields(base)})
@@ -89,50 +91,53 @@ def read_federation(
     return folder, plan, _text(config, settings, sites, faults), flags
 
 
-def _document(named: Sequence[str], words: Sequence[str]) -> tuple[Path | None, dict[str, Any]]:
+def _document(
+    positional: Sequence[str], words: Sequence[str]
+) -> tuple[Path | None, dict[str, Any]]:
     """The content of a plan file, or one site per named source; and the folder to continue."""
-    if len(named) == 1 and (Path(named[0]) / PLAN).is_file():
+    if len(positional) == 1 and (Path(positional[0]) / PLAN).is_file():
         if words:
             raise InputError(
-                f"{named[0]} is continued as it was begun; leave {words[0]} out, or start a new "
-                f"federation with `neorl-train federate {named[0]}/{PLAN} {' '.join(words)}`"
+                f"{positional[0]} continues with its own settings; leave {words[0]} out, or start "
+                f"a new federation with `neorl-train federate {positional[0]}/{PLAN} "
+                f"{' '.join(words)}`"
             )
-        return Path(named[0]).absolute(), _read(Path(named[0]) / PLAN)
-    if len(named) == 1 and named[0].endswith(".toml"):
-        return None, _read(Path(named[0]))
-    if len(named) == 1 and Path(named[0]).is_dir():
+        return Path(positional[0]).absolute(), _read(Path(positional[0]) / PLAN)
+    if len(positional) == 1 and positional[0].endswith(".toml"):
+        return None, _read(Path(positional[0]))
+    if len(positional) == 1 and Path(positional[0]).is_dir():
         raise InputError(
-            f"{named[0]} holds no {PLAN}, so it is no federation; name its folder, such as "
-            "federations/0001"
+            f"{positional[0]} contains no {PLAN}, so it is not the folder of a federation; name "
+            "such a folder, for example federations/0001"
         )
     sites: dict[str, Any] = {}
-    for source in named:
+    for source in positional:
         stem = Path(source).stem
         name = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in stem)
         number = 2
         while name in sites:
             name, number = f"{name.rstrip('0123456789')}{number}", number + 1
         sites[name] = {"data": {"source": source}}
-    return None, {"sites": sites} if named else {}
+    return None, {"sites": sites} if positional else {}
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        raise InputError(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
+        raise InputError(f"{path} is not a TOML file: {error}") from None
 
 
 def _from_document(
-    document: dict[str, Any], default: Any, named: Sequence[str]
+    document: dict[str, Any], default: Any, positional: Sequence[str]
 ) -> tuple[Any, dict[str, Any], tuple[Fault, ...]]:
     """The sections with their values, the sites, and the settings of faults."""
     rest = dict(document)
     sites, faults = rest.pop("sites", {}), rest.pop("faults", [])
-    where = named[0] if named else ""
-    if not isinstance(sites, dict) or not all(isinstance(one, dict) for one in sites.values()):
+    where = positional[0] if positional else ""
+    if not isinstance(sites, dict) or not all(isinstance(site, dict) for site in sites.values()):
         raise InputError(f"{where}: write each site as a section [sites.NAME]")
     if not isinstance(faults, list):
         raise InputError(f"{where}: write each fault as [[faults]], with two brackets")
@@ -148,9 +153,11 @@ def _federation_type(base: type[Config]) -> type:
         (name, section, dataclasses.field(default_factory=section))
         for name, section in SECTIONS.items()
     ]
-    made = dataclasses.make_dataclass("FederationOptions", sections, bases=(base,), frozen=True)
+    options_type = dataclasses.make_dataclass(
+        "FederationOptions", sections, bases=(base,), frozen=True
+    )
     # The sections of a federation are listed after the attributes that the run's class describes.
-    made.__doc__ = "\n".join(
+    options_type.__doc__ = "\n".join(
         [
             inspect.cleandoc(base.__doc__ or ""),
             *(
@@ -159,7 +166,7 @@ def _federation_type(base: type[Config]) -> type:
             ),
         ]
     )
-    return made
+    return options_type
 
 
 def _text(

@@ -3,30 +3,30 @@
 from collections.abc import Sequence
 
 from neorl_core.infrastructure.command_line import Program
-from neorl_train._process.distributed import leave
+from neorl_train._process.distributed import exit_process
 from neorl_train._process.switches import prepare_process
 
 OVERVIEW = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]
 
-Trains policies on logged data, judges them, and says whether one may be deployed.
+Trains policies on logged data, evaluates them, and decides whether one may be deployed.
 
 commands:
   run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
                                            train, evaluate, decide and report
-  finetune RUN [--OPTION VALUE ...]        go on with a finished run's learners on a simulated plant
-  resume RUN                               continue a run that was interrupted, to the same bits
+  finetune RUN [--OPTION VALUE ...]        train learners of a run further on a simulated plant
+  resume RUN                               continue an interrupted run with bit-identical results
   report RUN                               write the report of a run again
-  evaluate RUN [--OPTION VALUE ...]        a finished run on fresh starts, without training again
-  compare RUN RUN ... [--OPTION VALUE ...] several runs in one table: text, Markdown, LaTeX, CSV
-  sweep SWEEP.toml [--OPTION VALUE ...]    a run for every combination of settings, or a search
+  evaluate RUN [--OPTION VALUE ...]        evaluate a finished run on fresh starts, without training
+  compare RUN RUN ... [--OPTION VALUE ...] compare several runs in one table
+  sweep SWEEP.toml [--OPTION VALUE ...]    run every combination of settings, or search over them
   benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]
-                                           learners x plants x logs x seeds, scored and resumable
+                                           score learners x plants x logs x seeds; resumable
   baselines PLANT_OR_LOG [--OPTION VALUE ...]
-                                           the classical controllers in the same tables
-  safety-report RUN                        violations and interventions, with and without the filter
-  inspect RUN                              what a run is, how far it is, what it found
-  list [RUNS]                              environments, algorithms and runs
-  model LOG [--OPTION VALUE ...]           learn a plant model and show whether it may be used
+                                           show the classical controllers in the same tables
+  safety-report RUN                        count violations with and without the filter
+  inspect RUN                              show the settings, progress and results of a run
+  list [RUNS]                              list environments, algorithms and runs
+  model LOG [--OPTION VALUE ...]           learn a plant model and check whether it may be used
   select RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
@@ -35,7 +35,7 @@ commands:
   track RUN                                copy the records of a run into MLflow
 
 RUN is a run directory or its number in ./runs, such as 0001. `inspect`, `report`, `resume` and
-`track` take the newest run there unless one is named.
+`track` use the newest run there unless one is named.
 
 examples:
   neorl-train run
@@ -98,4 +98,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         when_memory_ends="start a run with a smaller steps.batch_size or networks.hidden, fewer "
         "seeds, starts or rows, or continue this one on a machine with more",
     )
-    return leave(program.run(arguments))
+    return exit_process(program.run(arguments))

@@ -31,7 +31,7 @@ examples:
   neorl-train run my.toml --devices.batch 4
   neorl-train run my.toml --dry-run          (print the complete configuration, train nothing)
 
-several processes train one run where the environment of each says so (two on one machine):
+several processes train one run if these variables are set in each (two on one machine):
   export NEORL_COORDINATOR=127.0.0.1:8476 NEORL_PROCESSES=2
   NEORL_PROCESS=1 neorl-train run my.toml &
   NEORL_PROCESS=0 neorl-train run my.toml
@@ -39,18 +39,19 @@ several processes train one run where the environment of each says so (two on on
 
 FINE_TUNING_USAGE = """neorl-train finetune RUN [CONFIG.toml] [--OPTION VALUE ...]
 
-Goes on with the learners of a finished run on its SIMULATED plant: collects with the exploring
-policy behind the declared guard, stores, and updates on batches of which half comes from the log.
-A real plant is not for exploring. The result is a new run, with the policies before and after, the
-regret, and how often limits were broken on the way. Options keep the values of RUN; its log, its
-penalties and the networks stay. training.updates counts critic steps online; training.chunk is
-that of RUN, or a divisor of it that fits the updates, and a multiple of finetune.environments.
+Trains the learners of a finished run further on its SIMULATED plant: it collects data with the
+exploring policy behind the declared guard and updates on batches of which half comes from the log.
+Never explore on a real plant. The result is a new run, with the policies before and after, the
+regret, and the number of limit violations during training. Options keep the values of RUN; its
+log, penalties and networks cannot be changed. training.updates counts online critic steps;
+training.chunk is that of RUN, or a divisor of it that fits the updates, and a multiple of
+finetune.environments.
 
 examples:
   neorl-train finetune runs/0001
   neorl-train finetune runs/0001 --training.algorithms iql --training.updates 10000
   neorl-train finetune runs/0001 --finetune.share 0.25 --finetune.environments 20
-  neorl-train finetune runs/0002 --finetune.environment CSTR-v0    (RUN learned from a file)
+  neorl-train finetune runs/0002 --finetune.environment CSTR-v0    (RUN was trained on a file)
 """
 
 
@@ -131,8 +132,8 @@ def read_fine_tuning_options(
         by_section=True,
     )
     refuse_untrained(options, words)
-    named = any(word.startswith("--training.chunk") for word in words)
-    return (options if named else _with_fitting_chunk(options)), flags
+    chunk_given = any(word.startswith("--training.chunk") for word in words)
+    return (options if chunk_given else _with_fitting_chunk(options)), flags
 
 
 def _with_first_word(word: str, default: Config) -> Config:
@@ -143,7 +144,10 @@ def _with_first_word(word: str, default: Config) -> Config:
 
     source = source_named(word)
     if isinstance(source, FileSource) and not source.path.exists():
-        raise InputError(f"{word}: there is no such log")
+        raise InputError(
+            f"{word}: there is no such log; give a dataset file, or a plant that "
+            "`neorl-train list` names"
+        )
     return dataclasses.replace(default, data=dataclasses.replace(default.data, source=word))
 
 
@@ -172,12 +176,12 @@ def with_flags(kind: type[Config], *, without: Collection[str] = ()) -> type[Con
     for field in dataclasses.fields(Flags):
         if field.name in without:
             continue
-        words = field.metadata["help"]
-        marks = tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help=words)
-        fields.append((field.name, Annotated[(bool, *marks)], flag_field(words)))
-    made = dataclasses.make_dataclass("RunOptions", fields, bases=(kind,), frozen=True)
-    made.__doc__ = kind.__doc__
-    return made
+        help_text = field.metadata["help"]
+        marks = tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help=help_text)
+        fields.append((field.name, Annotated[(bool, *marks)], flag_field(help_text)))
+    options_type = dataclasses.make_dataclass("RunOptions", fields, bases=(kind,), frozen=True)
+    options_type.__doc__ = kind.__doc__
+    return options_type
 
 
 def _fields(options: Any) -> dict[str, Any]:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from neorl_train.runs._directory import RunDirectory
 
 
-def flag_field(words: str) -> Any:
+def flag_field(help_text: str) -> Any:
     """A field of :class:`Flags` with its help text."""
-    return dataclasses.field(default=False, metadata={"help": words})
+    return dataclasses.field(default=False, metadata={"help": help_text})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ FLAGS = {f"--{field.name}": field for field in dataclasses.fields(Flags)}
 
 
 def read_run_argument(
-    command: str, words: list[str], summary: str, *, takes: Iterable[str] = ()
+    command: str, words: list[str], summary: str, *, accepted: Iterable[str] = ()
 ) -> "tuple[RunDirectory, Flags]":
     """The run directory and the flags of a command; prints the usage on request.
 
@@ -57,7 +57,7 @@ def read_run_argument(
         command: Name of the command.
         words: Arguments of the command.
         summary: What the command does, in one sentence.
-        takes: Flags of :data:`FLAGS` that the command accepts.
+        accepted: Flags of :data:`FLAGS` that the command accepts.
 
     Returns:
         The directory, and the flags that were given.
@@ -67,21 +67,21 @@ def read_run_argument(
             named and none exists.
         SystemExit: After ``--help``.
     """
-    takes = tuple(takes)
+    accepted = tuple(accepted)
     if "-h" in words or "--help" in words:
-        print(_usage(command, summary, takes))
+        print(_usage(command, summary, accepted))
         sys.exit(0)
-    named = [word for word in words if word not in takes]
-    refuse_options(command, named, known=takes)
-    if len(named) > 1:
+    positional = [word for word in words if word not in accepted]
+    refuse_options(command, positional, known=accepted)
+    if len(positional) > 1:
         raise InputError(
-            f"{command} takes one run directory, got {len(named)} arguments; "
+            f"{command} takes one run directory, got {len(positional)} arguments; "
             f"for example `neorl-train {command} runs/0001`"
         )
-    flags = Flags(**{FLAGS[word].name: word in words for word in takes})
+    flags = Flags(**{FLAGS[word].name: word in words for word in accepted})
     from neorl_train.runs._directory import RunDirectory
 
-    path = named_run(named[0]) if named else newest_run(command)
+    path = named_run(positional[0]) if positional else newest_run(command)
     return RunDirectory(path.absolute()), flags
 
 
@@ -116,21 +116,21 @@ def newest_run(command: str) -> Path:
     runs = numbered(RUNS)
     if not runs:
         raise InputError(
-            f"{command} was given no run, and there is none in {RUNS.absolute()}; "
-            f"for example `neorl-train {command} runs/0001`"
+            f"{command} needs a run, and there is none in {RUNS.absolute()}; for example "
+            f"`neorl-train {command} runs/0001`"
         )
-    print(f"{command}: no run was given, so it takes the newest, {runs[-1]}", file=sys.stderr)
+    print(f"{command}: no run was named, so the newest is used, {runs[-1]}", file=sys.stderr)
     return runs[-1]
 
 
-def _usage(command: str, summary: str, takes: tuple[str, ...]) -> str:
+def _usage(command: str, summary: str, accepted: tuple[str, ...]) -> str:
     lines = [
-        " ".join([f"usage: neorl-train {command} [RUN]", *(f"[{flag}]" for flag in takes)]),
+        " ".join([f"usage: neorl-train {command} [RUN]", *(f"[{flag}]" for flag in accepted)]),
         f"\n{summary}\n",
         "RUN is a run directory or its number in ./runs; the newest run there by default.\n",
-        *["flags:"] * bool(takes),
-        *(f"  {flag:<10} {FLAGS[flag].metadata['help']}" for flag in takes),
-        *[""] * bool(takes),
+        *["flags:"] * bool(accepted),
+        *(f"  {flag:<10} {FLAGS[flag].metadata['help']}" for flag in accepted),
+        *[""] * bool(accepted),
         f"example:\n  neorl-train {command} runs/0001",
     ]
     return "\n".join(lines)
@@ -163,5 +163,5 @@ def take_flag(flag: str, words: Iterable[str]) -> tuple[list[str], bool]:
         flag: The flag, such as ``"--json"``.
         words: Arguments of a command.
     """
-    given = list(words)
-    return [word for word in given if word != flag], flag in given
+    words = list(words)
+    return [word for word in words if word != flag], flag in words

@@ -96,8 +96,8 @@ def write_policies(
     for seed, policy in policies.items():
         path = run.policy(algorithm, seed)
         path.parent.mkdir(exist_ok=True)
-        about = {"role": "learner", "algorithm": algorithm, "seed": seed, **metadata}
-        digests[path.name] = save_policy(path, policy, spec, observations, about)
+        description = {"role": "learner", "algorithm": algorithm, "seed": seed, **metadata}
+        digests[path.name] = save_policy(path, policy, spec, observations, description)
     return digests
 
 
@@ -112,16 +112,18 @@ def parity_observations(rows: Transition | None, environment: Plant | None) -> n
     if rows is None:
         assert environment is not None  # a run has a plant or a log
         reference = environment.tunings()[environment.reference]
-        seen: Any = np.asarray(_seen(environment, reference, jax.random.key(0)))
+        obs: Any = np.asarray(_visited_observations(environment, reference, jax.random.key(0)))
     else:
-        seen = rows.obs
+        obs = rows.obs
         known = np.flatnonzero(np.asarray(rows.mask))  # a masked row may hold NaN
-        return np.asarray(seen[known[spread_rows(len(known))]])
-    return np.asarray(seen[spread_rows(len(seen))])
+        return np.asarray(obs[known[evenly_spaced_rows(len(known))]])
+    return np.asarray(obs[evenly_spaced_rows(len(obs))])
 
 
 @jax.jit
-def _seen(environment: Plant, policy: Policy, key: PRNGKeyArray) -> Float[Array, "row obs"]:
+def _visited_observations(
+    environment: Plant, policy: Policy, key: PRNGKeyArray
+) -> Float[Array, "row obs"]:
     """The observations of the first steps of several episodes."""
 
     def episode(key: PRNGKeyArray) -> Float[Array, "time obs"]:
@@ -137,13 +139,17 @@ def _obs(loop_step: LoopStep) -> Float[Array, " obs"]:
     return loop_step.obs
 
 
-def spread_rows(n_rows: int) -> np.ndarray:
+def evenly_spaced_rows(n_rows: int) -> np.ndarray:
     """Row numbers spread over a log for the parity check; a shorter log repeats rows."""
     return np.linspace(0, n_rows - 1, PARITY_ROWS).round().astype(np.int64)
 
 
 def run_checkpoints(
-    run: RunDirectory, config: Config, name: str, dataset_hash: str, say: Callable[[str], None]
+    run: RunDirectory,
+    config: Config,
+    name: str,
+    dataset_hash: str,
+    print_line: Callable[[str], None],
 ) -> Checkpoints:
     """Checkpoints that only the same run, configuration, log and learner can continue from.
 
@@ -152,7 +158,7 @@ def run_checkpoints(
         config: Its configuration.
         name: The learner.
         dataset_hash: Content hash of the log.
-        say: Called with messages for the user.
+        print_line: Called with messages for the user.
     """
     return Checkpoints(
         run.checkpoints(name),
@@ -164,5 +170,5 @@ def run_checkpoints(
         },
         interval=config.checkpoints.interval,
         keep=config.checkpoints.keep,
-        say=say,
+        print_line=print_line,
     )

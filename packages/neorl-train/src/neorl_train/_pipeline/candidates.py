@@ -16,47 +16,47 @@ from neorl_train._pipeline.retuning import (
     RULE,
     Retuning,
     gain_words,
-    leave_policies,
     own_episodes,
+    save_policies,
     with_seed,
 )
 from neorl_train.configuration._classical import settings_of, task_of
 from neorl_train.configuration._retuning import BEST, RETUNED, average_name, average_of, file_name
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._hindrances import log_doubts
 from neorl_train.experience._split import training_sample
 from neorl_train.selection import logged_episodes, other_estimates, value_estimates
 from neorl_train.verdicts._trial import LogPrediction
 
 IMITATOR = "pid_imitation"
 """The classical controller that imitates a mode of a log whose plant is not known."""
-LEAST_EPISODES = 8
-"""Smallest number of episodes of a mode that is imitated; fewer say little about its return."""
+MIN_EPISODES = 8
+"""Smallest number of episodes of a mode that is imitated; the mean return of fewer is uncertain."""
 
 
-class Further(NamedTuple):
+class OtherCandidate(NamedTuple):
     """A candidate that the run has neither trained nor retuned.
 
     Attributes:
         policy: The policy.
-        words: What it is, such as ``"mode PI of the log"``; empty for a fitted controller.
-        logged: Whether it recorded a part of the log itself.
-        about: Metadata of its artefact, as plain JSON.
+        description: What it is, such as ``"mode PI of the log"``; empty for a fitted controller.
+        in_log: Whether it recorded a part of the log itself.
+        metadata: Metadata of its artefact, as plain JSON.
     """
 
     policy: Policy
-    words: str
-    logged: bool
-    about: dict[str, Any]
+    description: str
+    in_log: bool
+    metadata: dict[str, Any]
 
 
-def further_candidates(
+def other_candidates(
     config: Config,
     dataset: Dataset | None,
     environment: Any,
     controllers: Mapping[str, Policy],
-) -> tuple[dict[str, Further], list[str]]:
+) -> tuple[dict[str, OtherCandidate], list[str]]:
     """The fitted controllers and the modes of the log that may be delivered.
 
     Args:
@@ -73,7 +73,9 @@ def further_candidates(
     """
     seed = config.training.seeds[0]
     fitted = {
-        name: Further(policy, "", False, {"controller": name.rpartition("-")[0], "seed": seed})
+        name: OtherCandidate(
+            policy, "", False, {"controller": name.rpartition("-")[0], "seed": seed}
+        )
         for name, policy in with_seed(controllers, config).items()
     }
     if dataset is None:
@@ -88,90 +90,96 @@ def further_candidates(
 
 def _modes(
     config: Config, dataset: Dataset, tunings: Mapping[str, Policy]
-) -> tuple[dict[str, Further], list[str]]:
+) -> tuple[dict[str, OtherCandidate], list[str]]:
     """The tunings of the plant that recorded a part of the log, except the one to beat."""
-    wanted, seed = config.evaluation.candidate, config.training.seeds[0]
-    beaten = (config.retuning.controller, config.evaluation.incumbent)
-    logged = [name for name in _recorded(dataset, tunings) if name not in beaten]
+    requested, seed = config.evaluation.candidate, config.training.seeds[0]
+    compared = (config.retuning.controller, config.evaluation.incumbent)
+    recorded = [name for name in _recorded(dataset, tunings) if name not in compared]
     others = (*config.training.algorithms, *config.classical.controllers)
-    if wanted in tunings and wanted not in (*others, *logged):
+    if requested in tunings and requested not in (*others, *recorded):
         raise InputError(
-            f"evaluation.candidate is {wanted!r}, which recorded no episode of the log; choose "
-            f"one of {', '.join((*others, *logged))}"
+            f"evaluation.candidate is {requested!r}, which recorded no episode of the log; choose "
+            f"one of {', '.join((*others, *recorded))}"
         )
-    modes: dict[str, Further] = {}
+    modes: dict[str, OtherCandidate] = {}
     notes: list[str] = []
-    for name in logged:
-        if not (config.retuning.modes or name == wanted):
+    for name in recorded:
+        if not (config.retuning.modes or name == requested):
             continue
-        policy, words = tunings[name], f"mode {name} of the log"
+        policy, description = tunings[name], f"mode {name} of the log"
         if all(type(policy) is not kind.policy for kind in POLICY_KINDS.values()):
-            notes.append(f"{words} is no candidate: no artefact holds a {type(policy).__name__}")
+            notes.append(
+                f"{description} is not a candidate, because a {type(policy).__name__} cannot be "
+                "written to an artefact"
+            )
             continue
-        about = {"controller": name, "seed": seed}
-        modes[f"{file_name(name)}-{seed}"] = Further(policy, words, True, about)
+        metadata = {"controller": name, "seed": seed}
+        modes[f"{file_name(name)}-{seed}"] = OtherCandidate(policy, description, True, metadata)
     return modes, notes
 
 
-def _imitated_mode(config: Config, dataset: Dataset) -> tuple[dict[str, Further], list[str]]:
+def _imitated_mode(config: Config, dataset: Dataset) -> tuple[dict[str, OtherCandidate], list[str]]:
     """An imitation of the mode with the best logged return, because its controller is unknown."""
     if not config.retuning.modes:
         return {}, []
     if IMITATOR not in config.classical.controllers:
         return {}, [
-            f"no mode of the log competes: add {IMITATOR} to classical.controllers, which imitates "
-            "the best one"
+            f"no mode of the log is a candidate; add {IMITATOR} to classical.controllers, which "
+            "imitates the best one"
         ]
-    part, seed = training_sample(config.data, dataset), config.training.seeds[0]
-    recorded = _recorded(part, part.attributes.get("behaviours", ()), LEAST_EPISODES)
+    sample, seed = training_sample(config.data, dataset), config.training.seeds[0]
+    recorded = _recorded(sample, sample.attributes.get("behaviours", ()), MIN_EPISODES)
     if len(recorded) < 2:
         return {}, [
-            f"no mode of the log competes: {len(recorded)} of them recorded at least "
-            f"{LEAST_EPISODES} training episodes, and a choice needs two"
+            f"no mode of the log is a candidate, because {len(recorded)} of them recorded at least "
+            f"{MIN_EPISODES} training episodes, and at least two are needed to choose from"
         ]
-    returns = part.episode_returns()
+    returns = sample.episode_returns()
     best = max(recorded, key=lambda name: float(returns[recorded[name]].mean()))
-    rows = part.select_episodes(np.flatnonzero(recorded[best])).transitions
+    rows = sample.select_episodes(np.flatnonzero(recorded[best])).transitions
     task = task_of(config.classical, dataset.spec, None)
     policy = settings_of(config.classical, IMITATOR).fit(rows, dataset.spec, task).policy
-    words = f"imitation of mode {best} of the log, which had the best return"
-    about = {"controller": best, "seed": seed}
-    return {f"{file_name(best)}-{seed}": Further(policy, words, False, about)}, []
+    description = f"imitation of mode {best} of the log, which had the best return"
+    metadata = {"controller": best, "seed": seed}
+    return {f"{file_name(best)}-{seed}": OtherCandidate(policy, description, False, metadata)}, []
 
 
-def _recorded(dataset: Dataset, names: Iterable[str], least: int = 1) -> dict[str, np.ndarray]:
-    """Which episodes each controller recorded, for those that recorded at least so many."""
-    own = {name: own_episodes(dataset, name) for name in names}
+def _recorded(dataset: Dataset, names: Iterable[str], minimum: int = 1) -> dict[str, np.ndarray]:
+    """Mask of the episodes of each controller that recorded at least ``minimum`` of them."""
+    masks = {name: own_episodes(dataset, name) for name in names}
     return {
-        name: filled for name, filled in own.items() if filled is not None and filled.sum() >= least
+        name: mask for name, mask in masks.items() if mask is not None and mask.sum() >= minimum
     }
 
 
-def averages(
+def seed_averages(
     config: Config, policies: Mapping[str, Policy]
-) -> tuple[dict[str, Further], list[str]]:
-    """The average of every learner's seeds.
+) -> tuple[dict[str, OtherCandidate], list[str]]:
+    """Averages the seeds of every learner.
 
     Args:
         config: Configuration, resolved.
         policies: Trained policies by name.
 
     Returns:
-        The averages by the names of their artefacts, and sentences on learners that have none
-        because their actions cannot be averaged; neither if there is only one seed.
+        The averages by the names of their artefacts, and sentences on learners whose
+        actions cannot be averaged; both empty if there is only one seed.
     """
     seeds = config.training.seeds
-    made: dict[str, Further] = {}
+    averages: dict[str, OtherCandidate] = {}
     notes: list[str] = []
     for name in config.training.algorithms if len(seeds) > 1 else ():
         try:
             policy = average_policy([policies[f"{name}-{seed}"] for seed in seeds])
         except InputError as error:
-            notes.append(f"the seeds of {name} have no average: {error}")
+            notes.append(f"the seeds of {name} cannot be averaged: {error}")
             continue
-        about = {"algorithm": name, "seeds": list(seeds)}
-        made[average_name(name)] = Further(policy, f"mean of {len(seeds)} seeds", False, about)
-    return made, notes
+        description, metadata = (
+            f"mean of {len(seeds)} seeds",
+            {"algorithm": name, "seeds": [*seeds]},
+        )
+        averages[average_name(name)] = OtherCandidate(policy, description, False, metadata)
+    return averages, notes
 
 
 def choose_stage(
@@ -180,7 +188,7 @@ def choose_stage(
     experience: Experience | None,
     retuning: Retuning | None,
     policies: Mapping[str, Policy],
-    further: Mapping[str, Further],
+    others: Mapping[str, OtherCandidate],
 ) -> tuple[str, LogPrediction | None, dict[str, Policy]]:
     """Chooses the candidate without the plant, if the run has learned a model of it.
 
@@ -190,53 +198,54 @@ def choose_stage(
         experience: The log; ``None`` if there is none.
         retuning: The retuned controller with its learned plants; ``None`` if none was retuned.
         policies: Trained policies and the retuned one by name.
-        further: Result of :func:`further_candidates`.
+        others: Result of :func:`other_candidates`.
 
     Returns:
         Name of the candidate, the prediction of a plant model for it if there is one, and the
-        candidate itself by name if it is not one of ``policies``; it now has an artefact.
+        candidate itself by name if it is not one of ``policies``; its artefact has been written.
 
     Raises:
-        InputError: If the average of a learner's seeds is to be delivered and there is none.
+        InputError: If the average of a learner's seeds is requested and they cannot be averaged.
     """
     config, prediction = run.config, None
-    made, notes = averages(config, policies)
-    further = {**further, **made}
-    candidate, wanted = _artefact_of(config), config.evaluation.candidate
-    if wanted != BEST and candidate not in (*policies, *further):
+    averages, notes = seed_averages(config, policies)
+    others = {**others, **averages}
+    candidate, requested = _artefact_of(config), config.evaluation.candidate
+    if requested != BEST and candidate not in (*policies, *others):
         raise InputError(
-            f"evaluation.candidate is {wanted!r}, which is not made: {'; '.join(notes)}"
+            f"evaluation.candidate is {requested!r}, which the run cannot produce: "
+            f"{'; '.join(notes)}"
         )
     if retuning is not None:
         with session.timings.stage("choose"):
-            candidate, prediction, words = chosen_candidate(config, retuning, policies, further)
+            candidate, prediction, words = chosen_candidate(config, retuning, policies, others)
             if run.environment is None and experience is not None:
-                policy = policies[candidate] if candidate in policies else further[candidate].policy
+                policy = policies[candidate] if candidate in policies else others[candidate].policy
                 prediction = with_others(prediction, retuning, policy, experience)
         words = [*notes, *words]
         session.directory.update_record(choice=words)
         for line in words:
-            session.reporter.say(line)
+            session.reporter.print_line(line)
     if candidate in policies:
         return candidate, prediction, {}
-    one = further[candidate]
-    leave_policies(run, session, experience, {candidate: one.policy}, **one.about)
-    return candidate, prediction, {candidate: one.policy}
+    chosen = others[candidate]
+    save_policies(run, session, experience, {candidate: chosen.policy}, **chosen.metadata)
+    return candidate, prediction, {candidate: chosen.policy}
 
 
 def _artefact_of(config: Config) -> str:
     """The name of the artefact of the configured candidate."""
-    wanted = config.evaluation.candidate
-    if average_of(wanted) in config.training.algorithms:
-        return wanted
-    return f"{file_name(wanted)}-{config.training.seeds[0]}"
+    requested = config.evaluation.candidate
+    if average_of(requested) in config.training.algorithms:
+        return requested
+    return f"{file_name(requested)}-{config.training.seeds[0]}"
 
 
 def chosen_candidate(
     config: Config,
     retuning: Retuning,
     policies: Mapping[str, Policy],
-    further: Mapping[str, Further],
+    others: Mapping[str, OtherCandidate],
 ) -> tuple[str, LogPrediction, list[str]]:
     """The policy to deliver, chosen without the plant, and the reason.
 
@@ -249,37 +258,51 @@ def chosen_candidate(
         config: Configuration, resolved.
         retuning: Retuned controller with its learned plants.
         policies: Trained policies and the retuned one by name.
-        further: The other candidates by name.
+        others: The other candidates by name.
 
     Returns:
-        Its name in ``policies`` or ``further``, its prediction, and sentences on the pool.
+        Its name in ``policies`` or ``others``, its prediction, and sentences on the pool.
     """
     first, name = config.training.seeds[0], config.retuning.controller
-    wanted = config.evaluation.candidate
-    pool = {name: retuning.incumbent}
-    searched = [f"{made}-{first}" for made in retuning.policies]
-    pool |= {made: policies[made] for made in searched}
-    # The incumbent is in the pool already; under its second name it may be asked for.
-    others = {n: one for n, one in further.items() if n != f"{name}-{first}" or wanted == name}
-    pool |= {n: one.policy for n, one in others.items()}
-    pool |= {f"{a}-{first}": policies[f"{a}-{first}"] for a in config.training.algorithms}
-    logged = [n for n, one in others.items() if one.logged]
-    chosen, table = select(retuning.plants, pool, name, RULE, logged=logged, searched=searched)
-    known = {n: f"{n} ({one.words})" for n, one in others.items() if one.words}
-    words = [_pool_words(known.get(one.name, one.name), one) for one in table if one.name != name]
-    if wanted != BEST:
-        taken = _artefact_of(config)
+    requested = config.evaluation.candidate
+    candidates = {name: retuning.incumbent}
+    searched = [f"{kind}-{first}" for kind in retuning.policies]
+    candidates |= {kind: policies[kind] for kind in searched}
+    # The incumbent is a candidate already; under its second name it is one only on request.
+    others = {
+        key: other for key, other in others.items() if key != f"{name}-{first}" or requested == name
+    }
+    candidates |= {key: other.policy for key, other in others.items()}
+    candidates |= {f"{a}-{first}": policies[f"{a}-{first}"] for a in config.training.algorithms}
+    in_log = [key for key, other in others.items() if other.in_log]
+    chosen, table = select(
+        retuning.plants, candidates, name, RULE, logged=in_log, searched=searched
+    )
+    titles = {key: key for key in candidates}
+    titles |= {
+        key: f"{key} ({other.description})" for key, other in others.items() if other.description
+    }
+    words = [_candidate_line(titles[row.name], row) for row in table if row.name != name]
+    if requested != BEST:
+        candidate = _artefact_of(config)
     elif chosen == name:
-        taken = f"{RETUNED}-{first}"
-        words.append(f"nothing may be preferred to {name}: keep what runs")
+        candidate = f"{RETUNED}-{first}"
+        words.append(f"no candidate may be preferred to {name}; keep it")
     else:
-        taken = chosen
-        words.append(f"{known.get(chosen, chosen)} was chosen without the plant")
-    prediction = {one.name: one for one in table}[taken]
-    plants, kept = retuning.plants, retuning.kept
-    logged_return = float(plants.logged.mean())
-    outcome = LogPrediction(prediction, name, kept.returns, logged_return, plants.scale, RULE)
-    return taken, outcome, words
+        candidate = chosen
+        words.append(
+            f"{titles[chosen]} was chosen from the predictions alone, without a run on the plant"
+        )
+    prediction = {row.name: row for row in table}[candidate]
+    outcome = LogPrediction(
+        prediction,
+        name,
+        retuning.kept_prediction.returns,
+        float(retuning.plants.logged.mean()),
+        retuning.plants.scale,
+        RULE,
+    )
+    return candidate, outcome, words
 
 
 def with_others(
@@ -291,22 +314,23 @@ def with_others(
         prediction: Prediction of the plant model.
         retuning: Retuned controller, for the incumbent.
         candidate: The policy to deliver.
-        experience: The log, and the doubts about its signals.
+        experience: The log, and the warnings about its signals.
     """
     dataset = experience.dataset
     episodes = logged_episodes(dataset)
-    mine, theirs = (
+    candidate_estimates, incumbent_estimates = (
         value_estimates(dataset, episodes, policy) for policy in (candidate, retuning.incumbent)
     )
-    others = other_estimates(prediction.prediction, mine, theirs)
+    others = other_estimates(prediction.prediction, candidate_estimates, incumbent_estimates)
     return dataclasses.replace(
         prediction,
         others=others,
         excitation=retuning.plants.excitation,
-        doubts=tuple(log_doubts(dataset, experience.signal_warnings)),
+        warnings=tuple(log_warnings(dataset, experience.signal_warnings)),
     )
 
 
-def _pool_words(name: str, one: Prediction) -> str:
-    gain = f"{name}: predicted gain {gain_words(one)}"
-    return f"{gain}; {'; '.join(one.refusals)}" if one.refusals else f"{gain}; it may be preferred"
+def _candidate_line(title: str, prediction: Prediction) -> str:
+    gain = f"{title}: predicted gain {gain_words(prediction)}"
+    remarks = prediction.refusals or ("it may be preferred",)
+    return "; ".join((gain, *remarks))

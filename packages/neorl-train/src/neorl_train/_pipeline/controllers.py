@@ -45,11 +45,13 @@ def fitted_controllers(
             policies[name], report = controller.fit(part.transitions, dataset.spec, task)
         except InputError as error:
             raise InputError(f"classical controller {name}: {error}") from error
-        words += identified_words(name, report, task, dataset.spec)
+        words += identification_lines(name, report, task, dataset.spec)
     return policies, words
 
 
-def identified_words(name: str, report: dict[str, Any], task: Task, spec: Spec) -> Iterator[str]:
+def identification_lines(
+    name: str, report: dict[str, Any], task: Task, spec: Spec
+) -> Iterator[str]:
     """One line per loop for a fit of loops, otherwise one line; then the warnings.
 
     Args:
@@ -65,24 +67,24 @@ def identified_words(name: str, report: dict[str, Any], task: Task, spec: Spec) 
     loops = report.get("loops")
     pairs = list(zip(task.loops, loops, strict=True)) if loops else []
     if not pairs:
-        yield f"{name}: {_plant(report, task, spec)}"
+        yield f"{name}: {_model_text(report, task, spec)}"
         yield from (f"warning: {name}: {warning}" for warning in report.get(WARNINGS, ()))
     units = {channel.name: channel.unit for channel in (*spec.obs, *spec.action)}
     for loop, identified in pairs:
         where = f"{name}: {loop.controlled} by {loop.manipulated}"
         y_unit, u_unit = units[loop.controlled], units[loop.manipulated]
-        yield f"{where}: {_loop(identified, y_unit, u_unit, spec.dt)}"
+        yield f"{where}: {_loop_text(identified, y_unit, u_unit, spec.dt)}"
         yield from (f"warning: {where}: {warning}" for warning in identified.get(WARNINGS, ()))
 
 
-def _loop(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
+def _loop_text(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
     """Describes one PID loop; ``y`` and ``u`` are the units of its measured and moved channel."""
-    ways: dict[str, Callable[[Any], str]] = {
+    formatters: dict[str, Callable[[Any], str]] = {
         "static_gain": lambda v: f"gain {v:.4g} {y} per {u}",
-        "gain_error": lambda v: f"known to {v:.0%}",
+        "gain_error": lambda v: f"standard error {v:.0%}",
         "time_constant": lambda v: f"time constant {v:.4g} s",
         "delay": lambda v: f"dead time {v * dt:g} s",
-        "share": lambda v: f"explains {f'{v:.1%}' if v > 0 else 'nothing'} of the moves",
+        "share": lambda v: f"explains {f'{v:.1%}' if v > 0 else 'none'} of the changes",
         "kp": lambda v: f"kp {v:.4g} {u} per {y}",
         "ki": lambda v: f"ki {v:.4g} {u} per {y} and s",
         "kd": lambda v: f"kd {v:.4g} {u} s per {y}" if v else "",
@@ -92,13 +94,13 @@ def _loop(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
         "gain_margin": lambda v: f"gain margin {v:.2g}",
     }
     if identified.get("static_gain", 0.0) is None:
-        ways["slope"] = lambda v: f"integrating, {v:.4g} {y} per {u} and s"
+        formatters["slope"] = lambda v: f"integrating, {v:.4g} {y} per {u} and s"
     # A first-order model is described by its step response rather than its pole.
     known = {"gain", "pole", "slope"} if "static_gain" in identified else set()
-    return _identified_words(identified, ways, known)
+    return _formatted(identified, formatters, known)
 
 
-def _plant(identified: dict[str, Any], task: Task, spec: Spec) -> str:
+def _model_text(identified: dict[str, Any], task: Task, spec: Spec) -> str:
     """Describes one model of the whole plant."""
     outputs = list(dict.fromkeys([*(loop.controlled for loop in task.loops), *task.measured]))
     units = {channel.name: channel.unit for channel in spec.obs}
@@ -106,12 +108,12 @@ def _plant(identified: dict[str, Any], task: Task, spec: Spec) -> str:
 
     def gains(rows: list[list[float]]) -> str:
         pairs = zip(outputs, rows, strict=True)
-        each = [
+        gains_text = [
             f"{name} by {channel.name} {gain:.4g} {units[name]} per {channel.unit}"
             for name, row in pairs
             for channel, gain in zip(inputs, row, strict=True)
         ]
-        return "gain of " + ", ".join(each)
+        return "gain of " + ", ".join(gains_text)
 
     def errors(values: list[float]) -> str:
         pairs = zip(outputs, values, strict=True)
@@ -119,15 +121,15 @@ def _plant(identified: dict[str, Any], task: Task, spec: Spec) -> str:
             f"{name} {value:.3g} {units[name]}" for name, value in pairs
         )
 
-    ways: dict[str, Callable[[Any], str]] = {
-        "delay": lambda v: f"dead time {', '.join(f'{one * spec.dt:g}' for one in v)} s",
+    formatters: dict[str, Callable[[Any], str]] = {
+        "delay": lambda v: f"dead time {', '.join(f'{steps * spec.dt:g}' for steps in v)} s",
         "gain": lambda v: "" if v is None else gains(v),
         "residual": errors,
         "plant_radius": lambda v: f"slowest mode of the plant {_mode(v, spec.dt)}",
         "loop_radius": lambda v: f"of the loop {_mode(v, spec.dt)}",
         "horizon": lambda v: f"horizon {v * spec.dt:g} s",
     }
-    return _identified_words(identified, ways, set())
+    return _formatted(identified, formatters, set())
 
 
 def _mode(radius: float, dt: float) -> str:
@@ -136,15 +138,15 @@ def _mode(radius: float, dt: float) -> str:
     return f"{dt / -math.log(max(radius, 1e-12)):.3g} s"
 
 
-def _identified_words(
-    identified: dict[str, Any], ways: dict[str, Callable[[Any], str]], implied: set[str]
+def _formatted(
+    identified: dict[str, Any], formatters: dict[str, Callable[[Any], str]], hidden: set[str]
 ) -> str:
     parts = []
     for key, value in identified.items():
-        if key == WARNINGS or (key in implied and key not in ways):
+        if key == WARNINGS or (key in hidden and key not in formatters):
             continue
-        if key in ways:
-            parts.append("" if value is None else ways[key](value))
+        if key in formatters:
+            parts.append("" if value is None else formatters[key](value))
         else:
             parts.append(f"{key} {_number(value)}")
     return ", ".join(part for part in parts if part)

@@ -14,15 +14,15 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import data_statistics
-from neorl_train._pipeline.artefacts import spread_rows
+from neorl_train._pipeline.artefacts import evenly_spaced_rows
 from neorl_train._pipeline.resolution import reopened
 from neorl_train._pipeline.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._configure import configure
-from neorl_train.critics import CriticOptions, Critics, Followed, fit_critics
-from neorl_train.experience._hindrances import still_actions
-from neorl_train.experience._split import both_parts, check_split, sample_of
+from neorl_train.critics import CriticOptions, Critics, TrainingHooks, fit_critics
+from neorl_train.experience._data_warnings import still_actions
+from neorl_train.experience._split import check_split, sample_of, training_and_held_out
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CRITIC_METRICS, CRITICS, critic_file
@@ -35,7 +35,7 @@ VERSION = 1
 
 
 def fit_run_critics(
-    run: RunDirectory, options: CriticOptions, *, say: Callable[[str], None] = print
+    run: RunDirectory, options: CriticOptions, *, print_line: Callable[[str], None] = print
 ) -> Critics:
     """Fits the critics of a run and writes them beside its policies.
 
@@ -48,7 +48,7 @@ def fit_run_critics(
     Args:
         run: A run that still has its log.
         options: Sizes and error rates.
-        say: Called before the fit with messages for the user.
+        print_line: Called before the fit with messages for the user.
 
     Returns:
         The critics; their files are ``critics/*.safetensors`` and ``critics.json``.
@@ -64,22 +64,24 @@ def fit_run_critics(
     dataset = resolved.dataset or read_dataset(path)
     expected = record.get("dataset", {}).get("content_hash", dataset.content_hash)
     if expected != dataset.content_hash:
-        raise InputError(f"{path} is not the log that this run began with; restore it")
+        raise InputError(
+            f"{path} is not the log that this run was started with; restore the original file"
+        )
     check_split(config.data, dataset)
     spec = resolved.spec
-    parts = [
+    datasets = [
         dataclasses.replace(
             dataset.select_episodes(sample_of(config.data, dataset, episodes)), spec=spec
         )
-        for episodes in both_parts(config.data, dataset)
+        for episodes in training_and_held_out(config.data, dataset)
     ]
-    training, held_out = parts
+    training, held_out = datasets
     for sentence in still_actions(data_statistics(training), spec):
-        say(f"{path.name}: {sentence}")
-    trainings = _Trainings(run, options, expected, say)
+        print_line(f"{path.name}: {sentence}")
+    trainings = _CriticTrainings(run, options, expected, print_line)
     try:
-        followed = Followed(trainings.checkpoints, trainings.watcher, trainings.recorded)
-        critics = fit_critics(training, held_out, options=options, followed=followed)
+        hooks = TrainingHooks(trainings.checkpoints, trainings.watcher, trainings.last_metrics)
+        critics = fit_critics(training, held_out, options=options, hooks=hooks)
     finally:
         trainings.close()
     _write(run, critics, held_out)
@@ -87,30 +89,30 @@ def fit_run_critics(
     return critics
 
 
-class _Trainings:
+class _CriticTrainings:
     """Checkpoints, records and progress of a run's critics, by the name of the critic."""
 
     def __init__(
-        self, run: RunDirectory, options: CriticOptions, log: str, say: Callable[[str], None]
+        self, run: RunDirectory, options: CriticOptions, log: str, print_line: Callable[[str], None]
     ) -> None:
         self.folder: Path = run.checkpoints("critics")
         self._metrics = run.path / CRITIC_METRICS
-        self._options, self._say = options, say
+        self._options, self._print_line = options, print_line
         self._identity = {"run": run.record()["id"], "dataset_hash": log}
         self._reporter = Reporter()
         self._records: Records | None = None
 
     def checkpoints(self, name: str) -> Checkpoints:
         """Checkpoints of a critic with these options; other options have their own folder."""
-        chosen = json.dumps(dataclasses.asdict(self._options), sort_keys=True)
-        folder = f"{name}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}"
+        options_text = json.dumps(dataclasses.asdict(self._options), sort_keys=True)
+        folder = f"{name}-{hashlib.sha256(options_text.encode()).hexdigest()[:8]}"
         interval = plan_in_chunks(self._updates(name)).chunk
         return Checkpoints(
             self.folder / folder,
             identity={**self._identity, "critic": name},
             interval=interval,
             keep=1,
-            say=self._say,
+            print_line=self._print_line,
         )
 
     def watcher(self, name: str) -> RunWatcher:
@@ -128,7 +130,7 @@ class _Trainings:
             timings=Timings(),
         )
 
-    def recorded(self, name: str) -> dict[str, float]:
+    def last_metrics(self, name: str) -> dict[str, float]:
         """The metrics of a critic's last recorded chunk."""
         lines = [line for line in read_records(self._metrics) if line["algorithm"] == name]
         return lines[-1]["metrics"]
@@ -162,5 +164,5 @@ def _parity_rows(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     obs, action = np.asarray(rows.obs), np.asarray(rows.action)
     finite = np.isfinite(obs).all(axis=1) & np.isfinite(action).all(axis=1)
     used = np.flatnonzero(finite & np.asarray(rows.mask, bool))
-    chosen = used[spread_rows(len(used))]
+    chosen = used[evenly_spaced_rows(len(used))]
     return obs[chosen], action[chosen]

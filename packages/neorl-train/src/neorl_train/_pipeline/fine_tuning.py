@@ -32,13 +32,13 @@ def fine_tune_one(
     """Fine-tunes all seeds of one learner; returns its result and its earlier policies."""
     config, environment, name = run.config, run.environment, task.name
     assert environment is not None  # checked when the run was resolved
-    offline = offline_states(config, experience, name, task.say)
+    offline = offline_states(config, experience, name, task.print_line)
     if isinstance(experience.training, StreamedData):
         raise InputError(
-            "fine-tuning keeps the log in memory, and this one stays in its file; train and "
-            "fine-tune with a larger data.memory"
+            "fine-tuning needs the log in memory, and this log is read from its file in blocks "
+            "because data.memory is too small for it; train and fine-tune with a larger data.memory"
         )
-    acting = fallback_policies(config.fallback, environment, run.spec, task.controllers)
+    fallbacks = fallback_policies(config.fallback, environment, run.spec, task.controllers)
     trained = fine_tune(
         task.learner,
         [offline[seed][0] for seed in task.seeds],
@@ -49,7 +49,7 @@ def fine_tune_one(
         settings=config.finetune,
         penalty=config.penalty,
         constraints=hard_constraints(config.limits, run.spec),
-        fallback=fallback_chain(*acting),
+        fallback=fallback_chain(*fallbacks),
         **task.loop(),
     )
     return trained, {f"{name}_{OFFLINE}-{seed}": offline[seed][1] for seed in task.seeds}
@@ -90,26 +90,32 @@ def fine_tuning_results(
     """
     assert run.environment is not None  # a fine-tuning has a plant
     reference = run.environment.tunings()[run.environment.reference]
-    level = jax.device_get(validation(reference)).get("plant_return")
+    reference_return = jax.device_get(validation(reference)).get("plant_return")
     lines = [line for line in read_records(metrics) if line["kind"] == "validation"]
     results = []
-    for name, one in learned.items():
-        judged = jax.device_get({key: validation(policy) for key, policy in one.before.items()})
+    for name, learned_policies in learned.items():
+        initial_metrics = jax.device_get(
+            {key: validation(policy) for key, policy in learned_policies.before.items()}
+        )
         curves = []
-        for seed in one.trained.seeds:
-            mine = [line for line in lines if line["algorithm"] == name and line["seed"] == seed]
-            first = judged[f"{name}_{OFFLINE}-{seed}"].get("plant_return", np.nan)
-            curves.append([first, *(line["metrics"].get("plant_return", np.nan) for line in mine)])
+        for seed in learned_policies.trained.seeds:
+            seed_lines = [
+                line for line in lines if line["algorithm"] == name and line["seed"] == seed
+            ]
+            first = initial_metrics[f"{name}_{OFFLINE}-{seed}"].get("plant_return", np.nan)
+            curves.append(
+                [first, *(line["metrics"].get("plant_return", np.nan) for line in seed_lines)]
+            )
         regret = None
-        if level is not None:
-            regret = tuple(float(np.mean(level - np.asarray(curve))) for curve in curves)
+        if reference_return is not None:
+            regret = tuple(float(np.mean(reference_return - np.asarray(curve))) for curve in curves)
         results.append(
             fine_tuned(
                 evaluation,
                 name,
                 f"{name}_{OFFLINE}",
-                seeds=one.trained.seeds,
-                collected=one.collected,
+                seeds=learned_policies.trained.seeds,
+                collected=learned_policies.collected,
                 regret=regret,
             )
         )

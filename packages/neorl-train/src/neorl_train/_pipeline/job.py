@@ -44,7 +44,7 @@ def run_job(
     config: Config,
     reporter: Reporter,
     timings: Timings,
-    about: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
     *,
     profile: bool = False,
 ) -> RunDirectory:
@@ -57,7 +57,7 @@ def run_job(
         config: Configuration as given by the user.
         reporter: Progress reporter.
         timings: Record of where the time goes.
-        about: Additional entries of the run's record, as plain JSON; none by default.
+        extra: Additional entries of the run's record, as plain JSON; none by default.
         profile: Whether to write traces of every learner's first chunks into the run directory.
 
     Returns:
@@ -68,20 +68,20 @@ def run_job(
         InterruptedRunError: After a signal; the run can be resumed.
     """
     with all_or_none("begin the run"), timings.stage(FIRST_STAGE):
-        complete, run = begin_job(config, reporter, about)
-    with _left_only_if_begun(run, timings):
-        return carry_on(complete, run, reporter, timings, profile=profile)
+        resolved_run, run = begin_job(config, reporter, extra)
+    with _removed_unless_started(run, timings):
+        return continue_run(resolved_run, run, reporter, timings, profile=profile)
 
 
 def begin_job(
-    config: Config, reporter: Reporter, about: Mapping[str, Any] | None = None
+    config: Config, reporter: Reporter, extra: Mapping[str, Any] | None = None
 ) -> tuple[ResolvedRun, RunDirectory]:
     """Checks every value and creates the directory of a new run, without carrying anything out.
 
     Args:
         config: Configuration as given by the user.
         reporter: Progress reporter.
-        about: Additional entries of the run's record, as plain JSON; none by default.
+        extra: Additional entries of the run's record, as plain JSON; none by default.
 
     Returns:
         The inputs of its stages, and its directory.
@@ -90,18 +90,18 @@ def begin_job(
         InputError: In one line; nothing has been written then.
     """
     validate(config)
-    complete = resolved(config)
-    config, record = complete.run.config, {**(about or {}), **first_record(complete)}
+    resolution = resolved(config)
+    config, record = resolution.run.config, {**(extra or {}), **first_record(resolution)}
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
-    reporter.say(f"run {run.path}")
-    for note in complete.notes:
-        reporter.say(note)
-    return complete.run, run
+    reporter.print_line(f"run {run.path}")
+    for note in resolution.notes:
+        reporter.print_line(note)
+    return resolution.run, run
 
 
 @contextmanager
-def _left_only_if_begun(run: RunDirectory, timings: Timings) -> Iterator[None]:
+def _removed_unless_started(run: RunDirectory, timings: Timings) -> Iterator[None]:
     """Removes a new run that was refused, because with other settings it could not be resumed.
 
     A full disk does not count as a refusal: the same run can continue once there is space.
@@ -146,12 +146,14 @@ def resume_job(
     with all_or_none("resume the run"):
         _require_resumable(run, config)
         with timings.stage(FIRST_STAGE):
-            complete = None if is_complete(run) else _reopened(run, config, reporter)
-    if complete is None:
-        reporter.say(f"run {run.path} is finished and its results are complete: nothing to do")
+            resolved_run = None if is_complete(run) else _reopened(run, config, reporter)
+    if resolved_run is None:
+        reporter.print_line(
+            f"run {run.path} is finished and its results are complete; there is nothing to do"
+        )
         text_of_leader("")
         return run
-    return carry_on(complete, run, reporter, timings, profile=profile)
+    return continue_run(resolved_run, run, reporter, timings, profile=profile)
 
 
 def _require_resumable(run: RunDirectory, config: Config) -> None:
@@ -165,8 +167,8 @@ def _require_resumable(run: RunDirectory, config: Config) -> None:
         )
     if record.get("federation"):
         raise InputError(
-            f"{run.path} is a site of a federation; go on with `neorl-train federate "
-            f"{record['federation']}`"
+            f"{run.path} is a site of a federation; continue the federation with `neorl-train "
+            f"federate {record['federation']}`"
         )
 
 
@@ -181,18 +183,21 @@ PACKAGES = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "
 
 def _note_other_versions(run: RunDirectory, record: Mapping[str, Any], reporter: Reporter) -> None:
     """Reports versions that differ from those with which the run began, and records both."""
-    present = _versions()
+    versions = _versions()
     last = (record.get("resumed_with") or [{}])[-1].get("versions", record["versions"])
-    if present != last:
-        now = {"time": _now(), "versions": present, "commit": source_commit()}
-        run.update_record(resumed_with=[*record.get("resumed_with", []), now])
+    if versions != last:
+        entry = {"time": _now(), "versions": versions, "commit": source_commit()}
+        run.update_record(resumed_with=[*record.get("resumed_with", []), entry])
     changed = [
         f"{name} {record['versions'].get(name, 'unknown')}, this is {version}"
-        for name, version in present.items()
+        for name, version in versions.items()
         if record["versions"].get(name) != version
     ]
     if changed:
-        reporter.say(f"the run began with {'; '.join(changed)}: results will not be the same bits")
+        reporter.print_line(
+            f"the run was started with {'; '.join(changed)}, so its results will not be "
+            "bit-identical"
+        )
 
 
 def _versions() -> dict[str, str]:
@@ -205,14 +210,14 @@ def _now() -> str:
 
 def source_commit() -> str:
     """Commit of the checkout that contains this code; empty if it was installed from a wheel."""
-    here = Path(__file__)
+    this_file = Path(__file__)
     # A virtual environment may lie in an unrelated checkout, which does not track this file.
-    questions = (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"])
+    git_commands = (["ls-files", "--error-unmatch", this_file.name], ["rev-parse", "HEAD"])
     answer = ""
-    for words in questions:
+    for words in git_commands:
         try:
             process = subprocess.run(
-                ["git", "-C", str(here.parent), *words],
+                ["git", "-C", str(this_file.parent), *words],
                 capture_output=True,
                 text=True,
                 timeout=SECONDS_FOR_GIT,
@@ -251,7 +256,7 @@ def first_record(complete: Resolved) -> dict[str, Any]:
     }
 
 
-def carry_on(
+def continue_run(
     resolved_run: ResolvedRun,
     run: RunDirectory,
     reporter: Reporter,
@@ -272,10 +277,13 @@ def carry_on(
         InputError: As in :func:`run_job`.
         InterruptedRunError: After a signal; the run can be resumed.
     """
-    with locked(run), StopSignal(reporter.say) as stop:
+    with locked(run), StopSignal(reporter.print_line) as stop:
         traces = Profile(run.path / PROFILE if profile else None)
         session = Session(run, reporter, stop, timings, traces)
-        with _accounted(session), one_line_when_full(f"run {run.path.name}", run.resume_line()):
+        with (
+            _status_recorded(session),
+            one_line_when_full(f"run {run.path.name}", run.resume_line()),
+        ):
             run.update_record(status=RUNNING, resume=run.resume_line(), error="")
             text_of_leader(dump_toml(config_to_dict(resolved_run.config)))
             all_stages(resolved_run, session)
@@ -283,27 +291,27 @@ def carry_on(
 
 
 @contextmanager
-def _accounted(session: Session) -> Iterator[None]:
+def _status_recorded(session: Session) -> Iterator[None]:
     """Records how the run ended."""
     try:
         yield
     except InterruptedRunError as error:
-        _note(session, INTERRUPTED)
+        _update_status(session, INTERRUPTED)
         raise InterruptedRunError(error.signal_number, session.directory.resume_line()) from None
     except LostProcessError as error:
-        _note(session, INTERRUPTED, error=one_line(error)[:500])
+        _update_status(session, INTERRUPTED, error=one_line(error)[:500])
         raise
     except BaseException as error:
-        _note(session, FAILED, error=one_line(error)[:500])
+        _update_status(session, FAILED, error=one_line(error)[:500])
         raise
     finally:
         session.reporter.drop()
-    _note(session, FINISHED, error="")
+    _update_status(session, FINISHED, error="")
 
 
-def _note(session: Session, status: str, **values: Any) -> None:
+def _update_status(session: Session, status: str, **values: Any) -> None:
     """Best effort: a disk that cannot store the record must not hide the original error."""
     try:
         session.directory.update_record(status=status, timings=session.timings.to_dict(), **values)
     except (OSError, InputError) as error:
-        session.reporter.say(f"{RECORD} could not be updated: {one_line(error)}")
+        session.reporter.print_line(f"{RECORD} could not be updated: {one_line(error)}")

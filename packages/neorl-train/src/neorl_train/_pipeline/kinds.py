@@ -23,7 +23,7 @@ from neorl_train.experience._source import RunSource
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.training._fine_tune import check_online, train_online
 from neorl_train.training._loop import train
-from neorl_train.training._mesh import places_for, require_equal_parts
+from neorl_train.training._mesh import placements_for, require_equal_parts
 
 
 def kind_of(config: Config) -> RunKind:
@@ -50,9 +50,9 @@ class Offline:
                 hint = f"neorl-train run {config.data.source} --training.on plant"
                 known = environment is not None
                 raise InputError(f"{name}: {error}{f', as `{hint}`' * known}") from error
-        places = places_for(config.training.seeds, config.devices.batch)
+        targets = placements_for(config.training.seeds, config.devices.batch)
         for name in config.training.algorithms:
-            require_equal_parts(name, hyperparameters(config, name).batch_size, places)
+            require_equal_parts(name, hyperparameters(config, name).batch_size, targets)
 
     def usual_hyperparameters(self, config: Config) -> Any:
         """The default hyperparameters."""
@@ -78,8 +78,8 @@ class Offline:
 def _require_own_devices(config: Config) -> None:
     if config.devices.batch > 1 or jax.process_count() > 1:
         raise InputError(
-            "devices that share a batch train on a log; on a plant every seed has a device of its "
-            "own, so leave devices.batch at 0 and start one process"
+            "devices share a batch only in training on a log; on a plant every seed has its own "
+            "device, so leave devices.batch at 0 and start one process"
         )
 
 
@@ -151,8 +151,8 @@ class Online:
         ):
             if given:
                 raise InputError(
-                    f"{option} needs a log, and data.steps is 0, so that none is recorded; record "
-                    "one with `--data.steps 10000`"
+                    f"{option} needs a log, and with data.steps = 0 none is recorded; record one "
+                    "with `--data.steps 10000`"
                 )
 
     def usual_hyperparameters(self, config: Config) -> Any:
@@ -166,7 +166,7 @@ class Online:
         """Trains from fresh states, within the guard's limits."""
         config, environment = run.config, run.environment
         assert environment is not None  # checked when the run was resolved
-        acting = fallback_policies(config.fallback, environment, run.spec, task.controllers)
+        fallbacks = fallback_policies(config.fallback, environment, run.spec, task.controllers)
         trained = train_online(
             task.learner,
             environment,
@@ -176,7 +176,7 @@ class Online:
             spec=run.spec,
             penalty=config.penalty,
             constraints=hard_constraints(config.limits, run.spec),
-            fallback=fallback_chain(*acting),
+            fallback=fallback_chain(*fallbacks),
             **task.loop(),
         )
         return Learned(trained, collected=collected_by(trained))

@@ -9,10 +9,10 @@ from neorl_core import InputError, Spec
 from neorl_envs import Dataset
 from neorl_envs.inspection import contradiction_sentences, contradictions, signal_warnings
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
+from neorl_train.experience._data_warnings import data_warnings, zero_limits
 from neorl_train.experience._experience import Experience, training_experience
-from neorl_train.experience._hindrances import hindrances, zero_limits
 from neorl_train.experience._log_cache import collected_log, complete_log, more_rows
-from neorl_train.experience._open_loop import held_fallback_warnings
+from neorl_train.experience._open_loop import constant_fallback_warnings
 from neorl_train.experience._source import PlantSource, is_streamed
 from neorl_train.experience._streamed import StreamedData, streamed_sentence
 from neorl_train.training._memory import in_words, machine_memory
@@ -21,7 +21,7 @@ BYTES_OF_VALUE = 4
 
 
 def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
-    """Reads the data on which a run is trained and judged, and reports doubts about the log.
+    """Reads the data on which a run is trained and judged, and reports warnings about the log.
 
     Returns:
         The log with its split; ``None`` for a run on a plant that records no log.
@@ -33,51 +33,56 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
     path = run.source.log_file(directory.dataset)
     if isinstance(run.source, PlantSource) and not config.data.steps:
         return None
-    _collected(run, session)
+    _collect(run, session)
     reporter.stage(f"reading {path.name}")
     with session.timings.stage("read the log"):
-        dataset = run.dataset or complete_log(config.data, path, reporter.say)
+        dataset = run.dataset or complete_log(config.data, path, reporter.print_line)
     _record(run, session, dataset, path)
     if isinstance(run.source, PlantSource) and dataset.n_rows > config.data.steps:
-        reporter.say(f"{path.name}: {more_rows(config.data.steps, dataset.n_rows)}")
+        reporter.print_line(f"{path.name}: {more_rows(config.data.steps, dataset.n_rows)}")
     if not np.asarray(dataset.transitions.terminated).any():
-        reporter.say(f"{path.name}: no row is terminated; every episode was truncated")
-    mislabelled: list[str] = []
+        reporter.print_line(f"{path.name}: no row is terminated; every episode was truncated")
+    signal_sentences: list[str] = []
     if not isinstance(run.source, PlantSource):
-        with session.timings.stage("look for contradictions"):
+        with session.timings.stage("check the log for contradictions"):
             counts = contradictions(dataset)
-            mislabelled = signal_warnings(dataset)
-            held = run.config.fallback.kind == "constant"
-            warnings = [*mislabelled, *(held_fallback_warnings(dataset) if held else [])]
+            signal_sentences = signal_warnings(dataset)
+            is_constant = run.config.fallback.kind == "constant"
+            of_fallback = constant_fallback_warnings(dataset) if is_constant else []
+            warnings = [*signal_sentences, *of_fallback]
         for sentence in contradiction_sentences(counts):
-            reporter.say(f"{path.name}: {sentence}; neorl-envs inspect {path.name} shows more")
+            reporter.print_line(
+                f"{path.name}: {sentence}; neorl-envs inspect {path.name} shows more"
+            )
         for sentence in warnings:
-            reporter.say(f"warning: {path.name}: {sentence}")
+            reporter.print_line(f"warning: {path.name}: {sentence}")
         for sentence in zero_limits(dataset, run.spec):
-            reporter.say(f"{path.name}: {sentence}")
+            reporter.print_line(f"{path.name}: {sentence}")
     with session.timings.stage("split and statistics"):
         experience = training_experience(config, dataset, run.spec, path)
-        experience = dataclasses.replace(experience, signal_warnings=tuple(mislabelled))
+        experience = dataclasses.replace(experience, signal_warnings=tuple(signal_sentences))
     training = experience.training
-    for sentence in hindrances(training.priced_statistics or training.statistics, training.spec):
-        reporter.say(f"{path.name}: {sentence}")
+    for sentence in data_warnings(
+        training.penalised_statistics or training.statistics, training.spec
+    ):
+        reporter.print_line(f"{path.name}: {sentence}")
     if isinstance(training, StreamedData):
-        reporter.say(streamed_sentence(path, config.data.memory, training))
+        reporter.print_line(streamed_sentence(path, config.data.memory, training))
     reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
     return experience
 
 
-def leave_log(run: ResolvedRun, session: Session, dataset: Dataset) -> None:
+def store_log(run: ResolvedRun, session: Session, dataset: Dataset) -> None:
     """Gives a log that was already read to a run that learns from the same one.
 
     Raises:
         InputError: If the run began with another log.
     """
-    _collected(run, session)
+    _collect(run, session)
     _record(run, session, dataset, run.source.log_file(session.directory.dataset))
 
 
-def _collected(run: ResolvedRun, session: Session) -> None:
+def _collect(run: ResolvedRun, session: Session) -> None:
     """Writes the log of a plant into the run directory."""
     if not isinstance(run.source, PlantSource):
         return
@@ -86,7 +91,7 @@ def _collected(run: ResolvedRun, session: Session) -> None:
     reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
     run.kind.take_log(run, directory)
     with session.timings.stage("collect or copy the log"):
-        collected_log(config.data, directory.dataset, reporter.say)
+        collected_log(config.data, directory.dataset, reporter.print_line)
 
 
 def require_memory_for_log(plant: str, spec: Spec, steps: int) -> None:
@@ -96,13 +101,13 @@ def require_memory_for_log(plant: str, spec: Spec, steps: int) -> None:
         InputError: States both amounts, and how to record a log in several files.
     """
     values = 2 * spec.n_obs + spec.n_action + spec.n_cost + 1
-    needed, there = float(BYTES_OF_VALUE * values * steps), machine_memory()
-    if needed > there:
+    needed, available = float(BYTES_OF_VALUE * values * steps), machine_memory()
+    if needed > available:
         raise InputError(
             f"{steps} steps of {plant} take {in_words(needed)} of memory, and this machine has "
-            f"{in_words(there)}: take fewer data.steps, or record several files with `neorl-envs "
-            f"collect {plant} --steps {steps} --shard-rows 1000000 --out log.shards.json` and run "
-            "on log.shards.json"
+            f"{in_words(available)}; set a smaller data.steps, or record several files with "
+            f"`neorl-envs collect {plant} --steps {steps} --shard-rows 1000000 --out "
+            "log.shards.json` and run on log.shards.json"
         )
 
 
@@ -112,8 +117,9 @@ def _record(run: ResolvedRun, session: Session, dataset: Dataset, path: Path) ->
     expected = directory.record().get("dataset", {}).get("content_hash", dataset.content_hash)
     if expected != dataset.content_hash:
         raise InputError(
-            f"{path} is not the log that this run began with ({dataset.content_hash[:20]}..., "
-            f"expected {expected[:20]}...); restore it, or start a new run"
+            f"{path} is not the log that this run was started with "
+            f"({dataset.content_hash[:20]}..., expected {expected[:20]}...); restore it, or start "
+            "a new run"
         )
     directory.update_record(
         dataset={

@@ -26,16 +26,16 @@ from neorl_train.configuration._monitors import (
     DISAGREEMENT,
     DRIFT,
     MonitorsConfig,
-    given_watches,
+    declared_watches,
     supervision_of,
 )
 from neorl_train.configuration._retuning import average_of
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._padded import padded_episodes
-from neorl_train.experience._split import both_parts, training_sample
+from neorl_train.experience._split import training_and_held_out, training_sample
 
-LEAST_STRETCH = 100
+SHORTEST_STRETCH = 100
 """In steps: five times as many as the moving mean of a drift monitor averages."""
 
 
@@ -56,20 +56,23 @@ def fitted_watches(config: Config, experience: Experience | None, spec: Spec) ->
     """
     monitors = config.monitors
     if experience is None:
-        return given_watches(monitors, spec)
+        return declared_watches(monitors, spec)
     _require_enough(monitors, experience.held_out)
-    fits: dict[str, Callable[[np.ndarray], Any]] = {
+    fitters: dict[str, Callable[[np.ndarray], Any]] = {
         "mahalanobis": mahalanobis_monitor,
         "neighbours": partial(
             neighbour_monitor, neighbours=monitors.neighbours, keep=monitors.rows
         ),
         DRIFT: drift_monitor,
     }
-    kinds = [name for name in monitors.calibrated if name in fits]
+    kinds = [name for name in monitors.calibrated if name in fitters]
     rows = _rows(config, experience.dataset) if kinds else np.zeros((0, spec.n_obs))
-    raw = {name: fits[name](rows) for name in kinds}
-    fitted = [_calibrated(name, one, monitors, experience.held_out) for name, one in raw.items()]
-    return [*given_watches(monitors, spec), *fitted]
+    uncalibrated = {name: fitters[name](rows) for name in kinds}
+    fitted = [
+        _calibrated(name, monitor, monitors, experience.held_out)
+        for name, monitor in uncalibrated.items()
+    ]
+    return [*declared_watches(monitors, spec), *fitted]
 
 
 def disagreement_watch(
@@ -92,10 +95,10 @@ def disagreement_watch(
     learner = candidate if candidate in algorithms else algorithms[-1]
     names = [f"{learner}-{seed}" for seed in config.training.seeds]
     try:
-        raw = policy_ensemble([policies[name] for name in names], experience.dataset.spec)
+        uncalibrated = policy_ensemble([policies[name] for name in names], experience.dataset.spec)
     except InputError as error:
         raise InputError(f"monitors.disagreement: {error}") from error
-    watch = _calibrated(DISAGREEMENT, raw, config.monitors, experience.held_out)
+    watch = _calibrated(DISAGREEMENT, uncalibrated, config.monitors, experience.held_out)
     return [dataclasses.replace(watch, policies=tuple(names))]
 
 
@@ -151,18 +154,20 @@ def _rows(config: Config, dataset: Dataset) -> np.ndarray:
 
 
 def _calibrated(
-    name: str, raw: Monitor, monitors: MonitorsConfig, held_out: Dataset
+    name: str, uncalibrated: Monitor, monitors: MonitorsConfig, held_out: Dataset
 ) -> NamedMonitor:
     obs, action, mask = padded_episodes(held_out)
     lengths = held_out.episode_lengths
-    steps = stretch_of(lengths, conformal_sample_size(monitors.share))
+    steps = stretch_of(lengths, conformal_sample_size(monitors.false_alarms_each))
     try:
-        set_ = calibrated(raw, obs, action, mask, false_alarms=monitors.share, stretch=steps)
+        monitor = calibrated(
+            uncalibrated, obs, action, mask, false_alarms=monitors.false_alarms_each, stretch=steps
+        )
     except InputError as error:
         raise InputError(f"monitor {name}: {error}") from error
     count = len(obs) if steps is None else int((lengths // steps).sum())
     seconds = held_out.spec.dt * float(lengths.mean() if steps is None else steps)
-    return NamedMonitor(name, set_, monitors.share, count, stretch=seconds)
+    return NamedMonitor(name, monitor, monitors.false_alarms_each, count, stretch=seconds)
 
 
 def stretch_of(lengths: np.ndarray, needed: int) -> int | None:
@@ -173,7 +178,7 @@ def stretch_of(lengths: np.ndarray, needed: int) -> int | None:
     """
     if len(lengths) >= needed:
         return None
-    short, long = LEAST_STRETCH, int(lengths.max()) + 1
+    short, long = SHORTEST_STRETCH, int(lengths.max()) + 1
     if (lengths // short).sum() < needed:
         return None
     while long - short > 1:
@@ -186,14 +191,15 @@ def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
     """Checks, before training, that the held-out episodes suffice for the false-alarm rate."""
     if not monitors.calibrated:
         return
-    needed = conformal_sample_size(monitors.share)
+    needed = conformal_sample_size(monitors.false_alarms_each)
     lengths = held_out.episode_lengths
     if held_out.n_episodes < needed and stretch_of(lengths, needed) is None:
         raise InputError(
             f"monitors.false_alarms is {monitors.false_alarms:g} for "
-            f"{', '.join(monitors.calibrated)} together, which {held_out.n_episodes} held-out "
-            f"episodes cannot promise: {needed} are needed, or as many stretches of "
-            f"{LEAST_STRETCH} steps in longer ones; raise it, or data.held_out"
+            f"{', '.join(monitors.calibrated)} together, and {held_out.n_episodes} held-out "
+            f"episodes are too few to calibrate thresholds for it: {needed} episodes are needed, "
+            f"or as many stretches of {SHORTEST_STRETCH} steps in longer episodes; raise "
+            "monitors.false_alarms or data.held_out"
         )
 
 
@@ -215,7 +221,7 @@ def trend_arguments(
         guarding[name] for name in ("settings", "constraints", "fallbacks")
     )
     return {
-        "held_out_episodes": both_parts(config.data, dataset)[1].tolist(),
+        "held_out_episodes": training_and_held_out(config.data, dataset)[1].tolist(),
         "loops": tuple(config.classical.manipulated),
         "guard": lambda policy: guard_with(settings, policy, constraints, fallbacks, spec),
     }

@@ -38,13 +38,14 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
     """
     if Path(path).suffix == ".toml":
         raise InputError(
-            f"{path} is a configuration: finetune takes the directory of a finished run first, for "
-            f"example `neorl-train finetune runs/0001 {path}`"
+            f"{path} is a configuration file, and finetune takes the directory of a finished run "
+            f"first; for example `neorl-train finetune runs/0001 {path}`"
         )
     if Path(path).is_file():
         raise InputError(
-            f"{path} is a file: a policy artefact holds the actor alone, and fine-tuning needs its "
-            "critics, targets and optimisers too; give the directory of the run that trained it"
+            f"{path} is a file, and a policy artefact contains only the actor; fine-tuning also "
+            "needs the critics, targets and optimisers, so give the directory of the run that "
+            "trained it"
         )
     run = RunDirectory(Path(path).absolute())
     record = run.record()
@@ -53,13 +54,13 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
     config = load_toml(run.config, config_type(ALGORITHMS)())
     if config.finetune.run:
         raise InputError(
-            f"{run.path} is itself a fine-tuning and cannot be fine-tuned again; go on from the "
-            f"run that it began with, {config.finetune.run}, with more training.updates"
+            f"{run.path} is itself a fine-tuning run and cannot be fine-tuned again; fine-tune the "
+            f"run that it started from, {config.finetune.run}, with more training.updates"
         )
     if config.training.on == "plant":
         raise InputError(
-            f"{run.path} was trained on its plant from nothing, so that there is no log to go on "
-            "beside; start a run on the plant with more training.updates"
+            f"{run.path} was trained on its plant without a log, and fine-tuning needs one; start "
+            "a run on the plant with more training.updates"
         )
     if record["config_hash"] != config_hash(config):
         raise InputError(
@@ -87,8 +88,8 @@ def continued(path: str) -> Config:
     ]
     if not names:
         raise InputError(
-            f"{run.path} trained {', '.join(config.training.algorithms)}, of which none can be "
-            "fine-tuned; of the learners here iql, cal_ql and rebrac can"
+            f"{run.path} trained {', '.join(config.training.algorithms)}, and none of these can be "
+            "fine-tuned; only iql, cal_ql and rebrac can"
         )
     limits = config.limits
     finite = {
@@ -122,49 +123,49 @@ def check_offline_run(config: Config, environment: Plant | None, dataset: Datase
         InputError: Names what does not fit: no simulator, other channels, another log or penalty,
             or learners, seeds or checkpoints that the run does not have.
     """
-    run, before = offline_run(config.finetune.run)
+    run, offline_config = offline_run(config.finetune.run)
     if environment is None:
         raise InputError(
-            f"{config.data.source} is a log without a simulator: fine-tuning explores, which a "
-            "real plant is not for; name a simulated plant with the same channels, such as "
-            "`--finetune.environment CSTR-v0`"
+            f"{config.data.source} is a log without a simulator, and fine-tuning explores, which "
+            "must not happen on a real plant; name a simulated plant with the same channels, such "
+            "as `--finetune.environment CSTR-v0`"
         )
     if dataset is None:
-        path = source_named(before.data.source).log_file(run.dataset)
+        path = source_named(offline_config.data.source).log_file(run.dataset)
         dataset = read_dataset(path, memory_map=True)
     require_same_channels(environment.spec, dataset.spec, environment.name)
     for section in ("data", "penalty"):
-        if getattr(config, section) != getattr(before, section):
+        if getattr(config, section) != getattr(offline_config, section):
             raise InputError(
                 f"[{section}] differs from that of {run.path}; learners are fine-tuned with the "
                 "log and the penalties that they were trained with, so leave it out"
             )
     for name, ours, theirs in (
-        ("training.algorithms", config.training.algorithms, before.training.algorithms),
-        ("training.seeds", config.training.seeds, before.training.seeds),
+        ("training.algorithms", config.training.algorithms, offline_config.training.algorithms),
+        ("training.seeds", config.training.seeds, offline_config.training.seeds),
     ):
-        missing = [str(one) for one in ours if one not in theirs]
+        missing = [str(entry) for entry in ours if entry not in theirs]
         if missing:
             raise InputError(
                 f"{name} has {', '.join(missing)}, which {run.path} did not train; it has "
                 f"{', '.join(map(str, theirs))}"
             )
     for name in config.training.algorithms:
-        _require_critics(run, name, before.training.updates)
+        _require_critics(run, name, offline_config.training.updates)
 
 
 def _require_critics(run: RunDirectory, name: str, updates: int) -> None:
     if updates not in complete_steps(run.checkpoints(name)):
         raise InputError(
-            f"{run.path} has no checkpoint of {name} at update {updates}, so its critics are gone "
-            "and its policy alone cannot be fine-tuned; restore the folder checkpoints, or train "
+            f"{run.path} has no checkpoint of {name} at update {updates}, so its critics are lost, "
+            "and a policy alone cannot be fine-tuned; restore the folder checkpoints, or train "
             "again"
         )
 
 
-def take_log(source: RunSource, before: RunDirectory, run: RunDirectory) -> None:
+def take_log(source: RunSource, offline: RunDirectory, run: RunDirectory) -> None:
     """Links the log of the offline run into the run that fine-tunes it, unless it is there."""
-    log = source.log_file(before.dataset)
+    log = source.log_file(offline.dataset)
     if run.dataset.exists() or not log.is_file():
         return
     with replacing(run.dataset) as copy:
@@ -175,7 +176,7 @@ def take_log(source: RunSource, before: RunDirectory, run: RunDirectory) -> None
 
 
 def offline_states(
-    config: Config, experience: Experience, name: str, say: Any
+    config: Config, experience: Experience, name: str, print_line: Any
 ) -> dict[int, tuple[Any, Any]]:
     """State and policy of every seed of one learner, as its offline training left them.
 
@@ -183,24 +184,24 @@ def offline_states(
         config: Configuration of the fine-tuning.
         experience: Experience of the offline run.
         name: Name of the learner.
-        say: Called with one line about a damaged checkpoint.
+        print_line: Called with one line about a damaged checkpoint.
 
     Raises:
         InputError: If the checkpoint is damaged, or does not belong to this run.
     """
-    run, before = offline_run(config.finetune.run)
-    algorithm = for_run(hyperparameters(before, name), before.training.updates)
-    seeds = before.training.seeds
+    run, offline_config = offline_run(config.finetune.run)
+    algorithm = for_run(hyperparameters(offline_config, name), offline_config.training.updates)
+    seeds = offline_config.training.seeds
     queues = offline_seeds(algorithm, experience.training, seeds, devices_for(seeds))
     content = experience.dataset.content_hash
-    checkpoints = run_checkpoints(run, before, name, content, say)
+    checkpoints = run_checkpoints(run, offline_config, name, content, print_line)
     try:
         restored = checkpoints.restore(queues.snapshot())
     finally:
         checkpoints.close()
-    if restored is None or restored.step != before.training.updates:
+    if restored is None or restored.step != offline_config.training.updates:
         _require_critics(run, name, -1)
-        raise AssertionError("the last checkpoint was there a moment ago")
+        raise AssertionError("the last checkpoint disappeared while it was read")
     trainings = queues.unstacked(restored.tree["state"])
-    states, policies = [one.learner for one in trainings], queues.policies(restored.tree)
+    states, policies = [training.learner for training in trainings], queues.policies(restored.tree)
     return dict(zip(seeds, zip(states, policies, strict=True), strict=True))

@@ -21,7 +21,7 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FALLBACK, POLICIES, RECORD
 
 
-class KnownLog(NamedTuple):
+class LogContext(NamedTuple):
     """A log, and what is known about the plant that it was recorded on.
 
     Attributes:
@@ -29,18 +29,18 @@ class KnownLog(NamedTuple):
         facts: Declarations of a built-in plant, or of the ``plant.toml`` of a converted log.
         controllers: Tunings of a built-in plant, and controllers that the run identified, by name.
         notes: Sentences on which declarations of its ``plant.toml`` are used and which are not.
-        today: Name of the controller that runs today; empty if unknown.
-        retuned: Configuration of the run, if it retuned a controller in a plant model.
+        incumbent: Name of the controller that runs today; empty if unknown.
+        retuning_config: Configuration of the run, if it retuned a controller in a plant model.
     """
 
     dataset: Dataset
     facts: PlantFacts
     controllers: dict[str, Policy]
     notes: tuple[str, ...] = ()
-    today: str = ""
-    retuned: Config | None = None
+    incumbent: str = ""
+    retuning_config: Config | None = None
 
-    def of_the_run(self, options: ModelOptions) -> tuple[Dataset, ModelOptions]:
+    def for_run_options(self, options: ModelOptions) -> tuple[Dataset, ModelOptions]:
         """Episodes and options of the plant model that the run itself learned.
 
         Args:
@@ -50,19 +50,19 @@ class KnownLog(NamedTuple):
             The run's training episodes and the options with its seed and number of updates; if no
             run learned a model, the complete log and unchanged options.
         """
-        if self.retuned is None:
+        if self.retuning_config is None:
             return self.dataset, options
-        usual, own = ModelOptions(), self.retuned.retuning
-        taken: dict[str, Any] = {
-            name: getattr(own, name)
+        defaults, retuning = ModelOptions(), self.retuning_config.retuning
+        from_run: dict[str, Any] = {
+            name: getattr(retuning, name)
             for name in ("updates", "seed")
-            if getattr(options, name) == getattr(usual, name)
+            if getattr(options, name) == getattr(defaults, name)
         }
-        part = training_sample(self.retuned.data, self.dataset)
-        return part, dataclasses.replace(options, **taken)
+        rows = training_sample(self.retuning_config.data, self.dataset)
+        return rows, dataclasses.replace(options, **from_run)
 
 
-def known_log(path: Path) -> KnownLog:
+def log_context(path: Path) -> LogContext:
     """A log, given as a file or by the run that learned from it.
 
     Args:
@@ -86,29 +86,29 @@ def known_log(path: Path) -> KnownLog:
             hint = f"; record one with `neorl-envs collect {path} --out log.h5`"
         raise InputError(f"{path}: there is no such log or run{hint}")
     dataset = read_dataset(path)
-    retuned = config if config is not None and config.retuning.controller else None
+    retuning_config = config if config is not None and config.retuning.controller else None
     name = dataset.attributes.get("provenance", {}).get("environment", "")
     if name not in PLANTS:
         facts, notes = declared_facts(dataset)
-        if retuned is not None:
-            facts, notes = run_facts(retuned, None, dataset.spec, dataset)
-        identified = {} if config is None else fitted_controllers(config, dataset, None)[0]
-        today = "" if config is None else config.retuning.controller
-        today = today if today in identified else ""
-        return KnownLog(dataset, facts, identified, notes, today, retuned)
+        if retuning_config is not None:
+            facts, notes = run_facts(retuning_config, None, dataset.spec, dataset)
+        fitted = {} if config is None else fitted_controllers(config, dataset, None)[0]
+        incumbent = "" if config is None else config.retuning.controller
+        incumbent = incumbent if incumbent in fitted else ""
+        return LogContext(dataset, facts, fitted, notes, incumbent, retuning_config)
     plant = make(name)
     facts = PlantFacts(
         tuple(plant.action_rates()), tuple(plant.exogenous), plant.interlock, plant.objective
     )
     controllers: dict[str, Policy] = dict(plant.tunings())
-    today = next(iter(controllers))
+    incumbent = next(iter(controllers))
     if config is not None:
         controllers |= fitted_controllers(config, dataset, plant)[0]
         named = (config.evaluation.incumbent, config.retuning.controller)
-        today = next((name for name in named if name in controllers), today)
-    if retuned is not None:
-        facts, _ = run_facts(retuned, plant, dataset.spec, dataset)
-    return KnownLog(dataset, facts, controllers, (), today, retuned)
+        incumbent = next((name for name in named if name in controllers), incumbent)
+    if retuning_config is not None:
+        facts, _ = run_facts(retuning_config, plant, dataset.spec, dataset)
+    return LogContext(dataset, facts, controllers, (), incumbent, retuning_config)
 
 
 def declared_facts(
@@ -128,15 +128,15 @@ def declared_facts(
         notes = ()
         if "configuration" in dataset.attributes.get("provenance", {}):
             notes = (
-                "reward and costs are learned: to use the expressions of plant.toml, install "
-                "neorl-envs[etl]",
+                "reward and costs are learned from the log; to use the expressions of plant.toml "
+                "instead, install neorl-envs[etl]",
             )
         return PlantFacts(tuple(rates), tuple(exogenous)), notes
     from neorl_envs.plant_logs import declared_plant
 
     declared = declared_plant(dataset)
-    beside = tuple(dict.fromkeys((*declared.exogenous, *exogenous)))
-    return PlantFacts(tuple(rates), beside, None, declared.objective), declared.notes
+    exogenous_names = tuple(dict.fromkeys((*declared.exogenous, *exogenous)))
+    return PlantFacts(tuple(rates), exogenous_names, None, declared.objective), declared.notes
 
 
 def run_facts(
@@ -174,9 +174,9 @@ def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, P
         InputError: If a file is not an artefact, has other channels, or repeats a name.
     """
     policies: dict[str, Policy] = {}
-    inside = sorted((path / POLICIES).glob("*.safetensors")) if path.is_dir() else []
-    inside = [file for file in inside if file.stem != FALLBACK]
-    for file in [*inside, *map(Path, files)]:
+    run_files = sorted((path / POLICIES).glob("*.safetensors")) if path.is_dir() else []
+    run_files = [file for file in run_files if file.stem != FALLBACK]
+    for file in [*run_files, *map(Path, files)]:
         if not file.is_file():
             raise InputError(f"{file}: there is no such policy artefact")
         artefact = load_policy(file)

@@ -36,7 +36,7 @@ from neorl_train.configuration._limits import (
     limited_spec,
     resolved_limits,
 )
-from neorl_train.configuration._monitors import given_watches
+from neorl_train.configuration._monitors import declared_watches
 from neorl_train.configuration._retuning import BEST, INCUMBENT, check_candidate, check_retuning
 from neorl_train.configuration._sections import (
     Config,
@@ -59,7 +59,7 @@ from neorl_train.experience._streamed import require_streamable
 from neorl_train.results._results import BEHAVIOUR
 
 ROWS_AT_ONCE = 65_536
-MOST_MODEL_ROWS = 1_000_000
+MAX_MODEL_ROWS = 1_000_000
 """Rows of a log from which a model is identified; more would hardly change it."""
 
 
@@ -126,18 +126,22 @@ def resolved(config: Config) -> Resolved:
     if dataset is not None:
         check_split(config.data, dataset)
         check_batches(batch_sizes(config), training_rows(config.data, dataset))
-    given_watches(config.monitors, spec)  # refused by name before anything is written
+    declared_watches(config.monitors, spec)  # refused by name before anything is written
     constraints = hard_constraints(limits, spec)
-    in_force = _words(limits, spec)
+    limit_sentences = _words(limits, spec)
     given = config.fallback.kind != "default"
     words = fallback_sentence(fallback, spec, reference=reference, given=given)
-    config = _named(config, [] if environment is None else list(environment.tunings()))
+    config = _with_candidate_and_incumbent(
+        config, [] if environment is None else list(environment.tunings())
+    )
     complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)
     complete = _with_starts(complete)
     return Resolved(
         run=_run(complete, source, kind, environment, dataset),
-        limits=in_force,
-        replaced=[sentence for sentence in _words(declared, spec) if sentence not in in_force],
+        limits=limit_sentences,
+        replaced=[
+            sentence for sentence in _words(declared, spec) if sentence not in limit_sentences
+        ],
         fallback=words,
         notes=untrained_notes(config, kind.usual_hyperparameters(config))
         + ([] if environment is not None else _undeclared(config, limits, words, spec)),
@@ -182,29 +186,31 @@ def _run(
     return ResolvedRun(config, source, kind, environment, dataset, spec)
 
 
-def _named(config: Config, tunings: list[str]) -> Config:
+def _with_candidate_and_incumbent(config: Config, tunings: list[str]) -> Config:
     """Candidate, incumbent and retuned controller by name; no incumbent without a simulator."""
     given, retuning, fitted = config.evaluation, config.retuning, config.classical.controllers
-    acting = [*tunings, *fitted, BEHAVIOUR] if tunings else []
-    if given.incumbent and given.incumbent not in acting:
-        raise unknown_name("controller as evaluation.incumbent", given.incumbent, acting)
-    today = given.incumbent or next(iter(tunings), "")
+    incumbents = [*tunings, *fitted, BEHAVIOUR] if tunings else []
+    if given.incumbent and given.incumbent not in incumbents:
+        raise unknown_name("controller as evaluation.incumbent", given.incumbent, incumbents)
+    incumbent = given.incumbent or next(iter(tunings), "")
     if retuning.controller == INCUMBENT:
-        retuning = dataclasses.replace(retuning, controller=today or INCUMBENT)
+        retuning = dataclasses.replace(retuning, controller=incumbent or INCUMBENT)
     check_retuning(retuning, tunings, fitted)
-    if not given.incumbent and retuning.controller in acting:
-        today = retuning.controller
-    training, beaten = config.training, (today, retuning.controller)
+    if not given.incumbent and retuning.controller in incumbents:
+        incumbent = retuning.controller
+    training, compared = config.training, (incumbent, retuning.controller)
     check_candidate(
         given.candidate,
         retuning,
         training.algorithms,
         config.classical.controllers,
         n_seeds=len(training.seeds),
-        tunings=[name for name in tunings if name not in beaten],
+        tunings=[name for name in tunings if name not in compared],
     )
-    usual = BEST if retuning.controller else training.algorithms[-1]
-    evaluation = dataclasses.replace(given, candidate=given.candidate or usual, incumbent=today)
+    default_candidate = BEST if retuning.controller else training.algorithms[-1]
+    evaluation = dataclasses.replace(
+        given, candidate=given.candidate or default_candidate, incumbent=incumbent
+    )
     return dataclasses.replace(config, evaluation=evaluation, retuning=retuning)
 
 
@@ -293,12 +299,12 @@ def _limits(
 
 
 def _model(dataset: Dataset) -> IdentifiedModel:
-    rows, used = dataset.transitions, slice(0, MOST_MODEL_ROWS)
+    rows, used = dataset.transitions, slice(0, MAX_MODEL_ROWS)
     starts = np.asarray(dataset.episode_starts)
     return identified_model(
         np.asarray(rows.obs[used]),
         np.asarray(rows.action[used]),
-        starts[starts < min(len(rows.obs), MOST_MODEL_ROWS)],
+        starts[starts < min(len(rows.obs), MAX_MODEL_ROWS)],
         mask=None if rows.mask is None else np.asarray(rows.mask[used]),
     )
 
@@ -321,16 +327,16 @@ def _undeclared(config: Config, limits: LimitsConfig, fallback: str, spec: Spec)
     """Warns about what the guard lacks because a log contains neither controller nor actuators."""
     names = [channel.name for channel in spec.action]
     given = {**config.limits.rate_up, **config.limits.rate_down}  # `inf` is a deliberate choice
-    free = [
+    unlimited = [
         name
         for name in names
         if name not in given and math.isinf(min(limits.rate_up[name], limits.rate_down[name]))
     ]
     notes = []
-    if free:
+    if unlimited:
         notes.append(
-            f"no rate of change is declared for {', '.join(free)}: the guard limits the range "
-            f"alone (declare one with `--limits.rate-up {free[0]} NUMBER`, per second)"
+            f"no rate of change is declared for {', '.join(unlimited)}: the guard limits only the "
+            f"range (declare one with `--limits.rate-up {unlimited[0]} NUMBER`, per second)"
         )
     if config.fallback.kind == "default":
         notes.append(

@@ -93,7 +93,7 @@ class Task:
         validate: Evaluates policies at every checkpoint.
         stop: Called once per chunk; returns whether to stop.
         controllers: Fitted classical controllers, one of which may be the fallback.
-        say: Called with messages for the user.
+        print_line: Called with messages for the user.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Task:
     validate: PolicyValidation
     stop: Callable[[], bool]
     controllers: dict[str, Policy]
-    say: Callable[[str], None]
+    print_line: Callable[[str], None]
 
     def loop(self) -> dict[str, Any]:
         """Keyword arguments that every training function takes."""

@@ -46,14 +46,14 @@ class Retuning(NamedTuple):
         policies: The retuned controller, and the one with a network on top, by name; the incumbent
             if nothing was better.
         words: Description of the changes and the predictions, in sentences.
-        kept: Prediction for the incumbent itself.
+        kept_prediction: Prediction for the incumbent itself.
     """
 
     plants: LearnedPlants
     incumbent: Policy
     policies: dict[str, Policy]
     words: list[str]
-    kept: Prediction
+    kept_prediction: Prediction
 
 
 def retune_stage(
@@ -80,49 +80,50 @@ def retune_stage(
     session.reporter.stage(f"learning the plant from the log and retuning {name}")
     with session.timings.stage("retune"):
         retuning = retuning_of(config, experience.dataset, run.environment, controllers, run.spec)
-    said = directory.record().get("controllers", []) if controllers else []
-    directory.update_record(controllers=[*said, *retuning.words])
+    earlier_words = directory.record().get("controllers", []) if controllers else []
+    directory.update_record(controllers=[*earlier_words, *retuning.words])
     policies = with_seed(retuning.policies, config)
     seed = config.training.seeds[0]
-    leave_policies(run, session, experience, policies, controller=name, seed=seed)
+    save_policies(run, session, experience, policies, controller=name, seed=seed)
     session.reporter.end()
     for line in retuning.words:
-        session.reporter.say(line)
+        session.reporter.print_line(line)
     return retuning, policies
 
 
 def with_seed(policies: Mapping[str, Policy], config: Config) -> dict[str, Policy]:
-    """Policies by the names that they have among those of the learners: with the first seed."""
+    """The same policies, each with the first seed in its name, like those of the learners."""
     return {f"{name}-{config.training.seeds[0]}": policy for name, policy in policies.items()}
 
 
-def leave_policies(
+def save_policies(
     run: ResolvedRun,
     session: Session,
     experience: Experience | None,
     policies: Mapping[str, Policy],
-    **about: Any,
+    **metadata: Any,
 ) -> None:
     """Writes the artefacts of policies that the run did not train, and records their digests.
 
     Args:
         run: The run.
         session: Its directory.
-        experience: The log, whose rows check the artefacts; ``None`` if there is none.
+        experience: The log, for the observations on which the artefacts are checked; ``None`` if
+            there is none.
         policies: Policies by the names of their files.
-        **about: Metadata of each file, as plain JSON.
+        **metadata: Metadata of each file, as plain JSON.
     """
     directory, data = session.directory, run.config.data
     record, digests = directory.record(), {}
     rows = None if experience is None else experience.dataset.transitions
     obs = parity_observations(rows, run.environment)
-    usual = {"role": "learner", "hyperparameters": {}, "origin": "", "run": record["id"]}
-    usual |= {"source": data.source, "constants": data.constants}
+    defaults = {"role": "learner", "hyperparameters": {}, "origin": "", "run": record["id"]}
+    defaults |= {"source": data.source, "constants": data.constants}
     for name, policy in policies.items():
         path = directory.path / policy_file(name)
         path.parent.mkdir(exist_ok=True)
-        metadata = {**usual, "algorithm": group_of(name), **about}
-        digests[path.name] = save_policy(path, policy, run.spec, obs, metadata)
+        description = {**defaults, "algorithm": group_of(name), **metadata}
+        digests[path.name] = save_policy(path, policy, run.spec, obs, description)
     directory.update_record(policies=record.get("policies", {}) | digests)
 
 
@@ -161,34 +162,37 @@ def retuning_of(
             part.transitions, spec, seed, facts, settings, by_incumbent=by_incumbent
         )
         plants = plants.with_model_error(known[name], _others(part, plants, known, name))
-        done = retune(plants, known[name], seed, settings)
-        policies, words = {RETUNED: done.policy}, [*notes, *retuning_words(name, done, plants)]
+        result = retune(plants, known[name], seed, settings)
+        policies, words = {RETUNED: result.policy}, [*notes, *retuning_words(name, result, plants)]
         if config.retuning.residual:
-            refined = refine(plants, done.policy, seed, settings)
+            refined = refine(plants, result.policy, seed, settings)
             policies[RESIDUAL] = refined.policy
             words += residual_words(refined, spec)
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
-    return Retuning(plants, known[name], policies, words, done.table[0])
+    return Retuning(plants, known[name], policies, words, result.table[0])
 
 
-def residual_words(done: RefineResult, spec: Spec) -> list[str]:
+def residual_words(result: RefineResult, spec: Spec) -> list[str]:
     """Describes the authority and the predictions of a network on top of the retuned controller.
 
     Args:
-        done: Result of its training.
+        result: Result of its training.
         spec: Channels, for names and units.
     """
-    chosen = {one.name: one for one in done.table}[done.chosen]
-    if done.chosen == done.table[0].name:
-        best = max(done.table[1:], key=lambda one: one.low)
-        return [f"no network is put on top of it: of the nearest, {'; '.join(best.refusals)}"]
+    chosen = {row.name: row for row in result.table}[result.chosen]
+    if result.chosen == result.table[0].name:
+        best = max(result.table[1:], key=lambda prediction: prediction.low)
+        return [
+            "no network is added to the retuned controller, because of the best candidate: "
+            f"{'; '.join(best.refusals)}"
+        ]
     reach = ", ".join(
         f"{channel.name} by at most {number(float(most))} {channel.unit}".rstrip()
-        for channel, most in zip(spec.action, done.authority, strict=True)
+        for channel, most in zip(spec.action, result.authority, strict=True)
     )
     return [
-        f"residual: a network on top of the retuned controller moves {reach}",
+        f"residual: a network adds to the action of the retuned controller; it moves {reach}",
         f"predicted gain in return over the retuned controller: {gain_words(chosen)}; the linear "
         f"part of the model alone predicts {number(chosen.by_member[-1])}",
     ]
@@ -210,31 +214,32 @@ def _others(
     judges = np.searchsorted(starts, plants.evaluation_starts)
     others = []
     for other in known:
-        filled = None if other == name else own_episodes(dataset, other)
-        if filled is not None:
-            others.append(OtherController(known[other], filled[judges]))
+        recorded = None if other == name else own_episodes(dataset, other)
+        if recorded is not None:
+            others.append(OtherController(known[other], recorded[judges]))
     return others
 
 
-def retuning_words(name: str, done: RetuneResult, plants: LearnedPlants) -> list[str]:
+def retuning_words(name: str, result: RetuneResult, plants: LearnedPlants) -> list[str]:
     """Describes in sentences what was changed and what the model predicts.
 
     Args:
         name: Name of the controller.
-        done: Result of the search.
+        result: Result of the search.
         plants: The learned plants.
     """
     model, judged = plants.model, plants.evaluation_plant.n_episodes
     lines = [
-        f"{name} was retuned in a plant model with {model.history} steps of history; "
-        f"{judged} episodes that neither the model nor the search has seen judged it"
+        f"{name} was retuned in a plant model with {model.history} steps of history; the "
+        f"candidates were compared on {judged} episodes that were used neither for the model nor "
+        "for the search"
     ]
-    chosen = {one.name: one for one in done.table}[done.chosen]
-    if done.chosen == done.table[0].name:
-        best = max(done.table[1:], key=lambda one: one.low)
+    chosen = {row.name: row for row in result.table}[result.chosen]
+    if result.chosen == result.table[0].name:
+        best = max(result.table[1:], key=lambda prediction: prediction.low)
         why = "; ".join(best.refusals)
-        return [*lines, f"{name} is kept as it is: of the nearest candidate, {why}"]
-    for change in done.changes:
+        return [*lines, f"{name} is kept as it is, because of the best candidate: {why}"]
+    for change in result.changes:
         if change.before != change.after:
             lines.append(change_words(change))
     return [
@@ -244,9 +249,9 @@ def retuning_words(name: str, done: RetuneResult, plants: LearnedPlants) -> list
     ]
 
 
-def gain_words(one: Prediction) -> str:
+def gain_words(prediction: Prediction) -> str:
     """A predicted gain with its interval."""
-    return with_ends(one.gain, one.low, one.high)
+    return with_ends(prediction.gain, prediction.low, prediction.high)
 
 
 def change_words(change: Change) -> str:

@@ -163,20 +163,20 @@ def resume(run: str | os.PathLike[str] | Run, *, quiet: bool = False) -> Run:
         InputError: As in :func:`start`; also if its configuration was changed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
-    opened = run if isinstance(run, Run) else Run(run)
-    config = opened.config
+    existing = run if isinstance(run, Run) else Run(run)
+    config = existing.config
     reporter = _prepared(config, quiet=quiet)
-    return Run(resume_job(RunDirectory(opened.path), config, reporter, Timings()).path)
+    return Run(resume_job(RunDirectory(existing.path), config, reporter, Timings()).path)
 
 
 def _prepared(config: Config, *, quiet: bool) -> Reporter:
     prepare_process()
     reporter = Reporter(quiet=quiet)
-    useful, devices = min(cores(), len(config.training.seeds)), len(jax.local_devices())
-    if devices < useful and jax.default_backend() == "cpu":
-        reporter.say(
-            f"JAX was in use before start, with {devices} device{'s' * (devices > 1)}: the seeds "
-            "take turns; start first, or set XLA_FLAGS=--xla_force_host_platform_device_count="
-            f"{cores()}"
+    usable_cores, devices = min(cores(), len(config.training.seeds)), len(jax.local_devices())
+    if devices < usable_cores and jax.default_backend() == "cpu":
+        reporter.print_line(
+            f"JAX was used before start() with {devices} device{'s' * (devices > 1)}, so the seeds "
+            "take turns; call start() first, or set "
+            f"XLA_FLAGS=--xla_force_host_platform_device_count={cores()}"
         )
     return reporter

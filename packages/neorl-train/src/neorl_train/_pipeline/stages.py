@@ -16,7 +16,7 @@ from neorl_train._pipeline.artefacts import (
     write_guard_files,
     write_policies,
 )
-from neorl_train._pipeline.candidates import choose_stage, further_candidates
+from neorl_train._pipeline.candidates import choose_stage, other_candidates
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.fine_tuning import fine_tuning_results
 from neorl_train._pipeline.monitors import (
@@ -34,8 +34,8 @@ from neorl_train._pipeline.watcher import RunWatcher, tracked
 from neorl_train._pipeline.write_results import (
     INPUTS,
     RESULTS,
-    equal_evaluation,
     evaluation_inputs,
+    matching_evaluation,
     results_digest,
     write_results,
 )
@@ -46,7 +46,7 @@ from neorl_train.configuration._sections import config_to_dict, hyperparameters
 from neorl_train.evaluation._rollout import curve_key, starts_key
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
-from neorl_train.results._fine_tuning import tried_words, write_fine_tuning
+from neorl_train.results._fine_tuning import exploration_summary, write_fine_tuning
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
@@ -67,32 +67,32 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         # A log may be refused for its loops, so this happens before training.
         controllers = _fit_controllers(run, session, experience)
         dataset = None if experience is None else experience.dataset
-        further, notes = further_candidates(config, dataset, run.environment, controllers)
+        others, notes = other_candidates(config, dataset, run.environment, controllers)
         for line in notes:
-            session.reporter.say(line)
+            session.reporter.print_line(line)
         retuning, retuned = retune_stage(run, session, experience, controllers)
     with tracked(run, session) as tracker:
         learned = _train_all(run, session, experience, controllers, tracker)
         end_together()
-        _leave_what_was_tried(run, session, learned)
+        _record_exploration(run, session, learned)
         policies = retuned | _policies(learned)
         watches += disagreement_watch(config, experience, policies)
-        guarding = _leave_guard(run, session, experience, controllers, watches)
+        guarding = _save_guard(run, session, experience, controllers, watches)
         candidate, prediction, chosen = choose_stage(
-            run, session, experience, retuning, policies, further
+            run, session, experience, retuning, policies, others
         )
         policies |= chosen
         with session.timings.stage("evaluate"):
             inputs = evaluation_inputs(session.directory.record(), policies, candidate=candidate)
-            known = equal_evaluation(session.directory, inputs)
+            known = matching_evaluation(session.directory, inputs)
             if known is None:
                 evaluation = _evaluate(
                     run, session, experience, policies, controllers, candidate, guarding
                 )
             else:
                 path, evaluation = known
-                session.reporter.note(f"evaluation taken from {path}: nothing in it would differ")
-            _leave_results(run, session, experience, learned, evaluation, prediction)
+                session.reporter.note(f"evaluation read from {path}; a new one would be equal")
+            _save_results(run, session, experience, learned, evaluation, prediction)
             digest = results_digest(session.directory.path)
             session.directory.update_record(**{INPUTS: inputs, RESULTS: digest})
         session.reporter.end()
@@ -112,7 +112,7 @@ def _fit_controllers(
     session.directory.update_record(controllers=words)
     session.reporter.end()
     for line in words:
-        session.reporter.say(line)
+        session.reporter.print_line(line)
     return controllers
 
 
@@ -147,7 +147,7 @@ def _train_all(
             session.stop.check()
             leader.require_finished(learned[name].trained)
             session.reporter.end()
-            _leave_policies(run, session, experience, name, learned[name].trained)
+            _save_policies(run, session, experience, name, learned[name].trained)
     finally:
         session.profile.end()
         records.close()
@@ -164,9 +164,9 @@ def task_of(
     controllers: dict[str, Policy],
 ) -> Task:
     """Inputs for training one learner."""
-    config, say = run.config, session.reporter.say
+    config, print_line = run.config, session.reporter.print_line
     content = _content_hash(experience)
-    own = run_checkpoints(session.directory, config, name, content, say)
+    own = run_checkpoints(session.directory, config, name, content, print_line)
     return Task(
         name=name,
         learner=hyperparameters(config, name),
@@ -177,7 +177,7 @@ def task_of(
         validate=validation,
         stop=stop_of_all(session.stop.requested),
         controllers=controllers,
-        say=say,
+        print_line=print_line,
     )
 
 
@@ -187,8 +187,10 @@ def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyVali
     key = curve_key(evaluation.seed)
     starts = evaluation.curve_starts
     held_out = None if experience is None else experience.held_out
-    prices = [run.config.penalty.get(channel.name, 0.0) for channel in run.spec.cost]
-    return PolicyValidation(held_out, run.environment, key=key, starts=starts, prices=prices)
+    penalty_weights = [run.config.penalty.get(channel.name, 0.0) for channel in run.spec.cost]
+    return PolicyValidation(
+        held_out, run.environment, key=key, starts=starts, penalty_weights=penalty_weights
+    )
 
 
 def _content_hash(experience: Experience | None) -> str:
@@ -202,35 +204,33 @@ def _observations(run: ResolvedRun, experience: Experience | None) -> np.ndarray
     )
 
 
-def _leave_what_was_tried(
-    run: ResolvedRun, session: Session, learned: Mapping[str, Learned]
-) -> None:
+def _record_exploration(run: ResolvedRun, session: Session, learned: Mapping[str, Learned]) -> None:
     """Records what happened on the plant while learners were trained on it."""
     costs = [channel.name for channel in run.spec.cost]
     words = [
-        f"{name} tried {sum(seed.steps for seed in one.collected)} steps while it learned: "
-        f"{tried_words(one.collected, costs)}"
-        for name, one in learned.items()
-        if one.collected
+        f"{name} took {sum(seed.steps for seed in result.collected)} steps on the simulated plant "
+        f"while it learned: {exploration_summary(result.collected, costs)}"
+        for name, result in learned.items()
+        if result.collected
     ]
     if words:
-        session.directory.update_record(tried=words)
+        session.directory.update_record(exploration=words)
 
 
 def _policies(learned: Mapping[str, Learned]) -> dict[str, Policy]:
     """The policies of all learners by ``algorithm-seed``, and those before their training."""
     policies: dict[str, Policy] = {}
-    for name, one in learned.items():
-        policies |= one.trained.named(name) | one.before
+    for name, result in learned.items():
+        policies |= result.trained.named(name) | result.before
     return policies
 
 
-def _leave_policies(
+def _save_policies(
     run: ResolvedRun, session: Session, experience: Experience | None, name: str, trained: Trained
 ) -> None:
     directory, record = session.directory, session.directory.record()
     plain = config_to_dict(run.config)
-    about = {
+    description = {
         "hyperparameters": plain["algorithms"][name],
         "origin": origin_of(ALGORITHMS, name),
         "updates": run.config.training.updates,
@@ -244,7 +244,7 @@ def _leave_policies(
     }
     by_seed = dict(zip(trained.seeds, trained.policies, strict=True))
     observations = _observations(run, experience)
-    digests = write_policies(directory, name, by_seed, run.spec, observations, about)
+    digests = write_policies(directory, name, by_seed, run.spec, observations, description)
     directory.update_record(policies=record.get("policies", {}) | digests)
 
 
@@ -296,7 +296,7 @@ def _evaluate(
     )
 
 
-def _leave_results(
+def _save_results(
     run: ResolvedRun,
     session: Session,
     experience: Experience | None,
@@ -312,13 +312,13 @@ def _leave_results(
         metrics = session.directory.metrics
         results = fine_tuning_results(learned, run, evaluation, validation, metrics)
         write_fine_tuning(path, results)
-    decided = verdict(evaluation.tables)
+    run_verdict = verdict(evaluation.tables)
     if run.environment is None and prediction is not None:
-        decided = trial_verdict(evaluation.tables, prediction)
-    write_results(path, evaluation, decided)
+        run_verdict = trial_verdict(evaluation.tables, prediction)
+    write_results(path, evaluation, run_verdict)
 
 
-def _leave_guard(
+def _save_guard(
     run: ResolvedRun,
     session: Session,
     experience: Experience | None,
@@ -327,9 +327,9 @@ def _leave_guard(
 ) -> dict[str, Any]:
     """Writes the guard of a run and returns it in the form that an evaluation takes."""
     config, spec = run.config, run.spec
-    acting = fallback_policies(config.fallback, run.environment, spec, controllers)
+    fallback_list = fallback_policies(config.fallback, run.environment, spec, controllers)
     constraints = hard_constraints(config.limits, spec)
-    fallbacks = dict(zip(fallback_names(len(acting)), acting, strict=True))
+    fallbacks = dict(zip(fallback_names(len(fallback_list)), fallback_list, strict=True))
     settings = guard_settings(config, spec, watches, list(fallbacks))
     observations = _observations(run, experience)
     write_guard_files(session.directory, constraints, fallbacks, settings, spec, observations)

@@ -50,7 +50,7 @@ class RunWatcher:
         self._records, self._reporter = records, reporter
         self._tracker, self._timings = tracker, timings
         self._profile = profile or Profile()
-        self._begun, self._showing = 0, False
+        self._start_step, self._bar_shown = 0, False
 
     def begin(self, step: int) -> bool:
         """Drops records later than ``step``; returns whether ``step`` itself was validated."""
@@ -61,10 +61,10 @@ class RunWatcher:
             if line["kind"] == "validation"
         )
         validated = validations == len(self._seeds)
-        self._records.keep(partial(_happened, self._algorithm, step, validated))
-        self._begun = step
+        self._records.keep(partial(_is_before, self._algorithm, step, validated))
+        self._start_step = step
         if 0 < step < self._updates:
-            self._reporter.say(f"{self._algorithm} continues after update {step}")
+            self._reporter.print_line(f"{self._algorithm} continues after update {step}")
         return validated
 
     def compiling(self) -> None:
@@ -75,7 +75,7 @@ class RunWatcher:
     def takes(self, memory: TrainingMemory) -> None:
         """Reports the memory needed, before it is allocated."""
         has = f"; {memory.place} {in_words(memory.available)}" if memory.is_known else ""
-        self._reporter.note(f"training {self._algorithm} takes {memory}{has}")
+        self._reporter.note(f"training {self._algorithm} needs {memory}{has}")
 
     def running(self) -> None:
         """Notes the time."""
@@ -87,19 +87,19 @@ class RunWatcher:
         self._timings.mark(FIRST_CHUNK)
         self._profile.chunk()
         self._write("chunk", step, metrics)
-        if not self._showing:
-            self._showing = True
+        if not self._bar_shown:
+            self._bar_shown = True
             import_ahead()
             # A run that is killed later leaves its compiled programs to the next one.
             publish_compiled_programs()
             seeds = len(self._seeds)
             name = f"training {self._algorithm}, {seeds} seed{'s' if seeds > 1 else ''}"
-            pace = f"updates/s over {seeds} seeds" if seeds > 1 else "updates/s"
+            rate_unit = f"updates/s over {seeds} seeds" if seeds > 1 else "updates/s"
             self._reporter.stage(
-                name, total=self._updates * seeds, done=self._begun * seeds, unit=pace
+                name, total=self._updates * seeds, done=self._start_step * seeds, unit=rate_unit
             )
         name = next(iter(sorted(metrics[0])))
-        mean = sum(one[name] for one in metrics) / len(metrics)
+        mean = sum(metrics_of_seed[name] for metrics_of_seed in metrics) / len(metrics)
         self._reporter.update(step * len(self._seeds), f"{name} {mean:.4g}")
 
     def validated(self, step: int, metrics: list[dict[str, float]]) -> None:
@@ -114,12 +114,12 @@ class RunWatcher:
 
     def _write(self, kind: str, step: int, metrics: list[dict[str, float]]) -> None:
         now = round(time.time(), 3)
-        for seed, one in zip(self._seeds, metrics, strict=True):
+        for seed, metrics_of_seed in zip(self._seeds, metrics, strict=True):
             line = {"kind": kind, "algorithm": self._algorithm, "seed": seed, "step": step}
-            self._records.write({**line, "time": now, "metrics": one})
+            self._records.write({**line, "time": now, "metrics": metrics_of_seed})
 
 
-def _happened(algorithm: str, step: int, validated: bool, line: dict[str, Any]) -> bool:
+def _is_before(algorithm: str, step: int, validated: bool, line: dict[str, Any]) -> bool:
     if line["algorithm"] != algorithm or line["step"] < step:
         return True
     return line["step"] == step and (validated or line["kind"] == "chunk")
@@ -138,15 +138,15 @@ def tracked(run: ResolvedRun, session: Session) -> Iterator[Tracker]:
         raise
     finally:
         with session.timings.stage("tracking"):
-            trouble = tracker.finish(status)
-        if trouble:
-            session.reporter.say(trouble)
+            failure = tracker.finish(status)
+        if failure:
+            session.reporter.print_line(failure)
 
 
 def _tracker(run: ResolvedRun, session: Session) -> Tracker:
     if not run.config.output.tracking:
         return NoTracker()
     if not mlflow_installed():
-        session.reporter.say(MISSING)
+        session.reporter.print_line(MISSING)
         return NoTracker()
     return MlflowTracker(session.directory)

@@ -21,7 +21,7 @@ from neorl_train.verdicts._rule import Verdict
 
 INPUTS, RESULTS = "evaluation_inputs", "evaluation_digest"
 """Fields of the record: the digest of an evaluation's inputs, and that of its results."""
-OURS = ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neorl_train")
+OWN_PACKAGES = ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neorl_train")
 
 
 def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
@@ -56,10 +56,10 @@ def evaluation_inputs(
     if any(record.get("origins", {}).values()) or record.get("fine_tunes"):
         return ""
     code = hashlib.sha256()
-    for package in OURS:
+    for package in OWN_PACKAGES:
         for path in source_files(package):
             code.update(path.read_bytes())
-    known = {
+    content = {
         "config": record["config_hash"],
         "log": record.get("dataset", {}).get("content_hash", ""),
         "policies": tree_digest(dict(policies)),
@@ -68,10 +68,10 @@ def evaluation_inputs(
         "devices": [jax.default_backend(), jax.local_device_count()],
         **further,
     }
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def equal_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluation] | None:
+def matching_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluation] | None:
     """The evaluation of another run in the same folder with the same inputs.
 
     Args:

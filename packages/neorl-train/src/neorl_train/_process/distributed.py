@@ -53,8 +53,8 @@ def join_processes() -> None:
         platform = os.environ.get("JAX_PLATFORMS", "")
         why = f" ({one_line(error)[:160]})" if str(error) else ""
         raise InputError(
-            f"JAX_PLATFORMS={platform}: that device is not there{why}; unset it to run on what "
-            "there is, or install the driver and 'neorl-train[cuda]'"
+            f"JAX_PLATFORMS={platform}: that device is not available{why}; unset the variable to "
+            "use the devices of this machine, or install the driver and 'neorl-train[cuda]'"
         ) from error
 
 
@@ -74,7 +74,7 @@ def _numbers(address: str) -> tuple[int, int]:
     return count, number
 
 
-def leave(code: int) -> int:
+def exit_process(code: int) -> int:
     """Ends a failed process of several immediately; a single process just gets its exit code.
 
     The usual exit handlers would wait for processes that are gone, and then abort.

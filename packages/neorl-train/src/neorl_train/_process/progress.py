@@ -15,7 +15,7 @@ class Reporter:
 
     Args:
         stream: Stream to write to; it gets a live bar if it is a terminal.
-        quiet: Whether to print only what is passed to :meth:`say`.
+        quiet: Whether to print only what is passed to :meth:`print_line`.
     """
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
@@ -24,9 +24,9 @@ class Reporter:
         self._live: Any = None
         self._task: Any = None
         self._name, self._unit, self._total = "", "", 0.0
-        self._begun = self._printed = self._first = 0.0
+        self._started = self._last_print = self._first_done = 0.0
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Prints one permanent line."""
         if self._live is not None:
             self._live.console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -36,7 +36,7 @@ class Reporter:
     def note(self, line: str) -> None:
         """Prints one permanent line unless ``quiet`` is set."""
         if not self._quiet:
-            self.say(line)
+            self.print_line(line)
 
     def stage(self, name: str, *, total: float = 0.0, done: float = 0.0, unit: str = "") -> None:
         """Begins a stage and ends the previous one.
@@ -49,8 +49,8 @@ class Reporter:
         """
         self.end()
         self._name, self._unit, self._total = name, unit, total
-        self._begun = self._printed = time.monotonic()
-        self._first = done
+        self._started = self._last_print = time.monotonic()
+        self._first_done = done
         if self._quiet:
             return
         if self._stream.isatty():
@@ -59,7 +59,7 @@ class Reporter:
             self._task = self._live.add_task(shown, total=total or None, completed=done, text="")
             self._live.start()
         else:
-            self.say(f"{name} ...")
+            self.print_line(f"{name} ...")
 
     def update(self, done: float, text: str = "") -> None:
         """Reports the completed fraction of the stage, with a short remark."""
@@ -68,12 +68,12 @@ class Reporter:
         now = time.monotonic()
         text = f"{self._pace(done, now)}  {text}".strip()
         if self._live is not None:
-            room = _room(self._live)
-            self._live.update(self._task, completed=done, text=_shortened(text, room))
-        elif now - self._printed >= PLAIN_INTERVAL:
-            self._printed = now
+            width = _text_width(self._live)
+            self._live.update(self._task, completed=done, text=_shortened(text, width))
+        elif now - self._last_print >= PLAIN_INTERVAL:
+            self._last_print = now
             percentage = f"{done / self._total:.0%}  " if self._total else ""
-            self.say(f"{self._name}  {percentage}{text}")
+            self.print_line(f"{self._name}  {percentage}{text}")
 
     def end(self, text: str = "") -> None:
         """Ends the stage and reports how long it took."""
@@ -84,8 +84,8 @@ class Reporter:
             live.stop()
         name, self._name = self._name, ""
         if not self._quiet:
-            seconds = time.monotonic() - self._begun
-            self.say(f"{name}  done in {seconds:.1f} s{'  ' if text else ''}{text}")
+            seconds = time.monotonic() - self._started
+            self.print_line(f"{name}  done in {seconds:.1f} s{'  ' if text else ''}{text}")
 
     def drop(self) -> None:
         """Ends the stage silently; an error message follows."""
@@ -94,10 +94,10 @@ class Reporter:
             live.stop()
 
     def _pace(self, done: float, now: float) -> str:
-        elapsed, gained = now - self._begun, done - self._first
-        if not self._total or elapsed <= 0 or gained <= 0:
+        elapsed, progress = now - self._started, done - self._first_done
+        if not self._total or elapsed <= 0 or progress <= 0:
             return ""
-        rate = gained / elapsed
+        rate = progress / elapsed
         seconds_left = max(self._total - done, 0) / rate
         shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
         # The duration after the last step, such as that of an evaluation that compiles, is unknown.
@@ -124,20 +124,20 @@ FIXED = len("x 100 % 0:00:00 ") + 1
 """Columns of the spinner, the percentage and the time, with the gaps between all columns."""
 
 
-def _room(live: Any) -> int:
+def _text_width(live: Any) -> int:
     """Columns that remain for the text, so that nothing in the line is cut or wrapped."""
     width = live.console.width
     bar = BAR + 1 if width >= WIDE else 0
     return max(width - FIXED - bar - len(live.tasks[0].description), 0)
 
 
-def _shortened(text: str, most: int) -> str:
+def _shortened(text: str, width: int) -> str:
     """The words of a text that fit into this many columns, followed by an ellipsis."""
-    if len(text) <= most:
+    if len(text) <= width:
         return text
-    words = text[: max(most - 1, 0)]
-    at_a_gap = text[len(words) : len(words) + 1].isspace()
-    whole = words if at_a_gap else words.rpartition(" ")[0]
+    words = text[: max(width - 1, 0)]
+    at_word_end = text[len(words) : len(words) + 1].isspace()
+    whole = words if at_word_end else words.rpartition(" ")[0]
     return f"{whole.rstrip(' ,')}\N{HORIZONTAL ELLIPSIS}" if whole.strip() else ""
 
 

@@ -18,18 +18,18 @@ class StopSignal:
     A context manager; outside the main thread it does nothing.
 
     Args:
-        say: Called with one line if a signal was received but is handled later.
+        print_line: Called with one line if a signal was received but is handled later.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._print_line = print_line
         self._later = False
         self._before: dict[int, Any] = {}
         self.number: int | None = None
 
     def __enter__(self) -> "StopSignal":
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._heed) for number in SIGNALS}
+            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -54,10 +54,12 @@ class StopSignal:
         if self.number is not None:
             raise InterruptedRunError(self.number)
 
-    def _heed(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
         if self._later and self.number is None:
             self.number = number
-            self._say("stopping at the end of this chunk; once more to stop at once")
+            self._print_line(
+                "stopping at the end of this chunk; send the signal once more to stop immediately"
+            )
             return
         raise InterruptedRunError(number)

@@ -11,7 +11,7 @@ _IMPORTED = time.monotonic()
 
 IMPORTS = "start of Python, imports"
 """Name of the first stage of every command."""
-REST_OF_IMPORTS = "imports of what trains"
+REST_OF_IMPORTS = "imports of the training code"
 """Name of the stage for the imports that follow the configuration."""
 
 
@@ -44,11 +44,11 @@ class Timings:
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Counts the time of the context under ``name``."""
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             yield
         finally:
-            self.stages.append((name, time.monotonic() - begun))
+            self.stages.append((name, time.monotonic() - started))
 
     def mark(self, name: str) -> None:
         """Notes the first time that something happened."""

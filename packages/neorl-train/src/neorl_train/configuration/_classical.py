@@ -53,8 +53,8 @@ def check_classical(classical: ClassicalConfig) -> None:
             raise unknown_name("classical controller", name, CLASSICAL)
         if name == "base_stock":
             raise InputError(
-                "classical.controllers has base_stock, which orders items and controls no loop; "
-                "fit neorl_agents.classical.BaseStockLevels in Python"
+                "classical.controllers has base_stock, which orders items and does not control a "
+                "loop; fit neorl_agents.classical.BaseStockLevels in Python"
             )
         try:
             getattr(settings_of(classical, name), "validate", lambda: None)()
@@ -66,8 +66,8 @@ def check_classical(classical: ClassicalConfig) -> None:
 def _check_loops(classical: ClassicalConfig) -> None:
     """Refuses loops without set-points, set-points without loops, and loops without controllers."""
     for controlled in classical.manipulated:
-        ways = (controlled in classical.setpoint) + (controlled in classical.setpoint_channel)
-        if ways != 1:
+        given = (controlled in classical.setpoint) + (controlled in classical.setpoint_channel)
+        if given != 1:
             raise InputError(
                 f"classical.manipulated has {controlled}, which needs one set-point: give it with "
                 f"`--classical.setpoint {controlled} NUMBER`, or the observation that carries it "
@@ -82,15 +82,15 @@ def _check_loops(classical: ClassicalConfig) -> None:
                 )
     if classical.manipulated and not classical.controllers:
         raise InputError(
-            "classical.manipulated is of no effect without classical.controllers; add "
+            "classical.manipulated has no effect without classical.controllers; add "
             "`--classical.controllers pid`, or leave it out"
         )
 
 
 def settings_of(classical: ClassicalConfig, name: str) -> Any:
     """The configured controller of a name; the default one if another distribution added it."""
-    ours = name in {field.name for field in dataclasses.fields(classical)}
-    return getattr(classical, name) if ours else CLASSICAL.find(name)()
+    built_in = name in {field.name for field in dataclasses.fields(classical)}
+    return getattr(classical, name) if built_in else CLASSICAL.find(name)()
 
 
 def task_of(classical: ClassicalConfig, spec: Spec, reference: Any) -> Task:
@@ -111,8 +111,8 @@ def task_of(classical: ClassicalConfig, spec: Spec, reference: Any) -> Task:
     if not loops:
         if not isinstance(reference, PID):
             raise InputError(
-                f"classical.controllers is {', '.join(classical.controllers)}, and no PID says "
-                "what they control; pair variables with `--classical.manipulated "
+                f"classical.controllers is {', '.join(classical.controllers)}, and no PID states "
+                "which variables they control; pair variables with `--classical.manipulated "
                 f"{spec.obs[0].name} {spec.action[0].name}` and give their set-points, as a number "
                 f"with `--classical.setpoint {spec.obs[0].name} NUMBER` or as the observation that "
                 f"carries it with `--classical.setpoint-channel {spec.obs[0].name} CHANNEL`"

@@ -73,18 +73,21 @@ def resolved_fallback(
     require_known("kind in fallback.then", fallback.then, get_args(FurtherKind))
     if fallback.values and not any(k in _RULES and _RULES[k].takes_values for k in fallback.kinds):
         raise InputError(
-            f"fallback.values is of no effect with fallback.kind {fallback.kind!r}; add "
+            f"fallback.values has no effect with fallback.kind {fallback.kind!r}; add "
             "`--fallback.kind constant`, or leave the values out"
         )
     _check_controller(fallback, controllers)
     if fallback.kind == "default":
         fallback = _default(fallback, limits, names, reference, mean)
     if len(set(fallback.kinds)) < len(fallback.kinds):
-        raise InputError(f"fallback.then repeats a kind: {', '.join(fallback.kinds)}")
+        raise InputError(
+            "fallback.kind and fallback.then repeat a kind: "
+            f"{', '.join(fallback.kinds)}; name each kind once"
+        )
     for kind in fallback.kinds:
         _RULES[kind].check(fallback, limits, spec, reference)
-    in_order = {name: fallback.values[name] for name in names if name in fallback.values}
-    return dataclasses.replace(fallback, values=in_order)
+    ordered = {name: fallback.values[name] for name in names if name in fallback.values}
+    return dataclasses.replace(fallback, values=ordered)
 
 
 def _default(
@@ -107,13 +110,13 @@ def _check_controller(fallback: FallbackConfig, controllers: Sequence[str]) -> N
         if not controllers:
             name = fallback.controller or "pid"
             raise InputError(
-                "the fallback is classical, and no such controller is fitted; add "
+                "the fallback is classical, but no classical controller is fitted; add "
                 f"`--classical.controllers {name}`"
             )
         require_known("fallback.controller", [fallback.controller], controllers)
     elif fallback.controller:
         raise InputError(
-            f"fallback.controller is of no effect with fallback.kind {fallback.kind!r}; add "
+            f"fallback.controller has no effect with fallback.kind {fallback.kind!r}; add "
             "`--fallback.kind classical`, or leave it out"
         )
 
@@ -152,8 +155,8 @@ def fallback_policies(
         spec: Channels of the action.
         controllers: Fitted classical controllers by name.
     """
-    of_one_kind = [dataclasses.replace(fallback, kind=kind) for kind in fallback.kinds]
-    return [fallback_policy(one, environment, spec, controllers) for one in of_one_kind]
+    one_per_kind = [dataclasses.replace(fallback, kind=kind) for kind in fallback.kinds]
+    return [fallback_policy(single, environment, spec, controllers) for single in one_per_kind]
 
 
 def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, given: bool) -> str:
@@ -172,7 +175,7 @@ def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, g
         InputError: If the fallback is not resolved.
     """
     clauses = [_rule(kind).words(fallback, spec, reference, given) for kind in fallback.kinds]
-    return "; where that gives no finite action, ".join(clauses)
+    return "; if that gives no finite action, ".join(clauses)
 
 
 def _check_reference(
@@ -199,16 +202,16 @@ def _check_constant(
     fallback: FallbackConfig, limits: LimitsConfig, spec: Spec, reference: str
 ) -> None:
     for channel in spec.action:
-        _check_held(channel, fallback.values, limits)
+        _check_value(channel, fallback.values, limits)
 
 
-def _check_held(channel: Channel, values: Mapping[str, float], limits: LimitsConfig) -> None:
+def _check_value(channel: Channel, values: Mapping[str, float], limits: LimitsConfig) -> None:
     name, unit = channel.name, channel.unit
     box = f"{limits.low[name]:g} to {limits.high[name]:g} {unit}"
     if name not in values:
         raise InputError(
-            f"fallback.values lacks {name}; a constant fallback needs an action for every channel, "
-            f"here `--fallback.values {name} NUMBER` in {box}"
+            f"fallback.values has no entry for {name}, and a constant fallback needs an action for "
+            f"every channel; add `--fallback.values {name} NUMBER` in {box}"
         )
     if not limits.low[name] <= values[name] <= limits.high[name]:
         raise InputError(
@@ -220,14 +223,14 @@ def _check_held(channel: Channel, values: Mapping[str, float], limits: LimitsCon
 def _constant_policy(
     fallback: FallbackConfig, environment: Any, spec: Spec, controllers: Mapping[str, Policy]
 ) -> Policy:
-    held = [fallback.values[channel.name] for channel in spec.action]
-    return ConstantPolicy(jnp.asarray(held, jnp.float32))
+    values = [fallback.values[channel.name] for channel in spec.action]
+    return ConstantPolicy(jnp.asarray(values, jnp.float32))
 
 
 def _constant_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
-    held = [f"{c.name} {fallback.values[c.name]:.4g} {c.unit}" for c in spec.action]
+    values = [f"{c.name} {fallback.values[c.name]:.4g} {c.unit}" for c in spec.action]
     why = "" if given else " (the mean logged action, because no fallback was declared)"
-    return f"holds {', '.join(held)}{why}"
+    return f"holds {', '.join(values)}{why}"
 
 
 def _check_classical(

@@ -53,7 +53,11 @@ def check_fine_tuning(
         InputError: Names the first invalid value, what it is and what it must be.
     """
     require_fine_tunable(algorithm)
-    _require(0 <= settings.share <= 1, f"{where}.share must be in [0, 1], got {settings.share}")
+    _require(
+        0 <= settings.share <= 1,
+        f"{where}.share must be in [0, 1], the fraction of each "
+        f"batch that comes from the log, got {settings.share}",
+    )
     check_collection(settings, algorithm, chunk=chunk, where=where, share=settings.share)
 
 

@@ -57,14 +57,15 @@ def declared_limits(
     """
     names = [channel.name for channel in spec.action]
     known = [math.inf] * spec.n_action if rates is None else [float(rate) for rate in rates]
-    own = channel_limits(spec_channels(spec), constraints, "plant.toml, constraint")
+    constraint_limits = channel_limits(spec_channels(spec), constraints, "plant.toml, constraint")
     return LimitsConfig(
         cost={channel.name: float(channel.limit) for channel in spec.cost},
-        low={channel.name: float(channel.low) for channel in spec.action} | own.low,
-        high={channel.name: float(channel.high) for channel in spec.action} | own.high,
-        rate_up=dict(zip(names, known, strict=True)) | own.up,
-        rate_down=dict(zip(names, known, strict=True)) | own.down,
-        further=tuple(dict(record) for record in own.further),
+        low={channel.name: float(channel.low) for channel in spec.action} | constraint_limits.low,
+        high={channel.name: float(channel.high) for channel in spec.action}
+        | constraint_limits.high,
+        rate_up=dict(zip(names, known, strict=True)) | constraint_limits.up,
+        rate_down=dict(zip(names, known, strict=True)) | constraint_limits.down,
+        further=tuple(dict(record) for record in constraint_limits.further),
     )
 
 
@@ -109,19 +110,24 @@ def resolved_limits(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) ->
 
 def _by_channel(limits: LimitsConfig, spec: Spec) -> LimitsConfig:
     """The same limits, with ranges and rates from the constraints moved to the channel tables."""
-    own = channel_limits(spec_channels(spec), limits.further)
+    constraint_limits = channel_limits(spec_channels(spec), limits.further)
     tables: dict[str, dict[str, float]] = {}
-    pairs = (("low", own.low), ("high", own.high), ("rate_up", own.up), ("rate_down", own.down))
+    pairs = (
+        ("low", constraint_limits.low),
+        ("high", constraint_limits.high),
+        ("rate_up", constraint_limits.up),
+        ("rate_down", constraint_limits.down),
+    )
     for field, declared in pairs:
         table = getattr(limits, field)
         for name in declared:
             if name in table:
                 raise InputError(
-                    f"limits.{field}.{name} is {table[name]:g}, and a constraint says "
-                    f"{declared[name]:g}; keep one of them"
+                    f"limits.{field}.{name} is {table[name]:g}, and a constraint declares "
+                    f"{declared[name]:g}; remove one of them"
                 )
         tables[field] = {**table, **declared}
-    further = tuple(dict(record) for record in own.further)
+    further = tuple(dict(record) for record in constraint_limits.further)
     return LimitsConfig(cost=limits.cost, **tables, further=further)
 
 
@@ -131,8 +137,8 @@ def _check_box(channel: Channel, limits: LimitsConfig) -> None:
         if not channel.low <= value <= channel.high:
             raise InputError(
                 f"limits.{field}.{channel.name} is {value:g} {channel.unit}, outside the range of "
-                f"the channel, {channel.low:g} to {channel.high:g} {channel.unit}; a box can only "
-                "be tightened"
+                f"the channel, {channel.low:g} to {channel.high:g} {channel.unit}; limits can only "
+                "narrow the range of a channel"
             )
     if low > high:
         raise InputError(
@@ -144,11 +150,13 @@ def _check_box(channel: Channel, limits: LimitsConfig) -> None:
 def _check_rates(channel: Channel, limits: LimitsConfig, declared: LimitsConfig) -> None:
     for field in ("rate_up", "rate_down"):
         value = getattr(limits, field)[channel.name]
-        most = getattr(declared, field)[channel.name]
-        if not 0 <= value <= most:
-            least = "not negative" if math.isinf(most) else f"from 0 to the plant's own {most:g}"
+        maximum = getattr(declared, field)[channel.name]
+        if not 0 <= value <= maximum:
+            allowed = (
+                "not negative" if math.isinf(maximum) else f"from 0 to the plant's own {maximum:g}"
+            )
             raise InputError(
-                f"limits.{field}.{channel.name} must be {least}, in {channel.unit} per second, "
+                f"limits.{field}.{channel.name} must be {allowed}, in {channel.unit} per second, "
                 f"got {value:g}"
             )
 

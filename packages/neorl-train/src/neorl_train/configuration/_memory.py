@@ -29,12 +29,12 @@ def memory_bytes(text: str, name: str = "data.memory") -> float:
     """
     match = _AMOUNT.fullmatch(text)
     if match is None:
-        none = " or 0 (always stream)" if name == "data.memory" else ""
-        raise InputError(f"{name} must be an amount such as 2GB, 500MB{none}, got {text!r}")
+        or_zero = " or 0 (always stream)" if name == "data.memory" else ""
+        raise InputError(f"{name} must be an amount such as 2GB, 500MB{or_zero}, got {text!r}")
     return float(match[1]) * _UNITS[match[2]]
 
 
-def most_memory(text: str) -> float:
+def memory_limit(text: str) -> float:
     """Bytes that training may take according to ``devices.memory``; infinite if it is empty.
 
     Raises:
@@ -44,7 +44,9 @@ def most_memory(text: str) -> float:
         return math.inf
     amount = memory_bytes(text, "devices.memory")
     if not amount:
-        raise InputError("devices.memory must be above 0; leave it empty for what there is")
+        raise InputError(
+            "devices.memory must be above 0; leave it empty to use the memory that is available"
+        )
     return amount
 
 

@@ -17,7 +17,7 @@ from neorl_safety.monitoring import (
 
 Novelty = Literal["mahalanobis", "neighbours"]
 RANGE, FROZEN, DRIFT, DISAGREEMENT = "range", "frozen", "drift", "disagreement"
-OWN_NAMES = (RANGE, FROZEN, *get_args(Novelty), DRIFT, DISAGREEMENT)
+BUILT_IN_NAMES = (RANGE, FROZEN, *get_args(Novelty), DRIFT, DISAGREEMENT)
 PERIODS = 10
 """Default number of control periods in which the offset of a hand-over decays."""
 
@@ -61,7 +61,7 @@ class MonitorsConfig:
         return (*self.novelty, *(name for name, wanted in further if wanted))
 
     @property
-    def share(self) -> float:
+    def false_alarms_each(self) -> float:
         """The share of ``false_alarms`` that each calibrated monitor may use."""
         return self.false_alarms / max(len(self.calibrated), 1)
 
@@ -119,19 +119,21 @@ def check_monitors(monitors: MonitorsConfig, *, algorithms: tuple[str, ...], see
     )
     _require(
         1 <= monitors.neighbours <= monitors.rows,
-        "monitors.neighbours must lie between 1 and monitors.rows: "
-        f"{monitors.neighbours}, {monitors.rows}",
+        f"monitors.neighbours must lie between 1 and monitors.rows = {monitors.rows}, got "
+        f"{monitors.neighbours}",
     )
     for name in monitors.novelty:
         if name not in get_args(Novelty):
             raise unknown_name("value of monitors.novelty", name, get_args(Novelty))
     _require(
-        len(set(monitors.novelty)) == len(monitors.novelty), "monitors.novelty names one twice"
+        len(set(monitors.novelty)) == len(monitors.novelty),
+        "monitors.novelty names a monitor twice; name each monitor once",
     )
     for name in monitors.formulas:
         _require(
-            bool(name.strip()) and name not in OWN_NAMES,
-            f"monitors.formulas has {name!r}, the name of another monitor; choose another",
+            bool(name.strip()) and name not in BUILT_IN_NAMES,
+            f"monitors.formulas has {name!r}, which is the name of another monitor; choose another "
+            "name",
         )
     _require(
         not monitors.disagreement or seeds > 1,
@@ -140,7 +142,7 @@ def check_monitors(monitors: MonitorsConfig, *, algorithms: tuple[str, ...], see
     )
 
 
-def given_watches(monitors: MonitorsConfig, spec: Spec) -> list[NamedMonitor]:
+def declared_watches(monitors: MonitorsConfig, spec: Spec) -> list[NamedMonitor]:
     """The monitors that need no log: ranges, standstill and formulas.
 
     Args:
@@ -159,8 +161,8 @@ def given_watches(monitors: MonitorsConfig, spec: Spec) -> list[NamedMonitor]:
     if not math.isinf(monitors.range):
         watches.append(NamedMonitor(RANGE, range_monitor(spec, tolerance=monitors.range)))
     if monitors.frozen:
-        still = usable_ages(monitors.frozen, spec, "monitors.frozen")
-        steps = {name: max(round(seconds / spec.dt), 1) for name, seconds in still.items()}
+        frozen_seconds = usable_ages(monitors.frozen, spec, "monitors.frozen")
+        steps = {name: max(round(seconds / spec.dt), 1) for name, seconds in frozen_seconds.items()}
         watches.append(NamedMonitor(FROZEN, frozen_monitor(spec, steps)))
     for name, text in monitors.formulas.items():
         try:

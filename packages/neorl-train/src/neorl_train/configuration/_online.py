@@ -30,7 +30,7 @@ class OnlineConfig:
     capacity: int = 100_000
 
 
-class Collecting(Protocol):
+class CollectionSettings(Protocol):
     """Protocol of the settings for collecting experience on a plant."""
 
     @property
@@ -55,7 +55,7 @@ class Collecting(Protocol):
 
 
 def check_collection(
-    settings: Collecting,
+    settings: CollectionSettings,
     algorithm: Any,
     *,
     chunk: int,
@@ -82,13 +82,14 @@ def check_collection(
     name = type(algorithm).__name__
     if not isinstance(algorithm, Explorer):
         raise InputError(
-            f"{name} cannot be trained on a plant: it has no explore(state), the policy to try"
+            f"{name} cannot be trained on a plant: it has no method explore(state) that returns "
+            "the exploring policy"
         )
     for field in ("environments", "updates_per_step", "warm_up", "capacity"):
         value = getattr(settings, field)
-        whole = isinstance(value, int) and not isinstance(value, bool)
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
         _require(
-            whole and value >= 1,
+            is_integer and value >= 1,
             f"{where}.{field} must be an integer of at least 1, got {value}",
         )
     if buffered:
@@ -97,27 +98,27 @@ def check_collection(
         _check_cycle(settings, algorithm, chunk, where)
 
 
-def _check_buffer(settings: Collecting, algorithm: Any, where: str, share: float) -> None:
+def _check_buffer(settings: CollectionSettings, algorithm: Any, where: str, share: float) -> None:
     name, size = type(algorithm).__name__, algorithm.batch_size
     online = size - rows_of_the_log(size, share)
     _require(
         settings.capacity >= max(size, settings.environments),
         f"{where}.capacity is {settings.capacity}, smaller than a batch of {name} ({size} rows) or "
-        f"than one step of the {settings.environments} episodes; let the buffer hold more",
+        f"than one step of the {settings.environments} episodes; raise the capacity",
     )
     _require(
         settings.warm_up >= online,
         f"{where}.warm_up is {settings.warm_up}, and {online} of the {size} rows of a batch of "
-        f"{name} come from the online buffer; collect as many steps before the first update",
+        f"{name} come from the online buffer; raise the warm-up to that number or more",
     )
     _require(
         settings.warm_up <= settings.capacity,
         f"{where}.warm_up is {settings.warm_up}, more than the {settings.capacity} rows that the "
-        "buffer holds; collect fewer, or let it hold more",
+        "buffer holds; lower the warm-up, or raise the capacity",
     )
 
 
-def _check_cycle(settings: Collecting, algorithm: Any, chunk: int, where: str) -> None:
+def _check_cycle(settings: CollectionSettings, algorithm: Any, chunk: int, where: str) -> None:
     name = type(algorithm).__name__
     steps = settings.environments * settings.updates_per_step
     per_update = algorithm.batches_per_update

@@ -17,7 +17,7 @@ RESIDUAL = "residual"
 BEST = "best"
 """Requests that the candidate be chosen from the pool without the plant."""
 AVERAGE = "-mean"
-"""Ends the name of the average of a learner's seeds."""
+"""Suffix of the name of the average of a learner's seeds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +55,12 @@ def average_name(algorithm: str) -> str:
 
 
 def average_of(candidate: str) -> str:
-    """The learner whose seeds a candidate averages; empty if it is no average."""
+    """The learner whose seeds a candidate averages; empty if it is not an average."""
     return candidate.removesuffix(AVERAGE) if candidate.endswith(AVERAGE) else ""
 
 
 def file_name(name: str) -> str:
-    """The name of a controller in a form that may name a file.
+    """The name of a controller, with the characters replaced that a file name must not contain.
 
     Example:
         >>> file_name("PID 106/1500")
@@ -93,12 +93,12 @@ def check_candidate(
     """
     if candidate == RESIDUAL and RESIDUAL not in algorithms and not retuning.residual:
         raise InputError(
-            f"evaluation.candidate is {candidate!r}, and no network is trained on top of a "
-            "controller; ask for it with --retuning.controller incumbent --retuning.residual"
+            f"evaluation.candidate is {candidate!r}, but no network is trained on top of a "
+            "controller; request one with --retuning.controller incumbent --retuning.residual"
         )
     if candidate in (RETUNED, BEST) and not retuning.controller:
         raise InputError(
-            f"evaluation.candidate is {candidate!r}, and no controller is retuned; name one with "
+            f"evaluation.candidate is {candidate!r}, but no controller is retuned; name one with "
             "--retuning.controller, a tuning of the plant or one of classical.controllers"
         )
     if average_of(candidate) in algorithms and n_seeds < 2:

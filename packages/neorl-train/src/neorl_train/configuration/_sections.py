@@ -19,7 +19,7 @@ from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
 from neorl_train.configuration._retuning import RetuningConfig
 from neorl_train.configuration._toml import updated
 
-USUAL_STEPS = 120_000
+DEFAULT_STEPS = 120_000
 """Default number of steps of a collected log."""
 MIXED = "mixed"
 """Default quality of a collected log."""
@@ -60,8 +60,8 @@ class DataConfig:
 
     def recorded(self, on: str) -> "DataConfig":
         """Fills in the number of steps to collect if learners are trained on a log of a plant."""
-        usual = 0 if on == "plant" else USUAL_STEPS
-        return dataclasses.replace(self, steps=usual) if self.steps == -1 else self
+        default = 0 if on == "plant" else DEFAULT_STEPS
+        return dataclasses.replace(self, steps=default) if self.steps == -1 else self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ class TrainingConfig:
     chunk: int = 500
 
 
-COMMON_STARTS = 1
+PAIRED_STARTS_SEED = 1
 """Seed of the starts for comparisons across runs: the cells of a sweep or a benchmark."""
 
 
@@ -293,7 +293,7 @@ def _plain_fields(settings: Any) -> dict[str, Any]:
     return plain
 
 
-UNDECISIVE = ("output", "checkpoints", "devices")
+NOT_HASHED = ("output", "checkpoints", "devices")
 """Sections that do not influence results; devices that share a batch only change rounding."""
 
 
@@ -307,11 +307,11 @@ def config_hash(config: Config) -> str:
         ``"sha256:..."``.
     """
     plain = config_to_dict(config)
-    decisive = {name: plain[name] for name in plain if name not in UNDECISIVE}
+    hashed = {name: plain[name] for name in plain if name not in NOT_HASHED}
     # Runs from before these options existed keep their hash.
-    usual = {"quality": MIXED, "readers": 1}
-    decisive["data"] = {
-        name: v for name, v in plain["data"].items() if name not in usual or usual[name] != v
+    defaults = {"quality": MIXED, "readers": 1}
+    hashed["data"] = {
+        name: v for name, v in plain["data"].items() if name not in defaults or defaults[name] != v
     }
-    text = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -30,13 +30,13 @@ def load_toml(path: Path, default: T) -> T:
         with path.open("rb") as file:
             data = tomllib.load(file)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such configuration file") from None
+        raise InputError(f"{path}: there is no such configuration file") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot read it: {error.strerror}") from None
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
+        raise InputError(f"{path} is not a TOML file: {error}") from None
     except RecursionError:
-        raise InputError(f"{path}: not a TOML file: its brackets are nested too deep") from None
+        raise InputError(f"{path} is not a TOML file: its brackets are nested too deeply") from None
     try:
         return updated(default, _with_constraints(data))
     except InputError as error:
@@ -47,11 +47,11 @@ def _with_constraints(data: dict[str, Any]) -> dict[str, Any]:
     """Moves tables ``[[constraint]]``, as in documents and plant.toml, into the limits."""
     if "constraint" not in data:
         return data
-    listed, limits = data["constraint"], data.get("limits", {})
-    if not isinstance(listed, list) or not isinstance(limits, Mapping):
+    constraints, limits = data["constraint"], data.get("limits", {})
+    if not isinstance(constraints, list) or not isinstance(limits, Mapping):
         raise InputError("write each constraint as [[constraint]], with two brackets")
     rest = {key: value for key, value in data.items() if key != "constraint"}
-    return {**rest, "limits": {**limits, "further": [*limits.get("further", []), *listed]}}
+    return {**rest, "limits": {**limits, "further": [*limits.get("further", []), *constraints]}}
 
 
 def dump_toml(data: Mapping[str, Any]) -> str:

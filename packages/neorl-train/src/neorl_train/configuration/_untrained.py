@@ -72,8 +72,8 @@ def untrained_notes(config: Config, usual: Any) -> list[str]:
     """
     notes = []
     for name in _names(config.algorithms):
-        ours, theirs = hyperparameters(config, name), getattr(usual, name)
-        changed = changed_fields(ours, theirs)
+        settings, defaults = hyperparameters(config, name), getattr(usual, name)
+        changed = changed_fields(settings, defaults)
         if changed and name not in config.training.algorithms:
             notes.append(
                 f"algorithms.{name} has {', '.join(changed)}, but this run does not train {name}, "
@@ -82,14 +82,14 @@ def untrained_notes(config: Config, usual: Any) -> list[str]:
     return notes
 
 
-def changed_fields(ours: Any, theirs: Any, where: str = "") -> list[str]:
+def changed_fields(settings: Any, defaults: Any, where: str = "") -> list[str]:
     """Dotted names of the fields that differ; nested settings are compared field by field."""
     changed = []
-    for field in _names(ours):
-        mine, its = getattr(ours, field), getattr(theirs, field)
-        if dataclasses.is_dataclass(mine):
-            changed += changed_fields(mine, its, f"{where}{field}.")
-        elif mine != its:
+    for field in _names(settings):
+        value, default = getattr(settings, field), getattr(defaults, field)
+        if dataclasses.is_dataclass(value):
+            changed += changed_fields(value, default, f"{where}{field}.")
+        elif value != default:
             changed.append(f"{where}{field}")
     return changed
 

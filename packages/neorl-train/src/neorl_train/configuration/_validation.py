@@ -13,15 +13,15 @@ from neorl_envs import make
 from neorl_envs.plants import PLANTS
 from neorl_envs.recording import QUALITIES
 from neorl_train.configuration._classical import check_classical
-from neorl_train.configuration._memory import memory_bytes, most_memory
+from neorl_train.configuration._memory import memory_bytes, memory_limit
 from neorl_train.configuration._monitors import check_monitors, supervision_of
 from neorl_train.configuration._retuning import check_candidate
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
 from neorl_train.configuration._untrained import changed_fields
 
-MOST_STARTS = 100_000
+MAX_STARTS = 100_000
 """More episodes are surely a typing error: an evaluation keeps them all in memory."""
-MOST_STEPS = 10_000_000_000
+MAX_STEPS = 10_000_000_000
 """More steps are surely a typing error: no disk could store them."""
 
 
@@ -37,18 +37,21 @@ def validate(config: Config) -> None:
     training, data = config.training, config.data
     known = [field.name for field in dataclasses.fields(config.algorithms)]
     _require(bool(data.source), "data.source must name an environment or a dataset file")
-    least = 0 if training.on == "plant" else 1
+    minimum = 0 if training.on == "plant" else 1
     _require(
-        data.steps == -1 or data.steps >= least,
-        f"data.steps must be at least {least}, or -1 for the default, got {data.steps}",
+        data.steps == -1 or data.steps >= minimum,
+        f"data.steps must be at least {minimum}, or -1 for the default, got {data.steps}",
     )
     if data.quality not in QUALITIES:
         raise unknown_name("data.quality", data.quality, QUALITIES)
     _require(0 < data.held_out < 1, f"data.held_out must be in (0, 1), got {data.held_out}")
     memory_bytes(data.memory)
     _require(data.readers >= 1, f"data.readers must be at least 1, got {data.readers}")
-    most_memory(config.devices.memory)
-    _require(bool(training.algorithms), f"training.algorithms is empty; known: {', '.join(known)}")
+    memory_limit(config.devices.memory)
+    _require(
+        bool(training.algorithms),
+        f"training.algorithms is empty; name one or more of {', '.join(known)}",
+    )
     for name in training.algorithms:
         if name not in known:
             ALGORITHMS.find(name)  # raises with the reason if a distribution is broken
@@ -69,10 +72,10 @@ def validate(config: Config) -> None:
         "evaluation.seed must be from 0 to 2^31 - 1, or -1 for starts of the run's own, "
         f"got {starts}",
     )
-    usual = type(config.algorithms)()
+    defaults = type(config.algorithms)()
     for name in known:
         learner = hyperparameters(config, name)
-        if name in training.algorithms or changed_fields(learner, getattr(usual, name)):
+        if name in training.algorithms or changed_fields(learner, getattr(defaults, name)):
             _validate_hyperparameters(name, learner)
     for name in training.algorithms:
         _validate_length(name, hyperparameters(config, name), training)
@@ -124,23 +127,28 @@ def _validate_length(name: str, algorithm: Any, training: TrainingConfig) -> Non
     for field in unfinished_schedules(algorithm, training.updates):
         raise InputError(
             f"algorithms.{name}.{field} is {getattr(algorithm, field)}, and the run has "
-            f"{training.updates} updates: it would be at its end for the rest; give -1 for the "
+            f"{training.updates} updates: its decay would end before the run does; give -1 for the "
             "length of the run"
         )
 
 
 def _validate_counts(config: Config) -> None:
     training, interval = config.training, config.checkpoints.interval
-    _require(1 <= training.chunk <= 100_000, f"training.chunk must be 1..100000: {training.chunk}")
+    _require(
+        1 <= training.chunk <= 100_000,
+        f"training.chunk must be an integer from 1 to 100000, got {training.chunk}",
+    )
     for name, value in (("training.updates", training.updates), ("checkpoints.interval", interval)):
         _require(
             value >= 1 and value % training.chunk == 0,
             f"{name} must be a positive multiple of training.chunk = {training.chunk}, got {value}"
             "; take another number, or a --training.chunk that divides it",
         )
-    _require(training.updates < 2**31, f"training.updates must be below 2^31: {training.updates}")
     _require(
-        config.devices.batch >= 0, f"devices.batch must not be negative: {config.devices.batch}"
+        training.updates < 2**31, f"training.updates must be below 2^31, got {training.updates}"
+    )
+    _require(
+        config.devices.batch >= 0, f"devices.batch must not be negative, got {config.devices.batch}"
     )
     _require(
         config.checkpoints.keep >= 1,
@@ -151,13 +159,13 @@ def _validate_counts(config: Config) -> None:
         f"evaluation.starts must be at least 2, got {config.evaluation.starts}",
     )
     _require(
-        config.evaluation.starts <= MOST_STARTS,
-        f"evaluation.starts must be at most {MOST_STARTS}, got {config.evaluation.starts}; a "
+        config.evaluation.starts <= MAX_STARTS,
+        f"evaluation.starts must be at most {MAX_STARTS}, got {config.evaluation.starts}; a "
         "thousand show a gain of a tenth of the spread between episodes",
     )
     _require(
-        config.data.steps <= MOST_STEPS,
-        f"data.steps must be at most {MOST_STEPS}, got {config.data.steps}",
+        config.data.steps <= MAX_STEPS,
+        f"data.steps must be at most {MAX_STEPS}, got {config.data.steps}",
     )
     _require(
         0.5 < config.evaluation.level < 1,
@@ -167,8 +175,9 @@ def _validate_counts(config: Config) -> None:
     margin = config.evaluation.episode_margin
     _require(
         0 <= margin <= 1 or margin == math.inf,
-        f"evaluation.episode_margin must be a part of the episodes from 0 to 1, inf for no such "
-        f"demand, got {margin}" + (f"; {margin:g} % is {margin / 100:g}" if margin > 1 else ""),
+        "evaluation.episode_margin must be a fraction of the episodes from 0 to 1, or inf for no "
+        f"requirement, got {margin}"
+        + (f"; {margin:g} % is {margin / 100:g}" if margin > 1 else ""),
     )
     _require(
         config.evaluation.curve_starts >= 0,

@@ -32,7 +32,7 @@ from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics, split_episodes
 from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
 from neorl_train.evaluation._episodes import recorded_episodes
-from neorl_train.experience._hindrances import still_actions
+from neorl_train.experience._data_warnings import still_actions
 from neorl_train.experience._padded import padded_episodes
 from neorl_train.experience._training_data import TrainingData
 from neorl_train.runs._checkpoints import Checkpoints
@@ -97,22 +97,22 @@ class CriticOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Followed:
+class TrainingHooks:
     """Checkpoints from which the critics' trainings continue, and their observers.
 
     Attributes:
         checkpoints: Returns the checkpoints of the named critic, if there are any.
         watcher: Returns the observer of the named critic's training.
-        recorded: Returns the metrics of the last chunk if an earlier process completed the
+        last_metrics: Returns the metrics of the last chunk if an earlier process completed the
             training.
     """
 
     checkpoints: Callable[[str], Checkpoints | None]
     watcher: Callable[[str], Watcher]
-    recorded: Callable[[str], dict[str, float]]
+    last_metrics: Callable[[str], dict[str, float]]
 
 
-ALONE = Followed(lambda name: None, lambda name: UNWATCHED, lambda name: {})
+NO_HOOKS = TrainingHooks(lambda name: None, lambda name: UNWATCHED, lambda name: {})
 """Trains from beginning to end, without checkpoints."""
 
 
@@ -164,7 +164,7 @@ def fit_critics(
     held_out: Dataset,
     *,
     options: CriticOptions | None = None,
-    followed: Followed = ALONE,
+    hooks: TrainingHooks = NO_HOOKS,
 ) -> Critics:
     """Fits both critics on one part of a log and tests them on the other.
 
@@ -176,7 +176,7 @@ def fit_critics(
         training: Episodes to fit on; calibration holds out some of them.
         held_out: Episodes that are not used for training.
         options: Sizes and error rates.
-        followed: Checkpoints and observers of the trainings; none by default.
+        hooks: Checkpoints and observers of the trainings; none by default.
 
     Returns:
         The critics, their monitors and the measured results.
@@ -191,33 +191,33 @@ def fit_critics(
     keys = jax.random.split(key, 3)
     if held_out.n_episodes < 4:
         raise InputError(
-            f"{held_out.n_episodes} held-out episodes are too few to set thresholds and to count "
-            "alarms, expected 4 or more; start a run with a larger data.held_out, or cut the log "
-            "into more episodes"
+            f"{held_out.n_episodes} held-out episodes are too few to calibrate thresholds and to "
+            "count alarms; 4 or more are needed, so start a run with a larger data.held_out, or "
+            "cut the log into more episodes"
         )
-    for_thresholds, fresh = split_episodes(held_out, 0.5, keys[2])
-    _require_enough(for_thresholds, held_out.n_episodes, options.false_alarms)
-    fitted, spec = _fit_ensemble(training, keys[0], options, followed), training.spec
+    threshold_episodes, test_episodes = split_episodes(held_out, 0.5, keys[2])
+    _require_enough(threshold_episodes, held_out.n_episodes, options.false_alarms)
+    fitted, spec = _fit_ensemble(training, keys[0], options, hooks), training.spec
     report: dict[str, Any] = {
         "still_actions": still_actions(data_statistics(training), spec),
         "ensemble": fitted.report
-        | {"coverage_measured": assess_ensemble(fitted.ensemble, fresh.transitions, spec)},
+        | {"coverage_measured": assess_ensemble(fitted.ensemble, test_episodes.transitions, spec)},
     }
     critics: dict[str, Any] = {"ensemble": (fitted.ensemble, disagreement)}
-    safety, report["safety_critic"] = _fit_safety(training, fresh, keys[1], options, followed)
+    safety, report["safety_critic"] = _fit_safety(training, test_episodes, keys[1], options, hooks)
     if safety is not None:
         critics["safety_critic"] = (safety, largest_risk)
     monitors = {}
     for name, (critic, score) in critics.items():
-        endless = CriticMonitor(critic, jnp.asarray(jnp.inf, jnp.float32), score)
+        uncalibrated = CriticMonitor(critic, jnp.asarray(jnp.inf, jnp.float32), score)
         monitors[name], report[name]["monitor"] = _monitored(
-            endless, for_thresholds, fresh, options.false_alarms
+            uncalibrated, threshold_episodes, test_episodes, options.false_alarms
         )
     return Critics(safety, fitted.ensemble, monitors, report)
 
 
 def _fit_ensemble(
-    training: Dataset, key: PRNGKeyArray, options: CriticOptions, followed: Followed
+    training: Dataset, key: PRNGKeyArray, options: CriticOptions, hooks: TrainingHooks
 ) -> Any:
     return fit_ensemble(
         training.transitions,
@@ -226,16 +226,16 @@ def _fit_ensemble(
         learner=options.ensemble_learner(),
         updates=options.ensemble_updates,
         coverage=options.coverage,
-        trainer=partial(_trained, "ensemble", options.seed, followed),
+        trainer=partial(_trained, "ensemble", options.seed, hooks),
     )
 
 
 def _fit_safety(
     training: Dataset,
-    fresh: Dataset,
+    test_episodes: Dataset,
     key: PRNGKeyArray,
     options: CriticOptions,
-    followed: Followed,
+    hooks: TrainingHooks,
 ) -> tuple[SafetyCritic | None, dict[str, Any]]:
     """The critic and its measured results, or the reason why there is none."""
     spec = training.spec
@@ -246,18 +246,18 @@ def _fit_safety(
             key,
             learner=options.safety_learner(),
             updates=options.updates,
-            trainer=partial(_trained, "safety_critic", options.seed, followed),
+            trainer=partial(_trained, "safety_critic", options.seed, hooks),
         )
     except NothingToLearnError as error:
         return None, {"none": str(error)}
-    measured = assess_safety_critic(fitted.critic, fresh.transitions, spec)
-    return fitted.critic, fitted.report | {"assessment": measured}
+    assessment = assess_safety_critic(fitted.critic, test_episodes.transitions, spec)
+    return fitted.critic, fitted.report | {"assessment": assessment}
 
 
 def _trained(
     name: str,
     seed: int,
-    followed: Followed,
+    hooks: TrainingHooks,
     learner: Learner,
     spec: Spec,
     rows: Transition,
@@ -267,36 +267,41 @@ def _trained(
 ) -> tuple[LearnerState, dict[str, float]]:
     """Trains with the loop that all learners use, with keys derived from the seed."""
     del key
-    last = _LastMetrics(followed.watcher(name))
+    last = _LastMetrics(hooks.watcher(name))
     plan = plan_in_chunks(updates, checkpoints=True)
     data = TrainingData(rows, statistics, spec)
-    done = train(learner, data, (seed,), plan, watcher=last, checkpoints=followed.checkpoints(name))
-    return done.states()[0], last.metrics or followed.recorded(name)
+    trained = train(learner, data, (seed,), plan, watcher=last, checkpoints=hooks.checkpoints(name))
+    return trained.states()[0], last.metrics or hooks.last_metrics(name)
 
 
-def _require_enough(for_threshold: Dataset, held_out: int, false_alarms: float) -> None:
+def _require_enough(threshold_episodes: Dataset, held_out: int, false_alarms: float) -> None:
     """Checks, before fitting, that a threshold can promise this rate of false alarms."""
-    quiet = int((~broken(for_threshold)).sum())
+    within_limits = int((~violates_limits(threshold_episodes)).sum())
     needed = conformal_sample_size(false_alarms)
-    if quiet < needed:
-        least = math.ceil(1000 / (quiet + 1)) / 1000
-        admit = f"admit more, --false-alarms {least:g} or above, or " if least < 1 else ""
+    if within_limits < needed:
+        minimum = math.ceil(1000 / (within_limits + 1)) / 1000
+        advice = (
+            f"allow more false alarms with --false-alarms {minimum:g} or above, or "
+            if minimum < 1
+            else ""
+        )
         raise InputError(
-            f"{quiet} of {held_out} held-out episodes can set the thresholds (those that keep "
-            f"their limits in one half), and at most {false_alarms:g} false alarms an episode need "
-            f"{needed}; {admit}hold out a larger part, data.held_out of a new run"
+            f"{within_limits} of {held_out} held-out episodes can calibrate the thresholds (those "
+            f"that keep their limits in one half), and at most {false_alarms:g} false alarms an "
+            f"episode require {needed}; {advice}hold out a larger fraction of the log with "
+            "data.held_out of a new run"
         )
 
 
 def _monitored(
-    monitor: CriticMonitor, for_threshold: Dataset, fresh: Dataset, false_alarms: float
+    monitor: CriticMonitor, threshold_episodes: Dataset, test_episodes: Dataset, false_alarms: float
 ) -> tuple[CriticMonitor, dict[str, Any]]:
-    quiet = ~broken(for_threshold)
-    obs, action, mask = padded_episodes(for_threshold.select_episodes(quiet))
+    within_limits = ~violates_limits(threshold_episodes)
+    obs, action, mask = padded_episodes(threshold_episodes.select_episodes(within_limits))
     monitor = calibrated(monitor, obs, action, mask, false_alarms=false_alarms)
-    scores = np.asarray(episode_scores(monitor, *padded_episodes(fresh)))
+    scores = np.asarray(episode_scores(monitor, *padded_episodes(test_episodes)))
     alarmed = scores > float(monitor.threshold)
-    violated, n = broken(fresh), int(quiet.sum())
+    violated, n = violates_limits(test_episodes), int(within_limits.sum())
     # This many calibration episodes exceed the threshold by design; the rate is then
     # Beta-distributed.
     above = int(false_alarms * (n + 1) + 1e-9)
@@ -306,19 +311,19 @@ def _monitored(
         "promised_false_alarms": false_alarms,
         "threshold_episodes": n,
         "rate_of_19_in_20_thresholds": float(worst),
-        "false_alarms": _share(alarmed & ~violated, ~violated),
-        "alarmed_over_limit": _share(alarmed & violated, violated),
+        "false_alarms": _fraction_with_interval(alarmed & ~violated, ~violated),
+        "alarmed_over_limit": _fraction_with_interval(alarmed & violated, violated),
     }
 
 
-def broken(dataset: Dataset) -> np.ndarray:
+def violates_limits(dataset: Dataset) -> np.ndarray:
     """Whether each episode breaks a limit."""
     return np.any(recorded_episodes(dataset).violated, axis=1)
 
 
-def _share(hits: np.ndarray, of: np.ndarray) -> list[float] | None:
+def _fraction_with_interval(counted: np.ndarray, group: np.ndarray) -> list[float] | None:
     """Count, total and the 95 % interval of the fraction; ``None`` if there are no episodes."""
-    if not of.any():
+    if not group.any():
         return None
-    interval = clopper_pearson_interval(int(hits.sum()), int(of.sum()))
-    return [int(hits.sum()), int(of.sum()), float(interval.low), float(interval.high)]
+    interval = clopper_pearson_interval(int(counted.sum()), int(group.sum()))
+    return [int(counted.sum()), int(group.sum()), float(interval.low), float(interval.high)]

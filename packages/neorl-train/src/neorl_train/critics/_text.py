@@ -15,7 +15,7 @@ def critics_text(report: dict[str, Any]) -> str:
     ensemble, safety = report["ensemble"], report["safety_critic"]
     lines = [
         f"ensemble of dynamics: {ensemble['members']} members on {ensemble['episodes']} episodes",
-        f"  intervals that state {100 * ensemble['coverage']:g} % cover, on fresh episodes:",
+        f"  measured coverage of its {100 * ensemble['coverage']:g} % intervals on fresh episodes:",
     ]
     lines += [
         f"    {name:<24} {_percent(*measured)}"
@@ -36,8 +36,8 @@ def critics_text(report: dict[str, Any]) -> str:
     lines += _monitor(safety["monitor"])
     if safety["monitor"]["threshold"] >= 1:
         lines.append(
-            "    it can never alarm: episodes that keep their limits reach a risk of 1 too; admit "
-            "more false alarms, look less far ahead, or state the limit per step"
+            "    it can never alarm, because episodes that keep their limits also reach a risk of "
+            "1; allow more false alarms, shorten the horizon, or declare the limit per step"
         )
     return "\n".join(lines)
 
@@ -49,8 +49,9 @@ def _percent(value: float, low: float, high: float) -> str:
 def _monitor(monitor: dict[str, Any]) -> list[str]:
     worst = f"{100 * monitor['rate_of_19_in_20_thresholds']:.0f} %"
     lines = [
-        f"  monitor: alarm above {monitor['threshold']:.3g}, which {monitor['threshold_episodes']} "
-        f"episodes set: of 20 such thresholds 19 raise false alarms in at most {worst} of episodes"
+        f"  monitor: alarm above {monitor['threshold']:.3g}, calibrated on "
+        f"{monitor['threshold_episodes']} episodes: 19 of 20 such thresholds raise false alarms in "
+        f"at most {worst} of episodes"
     ]
     promised = f"promised {100 * monitor['promised_false_alarms']:g} %"
     counts = (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from neorl_core import Channel, InputError, Spec
 
 
-def check_names(names: Sequence[str], *, candidate: str, taken: Sequence[str]) -> None:
+def check_names(names: Sequence[str], *, candidate: str, reserved: Sequence[str]) -> None:
     """Refuses an unknown candidate and a policy that has the name of another.
 
     Raises:
@@ -15,9 +15,11 @@ def check_names(names: Sequence[str], *, candidate: str, taken: Sequence[str]) -
         raise ValueError(
             f"the candidate {candidate!r} is not among the policies: {', '.join(names) or 'none'}"
         )
-    clash = sorted(set(names) & set(taken))
+    clash = sorted(set(names) & set(reserved))
     if clash:
-        raise ValueError(f"{', '.join(clash)}: already the name of a controller; rename the policy")
+        raise ValueError(
+            f"{', '.join(clash)} is already the name of a controller; rename the policy"
+        )
 
 
 def check_spec(spec: Spec, dataset_spec: Spec, environment: str) -> None:
@@ -30,8 +32,8 @@ def check_spec(spec: Spec, dataset_spec: Spec, environment: str) -> None:
         ours, theirs = getattr(spec, field), getattr(dataset_spec, field)
         if ours != theirs:
             raise ValueError(
-                f"the log is of another plant than {environment}: its {field} is {theirs}, "
-                f"the simulator's {ours}; evaluate without environment"
+                f"the log was recorded on another plant than {environment}: its {field} is "
+                f"{theirs}, the simulator's {ours}; evaluate without environment"
             )
 
 
@@ -51,18 +53,18 @@ def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
         if len(ours) != len(theirs):
             raise InputError(
                 f"{environment} has {len(ours)} {kind} channels, and the log and its policies have "
-                f"{len(theirs)}; name the simulator of the plant that the log is of"
+                f"{len(theirs)}; name the simulator of the plant that the log was recorded on"
             )
-        for mine, its in zip(ours, theirs, strict=True):
-            if mine != its:
+        for channel, logged in zip(ours, theirs, strict=True):
+            if channel != logged:
                 raise InputError(
-                    f"{environment} has the {kind} channel {_described(mine)}, where the log and "
-                    f"its policies have {_described(its)}; {_remedy(its)}"
+                    f"{environment} has the {kind} channel {_described(channel)}, where the log "
+                    f"and its policies have {_described(logged)}; {_advice(logged)}"
                 )
     if simulator.dt != log.dt:
         raise InputError(
-            f"{environment} has a control period of {simulator.dt:g} s, the log one of "
-            f"{log.dt:g} s; name the simulator of the plant that the log is of"
+            f"{environment} has a control period of {simulator.dt:g} s, the log one of {log.dt:g} "
+            "s; name the simulator of the plant that the log was recorded on"
         )
 
 
@@ -74,7 +76,10 @@ def _described(channel: Channel | tuple[str, str, str]) -> str:
     return f"{name} ({unit} per {per})"
 
 
-def _remedy(logged: Channel | tuple[str, str, str]) -> str:
+def _advice(logged: Channel | tuple[str, str, str]) -> str:
     if isinstance(logged, Channel) and logged.unit == "?":
-        return "the log's file states no channels: write its rows with those of the plant first"
-    return "name the simulator of the plant that the log is of"
+        return (
+            "the log's file does not state its channels; write its rows with the channels of the "
+            "plant first"
+        )
+    return "name the simulator of the plant that the log was recorded on"

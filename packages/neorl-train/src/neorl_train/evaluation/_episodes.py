@@ -14,7 +14,7 @@ from neorl_train.evaluation._rollout import Rollout
 from neorl_train.results._episodes import SMALLEST, Episodes
 
 ROWS_AT_ONCE = 2**20
-ACTED = int(
+GUARD_ACTED = int(
     Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.INTERVAL_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
 )
 
@@ -33,7 +33,7 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
     mask = rows.mask
     cost_sum, cost_worst, steps_over, violated = _costs(rows.cost, mask, spec)
     fell_back = (rows.flags & int(Flag.FALLBACK_USED)) != 0
-    changed = ((rows.flags & ACTED) != 0) & ~fell_back
+    changed = ((rows.flags & GUARD_ACTED) != 0) & ~fell_back
     ended = (rows.terminated & mask).any(axis=1)
     success = (rows.success & mask).any(axis=1)
     trip = ended & ~success
@@ -73,13 +73,13 @@ def recorded_episodes(dataset: Dataset, spec: Spec | None = None) -> Episodes:
     return joined([_recorded(dataset, spec, returns, slice(i, i + at_once)) for i in groups])
 
 
-def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, some: slice) -> Episodes:
+def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, selected: slice) -> Episodes:
     columns: Any = dataset.transitions
-    rows, mask = dataset.padded_rows(some)
+    rows, mask = dataset.padded_rows(selected)
     cost_sum, cost_worst, steps_over, violated = _costs(columns.cost[rows], mask, spec)
-    nothing, terms = np.zeros(len(rows), np.int64), dataset.term
+    zeros, terms = np.zeros(len(rows), np.int64), dataset.term
     return Episodes(
-        returns=returns[some],
+        returns=returns[selected],
         length=mask.sum(axis=1),
         cost_sum=cost_sum,
         cost_worst=cost_worst,
@@ -87,9 +87,9 @@ def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, some: slice) ->
         violated=violated,
         success=None,
         trip=None,
-        filtered=nothing,
-        fallback=nothing,
-        alarms=nothing,
+        filtered=zeros,
+        fallback=zeros,
+        alarms=zeros,
         **_movement(columns.action[rows], mask, spec),
         terms=_summed(np.zeros((*rows.shape, 0)) if terms is None else terms[rows], mask),
     )
@@ -112,8 +112,8 @@ def _movement(action: np.ndarray, mask: np.ndarray, spec: Spec) -> dict[str, np.
     latest = np.maximum.accumulate(np.where(signs != 0, time, -1), axis=1)
     before = np.concatenate([np.full_like(latest[:, :1], -1), latest[:, :-1]], axis=1)
     earlier = np.take_along_axis(signs, np.maximum(before, 0), axis=1)
-    turned = (signs != 0) & (before >= 0) & (earlier != signs)
-    return {"travel": np.abs(moves).sum(axis=1), "reversals": turned.sum(axis=1)}
+    reversed_ = (signs != 0) & (before >= 0) & (earlier != signs)
+    return {"travel": np.abs(moves).sum(axis=1), "reversals": reversed_.sum(axis=1)}
 
 
 def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, ...]:
@@ -134,7 +134,7 @@ def joined(parts: Sequence[Episodes]) -> Episodes:
     """Concatenates the episodes of several chunks."""
     columns = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
     joined_columns: dict[str, Any] = {
-        name: None if any(column is None for column in of) else np.concatenate(of)
-        for name, of in columns.items()
+        name: None if any(column is None for column in values) else np.concatenate(values)
+        for name, values in columns.items()
     }
     return Episodes(**joined_columns)

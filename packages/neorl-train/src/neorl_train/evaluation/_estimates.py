@@ -52,16 +52,16 @@ def mean_estimates(
 
 
 def fraction_estimates(
-    happened: Bool[np.ndarray, "episode event"], *, level: float
+    outcomes: Bool[np.ndarray, "episode event"], *, level: float
 ) -> list[Estimate]:
     """Fractions of episodes with exact intervals (Clopper-Pearson), one per column."""
-    happened = np.asarray(happened, np.bool_)
+    outcomes = np.asarray(outcomes, np.bool_)
     estimates: list[Estimate] = []
-    for begin in range(0, happened.shape[1], COLUMNS_AT_ONCE):
-        chunk = happened[:, begin : begin + COLUMNS_AT_ONCE]
+    for begin in range(0, outcomes.shape[1], COLUMNS_AT_ONCE):
+        chunk = outcomes[:, begin : begin + COLUMNS_AT_ONCE]
         counts = np.zeros(COLUMNS_AT_ONCE)
         counts[: chunk.shape[1]] = chunk.sum(axis=0)
-        trials = np.full(COLUMNS_AT_ONCE, float(len(happened)))
+        trials = np.full(COLUMNS_AT_ONCE, float(len(outcomes)))
         with jax.enable_x64(True):
             interval = clopper_pearson_interval(counts, trials, level=level)
             estimates += _estimates(interval, chunk.shape[1])

@@ -23,8 +23,8 @@ from neorl_train.results._stretches import Stretch
 from neorl_train.results._tables import ResultTables
 
 NO_SIMULATOR = (
-    "there is no simulator of this plant, only its log, so what another policy would have "
-    "brought about was not observed"
+    "there is no simulator of this plant, only its log, and a log does not show the results of "
+    "another policy"
 )
 
 
@@ -87,10 +87,10 @@ def evaluate_offline(
     imitators = {**classical_imitators(training, spec), **(controllers or {})}
     candidate = next(iter(policies), "") if candidate is None else candidate
     if policies or candidate:
-        check_names(list(policies), candidate=candidate, taken=[LOG, *imitators])
+        check_names(list(policies), candidate=candidate, reserved=[LOG, *imitators])
     if dataset.n_episodes < 2:
         raise ValueError(
-            f"the log has {dataset.n_episodes} episode; intervals need at least two episodes"
+            f"intervals need at least two episodes, and the log has {dataset.n_episodes}"
         )
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
     rows = policy_rows(
@@ -135,9 +135,9 @@ def logged_terms(dataset: Dataset) -> tuple[Term, ...]:
     """The terms of a log's reward according to its ``plant.toml``; none if it lists none."""
     if dataset.term is None:
         return ()
-    named = dataset.attributes.get("terms", ())
+    terms = dataset.attributes.get("terms", ())
     return tuple(
-        Term(str(one["name"]), str(one["unit"]), float(one.get("worth", 0.0))) for one in named
+        Term(str(term["name"]), str(term["unit"]), float(term.get("worth", 0.0))) for term in terms
     )
 
 
@@ -158,9 +158,9 @@ def classical_imitators(training: Training, spec: Spec) -> dict[str, Policy]:
         ``"mean action"``, and ``"linear feedback"``: least squares of the logged action on the
         observation, clipped to the range.
     """
-    middle, mean, slope = _least_squares(training)
+    obs_mean, action_mean, slope = _least_squares(training)
     ends = [jnp.asarray(end, jnp.float32) for end in (lows(spec.action), highs(spec.action))]
-    numbers = [jnp.asarray(x, jnp.float32) for x in (-slope.T, middle, mean)]
+    numbers = [jnp.asarray(x, jnp.float32) for x in (-slope.T, obs_mean, action_mean)]
     return {
         MEAN: ConstantPolicy(numbers[2]),
         LINE: StateFeedback(*numbers, *ends),
@@ -173,15 +173,15 @@ def _least_squares(training: Training) -> tuple[np.ndarray, np.ndarray, np.ndarr
     for obs, action in _actions(training):
         count += len(obs)
         sums.append([part.sum(axis=0, dtype=np.float64) for part in (obs, action)])
-    middle, mean = (np.sum(part, axis=0) / count for part in zip(*sums, strict=True))
-    upper: Any = np.zeros((0, len(middle) + len(mean)))
+    obs_mean, action_mean = (np.sum(part, axis=0) / count for part in zip(*sums, strict=True))
+    upper: Any = np.zeros((0, len(obs_mean) + len(action_mean)))
     for obs, action in _actions(training):
-        block = np.concatenate([obs - middle, action - mean], axis=1)
+        block = np.concatenate([obs - obs_mean, action - action_mean], axis=1)
         upper = np.linalg.qr(np.concatenate([upper, block]), mode="r")
     # The cut-off of lstsq for all rows, not just for the few rows of the factor.
-    cut = np.finfo(np.float64).eps * max(count, len(middle))
-    left, right = upper[:, : len(middle)], upper[:, len(middle) :]
-    return middle, mean, np.linalg.lstsq(left, right, rcond=cut)[0]
+    rcond = np.finfo(np.float64).eps * max(count, len(obs_mean))
+    left, right = upper[:, : len(obs_mean)], upper[:, len(obs_mean) :]
+    return obs_mean, action_mean, np.linalg.lstsq(left, right, rcond=rcond)[0]
 
 
 def _actions(training: Training) -> Iterator[tuple[np.ndarray, np.ndarray]]:

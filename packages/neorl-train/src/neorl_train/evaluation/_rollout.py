@@ -86,7 +86,7 @@ def rollouts(
         The rows of every start, padded to the horizon of the specification. One program is
         compiled for each kind of policy and number of starts.
     """
-    return _acted(environment, policy, common_starts(environment, key, indices))
+    return _run_episodes(environment, policy, paired_starts(environment, key, indices))
 
 
 def rollouts_in_chunks(
@@ -110,7 +110,7 @@ def rollouts_in_chunks(
 
 
 @jax.jit
-def common_starts(
+def paired_starts(
     environment: Environment, key: PRNGKeyArray, indices: Int[Array, " start"]
 ) -> Start:
     """The starts with the given numbers, along a leading axis."""
@@ -128,13 +128,13 @@ def _start(environment: Any, key: PRNGKeyArray, index: Int[Array, ""]) -> Start:
 
 
 @jax.jit
-def _acted(environment: Environment, policy: Policy, starts: Start) -> Rollout:
+def _run_episodes(environment: Environment, policy: Policy, starts: Start) -> Rollout:
     return jax.vmap(_episode, in_axes=(None, None, 0))(environment, policy, starts)
 
 
 def _episode(environment: Environment, policy: Policy, start: Start) -> Rollout:
-    done = closed_loop.rollout(environment, policy, start, record=_row, hold=True)
-    return Rollout(first_obs=start.obs, mask=done.mask, **done.rows)
+    episode = closed_loop.rollout(environment, policy, start, record=_row, hold=True)
+    return Rollout(first_obs=start.obs, mask=episode.mask, **episode.rows)
 
 
 def _row(loop_step: LoopStep) -> dict[str, Array]:

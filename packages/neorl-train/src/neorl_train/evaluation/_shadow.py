@@ -19,7 +19,7 @@ from neorl_train.results._tables import Estimate
 EPISODES = 256
 
 
-class _Now(NamedTuple):
+class _ShadowState(NamedTuple):
     policy: Any
     carry: Any
     key: PRNGKeyArray
@@ -45,28 +45,32 @@ def action_fits(
     if not policies:
         return ()
     obs, action, mask = _padded(dataset)
-    counts = mask.any(axis=1)
-    asked = {
+    counted = mask.any(axis=1)
+    proposals = {
         name: np.asarray(jax.device_get(shadow(as_arrays(policy), obs, action))[0], np.float64)
         for name, policy in policies.items()
     }
-    away = {
-        name: np.where(mask[..., None], np.abs(proposed - action), 0.0)[counts].sum(axis=1)
-        / mask[counts].sum(axis=1)[:, None]
-        for name, proposed in asked.items()
+    distances = {
+        name: np.where(mask[..., None], np.abs(proposed - action), 0.0)[counted].sum(axis=1)
+        / mask[counted].sum(axis=1)[:, None]
+        for name, proposed in proposals.items()
     }
-    columns = {(name, ""): away[name] for name in asked}
-    if LINE in away:
-        columns |= {(name, LINE): away[name] - away[LINE] for name in asked if name != LINE}
+    columns = {(name, ""): distances[name] for name in proposals}
+    if LINE in distances:
+        columns |= {
+            (name, LINE): distances[name] - distances[LINE] for name in proposals if name != LINE
+        }
     # All in one table, because the bootstrap takes as long for a few columns as for many.
     estimates = iter(mean_estimates(np.concatenate([*columns.values()], axis=1), level=level))
     n_action = dataset.spec.n_action
     means = {key: [next(estimates) for _ in range(n_action)] for key in columns}
     fits: list[ActionFit] = []
-    for name, proposed in asked.items():
+    for name, proposed in proposals.items():
         beyond = means.get((name, LINE), [None] * n_action)
-        own = means[name, ""]
-        fits += _fits(name, proposed[mask], action[mask], own, beyond, dataset.spec, counts.sum())
+        distance = means[name, ""]
+        fits += _fits(
+            name, proposed[mask], action[mask], distance, beyond, dataset.spec, counted.sum()
+        )
     return tuple(fits)
 
 
@@ -90,20 +94,22 @@ def shadow(
 def _episode(
     policy: Policy, obs: Float[Array, "time obs"], action: Float[Array, "time act"]
 ) -> tuple[Float[Array, "time act"], SafetyReport]:
-    start = _Now(policy, policy.initial_carry(), jax.random.key(0))
+    start = _ShadowState(policy, policy.initial_carry(), jax.random.key(0))
     return jax.lax.scan(_step, start, (obs, action))[1]
 
 
-def _step(now: _Now, row: tuple[Array, Array]) -> tuple[_Now, tuple[Array, SafetyReport]]:
+def _step(
+    state: _ShadowState, row: tuple[Array, Array]
+) -> tuple[_ShadowState, tuple[Array, SafetyReport]]:
     obs, logged = row
-    key, used = jax.random.split(now.key)
-    carry, proposed = now.policy(now.carry, obs, used)
+    key, used = jax.random.split(state.key)
+    carry, proposed = state.policy(state.carry, obs, used)
     report = report_of(carry, proposed)
     if is_guarded(carry):  # reported to a guard as if its own proposal had become the logged action
-        carry = now.policy.sent(carry, logged)
+        carry = state.policy.sent(carry, logged)
     else:
-        carry = follow(now.policy, carry, logged)
-    return now._replace(carry=carry, key=key), (proposed, report)
+        carry = follow(state.policy, carry, logged)
+    return state._replace(carry=carry, key=key), (proposed, report)
 
 
 def _padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,13 +18,13 @@ from neorl_envs.plants import Plant
 from neorl_envs.recording import BehaviourPolicy, behaviour_policies
 from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
-from neorl_train.configuration._sections import COMMON_STARTS, EvaluationConfig
+from neorl_train.configuration._sections import PAIRED_STARTS_SEED, EvaluationConfig
 from neorl_train.evaluation._checks import check_names, check_spec
 from neorl_train.evaluation._episodes import episodes_of, joined, recorded_episodes
-from neorl_train.evaluation._one_program import switched
 from neorl_train.evaluation._rollout import rollouts_in_chunks, starts_key
 from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._summary import policy_rows, pooled_rows
+from neorl_train.evaluation._switched_policy import with_one_structure
 from neorl_train.evaluation._traces import further_starts, select_starts, trace_of
 from neorl_train.results._episodes import Trace
 from neorl_train.results._results import (
@@ -42,7 +42,7 @@ STARTS_AT_ONCE = 128
 
 
 @dataclasses.dataclass(frozen=True)
-class _Tested:
+class _TestEntry:
     name: str
     role: Role
     guarded: bool
@@ -110,30 +110,30 @@ def evaluate(
     tunings, reference = environment.tunings(), incumbent or environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
     candidate = next(iter(policies), "") if candidate is None else candidate
-    held = _constants(fallbacks or {})
-    taken = [*tunings, *held, BEHAVIOUR, LOG]
+    constants = _constants(fallbacks or {})
+    reserved = [*tunings, *constants, BEHAVIOUR, LOG]
     fitted = controllers or {}
-    check_names(list(policies), candidate=candidate, taken=[*taken, *fitted])
-    check_names([candidate, *fitted], candidate=candidate, taken=taken)
+    check_names(list(policies), candidate=candidate, reserved=[*reserved, *fitted])
+    check_names([candidate, *fitted], candidate=candidate, reserved=reserved)
     if dataset is not None:
         check_spec(environment.spec, dataset.spec, name)
     _require(reference, [*tunings, *fitted, BEHAVIOUR], n_starts)
     spec = environment.spec if spec is None else spec
-    guard = guarding(environment, spec, constraints, fallbacks, settings)
-    key = starts_key(COMMON_STARTS) if key is None else key
-    learners = [_Tested(n, "learner", False, (p,)) for n, p in policies.items()]
-    beside = {**tunings, **fitted, **held}
-    plain = learners + [_Tested(n, "classical", False, (p,)) for n, p in beside.items()]
-    operated: Any = tuple(behaviour or behaviour_policies(environment).values())
-    logged = _Tested(BEHAVIOUR, "behaviour", False, operated)
-    behind = [
+    guard = guard_parts(environment, spec, constraints, fallbacks, settings)
+    key = starts_key(PAIRED_STARTS_SEED) if key is None else key
+    learners = [_TestEntry(n, "learner", False, (p,)) for n, p in policies.items()]
+    all_controllers = {**tunings, **fitted, **constants}
+    plain = learners + [_TestEntry(n, "classical", False, (p,)) for n, p in all_controllers.items()]
+    behaviour_members: Any = tuple(behaviour or behaviour_policies(environment).values())
+    logged = _TestEntry(BEHAVIOUR, "behaviour", False, behaviour_members)
+    guarded = [
         dataclasses.replace(
-            one, guarded=True, policies=tuple(guard.guarded(p, spec) for p in one.policies)
+            entry, guarded=True, policies=tuple(guard.guarded(p, spec) for p in entry.policies)
         )
-        for one in plain
+        for entry in plain
     ]
-    tested = _one_kind([*plain, *behind, logged], spec)
-    results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
+    tested = _with_one_structure([*plain, *guarded, logged], spec)
+    results = tuple(_result(environment, entry, key, n_starts, spec) for entry in tested)
     logs = () if dataset is None else (_recorded(dataset, spec),)
     tables = _tables(
         name, environment, spec, results, logs, candidate, reference, level, episode_margin
@@ -151,7 +151,7 @@ def evaluate(
 
 def _constants(fallbacks: Mapping[str, Policy]) -> dict[str, Policy]:
     """The fallbacks that hold a constant action."""
-    return {name: one for name, one in fallbacks.items() if isinstance(one, ConstantPolicy)}
+    return {name: entry for name, entry in fallbacks.items() if isinstance(entry, ConstantPolicy)}
 
 
 def evaluate_controllers(
@@ -189,17 +189,19 @@ def evaluate_controllers(
     tunings, fitted = environment.tunings(), controllers or {}
     reference = next(iter(tunings))
     name = str(getattr(environment, "name", type(environment).__name__))
-    check_names([reference, *fitted], candidate=reference, taken=[BEHAVIOUR, LOG])
-    check_names([reference, *fitted], candidate=reference, taken=list(tunings)[1:])
+    check_names([reference, *fitted], candidate=reference, reserved=[BEHAVIOUR, LOG])
+    check_names([reference, *fitted], candidate=reference, reserved=list(tunings)[1:])
     if dataset is not None:
         check_spec(environment.spec, dataset.spec, name)
     _require(reference, tunings, n_starts)
     spec = environment.spec
-    key = starts_key(COMMON_STARTS) if key is None else key
-    operated: Any = tuple(behaviour or behaviour_policies(environment).values())
-    plain = [_Tested(n, "classical", False, (p,)) for n, p in {**tunings, **fitted}.items()]
-    tested = _one_kind([*plain, _Tested(BEHAVIOUR, "behaviour", False, operated)], spec)
-    results = tuple(_result(environment, one, key, n_starts, spec) for one in tested)
+    key = starts_key(PAIRED_STARTS_SEED) if key is None else key
+    behaviour_members: Any = tuple(behaviour or behaviour_policies(environment).values())
+    plain = [_TestEntry(n, "classical", False, (p,)) for n, p in {**tunings, **fitted}.items()]
+    tested = _with_one_structure(
+        [*plain, _TestEntry(BEHAVIOUR, "behaviour", False, behaviour_members)], spec
+    )
+    results = tuple(_result(environment, entry, key, n_starts, spec) for entry in tested)
     logs = () if dataset is None else (_recorded(dataset, spec),)
     tables = _tables(name, environment, spec, results, logs, reference, reference, level, math.inf)
     return Evaluation(
@@ -229,7 +231,7 @@ def plant_constraints(environment: Plant) -> ActionConstraints:
     return action_constraints(environment.spec, environment.action_rates())
 
 
-class Guarding(NamedTuple):
+class GuardParts(NamedTuple):
     """Parts of a guard.
 
     Attributes:
@@ -247,38 +249,38 @@ class Guarding(NamedTuple):
         return guard_with(self.settings, policy, self.constraints, self.fallbacks, spec)
 
 
-def guarding(
+def guard_parts(
     environment: Plant,
     spec: Spec,
     constraints: AnyConstraints | None,
     fallbacks: Mapping[str, Policy] | None,
     settings: GuardSettings | None,
-) -> Guarding:
+) -> GuardParts:
     """The guard for policies on a plant; parts that are not given come from the plant."""
     reference = environment.tunings()[environment.reference]
-    return Guarding(
+    return GuardParts(
         plant_constraints(environment) if constraints is None else constraints,
         {FALLBACK: reference} if fallbacks is None else fallbacks,
         default_settings(spec) if settings is None else settings,
     )
 
 
-def _one_kind(tested: Sequence[_Tested], spec: Spec) -> list[_Tested]:
-    flat = [policy for one in tested for policy in one.policies]
-    wrapped = iter(switched(flat, spec.n_action))
+def _with_one_structure(tested: Sequence[_TestEntry], spec: Spec) -> list[_TestEntry]:
+    flat = [policy for entry in tested for policy in entry.policies]
+    wrapped = iter(with_one_structure(flat, spec.n_action))
     return [
-        dataclasses.replace(one, policies=tuple(next(wrapped) for _ in one.policies))
-        for one in tested
+        dataclasses.replace(entry, policies=tuple(next(wrapped) for _ in entry.policies))
+        for entry in tested
     ]
 
 
 def _result(
-    environment: Environment, one: _Tested, key: PRNGKeyArray, n_starts: int, spec: Spec
+    environment: Environment, entry: _TestEntry, key: PRNGKeyArray, n_starts: int, spec: Spec
 ) -> PolicyResult:
     """Runs all starts; start ``i`` is assigned to policy ``i mod len(policies)``."""
-    turns = len(one.policies)
+    turns = len(entry.policies)
     parts, order = [], []
-    for turn, policy in enumerate(one.policies):
+    for turn, policy in enumerate(entry.policies):
         indices = np.arange(turn, n_starts, turns)
         if not len(indices):
             break
@@ -286,7 +288,7 @@ def _result(
         parts += [episodes_of(rows, spec) for rows in chunks]
         order.append(indices)
     episodes = joined(parts).reordered(np.argsort(np.concatenate(order)))
-    return PolicyResult(one.name, group_of(one.name), one.role, one.guarded, episodes)
+    return PolicyResult(entry.name, group_of(entry.name), entry.role, entry.guarded, episodes)
 
 
 def _tables(
@@ -302,7 +304,7 @@ def _tables(
 ) -> ResultTables:
     plain = [result for result in results if not result.guarded]
     known = {reference, str(getattr(environment, "reference", reference))}
-    others = [one for one in plain if one.name in known or one.role == "behaviour"]
+    others = [entry for entry in plain if entry.name in known or entry.role == "behaviour"]
     return ResultTables(
         environment=name,
         reason="",
@@ -340,7 +342,7 @@ def bands_of(environment: Environment) -> tuple[Band, ...]:
 def _traces(
     environment: Environment,
     spec: Spec,
-    tested: Sequence[_Tested],
+    tested: Sequence[_TestEntry],
     results: Sequence[PolicyResult],
     key: PRNGKeyArray,
     candidate: str,
@@ -348,24 +350,24 @@ def _traces(
 ) -> tuple[Trace, ...]:
     """Reruns the selected starts and keeps the rows; the programs are already compiled."""
     shown = [(candidate, True), (reference, False)]
-    by_name = {(one.name, one.guarded): one for one in tested}
+    by_name = {(entry.name, entry.guarded): entry for entry in tested}
     result_of = {(result.name, result.guarded): result for result in results}
     ours = result_of[candidate, True].episodes
     starts = select_starts(ours, spec)
     gains = ours.returns - result_of[reference, False].episodes.returns
-    starts |= {f"start {one}": one for one in further_starts(gains, starts.values(), spec)}
+    starts |= {f"start {start}": start for start in further_starts(gains, starts.values(), spec)}
     chunk = np.array(list(starts.values()))
     traces = []
     for name, guarded in shown:
         policies, rerun = by_name[name, guarded].policies, {}
         for turn, policy in enumerate(policies):
-            mine = chunk[chunk % len(policies) == turn]
+            own_starts = chunk[chunk % len(policies) == turn]
             chunks = list(
-                rollouts_in_chunks(environment, policy, key, mine, at_once=STARTS_AT_ONCE)
+                rollouts_in_chunks(environment, policy, key, own_starts, at_once=STARTS_AT_ONCE)
             )
             if chunks:
                 rows = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
-                rerun |= {int(start): (rows, row) for row, start in enumerate(mine)}
+                rerun |= {int(start): (rows, row) for row, start in enumerate(own_starts)}
         traces += [
             trace_of(*rerun[int(start)], label=label, policy=name, guarded=guarded, start=start)
             for label, start in starts.items()

@@ -16,9 +16,9 @@ from neorl_train.results._stretches import BEST, MEDIAN, WORST, Stretch
 
 LONGEST_S, LONGEST = 86_400.0, 2_000
 """A stretch lasts at most a day and has at most as many steps as a figure can show."""
-ALIKE, LIBRARY, AT_ONCE = 50, 20_000, 200
+NEIGHBOURS, LIBRARY, AT_ONCE = 50, 20_000, 200
 """Number of similar situations to find, rows to search, and rows to process at a time."""
-MOST_CHANNELS = 4
+MAX_CHANNELS = 4
 
 
 def stretches(
@@ -54,44 +54,44 @@ def stretches(
     chosen = _chosen(rewards)
     starts = np.asarray(dataset.episode_starts)
     episodes = np.searchsorted(starts, spans[:, 0], side="right") - 1
-    before = np.maximum(spans[:, 0] - length, starts[episodes])
+    warm_up_starts = np.maximum(spans[:, 0] - length, starts[episodes])
     columns: Any = dataset.transitions
     picked = list(chosen.values())
     # The first row is repeated, so that the policy has received an action before its first
     # proposal.
     count = np.maximum(np.arange(2 * length + 1) - 1, 0)
-    rows = np.minimum(before[picked, None] + count, spans[picked, 1:] - 1)
+    rows = np.minimum(warm_up_starts[picked, None] + count, spans[picked, 1:] - 1)
     obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
     proposed, report = jax.device_get(shadow(as_arrays(policy), obs, action))
     order = [c.name for c in dataset.spec.obs]
     shown = [order.index(channel) for channel in channels]
-    found = []
-    for place, (label, one) in enumerate(chosen.items()):
-        (begin, end), lead = spans[one], spans[one, 0] - before[one] + 1
-        part = slice(lead, lead + end - begin)
+    selected = []
+    for row, (label, span) in enumerate(chosen.items()):
+        (begin, end), lead = spans[span], spans[span, 0] - warm_up_starts[span] + 1
+        window = slice(lead, lead + end - begin)
         low, high = _covered(dataset, begin, end)
         stamp = np.nan if dataset.time is None else float(dataset.time[begin])
-        found.append(
+        selected.append(
             Stretch(
                 label=label,
                 policy=name,
-                episode=int(episodes[one]),
-                first=int(begin - starts[episodes[one]]),
+                episode=int(episodes[span]),
+                first=int(begin - starts[episodes[span]]),
                 stamp=stamp,
-                held_out=int(episodes[one]) in set(held_out),
-                reward=float(rewards[one]),
+                held_out=int(episodes[span]) in set(held_out),
+                reward=float(rewards[span]),
                 channels=tuple(channels),
-                obs=obs[place, part][:, shown].astype(np.float64),
-                logged=action[place, part].astype(np.float64),
-                proposed=proposed[place, part].astype(np.float64),
+                obs=obs[row, window][:, shown].astype(np.float64),
+                logged=action[row, window].astype(np.float64),
+                proposed=proposed[row, window].astype(np.float64),
                 low=low,
                 high=high,
                 cost=np.asarray(columns.cost[begin:end], np.float64),
-                flags=np.asarray(report.flags[place, part], np.int64),
+                flags=np.asarray(report.flags[row, window], np.int64),
                 known=np.asarray(columns.mask[begin:end], bool),
             )
         )
-    return tuple(found)
+    return tuple(selected)
 
 
 def _spans(
@@ -114,12 +114,12 @@ def _spans(
     reward = np.where(mask, np.asarray(columns.reward, np.float64), 0.0)
     known = np.add.reduceat(mask.astype(np.int64), spans[:, 0])
     means = np.add.reduceat(reward, spans[:, 0]) / np.maximum(known, 1)
-    kept = known >= max(np.median(known) / 2, 1)
-    return spans[kept], means[kept]
+    usable = known >= max(np.median(known) / 2, 1)
+    return spans[usable], means[usable]
 
 
 def _chosen(rewards: Float[np.ndarray, " stretch"]) -> dict[str, int]:
-    order = [int(one) for one in np.argsort(-rewards, kind="stable")]
+    order = [int(span) for span in np.argsort(-rewards, kind="stable")]
     chosen = {BEST: order[0]}
     if len(order) > 2:
         chosen[MEDIAN] = order[len(order) // 2]
@@ -140,20 +140,20 @@ def _covered(dataset: Dataset, begin: int, end: int) -> tuple[np.ndarray, np.nda
     if not len(library):
         return np.full(shape, np.nan), np.full(shape, np.nan)
     known = np.asarray(columns.obs)[library].astype(np.float64)
-    middle, scale = known.mean(axis=0), known.std(axis=0)
+    mean, scale = known.mean(axis=0), known.std(axis=0)
     moving = scale > 0  # a channel that never changes does not distinguish situations
-    known = (known - middle)[:, moving] / scale[moving]
-    asked = np.asarray(columns.obs[begin:end], np.float64)
-    asked = (asked - middle)[:, moving] / scale[moving]
+    known = (known - mean)[:, moving] / scale[moving]
+    queries = np.asarray(columns.obs[begin:end], np.float64)
+    queries = (queries - mean)[:, moving] / scale[moving]
     actions = np.asarray(columns.action)[library].astype(np.float64)
     squares = (known**2).sum(axis=1)
-    count = min(ALIKE, len(library))
+    count = min(NEIGHBOURS, len(library))
     low, high = np.empty(shape), np.empty(shape)
-    for first in range(0, len(asked), AT_ONCE):
+    for first in range(0, len(queries), AT_ONCE):
         block = slice(first, first + AT_ONCE)
         # The squared norm of the query is the same for every row of the library, so it is left out.
-        away = squares - 2 * asked[block] @ known.T
-        nearest = np.argpartition(away, count - 1, axis=1)[:, :count]
+        distances = squares - 2 * queries[block] @ known.T
+        nearest = np.argpartition(distances, count - 1, axis=1)[:, :count]
         low[block], high[block] = actions[nearest].min(axis=1), actions[nearest].max(axis=1)
     return low, high
 
@@ -173,8 +173,8 @@ def declared_bands(dataset: Dataset, spec: Spec) -> tuple[Band, ...]:
         spec: Its channels, with the cost limits of the run.
     """
     texts = {
-        str(one.get("name")): str(one.get("expression"))
-        for one in _configuration(dataset).get("cost", ())
+        str(cost.get("name")): str(cost.get("expression"))
+        for cost in _configuration(dataset).get("cost", ())
     }
     observed = {channel.name for channel in spec.obs}
     bands = []
@@ -206,15 +206,15 @@ def shown_channels(
     """
     configuration = _configuration(dataset)
     texts = [str(configuration.get("reward", {}).get("expression", ""))]
-    texts += [str(one.get("expression", "")) for one in configuration.get("cost", ())]
+    texts += [str(cost.get("expression", "")) for cost in configuration.get("cost", ())]
     words = re.findall(r"\w+", " ".join(texts))
     observed = [channel.name for channel in spec.obs]
     wanted = [*loops, *(band.channel for band in bands), *words]
-    found = dict.fromkeys(name for name in wanted if name in observed)
-    return tuple(found)[:MOST_CHANNELS] or tuple(observed[:3])
+    shown = dict.fromkeys(name for name in wanted if name in observed)
+    return tuple(shown)[:MAX_CHANNELS] or tuple(observed[:3])
 
 
 def _configuration(dataset: Dataset) -> Mapping[str, Any]:
     """The ``plant.toml`` of a converted log; empty for any other."""
-    found = dataset.attributes.get("provenance", {}).get("configuration", {})
-    return found if isinstance(found, Mapping) else {}
+    configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
+    return configuration if isinstance(configuration, Mapping) else {}

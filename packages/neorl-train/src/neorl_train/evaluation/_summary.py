@@ -59,23 +59,31 @@ def policy_rows(
             for j in range(spec.n_cost):
                 ours, theirs = limited(result.episodes, spec, j), limited(base, spec, j)
                 columns[i, j, "difference"] = ours - theirs
-    named = {
-        i: amounts_of(one.episodes, spec, terms)
-        for i, one in enumerate(results)
-        if (one.name, one.guarded) in detailed
+    amounts = {
+        i: amounts_of(result.episodes, spec, terms)
+        for i, result in enumerate(results)
+        if (result.name, result.guarded) in detailed
     }
     theirs = None if base is None else amounts_of(base, spec, terms)
-    for i, own in named.items():
-        for key, values in own.items():
+    for i, result_amounts in amounts.items():
+        for key, values in result_amounts.items():
             columns[i, "amount", key] = values
             if theirs is not None and results[i].episodes is not base:
                 columns[i, "amount", key, "difference"] = values - theirs[key]
     means = _estimated(columns, level)
-    cells = {i: tuple(_amount(key, i, means) for key in own) for i, own in named.items()}
-    least: list[float | None] = [None] * len(results)
+    cells = {
+        i: tuple(_amount(key, i, means) for key in result_amounts)
+        for i, result_amounts in amounts.items()
+    }
+    least_differences: list[float | None] = [None] * len(results)
     if base is not None:
-        least = [float(np.min(columns[i, "return", "difference"])) for i in range(len(results))]
-    rows = [_row(i, result, spec, means, level, least[i]) for i, result in enumerate(results)]
+        least_differences = [
+            float(np.min(columns[i, "return", "difference"])) for i in range(len(results))
+        ]
+    rows = [
+        _row(i, result, spec, means, level, least_differences[i])
+        for i, result in enumerate(results)
+    ]
     return tuple(dataclasses.replace(row, amounts=cells.get(i, ())) for i, row in enumerate(rows))
 
 
@@ -90,17 +98,17 @@ class Amount(NamedTuple):
 
 def amounts_of(episodes: Episodes, spec: Spec, terms: Sequence[Term]) -> dict[Amount, np.ndarray]:
     """Every amount of an episode: terms of the return, travel, reversals, time beyond limits."""
-    found: dict[Amount, np.ndarray] = {}
+    amounts: dict[Amount, np.ndarray] = {}
     for j, term in enumerate(terms if episodes.terms.shape[-1] == len(terms) else ()):
-        found[Amount("term", term.name, term.unit, term.worth)] = episodes.terms[:, j]
+        amounts[Amount("term", term.name, term.unit, term.worth)] = episodes.terms[:, j]
     for j, channel in enumerate(spec.action):
-        found[Amount("travel", channel.name, channel.unit)] = episodes.travel[:, j]
-        found[Amount("reversals", channel.name, "1")] = episodes.reversals[:, j].astype(float)
+        amounts[Amount("travel", channel.name, channel.unit)] = episodes.travel[:, j]
+        amounts[Amount("reversals", channel.name, "1")] = episodes.reversals[:, j].astype(float)
     for j, channel in enumerate(spec.cost):
         if channel.per == "step":
             minutes = episodes.steps_over[:, j] * spec.dt / 60
-            found[Amount("beyond", channel.name, "min")] = minutes
-    return found
+            amounts[Amount("beyond", channel.name, "min")] = minutes
+    return amounts
 
 
 def _amount(key: Amount, i: int, means: dict[Hashable, Estimate]) -> AmountCell:

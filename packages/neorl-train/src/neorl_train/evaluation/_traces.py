@@ -11,7 +11,7 @@ from neorl_core import Spec
 from neorl_train.evaluation._rollout import Rollout
 from neorl_train.results._episodes import HARDEST, LOWEST, TYPICAL, Episodes, Trace, limited
 
-FURTHER, NUMBERS = 8, 200_000
+MAX_FURTHER, MAX_NUMBERS = 8, 200_000
 """Number of additional episodes, and the most numbers that the trace file may contain for them."""
 
 
@@ -49,13 +49,13 @@ def further_starts(
         Numbers of the starts, at most eight.
     """
     width = spec.n_obs + 2 * spec.n_action + spec.n_cost + 2
-    room = NUMBERS // (2 * spec.horizon * width) - len(chosen)
+    available = MAX_NUMBERS // (2 * spec.horizon * width) - len(chosen)
     rest = [int(start) for start in np.argsort(gains, kind="stable") if int(start) not in chosen]
-    count = min(FURTHER, room, len(rest))
+    count = min(MAX_FURTHER, available, len(rest))
     if count < 1:
         return []
-    places = np.unique(np.linspace(0, len(rest) - 1, count).round().astype(int))
-    return [rest[place] for place in places]
+    positions = np.unique(np.linspace(0, len(rest) - 1, count).round().astype(int))
+    return [rest[position] for position in positions]
 
 
 def _margin_used(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"]:
@@ -71,17 +71,17 @@ def trace_of(
     rollout: Rollout, row: int, *, label: str, policy: str, guarded: bool, start: int
 ) -> Trace:
     """Row ``row`` of a rollout on the host, trimmed to the length of its episode."""
-    one: Any = jax.tree.map(lambda column: np.asarray(column[row]), rollout)
-    length = int(one.mask.sum())
+    episode: Any = jax.tree.map(lambda column: np.asarray(column[row]), rollout)
+    length = int(episode.mask.sum())
     return Trace(
         label=label,
         policy=policy,
         guarded=guarded,
         start=start,
-        obs=np.concatenate([one.first_obs[None], one.obs[:length]]).astype(np.float64),
-        action=one.action[:length].astype(np.float64),
-        applied=one.applied[:length].astype(np.float64),
-        reward=one.reward[:length].astype(np.float64),
-        cost=one.cost[:length].astype(np.float64),
-        flags=one.flags[:length].astype(np.int64),
+        obs=np.concatenate([episode.first_obs[None], episode.obs[:length]]).astype(np.float64),
+        action=episode.action[:length].astype(np.float64),
+        applied=episode.applied[:length].astype(np.float64),
+        reward=episode.reward[:length].astype(np.float64),
+        cost=episode.cost[:length].astype(np.float64),
+        flags=episode.flags[:length].astype(np.int64),
     )

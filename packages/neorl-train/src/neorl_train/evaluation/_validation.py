@@ -14,7 +14,7 @@ from neorl_core import Policy, Spec, as_arrays
 from neorl_envs import Dataset
 from neorl_train.evaluation._rollout import rollouts
 
-MOST_ROWS = 4096
+MAX_ROWS = 4096
 
 
 class PolicyValidation:
@@ -25,8 +25,8 @@ class PolicyValidation:
         environment: The plant; ``None`` if there is only a log.
         key: Key of the starts. They are only for the curves and differ from the evaluation's.
         starts: Number of starts; with zero, only the log is used.
-        prices: Penalty per unit of each cost, which is in the return that a policy without budgets
-            counts.
+        penalty_weights: Penalty per unit of each cost, which is in the return that a policy without
+            budgets counts.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class PolicyValidation:
         *,
         key: PRNGKeyArray,
         starts: int,
-        prices: Sequence[float] = (),
+        penalty_weights: Sequence[float] = (),
     ) -> None:
-        self._held_out = None if held_out is None else _HeldOut(held_out, prices)
+        self._held_out = None if held_out is None else _HeldOut(held_out, penalty_weights)
         self._environment = environment if starts else None
         self._key, self._starts = key, jnp.arange(starts)
         spec = environment.spec if held_out is None else held_out.spec
@@ -68,15 +68,21 @@ class PolicyValidation:
 class _HeldOut:
     """Metrics on held-out episodes: distance to the logged actions, and the policy's own count."""
 
-    def __init__(self, held_out: Dataset, prices: Sequence[float]) -> None:
+    def __init__(self, held_out: Dataset, penalty_weights: Sequence[float]) -> None:
         rows = held_out.transitions
         chosen = np.flatnonzero(np.asarray(rows.mask))
-        chosen = chosen[:: max(1, len(chosen) // MOST_ROWS)][:MOST_ROWS]
+        chosen = chosen[:: max(1, len(chosen) // MAX_ROWS)][:MAX_ROWS]
         self._obs = jnp.asarray(rows.obs[chosen])
         self._action = jnp.asarray(rows.action[chosen])
         self._log = _first_rows(held_out)
-        paid = np.asarray(rows.cost)[:MOST_ROWS] @ np.asarray(prices) if any(prices) else 0.0
-        self._priced = self._log._replace(reward=self._log.reward - jnp.asarray(paid, jnp.float32))
+        penalties = (
+            np.asarray(rows.cost)[:MAX_ROWS] @ np.asarray(penalty_weights)
+            if any(penalty_weights)
+            else 0.0
+        )
+        self._penalised = self._log._replace(
+            reward=self._log.reward - jnp.asarray(penalties, jnp.float32)
+        )
         self._half_range = jnp.asarray(action_half_range(held_out.spec))
 
     def __call__(self, policy: Policy) -> dict[str, jax.Array]:
@@ -87,7 +93,7 @@ class _HeldOut:
         metrics = {"held_out_distance": distance_along(policy, self._log, self._half_range)}
         if isinstance(policy, SequencePolicy):
             # A policy with budgets learns from the reward and the costs apart.
-            log = self._log if policy.budget.size else self._priced
+            log = self._log if policy.budget.size else self._penalised
             episodes = int(log.starts.sum())
             metrics["held_out_return_prediction_error"] = return_prediction_error(
                 policy, log, episodes
@@ -104,8 +110,8 @@ def held_out_distance(
 ) -> Float[Array, ""]:
     """Mean over rows and channels of ``((policy(obs) - action) / half_range)^2``."""
 
-    def act(one: Float[Array, " obs"]) -> Float[Array, " act"]:
-        return policy(policy.initial_carry(), one, None)[1]
+    def act(row: Float[Array, " obs"]) -> Float[Array, " act"]:
+        return policy(policy.initial_carry(), row, None)[1]
 
     return jnp.mean(jnp.square((jax.vmap(act)(obs) - action) / half_range[None, :]))
 
@@ -132,7 +138,7 @@ def _first_rows(dataset: Dataset) -> LogRows:
     rows, starts = dataset.transitions, np.zeros(dataset.n_rows, bool)
     starts[dataset.episode_starts] = True
     columns = (rows.obs, rows.action, rows.reward, starts, rows.mask)
-    return LogRows(*(jnp.asarray(np.asarray(column)[:MOST_ROWS]) for column in columns))
+    return LogRows(*(jnp.asarray(np.asarray(column)[:MAX_ROWS]) for column in columns))
 
 
 @jax.jit
@@ -172,10 +178,10 @@ def return_prediction_error(
         return policy.sent(carry, row.action), before - after
 
     counted = jax.lax.scan(step, policy.initial_carry(), log)[1]
-    earned = jnp.roll(jnp.where(log.mask, log.reward, 0), 1)
-    off = jnp.where(log.starts | ~jnp.roll(log.mask, 1), 0, counted - earned)
+    logged = jnp.roll(jnp.where(log.mask, log.reward, 0), 1)
+    differences = jnp.where(log.starts | ~jnp.roll(log.mask, 1), 0, counted - logged)
     number = jnp.cumsum(log.starts) - 1
-    return jnp.mean(jnp.abs(jax.ops.segment_sum(off, number, num_segments=episodes)))
+    return jnp.mean(jnp.abs(jax.ops.segment_sum(differences, number, num_segments=episodes)))
 
 
 @jax.jit

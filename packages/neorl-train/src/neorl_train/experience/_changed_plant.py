@@ -41,14 +41,15 @@ def _changed(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
     declared = getattr(type(plant), "constants", None)
     if not isinstance(plant, SimulatedPlant) or not hasattr(declared, "_replace"):
         raise InputError(
-            f"data.constants: {name} does not declare its constants one by one; leave them out"
+            f"data.constants is given, but the constants of {name} cannot be changed individually; "
+            "leave data.constants out"
         )
     fields: Any = declared
     changed = {}
     for constant, factor in factors:
         original = getattr(fields, constant, None)
         if not isinstance(original, Constant):
-            known = [one for one in fields._fields if isinstance(getattr(fields, one), Constant)]
+            known = [name for name in fields._fields if isinstance(getattr(fields, name), Constant)]
             raise unknown_name(f"constant of {name} in data.constants", constant, known)
         if not math.isfinite(factor):
             raise InputError(f"data.constants.{constant} must be a finite factor, got {factor}")
@@ -65,5 +66,8 @@ def _changed(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
     except ValueError as error:
         raise InputError(f"data.constants: {error}") from error
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(other.default_params())):
-        raise InputError(f"data.constants make parameters of {name} that are not finite")
+        raise InputError(
+            f"data.constants lead to parameters of {name} that are not finite; choose "
+            "smaller factors"
+        )
     return other

@@ -8,7 +8,12 @@ from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset
 from neorl_train.configuration._sections import Config, batch_sizes
 from neorl_train.experience._source import is_streamed
-from neorl_train.experience._split import both_parts, check_batches, check_split, sample_of
+from neorl_train.experience._split import (
+    check_batches,
+    check_split,
+    sample_of,
+    training_and_held_out,
+)
 from neorl_train.experience._streamed import StreamedData, streamed_data
 from neorl_train.experience._training_data import TrainingData, training_data
 
@@ -48,22 +53,24 @@ def training_experience(
             batch is larger than it.
     """
     check_split(config.data, dataset)
-    prices = tuple(config.penalty.get(channel.name, 0.0) for channel in spec.cost)
+    penalty_weights = tuple(config.penalty.get(channel.name, 0.0) for channel in spec.cost)
     try:
-        used, rest = both_parts(config.data, dataset)
+        trained_on, held_out_episodes = training_and_held_out(config.data, dataset)
         if path is not None and is_streamed(config.data, path):
-            held_out = dataset.select_episodes(sample_of(config.data, dataset, rest))
+            held_out = dataset.select_episodes(sample_of(config.data, dataset, held_out_episodes))
             training = streamed_data(
                 path,
                 dataset=dataset,
-                episodes=used,
-                prices=prices,
+                episodes=trained_on,
+                penalty_weights=penalty_weights,
                 spec=spec,
                 readers=config.data.readers,
             )
         else:
-            held_out = dataset.select_episodes(rest)
-            training = training_data(dataset.select_episodes(used), prices=prices, spec=spec)
+            held_out = dataset.select_episodes(held_out_episodes)
+            training = training_data(
+                dataset.select_episodes(trained_on), penalty_weights=penalty_weights, spec=spec
+            )
     except ValueError as error:
         raise InputError(f"{config.data.source}: {one_line(error)}") from error
     check_batches(batch_sizes(config), training.n_rows)

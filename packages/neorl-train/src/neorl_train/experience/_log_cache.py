@@ -22,17 +22,17 @@ from neorl_train.experience._changed_plant import changed_plant
 from neorl_train.experience._source import data_keys, read_log
 from neorl_train.runs._names import LOG_CACHE
 
-MOST_BYTES = 10e9
+MAX_BYTES = 10e9
 """Bytes of all logs in a user's cache; the least recently used one is removed first."""
 
 
-def collected_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None]) -> None:
+def collected_log(data: DataConfig, run_dataset: Path, print_line: Callable[[str], None]) -> None:
     """Puts the environment's log into a run, from the user's cache if it is there.
 
     Args:
         data: Section whose source is an environment.
         run_dataset: Path of the destination; an existing file is kept.
-        say: Called with one line that states where the log came from.
+        print_line: Called with one line that states where the log came from.
 
     Raises:
         OSError: If it cannot be written.
@@ -41,7 +41,7 @@ def collected_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None
         return
     cached = _cached_log(data)
     if cached.exists():
-        say(f"log taken from {cached}")
+        print_line(f"log read from {cached}")
     else:
         env = changed_plant(data.source, data.constants)
         key, _ = data_keys(data)
@@ -53,7 +53,7 @@ def collected_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None
         except OSError:  # without a home folder or space there, the run still has its log
             write_dataset(run_dataset, log)
             return
-        _make_room(cached)
+        _limit_cache(cached)
     with contextlib.suppress(OSError):
         os.utime(cached)
     with replacing(run_dataset) as copy:
@@ -63,33 +63,35 @@ def collected_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None
             shutil.copyfile(cached, copy)
 
 
-def more_rows(ordered: int, collected: int) -> str:
+def more_rows(requested: int, collected: int) -> str:
     """Explains why a collected log has more rows than requested."""
     return (
-        f"{collected} rows for data.steps {ordered}, because every episode is complete and each "
+        f"{collected} rows for data.steps {requested}, because every episode is complete and each "
         "controller acts in equally many"
     )
 
 
-def _make_room(latest: Path) -> None:
+def _limit_cache(latest: Path) -> None:
     """Removes the least recently used logs while the cache is too large; linked copies remain."""
     with contextlib.suppress(OSError):
-        known = [(path.stat(), path) for path in latest.parent.glob("*.h5") if path != latest]
-        total = latest.stat().st_size + sum(stat.st_size for stat, _ in known)
-        for stat, path in sorted(known, key=lambda one: one[0].st_mtime):
-            if total <= MOST_BYTES:
+        cached_files = [
+            (path.stat(), path) for path in latest.parent.glob("*.h5") if path != latest
+        ]
+        total = latest.stat().st_size + sum(stat.st_size for stat, _ in cached_files)
+        for stat, path in sorted(cached_files, key=lambda entry: entry[0].st_mtime):
+            if total <= MAX_BYTES:
                 return
             path.unlink(missing_ok=True)
             total -= stat.st_size
 
 
-def complete_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None]) -> Dataset:
+def complete_log(data: DataConfig, run_dataset: Path, print_line: Callable[[str], None]) -> Dataset:
     """Reads the log that was collected for a run; a damaged one is collected again.
 
     Args:
         data: Section whose source is an environment.
         run_dataset: Path where :func:`collected_log` put it.
-        say: Called with one line if it was damaged.
+        print_line: Called with one line if it was damaged.
 
     Raises:
         InputError: If the new log cannot be read either.
@@ -98,11 +100,11 @@ def complete_log(data: DataConfig, run_dataset: Path, say: Callable[[str], None]
     try:
         return read_log(data, run_dataset)
     except InputError as error:
-        say(f"{one_line(error)}: collecting it again")
+        print_line(f"{one_line(error)}: collecting it again")
     # The same file under two names: the next run would have the damaged log too.
     for damaged in (run_dataset, _cached_log(data)):
         damaged.unlink(missing_ok=True)
-    collected_log(data, run_dataset, say)
+    collected_log(data, run_dataset, print_line)
     return read_log(data, run_dataset)
 
 
@@ -129,14 +131,14 @@ def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
     for package in dict.fromkeys(("neorl_core", "neorl_envs", module.partition(".")[0])):
         for path in source_files(package):
             code.update(path.read_bytes())
-    known = {
+    content = {
         "source": source,
         "origin": PLANTS.origin(source),
         **inputs,
         "code": code.hexdigest(),
         "jax": metadata.version("jax"),
     }
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:24]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def source_files(package: str) -> list[Path]:

@@ -78,7 +78,8 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
         return PlantSource(name, tuple(sorted(constants.items())))
     if constants:
         raise InputError(
-            f"data.constants are given, and {name} is no simulated plant; leave them out"
+            f"data.constants is given, but {name} is not a simulated plant; leave data.constants "
+            "out"
         )
     if Path(name).exists() or name.endswith(log_suffixes()) or os.sep in name:
         return FileSource(Path(name))
@@ -104,9 +105,10 @@ def read_log(data: DataConfig, path: Path) -> Dataset:
         return read_dataset(path)
     if reader_name(path) not in ("neorl", "shards", ""):
         raise InputError(
-            f"{path}: in memory it takes about {PEAK * stored_bytes(path) / 1e9:.3g} GB, more "
-            f"than data.memory = {data.memory}, and only the dataset file can stay on the "
-            "disk; convert it once: write_dataset(new, read_dataset(old)), or raise data.memory"
+            f"{path}: in memory it takes about {PEAK * stored_bytes(path) / 1e9:.3g} GB, more than "
+            f"data.memory = {data.memory}, and only neorl's own dataset files can be read in "
+            "blocks; convert the file once with write_dataset(new, read_dataset(old)), or raise "
+            "data.memory"
         )
     dataset = read_dataset(path, memory_map=True)
     require_content_hash(dataset, str(path))
@@ -149,8 +151,9 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
         pairs = {**config.penalty, **dict.fromkeys(missing, 0.5)}
         raise InputError(
             f"penalty.{' and penalty.'.join(missing)} {'is' if single else 'are'} not declared; "
-            f"say what one unit of {'that cost' if single else 'each'} takes off the reward, for "
-            f"example `--penalty {' '.join(f'{name} {value:g}' for name, value in pairs.items())}`"
+            f"state how much one unit of {'that cost' if single else 'each cost'} subtracts from "
+            "the reward, for example "
+            f"`--penalty {' '.join(f'{name} {value:g}' for name, value in pairs.items())}`"
         )
     return {name: declared[name] for name in names}
 

@@ -23,29 +23,29 @@ def check_split(data: DataConfig, dataset: Dataset) -> None:
     held_out = n - min(max(round((1 - data.held_out) * n), 1), n - 1)
     if n < 4:
         raise InputError(
-            f"{data.source} has too few episodes ({n}); two must be left to "
-            "train on and two to hold out; a long record is cut into episodes by length in "
-            "[episodes] of its plant.toml, and `neorl-envs convert`"
+            f"{data.source} has too few episodes ({n}): two are needed for training and two are "
+            "held out; a long record is cut into episodes by length in [episodes] of its "
+            "plant.toml, and `neorl-envs convert`"
         )
     if not 2 <= held_out <= n - 2:
         raise InputError(
-            f"data.held_out = {data.held_out} of {n} episodes is {held_out}; at least two "
-            f"must be held out and two left, so choose from {2 / n:.2g} to {1 - 2 / n:.2g}"
+            f"data.held_out = {data.held_out} of {n} episodes is {held_out}; at least two must be "
+            f"held out and two left for training, so choose from {2 / n:.2g} to {1 - 2 / n:.2g}"
         )
 
 
 def training_rows(data: DataConfig, dataset: Dataset) -> int:
     """Number of training rows: those of the training part that are not masked."""
-    used, mask = training_episodes(data, dataset), np.asarray(dataset.transitions.mask)
-    return int(np.add.reduceat(mask, dataset.episode_starts, dtype=np.int64)[used].sum())
+    trained_on, mask = training_episodes(data, dataset), np.asarray(dataset.transitions.mask)
+    return int(np.add.reduceat(mask, dataset.episode_starts, dtype=np.int64)[trained_on].sum())
 
 
 def training_episodes(data: DataConfig, dataset: Dataset) -> Int[np.ndarray, " episode"]:
     """Numbers of the training episodes, ascending."""
-    return both_parts(data, dataset)[0]
+    return training_and_held_out(data, dataset)[0]
 
 
-def both_parts(
+def training_and_held_out(
     data: DataConfig, dataset: Dataset
 ) -> tuple[Int[np.ndarray, " training"], Int[np.ndarray, " held_out"]]:
     """Numbers of the training episodes and of the held-out ones."""
@@ -64,13 +64,15 @@ def sample_of(
     columns = [column for _, column in dataset.columns() if len(column) == dataset.n_rows]
     row = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in columns)
     size = row * dataset.episode_lengths[episodes]
-    most = memory_bytes(data.memory) / SAMPLE
-    if size.sum() <= most:
+    limit = memory_bytes(data.memory) / SAMPLE
+    if size.sum() <= limit:
         return episodes
-    count = int(len(episodes) * most / size.sum())
-    spread = np.unique(np.linspace(0, len(episodes) - 1, max(count, 2)).round().astype(np.int64))
-    fitting = int(np.searchsorted(np.cumsum(size[spread]), most, side="right"))
-    return episodes[spread[: max(fitting, 2)]]
+    count = int(len(episodes) * limit / size.sum())
+    candidates = np.unique(
+        np.linspace(0, len(episodes) - 1, max(count, 2)).round().astype(np.int64)
+    )
+    fitting = int(np.searchsorted(np.cumsum(size[candidates]), limit, side="right"))
+    return episodes[candidates[: max(fitting, 2)]]
 
 
 def training_sample(data: DataConfig, dataset: Dataset) -> Dataset:

@@ -22,7 +22,11 @@ from neorl_envs.datasets import (
     stored_bytes,
 )
 from neorl_train.configuration._memory import PEAK
-from neorl_train.experience._training_data import ROWS_AT_ONCE, both_statistics, chosen_statistics
+from neorl_train.experience._training_data import (
+    ROWS_AT_ONCE,
+    plain_and_penalised,
+    statistics_for_learner,
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,9 +40,9 @@ class StreamedData:
         stream: Training rows; each seed reads them in its own order.
         statistics: Statistics of these rows as logged.
         spec: Channels with the cost limits of the run, control period and horizon.
-        prices: Penalty per unit of each cost, subtracted from the reward for learners that do not
-            read costs.
-        priced_statistics: Statistics with these penalties subtracted from the reward.
+        penalty_weights: Penalty per unit of each cost, subtracted from the reward for learners that
+            do not read costs.
+        penalised_statistics: Statistics with these penalties subtracted from the reward.
         readers: Number of sections in which the log is read; each gives an equal part of every
             batch.
     """
@@ -47,8 +51,8 @@ class StreamedData:
     stream: BatchStream
     statistics: DataStatistics
     spec: Spec
-    prices: tuple[float, ...]
-    priced_statistics: DataStatistics
+    penalty_weights: tuple[float, ...]
+    penalised_statistics: DataStatistics
     readers: int = 1
 
     @property
@@ -58,7 +62,7 @@ class StreamedData:
 
     def statistics_for(self, learner: Learner) -> DataStatistics:
         """Statistics with the reward that a learner receives."""
-        return chosen_statistics(learner, self.statistics, self.priced_statistics)
+        return statistics_for_learner(learner, self.statistics, self.penalised_statistics)
 
     def chunks(
         self,
@@ -80,20 +84,20 @@ class StreamedData:
                 of ``readers``; nothing else is read. All by default.
         """
         fields = {*learner.fields}
-        if any(self.prices) and "reward" in fields:
+        if any(self.penalty_weights) and "reward" in fields:
             fields.add("cost")  # needed for its penalty
         # Masked rows are left out, so there is no mask, as in memory.
         names = [name for name in Transition._fields if name in fields - {"mask"}]
-        own = self.readers // part[1]
+        readers_here = self.readers // part[1]
         sources = [
             self.stream.reader(number, self.readers)
             .with_(fields=names, batch_size=learner.batch_size // self.readers, seed=seed)
             .chunks(n_batches, first)
-            for number in range(part[0] * own, (part[0] + 1) * own)
+            for number in range(part[0] * readers_here, (part[0] + 1) * readers_here)
         ]
         try:
             for rows in zip(*sources, strict=True):
-                yield rows_for(learner, _side_by_side(rows), self.prices)
+                yield rows_for(learner, _side_by_side(rows), self.penalty_weights)
         finally:
             for source in sources:
                 source.close()
@@ -130,7 +134,7 @@ def streamed_data(
     *,
     dataset: Dataset | None = None,
     episodes: Int[np.ndarray, " chosen"] | None = None,
-    prices: Sequence[float] = (),
+    penalty_weights: Sequence[float] = (),
     spec: Spec | None = None,
     readers: int = 1,
 ) -> StreamedData:
@@ -141,8 +145,8 @@ def streamed_data(
         dataset: The same file, memory-mapped and verified; by default this is done here, including
             the content hash.
         episodes: Numbers of the training episodes; all by default.
-        prices: Penalty per unit of each cost, subtracted from the reward for learners that do not
-            read costs; none by default.
+        penalty_weights: Penalty per unit of each cost, subtracted from the reward for learners that
+            do not read costs; none by default.
         spec: Specification with the cost limits of the run; by default that of the file.
         readers: Number of sections in which the log is read, each giving an equal part of every
             batch. Batches depend on the seed and on this number. If several processes train
@@ -164,7 +168,7 @@ def streamed_data(
         dataset.episode_starts[chosen], dataset.episode_ends[chosen], strict=True
     ):
         keep[start:end] = True
-    own, priced = both_statistics(dataset, prices, chosen)
+    plain, penalised = plain_and_penalised(dataset, penalty_weights, chosen)
     stream = batch_stream(
         Path(path),
         [name for name in Transition._fields if name != "mask"],
@@ -173,7 +177,7 @@ def streamed_data(
         keep=keep,
     )
     spec = spec or dataset.spec
-    return StreamedData(dataset, stream, own, spec, tuple(prices), priced, readers)
+    return StreamedData(dataset, stream, plain, spec, tuple(penalty_weights), penalised, readers)
 
 
 def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
@@ -181,7 +185,7 @@ def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
     needed, stream = PEAK * stored_bytes(path) / 1e9, data.stream
     return (
         f"{path.name}: in memory it would take about {needed:.3g} GB, more than data.memory = "
-        f"{memory}; it stays on the disk, and batches are shuffled by blocks: "
+        f"{memory}; it is read from the file, and batches are shuffled by blocks: "
         f"{stream.buffer_blocks} blocks of {stream.block_rows} rows at a time"
         + (f", from {data.readers} stretches of the log" if data.readers > 1 else "")
     )
@@ -200,12 +204,12 @@ def require_streamable(name: str, learner: Learner, readers: int) -> None:
     """
     if type(learner.sampler) is not Rows:
         raise InputError(
-            f"{name} draws more than single rows, which a log that stays on the disk does not "
-            "give; raise data.memory so that it is read into memory, or take another learner"
+            f"{name} needs more than single rows, which a log that is read in blocks cannot "
+            "provide; raise data.memory so that the log fits in memory, or choose another learner"
         )
     size = learner.batch_size
     if size % readers:
         raise InputError(
-            f"{name} takes batches of {size} rows, which do not divide among data.readers = "
-            f"{readers}; take steps.batch_size {size // readers * readers or readers}"
+            f"{name} takes batches of {size} rows, which is not a multiple of data.readers = "
+            f"{readers}; set steps.batch_size to {size // readers * readers or readers}"
         )

@@ -27,17 +27,17 @@ class TrainingData:
             without masked rows, so its own ``mask`` is ``None``, and truncated before each gap.
         statistics: Statistics of these rows.
         spec: Channels with the cost limits of the run, control period and horizon.
-        prices: Penalty per unit of each cost, subtracted from the reward for learners that do not
-            read costs; empty for none.
-        priced_statistics: Statistics with these penalties subtracted from the reward; the same
+        penalty_weights: Penalty per unit of each cost, subtracted from the reward for learners that
+            do not read costs; empty for none.
+        penalised_statistics: Statistics with these penalties subtracted from the reward; the same
             statistics if there are none.
     """
 
     rows: Transition
     statistics: DataStatistics
     spec: Spec
-    prices: tuple[float, ...] = ()
-    priced_statistics: DataStatistics | None = None
+    penalty_weights: tuple[float, ...] = ()
+    penalised_statistics: DataStatistics | None = None
 
     @property
     def n_rows(self) -> int:
@@ -46,17 +46,17 @@ class TrainingData:
 
     def rows_for(self, learner: Learner) -> Transition:
         """The rows as a learner receives them; see :func:`neorl_agents.learning.rows_for`."""
-        return rows_for(learner, self.rows, self.prices)
+        return rows_for(learner, self.rows, self.penalty_weights)
 
     def statistics_for(self, learner: Learner) -> DataStatistics:
         """Statistics with the reward that a learner receives."""
-        return chosen_statistics(learner, self.statistics, self.priced_statistics)
+        return statistics_for_learner(learner, self.statistics, self.penalised_statistics)
 
     def mean_reward(self, learner: Learner) -> float:
         """Mean of the reward that a learner receives."""
         reward = self.rows.reward
-        if any(self.prices) and not reads_costs(learner):
-            reward = reward_minus_costs(reward, self.rows.cost, self.prices)
+        if any(self.penalty_weights) and not reads_costs(learner):
+            reward = reward_minus_costs(reward, self.rows.cost, self.penalty_weights)
         return float(np.asarray(reward, np.float64).mean())
 
     def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -68,14 +68,14 @@ class TrainingData:
 
 
 def training_data(
-    dataset: Dataset, *, prices: Sequence[float] = (), spec: Spec | None = None
+    dataset: Dataset, *, penalty_weights: Sequence[float] = (), spec: Spec | None = None
 ) -> TrainingData:
     """Prepares a complete log for training: every row that is not masked.
 
     Args:
         dataset: The log.
-        prices: Penalty per unit of each cost, subtracted from the reward for learners that do not
-            read costs; none by default.
+        penalty_weights: Penalty per unit of each cost, subtracted from the reward for learners that
+            do not read costs; none by default.
         spec: Specification with the cost limits of the run; by default that of the log.
 
     Returns:
@@ -88,31 +88,31 @@ def training_data(
     if not mask.any():
         raise InputError("every row of the log is masked, so there is nothing to train on")
     rows = jax.tree.map(partial(unmasked, mask), cut_at_gaps(dataset.transitions))
-    own, priced = both_statistics(dataset, prices)
-    return TrainingData(rows, own, spec or dataset.spec, tuple(prices), priced)
+    plain, penalised = plain_and_penalised(dataset, penalty_weights)
+    return TrainingData(rows, plain, spec or dataset.spec, tuple(penalty_weights), penalised)
 
 
-def both_statistics(
+def plain_and_penalised(
     dataset: Dataset,
-    prices: Sequence[float],
+    penalty_weights: Sequence[float],
     episodes: Int[np.ndarray, " chosen"] | None = None,
 ) -> tuple[DataStatistics, DataStatistics]:
     """Statistics with the reward as logged, and with the cost penalties subtracted from it."""
-    own = data_statistics(dataset, episodes=episodes)
-    if not any(prices):
-        return own, own
+    plain = data_statistics(dataset, episodes=episodes)
+    if not any(penalty_weights):
+        return plain, plain
 
-    def priced(reward: np.ndarray, cost: np.ndarray) -> np.ndarray:
-        return reward_minus_costs(reward, cost, prices)
+    def penalised(reward: np.ndarray, cost: np.ndarray) -> np.ndarray:
+        return reward_minus_costs(reward, cost, penalty_weights)
 
-    return own, data_statistics(dataset, episodes=episodes, reward=priced)
+    return plain, data_statistics(dataset, episodes=episodes, reward=penalised)
 
 
-def chosen_statistics(
-    learner: Learner, own: DataStatistics, priced: DataStatistics | None
+def statistics_for_learner(
+    learner: Learner, plain: DataStatistics, penalised: DataStatistics | None
 ) -> DataStatistics:
     """The statistics with those of the reward that a learner receives."""
-    return own if priced is None or reads_costs(learner) else priced
+    return plain if penalised is None or reads_costs(learner) else penalised
 
 
 def cut_at_gaps(rows: Transition) -> Transition:
@@ -131,8 +131,8 @@ def cut_at_gaps(rows: Transition) -> Transition:
     mask = np.asarray(rows.mask)
     if mask.all():
         return rows._replace(mask=None)
-    following = np.concatenate([mask[1:], [True]])
-    cut = np.asarray(rows.truncated) | (~following & ~np.asarray(rows.terminated))
+    next_known = np.concatenate([mask[1:], [True]])
+    cut = np.asarray(rows.truncated) | (~next_known & ~np.asarray(rows.terminated))
     zeroed = np.where(cut[:, None], 0, np.asarray(rows.next_action))
     return rows._replace(truncated=cut, next_action=zeroed, mask=None)  # pyright: ignore
 

@@ -65,7 +65,7 @@ class Proximal(eqx.Module):
     def update(self, state: LearnerState, batch: Any, key: Any) -> Any:
         """One update of the learner, followed by the pull."""
         state, metrics = self.learner.update(state, batch, key)
-        pulled = {
+        updated = {
             name: jax.tree.map(
                 lambda w, c, s=self.strength[name]: (w + s * c) / (1 + s),
                 state.parameters[name],
@@ -73,7 +73,7 @@ class Proximal(eqx.Module):
             )
             for name in state.parameters
         }
-        return state.with_parameters(**pulled), metrics
+        return state.with_parameters(**updated), metrics
 
 
 def federated_learner(learner: Learner) -> Learner:
@@ -85,11 +85,11 @@ def federated_learner(learner: Learner) -> Learner:
     name = type(learner).__name__
     if learner.fits():
         raise InputError(
-            f"{name} fits {', '.join(learner.fits())} before it learns, which sites do not share; "
-            "choose a learner without, such as td3_bc or iql"
+            f"{name} fits {', '.join(learner.fits())} before it learns, and sites cannot share "
+            "that fit; choose a learner without it, such as td3_bc or iql"
         )
     if learner.source(Site(jnp.asarray(0, jnp.int32))).cycle:
-        raise InputError(f"{name} makes its own rollouts; choose one that learns from a log")
+        raise InputError(f"{name} makes its own rollouts; choose a learner that learns from a log")
     return learner
 
 
@@ -153,7 +153,7 @@ class Client:
         """
         statistics = range_statistics(self._data.spec) if merged is None else merged
         self._preparation = self._learner.prepare(self._data.spec, statistics)
-        self._fresh(0)
+        self._initialise(0)
         parameters = self._state.parameters
         self._layout = layout_of(parameters, type(self._learner).__name__)
         self._residual = np.zeros(self._layout.size if self._settings.compressed else 0, np.float32)
@@ -165,7 +165,7 @@ class Client:
         Optimiser states and the unsent parts of updates are lost; parameters arrive with the next
         round.
         """
-        self._fresh(rounds * self.per_round)
+        self._initialise(rounds * self.per_round)
         self._residual = np.zeros_like(self._residual)
 
     def work(self, start: RoundStart) -> Callable[[], Update]:
@@ -194,12 +194,12 @@ class Client:
             change = np.asarray(_clipped(change, np.float32(self._settings.privacy.clip_norm)))
         arrays: tuple[np.ndarray, ...] = (change,)
         if self._settings.compressed:
-            whole = change + self._residual
-            small = compressed(whole, bits=messages.bits, fraction=messages.fraction)
-            if np.isfinite(whole).all():
-                self._residual = small.residual
-            self.last_error = tuple(float(np.linalg.norm(x)) for x in (small.residual, whole))
-            arrays = small.arrays
+            corrected = change + self._residual
+            message = compressed(corrected, bits=messages.bits, fraction=messages.fraction)
+            if np.isfinite(corrected).all():
+                self._residual = message.residual
+            self.last_error = tuple(float(np.linalg.norm(x)) for x in (message.residual, corrected))
+            arrays = message.arrays
         if messages.secure_sum:
             arrays = ()  # the change itself leaves the site only with a mask
         self._pending = (start.round, change)
@@ -218,24 +218,24 @@ class Client:
         assert self._pending is not None
         round_, change = self._pending
         assert round_ == start.round
-        whole = as_whole(change.astype(np.float64) * share, largest=largest, scale=scale)
+        integers = as_whole(change.astype(np.float64) * share, largest=largest, scale=scale)
         mask = self.pairings.mask(start.present, start.round, start.attempt, len(change))
-        return Update(self.name, start.round, self._data.n_rows, (whole + mask,))
+        return Update(self.name, start.round, self._data.n_rows, (integers + mask,))
 
     def adopt(self, vector: Vector) -> None:
         """Adopts the common parameters; targets move by the same amount as their parameters."""
         state, received = self._state, self._layout.tree(vector)
-        moved = {}
+        new_targets = {}
         for name, target in state.targets.items():
-            alike = name in received and jax.tree.structure(target) == jax.tree.structure(
+            same_structure = name in received and jax.tree.structure(target) == jax.tree.structure(
                 received[name]
             )
-            if alike:
-                moved[name] = jax.tree.map(
+            if same_structure:
+                new_targets[name] = jax.tree.map(
                     lambda t, new, old: np.asarray(t) + (new - np.asarray(old)),
                     *jax.device_get((target, received[name], state.parameters[name])),
                 )
-        state = state.with_parameters(**received).with_targets(**moved)
+        state = state.with_parameters(**received).with_targets(**new_targets)
         self._put(state)
 
     @property
@@ -276,10 +276,10 @@ class Client:
 
     @property
     def _state(self) -> LearnerState:
-        assert self._training is not None, "begin comes first"
+        assert self._training is not None, "begin() must be called first"
         return self._training.learner
 
-    def _fresh(self, updates: int) -> None:
+    def _initialise(self, updates: int) -> None:
         statistics = self._data.statistics_for(self._learner)
         state = self._learner.init(
             self._data.spec, statistics, self._initial, preparation=self._preparation

@@ -52,8 +52,8 @@ def compressed(
         count = max(1, int(np.ceil(fraction * size)))
         # Of two equal coordinates the earlier one, so that the choice is the same everywhere.
         order = np.argsort(-np.abs(update), kind="stable")[:count]
-        places = np.sort(order).astype(np.uint32)
-        arrays, values = (places,), update[places]
+        indices = np.sort(order).astype(np.uint32)
+        arrays, values = (indices,), update[indices]
     sent = (*_rounded(values, bits), *arrays)
     received = decompressed(sent, size=size, bits=bits, fraction=fraction)
     with np.errstate(invalid="ignore"):
@@ -77,21 +77,23 @@ def decompressed(
     forms = [(part.dtype, part.shape) for part in parts]
     if forms != [(np.dtype(kind), (length,)) for kind, length in expected_forms]:
         raise InputError(
-            f"the message holds {_forms(forms)}, expected "
+            f"the message contains {_forms(forms)}, expected "
             f"{_forms([(np.dtype(kind), (length,)) for kind, length in expected_forms])}"
         )
-    places = parts.pop() if fraction < 1 else None
+    indices = parts.pop() if fraction < 1 else None
     values = parts[0]
     if bits < 32:
         scales = np.repeat(parts[1], BLOCK)[:count]
         with np.errstate(invalid="ignore", over="ignore"):
             values = (values.astype(np.float32) * scales).astype(np.float32)
-    if places is None:
+    if indices is None:
         return values
-    if (places >= size).any() or (np.diff(places.astype(np.int64)) <= 0).any():
-        raise InputError("the message names coordinates that are not there, or one of them twice")
+    if (indices >= size).any() or (np.diff(indices.astype(np.int64)) <= 0).any():
+        raise InputError(
+            "the message names coordinates that do not exist, or names a coordinate twice"
+        )
     vector = np.zeros(size, np.float32)
-    vector[places] = values
+    vector[indices] = values
     return vector
 
 

@@ -57,25 +57,25 @@ class Coordinator:
     ) -> None:
         check_introductions(list(introductions))
         self.settings, self.seed = settings, seed
-        self.names = tuple(one.site for one in introductions)
-        self.rows = {one.site: one.rows for one in introductions}
-        self._statistics = [one.statistics for one in introductions]
+        self.names = tuple(introduction.site for introduction in introductions)
+        self.rows = {introduction.site: introduction.rows for introduction in introductions}
+        self._statistics = [introduction.statistics for introduction in introductions]
         drawn = [secrets.randbits(32) for _ in range(SECRET_WORDS)]
         self.secret = np.asarray(drawn if secret is None else secret, np.uint32)
 
     def merged(self) -> DataStatistics | None:
         """Statistics of the rows of all sites together; ``None`` to use declared ranges."""
-        known = [one for one in self._statistics if one is not None]
+        known = [statistics for statistics in self._statistics if statistics is not None]
         return jax.device_get(merge_statistics(known)) if known else None
 
     def drawn(self, round_: int) -> list[str]:
         """The sites that take part in a round."""
-        chance = self.settings.federation.participation
-        if chance >= 1:
+        probability = self.settings.federation.participation
+        if probability >= 1:
             return list(self.names)
         words = self.secret if self.settings.private else [self.seed]
         draws = np.random.default_rng([*map(int, words), round_]).random(len(self.names))
-        return [name for name, draw in zip(self.names, draws, strict=True) if draw < chance]
+        return [name for name, draw in zip(self.names, draws, strict=True) if draw < probability]
 
     def reason_to_refuse(self, update: Update, round_: int, size: int) -> str:
         """Why an update cannot be used, as text; empty if it can.
@@ -86,11 +86,11 @@ class Coordinator:
             size: Number of parameters.
         """
         if update.site not in self.rows:
-            return f"no site {update.site} was introduced"
+            return f"site {update.site} has not been introduced"
         if update.round != round_:
-            return f"it is of round {update.round}"
+            return f"it belongs to round {update.round}"
         if update.rows != self.rows[update.site]:
-            return f"it claims {update.rows} rows, and claimed {self.rows[update.site]} before"
+            return f"it reports {update.rows} rows, and reported {self.rows[update.site]} before"
         if self.settings.messages.secure_sum:
             return ""
         try:
@@ -117,9 +117,11 @@ class Coordinator:
         rows = np.asarray([self.rows[name] if by_rows else 1 for name in names], np.float64)
         if not len(rows):
             return {}, []
-        shares, cut = limited_shares(rows, federation.largest_share)
-        words = [name for name, one in zip(names, cut, strict=True) if one]
-        return dict(zip(names, map(float, shares), strict=True)), words
+        shares, limited = limited_shares(rows, federation.largest_share)
+        limited_names = [
+            name for name, is_limited in zip(names, limited, strict=True) if is_limited
+        ]
+        return dict(zip(names, map(float, shares), strict=True)), limited_names
 
     def enough(self, names: Sequence[str]) -> bool:
         """Whether the answers are enough for the rule."""
@@ -148,9 +150,9 @@ class Coordinator:
         stacked = np.stack([changes[name] for name in names])
         shares, _ = self.shares(names)
         weights = np.asarray([shares[name] for name in names])
-        value, kept = combined(self.settings.federation, stacked, weights)
-        lost = [name for name, usable in zip(names, kept, strict=True) if not usable]
-        return value, lost
+        value, usable = combined(self.settings.federation, stacked, weights)
+        not_finite = [name for name, ok in zip(names, usable, strict=True) if not ok]
+        return value, not_finite
 
     def _private(self, round_: int, changes: np.ndarray) -> Vector:
         privacy = self.settings.privacy

@@ -73,7 +73,7 @@ def federate(
     secret: np.ndarray | None = None,
     checkpoints: Checkpoints | None = None,
     watch: Watch = ignore,
-    say: Callable[[str], None] = print,
+    print_line: Callable[[str], None] = print,
     stop: Callable[[], bool] = never,
 ) -> Federated:
     """Trains one learner on the data of several sites, which stay with their clients.
@@ -91,7 +91,7 @@ def federate(
             operating system by default, and stored in the checkpoints.
         checkpoints: Checkpoints to resume from and save to, once per round; closed on return.
         watch: Called after every round with its record.
-        say: Called with messages for the user.
+        print_line: Called with messages for the user.
         stop: Called once per round; training ends when it returns true.
 
     Returns:
@@ -107,7 +107,7 @@ def federate(
     learner = checked_learner(learner, sites, settings)
     clients = named_clients(learner, sites, settings, seed=seed)
     coordinator = Coordinator(
-        settings, [one.introduce() for one in clients], seed=seed, secret=secret
+        settings, [client.introduce() for client in clients], seed=seed, secret=secret
     )
     merged = coordinator.merged()
     vectors = [client.begin(merged) for client in clients]
@@ -115,14 +115,14 @@ def federate(
         proximal_strength(learner, clients[0].parameter_tree, settings.federation.proximal)
     if isinstance(learner, Algorithm):
         _ = clients[0].policy  # refused before anything is compiled
-    _, over = coordinator.shares(names)
-    for name in over * (settings.federation.rule == "mean"):
-        say(
-            f"site {name} claims {coordinator.rows[name]} of {sum(coordinator.rows.values())} "
-            f"rows; its weight is limited to federation.largest_share = "
+    _, limited = coordinator.shares(names)
+    for name in limited * (settings.federation.rule == "mean"):
+        print_line(
+            f"site {name} has {coordinator.rows[name]} of {sum(coordinator.rows.values())} rows; "
+            "its weight is limited to federation.largest_share = "
             f"{settings.federation.largest_share:g}"
         )
-    engine = _Engine(coordinator, clients, vectors[0], faults, say)
+    engine = _Engine(coordinator, clients, vectors[0], faults, print_line)
     try:
         return engine.run(checkpoints, watch, stop)
     finally:
@@ -144,8 +144,8 @@ def checked_learner(
     for name, data in sites.items():
         if not isinstance(data, TrainingData):
             raise InputError(
-                f"site {name}: its log stays on the disk, and sites train on logs in memory; raise "
-                "data.memory"
+                f"site {name}: its log does not fit in data.memory, and sites train on logs in "
+                "memory; raise data.memory"
             )
         try:
             check_trainable(learner, data, plan)
@@ -155,7 +155,11 @@ def checked_learner(
 
 
 def federation_checkpoints(
-    folder: Path, identity: Mapping[str, Any], *, keep: int = 2, say: Callable[[str], None] = print
+    folder: Path,
+    identity: Mapping[str, Any],
+    *,
+    keep: int = 2,
+    print_line: Callable[[str], None] = print,
 ) -> Checkpoints:
     """Checkpoints of one federation, which other federations cannot continue.
 
@@ -163,9 +167,9 @@ def federation_checkpoints(
         folder: Folder of the checkpoints.
         identity: Description of the federation, as plain JSON.
         keep: Number of checkpoints that are kept.
-        say: Called with one line about each damaged checkpoint.
+        print_line: Called with one line about each damaged checkpoint.
     """
-    return Checkpoints(folder, identity=identity, interval=1, keep=keep, say=say)
+    return Checkpoints(folder, identity=identity, interval=1, keep=keep, print_line=print_line)
 
 
 class _Engine:
@@ -175,7 +179,7 @@ class _Engine:
         clients: Sequence[Client],
         vector: Vector,
         faults: Sequence[Fault],
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         self.settings = coordinator.settings
         self.coordinator, self.clients = coordinator, list(clients)
@@ -183,7 +187,7 @@ class _Engine:
         matrices = mixings(self.settings.gossip, coordinator.names) if gossip else None
         self.exchange = Exchange(coordinator, clients, faults, matrices)
         self.vectors = [vector.copy() for _ in (clients if gossip else [0])]
-        self.round, self.failed, self.say = 0, 0, say
+        self.round, self.failed, self.print_line = 0, 0, print_line
 
     def run(
         self, checkpoints: Checkpoints | None, watch: Watch, stop: Callable[[], bool]
@@ -198,21 +202,21 @@ class _Engine:
             self.failed = 0 if record.counted else self.failed + 1
             watch(record)
             records.append(record)
-            self._heed(record)
+            self._check_round(record)
             if checkpoints is not None:
                 # A failed round is stored too, so that it is not repeated forever.
                 last = self.round == rounds or stop()
                 checkpoints.save(self.round, self._tree(), force=last)
         return self._result(records, finished=self.round >= rounds)
 
-    def _heed(self, record: RoundRecord) -> None:
+    def _check_round(self, record: RoundRecord) -> None:
         if not record.counted:
-            self.say(f"round {record.round}: too few sites answered ({worst_words(record)})")
+            self.print_line(f"round {record.round}: too few sites answered ({worst_words(record)})")
         if self.failed >= self.settings.federation.patience:
             raise InputError(
-                f"no round has counted since round {record.round - self.failed + 1}: "
-                f"{worst_words(record)}; bring the sites back and give the command again, which "
-                f"goes on from the last checkpoint"
+                f"no round has been completed since round {record.round - self.failed + 1}: "
+                f"{worst_words(record)}; bring the sites back and repeat the command, which "
+                "continues from the last checkpoint"
             )
 
     def _tree(self) -> dict[str, Any]:
@@ -241,7 +245,7 @@ class _Engine:
             if isinstance(client.learner, Algorithm)
         }
         federation, privacy = self.settings.federation, self.settings.privacy
-        lost = (
+        spent_epsilon = (
             epsilon(
                 rounds=self.round, noise_multiplier=privacy.noise_multiplier,
                 participation=federation.participation, delta=privacy.delta,
@@ -249,4 +253,4 @@ class _Engine:
             if self.settings.private
             else float("inf")
         )  # fmt: skip
-        return Federated(policies, parameters, self.round, tuple(records), lost, finished)
+        return Federated(policies, parameters, self.round, tuple(records), spent_epsilon, finished)

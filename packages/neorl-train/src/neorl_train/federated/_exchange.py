@@ -41,10 +41,12 @@ class Exchange:
         self._coordinator, self._clients, self._faults = coordinator, list(clients), faults
         self._matrices = matrices
         if coordinator.settings.messages.secure_sum:
-            published = {one.name: one.pairings.public for one in clients if one.pairings}
-            for one in clients:
-                if one.pairings:
-                    one.pairings.meet(published)
+            published = {
+                client.name: client.pairings.public for client in clients if client.pairings
+            }
+            for client in clients:
+                if client.pairings:
+                    client.pairings.exchange_keys(published)
 
     def round(self, number: int, vectors: list[Vector]) -> tuple[list[Vector], RoundRecord]:
         """Carries out one round.
@@ -56,7 +58,7 @@ class Exchange:
         Returns:
             The parameters after the round, and its record.
         """
-        outcomes, updates, down = self._worked(number, vectors)
+        outcomes, updates, down = self._updates_of_round(number, vectors)
         up = sum(n_bytes(update) for update in updates.values())
         plain = 4 * len(vectors[0]) * len(updates)
         if self._matrices is not None:
@@ -67,24 +69,26 @@ class Exchange:
         if self._coordinator.settings.messages.secure_sum:
             return self._masked(number, vectors[0], updates, record)
         size = len(vectors[0])
-        changes = {name: self._coordinator.decoded(one, size) for name, one in updates.items()}
-        value, lost = self._coordinator.combine(number, changes, size)
-        for name in lost:
+        changes = {
+            name: self._coordinator.decoded(update, size) for name, update in updates.items()
+        }
+        value, not_finite = self._coordinator.combine(number, changes, size)
+        for name in not_finite:
             outcomes[name] = NOT_FINITE
-        usable = [name for name in updates if name not in lost]
-        least = self._coordinator.settings.federation.least_sites
-        if not np.isfinite(value).all() or len(usable) < least * bool(lost):
+        usable = [name for name in updates if name not in not_finite]
+        minimum = self._coordinator.settings.federation.least_sites
+        if not np.isfinite(value).all() or len(usable) < minimum * bool(not_finite):
             return vectors, record
         shares, _ = self._coordinator.shares(usable)
         record = record._replace(
             counted=True,
             shares=shares if self._coordinator.settings.federation.rule == "mean" else {},
             change=float(np.linalg.norm(value)),
-            error=self._left_out(usable),
+            error=self._relative_error(usable),
         )
         return [vectors[0] + value], record
 
-    def _worked(
+    def _updates_of_round(
         self, number: int, vectors: list[Vector]
     ) -> tuple[dict[str, str], dict[str, Update], int]:
         """Trains all participating sites in parallel; returns their outcomes and answers."""
@@ -93,12 +97,12 @@ class Exchange:
         size = len(vectors[0])
         for i, client in enumerate(self._clients):
             name = client.name
-            dead = is_fault(self._faults, name, "dead", number)
-            back = number and is_fault(self._faults, name, "dead", number - 1)
-            if dead:
+            is_dead = is_fault(self._faults, name, "dead", number)
+            is_back = number and is_fault(self._faults, name, "dead", number - 1)
+            if is_dead:
                 outcomes[name] = DEAD
                 continue
-            if back:
+            if is_back:
                 client.restart(number)
             if name not in drawn:
                 outcomes[name] = NOT_DRAWN
@@ -110,20 +114,20 @@ class Exchange:
         for name, finish in running.items():
             update = altered(self._faults, finish())
             refused = self._coordinator.reason_to_refuse(update, number, size)
-            late = is_fault(self._faults, name, "late", number)
+            is_late = is_fault(self._faults, name, "late", number)
             secure = self._coordinator.settings.messages.secure_sum
             outcomes[name] = (
-                f"refused: {refused}" if refused else LATE if late and not secure else ANSWERED
+                f"refused: {refused}" if refused else LATE if is_late and not secure else ANSWERED
             )
             if outcomes[name] == ANSWERED:
                 updates[name] = update
         return outcomes, updates, down
 
-    def _left_out(self, names: Sequence[str]) -> float:
+    def _relative_error(self, names: Sequence[str]) -> float:
         """The part of a round's updates that compression removed, relative to their norm."""
-        kept = [one.last_error for one in self._clients if one.name in names]
-        whole = np.sqrt(sum(length**2 for _, length in kept))
-        return float(np.sqrt(sum(error**2 for error, _ in kept)) / whole) if whole else 0.0
+        errors = [client.last_error for client in self._clients if client.name in names]
+        whole = np.sqrt(sum(length**2 for _, length in errors))
+        return float(np.sqrt(sum(error**2 for error, _ in errors)) / whole) if whole else 0.0
 
     def _mixed(
         self,
@@ -140,22 +144,25 @@ class Exchange:
             name: vectors[names.index(name)] + update.arrays[0] for name, update in updates.items()
         }
         assert self._matrices is not None
-        after, lost, sent = mixed(present, names, self._matrices)
-        for name in lost:
+        after, not_finite, sent = mixed(present, names, self._matrices)
+        for name in not_finite:
             outcomes[name] = NOT_FINITE
-        moved: list[Any] = [after.get(name, old) for name, old in zip(names, vectors, strict=True)]
-        # A site that received nothing finite keeps its parameters.
-        moved = [
-            new if np.isfinite(new).all() else old for new, old in zip(moved, vectors, strict=True)
+        new_vectors: list[Any] = [
+            after.get(name, old) for name, old in zip(names, vectors, strict=True)
         ]
-        middle = np.mean(moved, axis=0)
-        apart = max(float(np.linalg.norm(one - middle)) for one in moved)
-        change = float(np.linalg.norm(middle - before))
+        # A site that received nothing finite keeps its parameters.
+        new_vectors = [
+            new if np.isfinite(new).all() else old
+            for new, old in zip(new_vectors, vectors, strict=True)
+        ]
+        mean = np.mean(new_vectors, axis=0)
+        disagreement = max(float(np.linalg.norm(vector - mean)) for vector in new_vectors)
+        change = float(np.linalg.norm(mean - before))
         record = record._replace(
-            counted=len(lost) < len(present), change=change, disagreement=apart,
+            counted=len(not_finite) < len(present), change=change, disagreement=disagreement,
             bytes_up=sent, bytes_plain=sent,
         )  # fmt: skip
-        return moved, record
+        return new_vectors, record
 
     def _masked(
         self, number: int, vector: Vector, updates: Mapping[str, Update], record: RoundRecord

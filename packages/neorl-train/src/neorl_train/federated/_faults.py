@@ -52,16 +52,19 @@ def check_faults(
             raise unknown_name("site of a fault", fault.site, names)
         if secure_sum and fault.kind in ("scaled", "flipped", "nan"):
             raise InputError(
-                f"the fault {fault.kind!r} of {fault.site} cannot be rehearsed with "
-                "messages.secure_sum, where no update is seen; leave one of them out"
+                f"the fault {fault.kind!r} of {fault.site} cannot be simulated with "
+                "messages.secure_sum, because single updates are not visible; leave one of them out"
             )
         if fault.first < 0:
-            raise InputError(f"the fault of {fault.site} begins in round {fault.first}, below 0")
+            raise InputError(
+                f"the fault of {fault.site} begins in round {fault.first}, and rounds "
+                "count from 0; give a round of 0 or more"
+            )
 
 
 def is_fault(faults: Sequence[Fault], site: str, kind: FaultKind, round_: int) -> bool:
     """Whether a site has a fault of a kind in a round."""
-    return any(one.site == site and one.kind == kind and one.at(round_) for one in faults)
+    return any(fault.site == site and fault.kind == kind and fault.at(round_) for fault in faults)
 
 
 def altered(faults: Sequence[Fault], update: Update) -> Update:

@@ -42,7 +42,7 @@ INTRODUCTION, MERGED, SETTINGS, ROUND, SITE, ROWS = (
     "site",
     "rows",
 )
-MOST_BYTES = 512 * 1024 * 1024
+MAX_BYTES = 512 * 1024 * 1024
 
 
 def serve_federation(
@@ -54,7 +54,7 @@ def serve_federation(
     round_timeout: float | None = None,
     certificates: tuple[bytes, bytes, bytes] | None = None,
     watch: Callable[[RoundRecord], None] = lambda record: None,
-    say: Callable[[str], None] = print,
+    print_line: Callable[[str], None] = print,
 ) -> Vector:
     """Serves all rounds of a federation and returns the common parameters.
 
@@ -71,7 +71,7 @@ def serve_federation(
         certificates: Certificate of the authority, certificate of the server, and its key, for
             encryption.
         watch: Called after every round with its record.
-        say: Called with messages for the user.
+        print_line: Called with messages for the user.
 
     Raises:
         InputError: If Flower is missing, settings need another engine, sites do not fit together,
@@ -80,7 +80,7 @@ def serve_federation(
     flower = _flower()
     check_federation(settings, list(names))
     _require_served(settings)
-    strategy = Rounds(flower, settings, names, seed, watch, say)
+    strategy = Rounds(flower, settings, names, seed, watch, print_line)
     # Flower logs a strategy's exceptions and continues; they are raised where the caller sees them.
     flower.start_server(
         server_address=address,
@@ -88,7 +88,7 @@ def serve_federation(
             num_rounds=settings.federation.rounds, round_timeout=round_timeout
         ),
         strategy=strategy,
-        grpc_max_message_length=MOST_BYTES,
+        grpc_max_message_length=MAX_BYTES,
         certificates=certificates,
     )
     if strategy.fault is not None:
@@ -117,7 +117,7 @@ def join_federation(
     flower.start_client(
         server_address=address,
         client=answers.to_client(),
-        grpc_max_message_length=MOST_BYTES,
+        grpc_max_message_length=MAX_BYTES,
         root_certificates=root_certificates,
         insecure=root_certificates is None,
     )
@@ -142,8 +142,8 @@ def _flower() -> Any:
         )
     except (ImportError, AttributeError) as error:
         raise InputError(
-            "sites as processes need Flower 1.42, which is not installed; make an environment for "
-            'it with `pip install neorl-train "flwr>=1.42,<1.43"`'
+            "sites as processes need Flower 1.42, which is not installed; create an environment "
+            'for it with `pip install neorl-train "flwr>=1.42,<1.43"`'
         ) from error
 
 
@@ -154,7 +154,7 @@ def _require_served(settings: Federation) -> None:
     ):
         if chosen:
             raise InputError(
-                f"{name} is not served over Flower; use the engine inside one process, "
+                f"{name} is not supported over Flower; run all sites in one process with "
                 "`neorl-train federate`"
             )
 
@@ -164,7 +164,7 @@ def _answers(flower: Any) -> type:
 
     class Answers(flower.NumPyClient):
         def __init__(self, client: Client) -> None:
-            self._client, self._begun, self._next = client, False, 0
+            self._client, self._started, self._next = client, False, 0
 
         def get_properties(self, config: Mapping[str, Any]) -> dict[str, Any]:
             return {INTRODUCTION: packed_introduction(self._client.introduce())}
@@ -173,7 +173,7 @@ def _answers(flower: Any) -> type:
             return [self._begin(config)]
 
         def fit(self, parameters: list[np.ndarray], config: Mapping[str, Any]) -> Any:
-            if not self._begun:
+            if not self._started:
                 self._begin(config)
             round_ = int(config[ROUND])
             if self._next == 0 and round_ > 0:
@@ -184,13 +184,16 @@ def _answers(flower: Any) -> type:
             return list(update.arrays), update.rows, facts
 
         def _begin(self, config: Mapping[str, Any]) -> Vector:
-            theirs, ours = str(config[SETTINGS]), _settings_text(self._client.settings)
-            if theirs != ours:
+            server_settings, own_settings = (
+                str(config[SETTINGS]),
+                _settings_text(self._client.settings),
+            )
+            if server_settings != own_settings:
                 raise InputError(
-                    f"the server has the settings {theirs}, this site has {ours}; give both the "
-                    "same file"
+                    f"the server has the settings {server_settings}, this site has {own_settings}; "
+                    "give the same file to both"
                 )
-            self._begun = True
+            self._started = True
             return self._client.begin(unpacked_statistics(bytes(config[MERGED])))
 
     return Answers
@@ -206,11 +209,11 @@ class Rounds:
         names: Sequence[str],
         seed: int,
         watch: Callable[[RoundRecord], None],
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         self.flower = flower
         self.settings, self.names, self.seed = settings, tuple(names), seed
-        self.watch, self.say = watch, say
+        self.watch, self.print_line = watch, print_line
         self.vector: Vector = np.zeros(0, np.float32)
         self.fault: Exception | None = None
         self.coordinator: Any = None
@@ -237,15 +240,18 @@ class Rounds:
         for key, proxy in client_manager.all().items():
             request = self.flower.GetPropertiesIns(config={})
             answer = proxy.get_properties(request, timeout=None, group_id=0)
-            one = unpacked_introduction(bytes(answer.properties[INTRODUCTION]))
-            if one.site in by_site:
-                raise InputError(f"two sites joined as {one.site}; give each its own name")
-            by_site[one.site] = one
-            self.by_proxy[key] = one.site
+            introduction = unpacked_introduction(bytes(answer.properties[INTRODUCTION]))
+            if introduction.site in by_site:
+                raise InputError(
+                    f"two sites joined under the name {introduction.site}; give each "
+                    "site its own name"
+                )
+            by_site[introduction.site] = introduction
+            self.by_proxy[key] = introduction.site
         missing = [name for name in self.names if name not in by_site]
         if missing:
             raise InputError(
-                f"site {missing[0]} did not join; {', '.join(by_site) or 'no other'} did"
+                f"site {missing[0]} did not join; sites that joined: {', '.join(by_site) or 'none'}"
             )
         return [by_site[name] for name in self.names]
 
@@ -290,11 +296,11 @@ class Rounds:
         updates = {name: updates[name] for name in self.names if name in updates}
         record = RoundRecord(
             round_, outcomes, {}, False,
-            bytes_up=sum(n_bytes(one) for one in updates.values()),
+            bytes_up=sum(n_bytes(update) for update in updates.values()),
             bytes_down=4 * size * len(results), bytes_plain=4 * size * len(updates),
         )  # fmt: skip
         if self.coordinator.enough(list(updates)):
-            changes = {n: self.coordinator.decoded(one, size) for n, one in updates.items()}
+            changes = {n: self.coordinator.decoded(update, size) for n, update in updates.items()}
             value, lost = self.coordinator.combine(round_, changes, size)
             outcomes.update(dict.fromkeys(lost, NOT_FINITE))
             if np.isfinite(value).all():
@@ -304,11 +310,11 @@ class Rounds:
         self.watch(record)
         self.failed = 0 if record.counted else self.failed + 1
         if not record.counted:
-            self.say(f"round {round_}: too few sites answered ({worst_words(record)})")
+            self.print_line(f"round {round_}: too few sites answered ({worst_words(record)})")
         if self.failed >= self.settings.federation.patience:
             raise InputError(
-                f"no round has counted since round {round_ - self.failed + 1}: "
-                f"{worst_words(record)}; bring the sites back and serve again"
+                f"no round has been completed since round {round_ - self.failed + 1}: "
+                f"{worst_words(record)}; bring the sites back and start the server again"
             )
 
     def evaluate(self, server_round: int, parameters: Any) -> None:

@@ -50,8 +50,8 @@ def mixings(gossip: GossipConfig, names: Sequence[str]) -> Float[np.ndarray, "st
             mixing = metropolis_mixing(_adjacency(gossip.links, names))
     if float(mixing_rate(mixing)) > 1 - 1e-6:
         raise InputError(
-            "gossip.links leave some sites unreached by others; add links until there is a way "
-            "from every site to every other"
+            "gossip.links do not connect all sites; add links until there is a path from every "
+            "site to every other site"
         )
     if gossip.exact:
         return np.asarray(averaging_rounds(mixing))
@@ -71,7 +71,7 @@ def _levels(groups: Sequence[int], count: int) -> Float[np.ndarray, "step site s
 def _adjacency(links: Sequence[Sequence[str]], names: Sequence[str]) -> np.ndarray:
     adjacency = np.zeros((len(names), len(names)), bool)
     if not links:
-        raise InputError('gossip.graph is "links", and gossip.links has none; list pairs of sites')
+        raise InputError('gossip.graph is "links", but gossip.links is empty; list pairs of sites')
     for link in links:
         if len(link) != 2:
             raise InputError(f"gossip.links must be pairs of sites, got {list(link)}")
@@ -103,15 +103,17 @@ def mixed(
         Their new parameters, the sites whose parameters were not finite, and the bytes sent.
     """
     size = len(next(iter(present.values())))
-    nothing = np.full(size, np.nan, np.float32)
-    stacked = np.stack([present.get(name, nothing) for name in names])
-    here = np.asarray([name in present for name in names])
+    unknown = np.full(size, np.nan, np.float32)
+    stacked = np.stack([present.get(name, unknown) for name in names])
+    is_present = np.asarray([name in present for name in names])
     finite = [bool(np.isfinite(row).all()) for row in stacked]
-    lost = [name for name, ok in zip(names, finite, strict=True) if name in present and not ok]
+    not_finite = [
+        name for name, ok in zip(names, finite, strict=True) if name in present and not ok
+    ]
     sent = 0
     for matrix in matrices:
         off = (np.abs(matrix) > 0) & ~np.eye(len(names), dtype=bool)
-        sent += int((off & here[:, None] & here[None, :]).sum()) * size * 4
+        sent += int((off & is_present[:, None] & is_present[None, :]).sum()) * size * 4
         after = np.asarray(_STEP(stacked, np.asarray(matrix, np.float32)).value)
-        stacked = np.where(here[:, None], after, nothing)
-    return {name: stacked[i] for i, name in enumerate(names) if name in present}, lost, sent
+        stacked = np.where(is_present[:, None], after, unknown)
+    return {name: stacked[i] for i, name in enumerate(names) if name in present}, not_finite, sent

@@ -73,9 +73,9 @@ def check_introductions(introductions: list[Introduction]) -> None:
         InputError: Names the site, the channel, the expected value and the actual one.
     """
     first = introductions[0]
-    for one in introductions:
-        _check_same_plant(first, one)
-        _check_counts(one)
+    for introduction in introductions:
+        _check_same_plant(first, introduction)
+        _check_counts(introduction)
 
 
 def _check_same_plant(first: Introduction, other: Introduction) -> None:
@@ -87,12 +87,12 @@ def _check_same_plant(first: Introduction, other: Introduction) -> None:
                 f"({_names(theirs)}), site {first.site} has {len(ours)} ({_names(ours)}); only "
                 "sites with the same channels can train one policy"
             )
-        for mine, its in zip(ours, theirs, strict=True):
-            if mine != its:
+        for own, other_channel in zip(ours, theirs, strict=True):
+            if own != other_channel:
                 raise InputError(
-                    f"site {other.site} has the {kind} channel {_described(its)}, where site "
-                    f"{first.site} has {_described(mine)}; convert its log to the same channels, "
-                    "units and ranges, or leave the site out"
+                    f"site {other.site} has the {kind} channel {_described(other_channel)}, where "
+                    f"site {first.site} has {_described(own)}; convert its log to the same "
+                    "channels, units and ranges, or leave the site out"
                 )
     if first.spec.dt != other.spec.dt:
         raise InputError(
@@ -111,30 +111,37 @@ def _described(channel: Channel | CostChannel) -> str:
     return f"{channel.name} (limit {channel.limit:g} {channel.unit} per {channel.per})"
 
 
-def _check_counts(one: Introduction) -> None:
+def _check_counts(introduction: Introduction) -> None:
     """Requires rows, and statistics over the claimed number of rows."""
-    if one.rows < 1:
-        raise InputError(f"site {one.site} claims {one.rows} rows; it needs rows to train on")
-    if one.statistics is None:
+    if introduction.rows < 1:
+        raise InputError(
+            f"site {introduction.site} reports {introduction.rows} rows, and a site needs at least "
+            "one to train on"
+        )
+    if introduction.statistics is None:
         return
-    for name, channels in (("obs", one.spec.obs), ("action", one.spec.action)):
-        field = getattr(one.statistics, name)
-        if round(float(field.count)) != one.rows and not _rounded_alike(field.count, one.rows):
+    for name, channels in (("obs", introduction.spec.obs), ("action", introduction.spec.action)):
+        field = getattr(introduction.statistics, name)
+        if round(float(field.count)) != introduction.rows and not _equal_in_float32(
+            field.count, introduction.rows
+        ):
             raise InputError(
-                f"site {one.site} claims {one.rows} rows, and its statistics of {name} are of "
-                f"{float(field.count):.0f}; its numbers contradict each other, so leave it out"
+                f"site {introduction.site} reports {introduction.rows} rows, but its statistics of "
+                f"{name} count {float(field.count):.0f}; these numbers contradict each other, so "
+                "leave the site out"
             )
         for i, channel in enumerate(channels):
-            _check_field(one.site, channel, *(float(np.asarray(x)[i]) for x in field[1:]))
+            _check_field(introduction.site, channel, *(float(np.asarray(x)[i]) for x in field[1:]))
     for name in ("reward", "episode_return"):
-        field = getattr(one.statistics, name)
+        field = getattr(introduction.statistics, name)
         if not all(np.isfinite(np.asarray(x)).all() for x in field):
             raise InputError(
-                f"site {one.site} sends statistics of {name} that are not finite; check its log"
+                f"site {introduction.site} sends statistics of {name} that are not finite; check "
+                "its log"
             )
 
 
-def _rounded_alike(count: Any, rows: int) -> bool:
+def _equal_in_float32(count: Any, rows: int) -> bool:
     """Float32 holds integers up to 2 ** 24 exactly."""
     return abs(float(count) - rows) <= rows * 1e-6
 
@@ -150,7 +157,7 @@ def _check_field(
     )
     if not possible:
         raise InputError(
-            f"site {site} sends statistics of {channel.name} that no data have: mean {mean:g}, "
+            f"site {site} sends statistics of {channel.name} that no data can have: mean {mean:g}, "
             f"deviation {std:g}, from {low:g} to {high:g} {channel.unit}; leave the site out, or "
             'scale by declared ranges with federation.scaling = "declared"'
         )
@@ -158,6 +165,6 @@ def _check_field(
     if outside:
         raise InputError(
             f"site {site} sends a mean of {channel.name} of {mean:g} {channel.unit}, outside its "
-            f"measuring range from {channel.low:g} to {channel.high:g} {channel.unit}; its log is "
-            "in other units, or it sends what is not so"
+            f"measuring range from {channel.low:g} to {channel.high:g} {channel.unit}; its log has "
+            "other units, or its statistics are wrong"
         )

@@ -10,11 +10,15 @@ from neorl_core import DataStatistics, FieldStatistics, spec_from_dict, spec_to_
 from neorl_train.federated._messages import Introduction
 
 
-def packed_introduction(one: Introduction) -> bytes:
+def packed_introduction(introduction: Introduction) -> bytes:
     """An introduction as bytes: first JSON, then numbers."""
-    head = {"site": one.site, "rows": one.rows, "spec": spec_to_dict(one.spec)}
+    head = {
+        "site": introduction.site,
+        "rows": introduction.rows,
+        "spec": spec_to_dict(introduction.spec),
+    }
     text = json.dumps(head).encode()
-    return len(text).to_bytes(8, "big") + text + packed_statistics(one.statistics)
+    return len(text).to_bytes(8, "big") + text + packed_statistics(introduction.statistics)
 
 
 def unpacked_introduction(data: bytes) -> Introduction:

@@ -52,8 +52,8 @@ def layout_of(parameters: Any, learner: str) -> Layout:
     for leaf in leaves:
         if leaf.dtype != np.float32:
             raise InputError(
-                f"the parameters of {learner} hold an array of {leaf.dtype}, and only float32 is "
-                "averaged between sites; keep counters and keys out of parameters"
+                f"the parameters of {learner} hold an array of {leaf.dtype}, and only float32 "
+                "arrays are averaged between sites; keep counters and keys out of the parameters"
             )
     return Layout(structure, tuple(np.shape(leaf) for leaf in leaves))
 

@@ -57,7 +57,10 @@ def epsilon(*, rounds: int, noise_multiplier: float, participation: float, delta
         ("delta", delta, 0 < delta < 1),
     ):
         if not good:
-            raise InputError(f"no epsilon is known for {name} = {value}; see its range")
+            raise InputError(
+                f"epsilon cannot be computed for {name} = {value}; choose a value in "
+                "its documented range"
+            )
     if rounds == 0:
         return 0.0
     if participation == 1:

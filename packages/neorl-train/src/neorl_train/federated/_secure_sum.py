@@ -44,7 +44,7 @@ class Pairings:
         """The public number of the site."""
         return pow(GENERATOR, self._private, PRIME)
 
-    def meet(self, published: Mapping[str, int]) -> None:
+    def exchange_keys(self, published: Mapping[str, int]) -> None:
         """Computes the secret of every pair from the numbers that the others published.
 
         Raises:
@@ -54,7 +54,7 @@ class Pairings:
             if name == self.site:
                 continue
             if not 1 < number < PRIME - 1:
-                raise ValueError(f"site {name} published a number outside the group")
+                raise ValueError(f"site {name} published a public key outside the group")
             shared = pow(number, self._private, PRIME)
             self._shared[name] = hashlib.sha256(shared.to_bytes(256, "big")).digest()
 

@@ -155,14 +155,14 @@ class Federation:
 
 def sites_needed(rule: str, byzantine: int) -> int:
     """The smallest number of sites with which a rule withstands this many faulty ones."""
-    slope, least = ROBUST.get(rule, (0, 1))
-    return slope * byzantine + least
+    slope, offset = ROBUST.get(rule, (0, 1))
+    return slope * byzantine + offset
 
 
-def most_byzantine(rule: str, sites: int) -> int:
+def max_byzantine(rule: str, sites: int) -> int:
     """The largest number of faulty sites that a rule withstands among these; -1 if none."""
-    slope, least = ROBUST.get(rule, (0, 1))
-    return (sites - least) // slope if slope else 0
+    slope, offset = ROBUST.get(rule, (0, 1))
+    return (sites - offset) // slope if slope else 0
 
 
 def check_federation(settings: Federation, names: list[str]) -> None:
@@ -180,7 +180,8 @@ def check_federation(settings: Federation, names: list[str]) -> None:
     _check_numbers(settings)
     if federation.least_sites > len(names):
         raise InputError(
-            f"federation.least_sites is {federation.least_sites}, and there are {len(names)} sites"
+            f"federation.least_sites is {federation.least_sites}, but there are only {len(names)} "
+            "sites"
         )
     _check_rule(federation, len(names))
     _check_together(settings, len(names))
@@ -223,43 +224,44 @@ def _check_numbers(settings: Federation) -> None:
 def _check_rule(federation: FederationConfig, sites: int) -> None:
     rule, faulty = federation.rule, federation.byzantine
     if rule in ROBUST:
-        needed, most = sites_needed(rule, faulty), most_byzantine(rule, sites)
+        needed, maximum = sites_needed(rule, faulty), max_byzantine(rule, sites)
         if sites < needed:
-            way_out = (
-                f"at most {most} of {sites} sites may be faulty"
-                if most >= 0
-                else "take another rule, such as median"
+            advice = (
+                f"at most {maximum} of {sites} sites may be faulty"
+                if maximum >= 0
+                else "choose another rule, such as median"
             )
             raise InputError(
-                f"{rule} against {faulty} faulty sites needs {needed} sites or more, and there are "
-                f"{sites}; {way_out}"
+                f"{rule} needs {needed} sites or more to tolerate {faulty} faulty sites, and there "
+                f"are {sites}; {advice}"
             )
     elif faulty:
         raise InputError(
-            f"federation.byzantine is {faulty}, and {rule} withstands no faulty site; take one of "
+            f"federation.byzantine is {faulty}, but {rule} tolerates no faulty site; choose one of "
             f"{', '.join(ROBUST)}"
         )
     if federation.largest_share < 1 / sites and rule == "mean":
         raise InputError(
-            f"federation.largest_share is {federation.largest_share:g}, and the shares of {sites} "
-            f"sites cannot all be below {1 / sites:.3g}"
+            f"federation.largest_share is {federation.largest_share:g}, but the shares of {sites} "
+            f"sites cannot all be below {1 / sites:.3g}; raise it to that or more"
         )
 
 
 def _check_together(settings: Federation, sites: int) -> None:
     rule, messages = settings.federation.rule, settings.messages
-    other = rule != "mean"
+    not_mean = rule != "mean"
     for name, chosen, why in (
         (
             "privacy.noise_multiplier",
             settings.private,
-            "its promise is worked out for the mean alone",
+            "the privacy bound is derived only for the mean",
         ),
-        ("messages.secure_sum", messages.secure_sum, "a sum hides what other rules must look at"),
+        ("messages.secure_sum", messages.secure_sum, "a masked sum hides the single updates, which "
+            "other rules need"),
         ("messages.fraction and messages.bits", settings.compressed and rule == "gossip",
-         "its neighbours exchange parameters, which are not small"),
+         "in gossip, sites exchange parameters, which cannot be compressed like updates"),
     ):  # fmt: skip
-        if other and chosen:
+        if not_mean and chosen:
             raise InputError(f'{name} needs federation.rule = "mean", got "{rule}": {why}')
     if messages.secure_sum and settings.compressed:
         raise InputError(
@@ -268,8 +270,11 @@ def _check_together(settings: Federation, sites: int) -> None:
         )
     if settings.private and settings.compressed:
         raise InputError(
-            "privacy and compressed messages cannot be combined: an error that is fed back adds "
-            "what was clipped before; leave messages.bits at 32 and messages.fraction at 1"
+            "privacy and compressed messages cannot be combined, because error feedback adds back "
+            "what was clipped; leave messages.bits at 32 and messages.fraction at 1"
         )
     if messages.secure_sum and sites < 3:
-        raise InputError("messages.secure_sum needs three sites: of two, each knows the other's")
+        raise InputError(
+            "messages.secure_sum needs three sites or more, because with two each "
+            "site could compute the other's update"
+        )

@@ -92,8 +92,8 @@ def federation_plan(
     check_faults(faults, list(sites), secure_sum=settings.messages.secure_sum)
     if len(shared.training.algorithms) != 1:
         raise InputError(
-            f"sites train one learner together, and training.algorithms names "
-            f"{', '.join(shared.training.algorithms) or 'none'}; name one, such as td3_bc"
+            "sites train one learner together, but training.algorithms names "
+            f"{', '.join(shared.training.algorithms) or 'none'}; name one learner, such as td3_bc"
         )
     if shared.training.on != "log" or shared.finetune.run:
         raise InputError("sites train on their logs; leave training.on and finetune.run out")
@@ -103,14 +103,15 @@ def federation_plan(
     checkpoints = dataclasses.replace(shared.checkpoints, interval=length)
     shared = dataclasses.replace(shared, training=training, checkpoints=checkpoints)
     configs = {}
-    for name, own in sites.items():
+    for name, section_of_site in sites.items():
         for section in ("training", "algorithms", "checkpoints", "output", "finetune"):
-            if section in own:
+            if section in section_of_site:
                 raise InputError(
-                    f"[sites.{name}.{section}]: sites share it; move it to [{section}]"
+                    f"[sites.{name}.{section}] is not allowed, because all sites share this "
+                    f"section; move it to [{section}]"
                 )
         try:
-            configs[name] = updated(shared, own)
+            configs[name] = updated(shared, section_of_site)
         except InputError as error:
             raise InputError(f"sites.{name}: {error}") from None
     return FederationPlan(settings, configs, faults, Path(shared.output.directory))

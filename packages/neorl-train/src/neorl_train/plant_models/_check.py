@@ -26,24 +26,24 @@ from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_train.evaluation._logged import reward_unit
-from neorl_train.experience._hindrances import log_doubts
+from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.results._wording import number, percent, quantity
-from neorl_train.verdicts._trial import Repetition
+from neorl_train.verdicts._trial import ReplayCheck
 
-BIAS = 0.25
+MAX_BIAS = 0.25
 """Largest mean error of predicted returns, relative to the spread of returns in the log."""
-USEFUL = 0.8
+MAX_RELATIVE_ERROR = 0.8
 """Largest one-step error, relative to that of repeating the last value or using the mean."""
 
-WANTED = {
+REMEDIES = {
     "model": "the channels that no controller influences, named with --exogenous, or a controller "
-    "that is closer to what filled the log",
-    "log": "a reward that varies, and signals that are what they say",
-    "excitation": "a test signal, or moves by hand, on each actuator that is named",
-    "one step ahead": "measurements of what moves these channels, or a period in which they change "
-    "by more than their noise",
-    "return": "more episodes, every channel that no controller influences declared as one "
-    "(--exogenous), and a reward that does not come from noise alone",
+    "that is closer to the one that recorded the log",
+    "log": "a reward that varies, and signals that are what their tags state",
+    "excitation": "a test signal or manual moves on each actuator that is named",
+    "one step ahead": "measurements of the variables that drive these channels, or a longer "
+    "period, in which they change by more than their noise",
+    "return": "more episodes, every channel that no controller influences declared with "
+    "--exogenous, and a reward that does not consist of noise alone",
 }
 """What a log lacks if a check fails."""
 
@@ -84,7 +84,7 @@ class Check(NamedTuple):
     decides: bool = True
 
 
-class Replayed(NamedTuple):
+class ReplayedController(NamedTuple):
     """A controller that generated part of the log, replayed in its own episodes.
 
     Attributes:
@@ -127,7 +127,7 @@ class PlantModelCheck:
     exogenous: tuple[str, ...]
     ahead: ErrorsAhead
     free: FreeEpisodes
-    replayed: tuple[Replayed, ...]
+    replayed: tuple[ReplayedController, ...]
     checks: tuple[Check, ...]
 
     @property
@@ -138,13 +138,13 @@ class PlantModelCheck:
     @property
     def sentence(self) -> str:
         """The conclusion in one sentence."""
-        judged = len(self.free.lengths)
+        episodes = len(self.free.lengths)
         if self.usable:
-            return f"The model repeats {judged} episodes that it was not fitted to."
+            return f"The model reproduces {episodes} episodes that it was not fitted to."
         failed = [check.name for check in self.checks if check.decides and not check.holds]
-        wanted = "; ".join(WANTED[name] for name in failed if name in WANTED)
-        advice = f" What would change it: {wanted}." if wanted else ""
-        return f"No choice should rest on this model: {'; '.join(failed)}.{advice}"
+        remedies = "; ".join(REMEDIES[name] for name in failed if name in REMEDIES)
+        advice = f" To change that, provide {remedies}." if remedies else ""
+        return f"No choice should be based on this model: {'; '.join(failed)}.{advice}"
 
 
 def check_plant_model(
@@ -153,7 +153,7 @@ def check_plant_model(
     options: ModelOptions,
     facts: PlantFacts | None = None,
     controllers: Mapping[str, Policy] | None = None,
-    today: str = "",
+    incumbent: str = "",
 ) -> PlantModelCheck:
     """Fits a plant model to a log and checks it on held-out episodes.
 
@@ -168,7 +168,7 @@ def check_plant_model(
         options: How the model is learned.
         facts: Declared facts about the plant; none by default.
         controllers: Controllers by the name under which they generated the log; none by default.
-        today: Name of the controller that runs today; unknown by default.
+        incumbent: Name of the controller that runs today; unknown by default.
 
     Returns:
         The results of the checks.
@@ -196,7 +196,7 @@ def check_plant_model(
     predicted = tuple(names[i] for i in model.predicted)
     unit = str(dataset.attributes.get("reward_unit", "")) or reward_unit(dataset)
     controllers = controllers or {}
-    known = today in controllers
+    incumbent_known = incumbent in controllers
     return PlantModelCheck(
         source=source,
         spec=spec,
@@ -209,10 +209,14 @@ def check_plant_model(
         free=free,
         replayed=_replayed(plants, dataset, controllers),
         checks=(
-            *([_repetition_check(plants, controllers[today], today, unit)] if known else []),
+            *(
+                [_repetition_check(plants, controllers[incumbent], incumbent, unit)]
+                if incumbent_known
+                else []
+            ),
             _excitation_check(plants.excitation),
-            _steps_check(ahead, predicted)._replace(decides=not known),
-            *_outcome_checks(free, spec, unit, decides=not known),
+            _steps_check(ahead, predicted)._replace(decides=not incumbent_known),
+            *_outcome_checks(free, spec, unit, decides=not incumbent_known),
             _finite_check(free),
             *_log_checks(dataset),
         ),
@@ -221,24 +225,26 @@ def check_plant_model(
 
 def _replayed(
     plants: LearnedPlants, dataset: Dataset, controllers: Mapping[str, Policy]
-) -> tuple[Replayed, ...]:
+) -> tuple[ReplayedController, ...]:
     names = list(dataset.attributes.get("behaviours", ()))
     if dataset.behaviour is None or not set(names) & set(controllers):
         return ()
     starts = np.unique(plants.rows.start)
-    acted = np.asarray(dataset.behaviour)[np.searchsorted(starts, plants.evaluation_starts)]
+    controller_of_episode = np.asarray(dataset.behaviour)[
+        np.searchsorted(starts, plants.evaluation_starts)
+    ]
     sums = np.add.reduceat(plants.rows.outcome.astype(np.float64), starts)
     logged = sums[np.searchsorted(starts, plants.evaluation_starts)]
     results = []
     for index, name in enumerate(names):
-        own = np.flatnonzero(acted == index)
-        if name not in controllers or not len(own):
+        episodes = np.flatnonzero(controller_of_episode == index)
+        if name not in controllers or not len(episodes):
             continue
         # All episodes in one call, so that one program serves controllers of one kind.
         predicted = replayed(plants.evaluation_plant, controllers[name])
-        both = np.concatenate([predicted.returns[..., None], predicted.cost_sum], axis=-1)
-        mean = both[:-1, own].mean(axis=(0, 1))  # of the networks, without the linear part
-        results.append(Replayed(name, len(own), logged[own].mean(axis=0), mean))
+        outcomes = np.concatenate([predicted.returns[..., None], predicted.cost_sum], axis=-1)
+        mean = outcomes[:-1, episodes].mean(axis=(0, 1))  # of the networks, without the linear part
+        results.append(ReplayedController(name, len(episodes), logged[episodes].mean(axis=0), mean))
     return tuple(results)
 
 
@@ -250,67 +256,69 @@ def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:
 def _repetition_check(plants: LearnedPlants, policy: Policy, name: str, unit: str) -> Check:
     """The check *model*, as in the verdict of a run."""
     returns = float(replayed(plants.evaluation_plant, policy).returns[:-1].mean())
-    repeated = Repetition(name, returns, float(plants.logged.mean()), plants.scale, unit)
-    return Check("model", repeated.holds, repeated.sentence)
+    replay = ReplayCheck(name, returns, float(plants.logged.mean()), plants.scale, unit)
+    return Check("model", replay.holds, replay.sentence)
 
 
 def _log_checks(dataset: Dataset) -> list[Check]:
-    doubts = log_doubts(dataset)
-    return [Check("log", False, "; ".join(doubts))] if doubts else []
+    warnings = log_warnings(dataset)
+    return [Check("log", False, "; ".join(warnings))] if warnings else []
 
 
-def _excitation_check(moved: Excitation) -> Check:
+def _excitation_check(excitation: Excitation) -> Check:
     return Check(
         "excitation",
-        moved.suffices,
-        "; ".join(moved.warnings)
-        or "every action moved for other reasons than the measurements too, at least "
-        f"{percent(moved.least)} of its variance",
+        excitation.suffices,
+        "; ".join(excitation.warnings)
+        or "every action also moved independently of the measurements, by at least "
+        f"{percent(excitation.least)} of its variance",
     )
 
 
 def _steps_check(ahead: ErrorsAhead, predicted: tuple[str, ...]) -> Check:
     # For pure noise the mean, whose error is one standard deviation, beats the last value.
-    simple = np.minimum(ahead.unchanged[0], 1.0)
-    part = np.where(simple > 1e-6, ahead.networks[0] / np.maximum(simple, 1e-6), 0.0)
-    bad = [name for name, one in zip(predicted, part, strict=True) if one > USEFUL]
+    baseline = np.minimum(ahead.unchanged[0], 1.0)
+    ratio = np.where(baseline > 1e-6, ahead.networks[0] / np.maximum(baseline, 1e-6), 0.0)
+    bad = [name for name, value in zip(predicted, ratio, strict=True) if value > MAX_RELATIVE_ERROR]
     if not bad:
         return Check(
             "one step ahead",
             True,
-            f"the error of each of {len(predicted)} channels is below {percent(USEFUL)} of that of "
-            "a guess, its last value or its mean",
+            f"the error of each of {len(predicted)} channels is below "
+            f"{percent(MAX_RELATIVE_ERROR)} of that of the better of two guesses, the last value "
+            "or the mean",
         )
-    its, it = ("its", "it") if len(bad) == 1 else ("their", "them")
-    most = len(bad) > len(predicted) / 2
-    rest = "" if most else f"; the other {len(predicted) - len(bad)} can"
+    possessive, pronoun = ("its", "it") if len(bad) == 1 else ("their", "them")
+    majority = len(bad) > len(predicted) / 2
+    rest = "" if majority else f"; the other {len(predicted) - len(bad)} can"
     return Check(
         "one step ahead",
-        not most,
-        f"{', '.join(bad)} can hardly be predicted better than by {its} last value or {its} mean: "
-        f"noise, or something that moves {it} is not in the log{rest}",
+        not majority,
+        f"{', '.join(bad)} can hardly be predicted better than by {possessive} last value or "
+        f"{possessive} mean: either noise dominates, or a variable that drives {pronoun} is not in "
+        f"the log{rest}",
     )
 
 
 def _outcome_checks(free: FreeEpisodes, spec: Spec, unit: str, *, decides: bool) -> list[Check]:
-    named = [("return", unit), *((c.name, c.unit) for c in spec.cost)]
-    mine, checks = predicted_sums(free), []
-    for j, (name, own) in enumerate(named):
+    outcomes = [("return", unit), *((c.name, c.unit) for c in spec.cost)]
+    predicted, checks = predicted_sums(free), []
+    for j, (name, unit_of_outcome) in enumerate(outcomes):
         spread = float(free.spread[j])
-        error = float(np.mean(mine[:, j] - free.outcome_logged[:, j]))
-        holds = bool(abs(error) <= BIAS * spread + 1e-9)
+        error = float(np.mean(predicted[:, j] - free.outcome_logged[:, j]))
+        holds = bool(abs(error) <= MAX_BIAS * spread + 1e-9)
         if not np.isfinite(error):
-            words = "predicted episodes diverge, so there is no number"
+            words = "predicted episodes diverge, so it cannot be computed"
             checks.append(Check(name, False, words, decides=decides and j == 0))
             continue
         checks.append(
             Check(
                 name,
                 holds,
-                f"predicted {number(float(np.mean(mine[:, j])))} in the mean, logged "
-                f"{quantity(float(np.mean(free.outcome_logged[:, j])), own)}, a difference of "
-                f"{number(error)} where {number(BIAS * spread)} is allowed "
-                f"({percent(BIAS)} of the spread between episodes)",
+                f"the mean is {number(float(np.mean(predicted[:, j])))} as predicted and "
+                f"{quantity(float(np.mean(free.outcome_logged[:, j])), unit_of_outcome)} as "
+                f"logged, a difference of {number(error)} where {number(MAX_BIAS * spread)} is "
+                f"allowed ({percent(MAX_BIAS)} of the spread between episodes)",
                 # A cost due only to noise is absent from a smooth prediction; a replay adds the
                 # noise.
                 decides=decides and j == 0,

@@ -39,23 +39,23 @@ def ahead_figure(check: PlantModelCheck) -> Any:
 
 def sums_figure(check: PlantModelCheck) -> Any:
     """Predicted against logged return and costs of every episode."""
-    named = ["return", *(channel.name for channel in check.spec.cost)]
+    names = ["return", *(channel.name for channel in check.spec.cost)]
     units = [check.reward_unit, *(channel.unit for channel in check.spec.cost)]
-    columns = min(3, len(named))
-    rows = -(-len(named) // columns)
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
     figure = new_figure(3.0 * rows)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    mine, logged = predicted_sums(check.free), check.free.outcome_logged
+    predicted, logged = predicted_sums(check.free), check.free.outcome_logged
     for j, panel in enumerate(axes):
-        panel.set_visible(j < len(named))
-        if j >= len(named):
+        panel.set_visible(j < len(names))
+        if j >= len(names):
             continue
-        both = np.concatenate([mine[:, j], logged[:, j]])
+        both = np.concatenate([predicted[:, j], logged[:, j]])
         ends = [float(np.nanmin(both)), float(np.nanmax(both))]
         panel.plot(ends, ends, color=MUTED, lw=1.0)
-        panel.plot(logged[:, j], mine[:, j], "o", ms=4, color=LEARNERS[0], alpha=0.7)
+        panel.plot(logged[:, j], predicted[:, j], "o", ms=4, color=LEARNERS[0], alpha=0.7)
         panel.set_title(
-            f"{named[j]} [{units[j]}]" if units[j] else named[j], fontsize=10, loc="left"
+            f"{names[j]} [{units[j]}]" if units[j] else names[j], fontsize=10, loc="left"
         )
         panel.set_xlabel("logged")
         panel.set_ylabel("predicted")

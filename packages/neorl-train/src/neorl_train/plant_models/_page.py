@@ -18,11 +18,11 @@ from neorl_train.report.figures import _style
 from neorl_train.report.sections._pictures import missing, picture
 from neorl_train.results._wording import number
 
-CHECKED = (
-    "Every episode on this page was left out of the fit. The check model is that of the answer of "
-    "a run: what runs today is replayed in these episodes with what the model left of every logged "
-    "step. All other predictions got the first row and the logged actions, and nothing else but "
-    "the channels that are not predicted."
+CHECKS_TEXT = (
+    "Every episode on this page was left out of the fit. The check 'model' is the same as in the "
+    "verdict of a run: the controller that runs today is replayed in these episodes, and the "
+    "model's error in every logged step is added to its predictions. All other predictions start "
+    "from the first row and use only the logged actions and the channels that are not predicted."
 )
 
 
@@ -49,7 +49,7 @@ def page(check: PlantModelCheck) -> str:
     answer = "The model may be used" if check.usable else "The model must not be used"
     header = [
         tag("p", "neorl \N{MIDDLE DOT} plant model", class_="over"),
-        tag("h1", f"Does a model learned from {check.source} repeat its plant?"),
+        tag("h1", f"Does a model learned from {check.source} reproduce its plant?"),
         tag(
             "div",
             tag("span", sign, class_="mark", aria_hidden="true"),
@@ -66,24 +66,25 @@ def page(check: PlantModelCheck) -> str:
 def _sections(check: PlantModelCheck) -> list[Section]:
     pictures = [] if _style.installed() else [missing()]
     return [
-        ("checks", "What was checked", joined([*pictures, paragraph(CHECKED), _checks(check)])),
+        ("checks", "What was checked", joined([*pictures, paragraph(CHECKS_TEXT), _checks(check)])),
         ("sums", "Return and costs of whole episodes", _sums(check)),
-        ("replayed", "The controllers that filled the log", _replayed(check)),
-        ("episodes", "Episodes, as the model tells them", _episodes(check)),
-        ("ahead", "Errors some steps ahead", _ahead(check)),
+        ("replayed", "The controllers that recorded the log", _replayed(check)),
+        ("episodes", "Predicted episodes", _episodes(check)),
+        ("ahead", "Prediction errors several steps ahead", _ahead(check)),
         ("model", "The model", _model(check)),
-        ("limits", "What this page does not say", _limits()),
+        ("limits", "What this page does not show", _limits()),
     ]
 
 
 def _checks(check: PlantModelCheck) -> Html:
-    rows = [[one.name, mark(one), one.sentence] for one in check.checks]
+    rows = [[result.name, mark(result), result.sentence] for result in check.checks]
     columns = [Column("Check", align="left"), Column("Holds"), Column("Result", align="left")]
     caption = (
-        "The model may be used unless a check fails (\N{MULTIPLICATION X}). An exclamation mark "
-        "asks for a look: what only noise makes, such as a cost of rare peaks, is not in a smooth "
-        "prediction, and comes back where logged episodes are replayed. Where nobody knows what "
-        "runs today, there is no check model, and the return from the logged actions decides."
+        "The model may be used unless a check fails (\N{MULTIPLICATION X}). An exclamation mark is "
+        "a warning that does not decide: a quantity that only noise causes, such as a cost of rare "
+        "peaks, is missing in a smooth prediction, and present again when logged episodes are "
+        "replayed. If the controller that runs today is not known, there is no check 'model', and "
+        "the return predicted from the logged actions decides."
     )
     return table(caption, columns, rows)
 
@@ -99,46 +100,46 @@ def _replayed(check: PlantModelCheck) -> Html:
     """One table row per controller; nothing if none is known."""
     if not check.replayed:
         return Html("")
-    named = [("return", check.reward_unit), *((c.name, c.unit) for c in check.spec.cost)]
+    outcomes = [("return", check.reward_unit), *((c.name, c.unit) for c in check.spec.cost)]
     columns = [Column("Controller", align="left"), Column("Episodes")]
-    columns += [Column(f"{name}, predicted / logged", unit) for name, unit in named]
+    columns += [Column(f"{name}, predicted / logged", unit) for name, unit in outcomes]
     rows = [
         [
-            one.name,
-            str(one.episodes),
+            controller.name,
+            str(controller.episodes),
             *(
                 f"{number(float(a))} / {number(float(b))}"
-                for a, b in zip(one.predicted, one.logged, strict=True)
+                for a, b in zip(controller.predicted, controller.logged, strict=True)
             ),
         ]
-        for one in check.replayed
+        for controller in check.replayed
     ]
     words = (
-        "Every controller replays its own episodes with what the model left of each logged step. "
-        "In the log operators interfered as well: manual holds and test signals are not replayed, "
-        "so a prediction that is somewhat better than the log is no fault of the model."
+        "Every controller replays its own episodes, with the model's error in each logged step "
+        "added. Manual holds and test signals of operators are in the log but are not replayed, so "
+        "a prediction that is somewhat better than the log is not an error of the model."
     )
     return joined([paragraph(words), table("Means over episodes.", columns, rows)])
 
 
 def _sums(check: PlantModelCheck) -> Html:
     words = (
-        "Each point is one episode. Points on the line are predicted exactly; a cloud beside it "
-        "means that the model is wrong by the same amount everywhere."
+        "Each point is one episode. Points on the line are predicted exactly; a cloud beside the "
+        "line means that the model has the same error everywhere."
     )
-    mine, logged = predicted_sums(check.free), check.free.outcome_logged
-    named = [("return", check.reward_unit), *((c.name, c.unit) for c in check.spec.cost)]
+    predicted, logged = predicted_sums(check.free), check.free.outcome_logged
+    outcomes = [("return", check.reward_unit), *((c.name, c.unit) for c in check.spec.cost)]
     rows = [
         [
             name,
             number(float(logged[:, j].mean())),
-            number(float(mine[:, j].mean())),
-            number(float(np.sqrt(np.mean((mine[:, j] - logged[:, j]) ** 2)))),
+            number(float(predicted[:, j].mean())),
+            number(float(np.sqrt(np.mean((predicted[:, j] - logged[:, j]) ** 2)))),
             number(float(check.free.spread[j])),
-            number(float(rank_correlation(mine[:, j], logged[:, j]))),
+            number(float(rank_correlation(predicted[:, j], logged[:, j]))),
             unit,
         ]
-        for j, (name, unit) in enumerate(named)
+        for j, (name, unit) in enumerate(outcomes)
     ]
     columns = [
         Column("Sum over an episode", align="left"),
@@ -152,7 +153,11 @@ def _sums(check: PlantModelCheck) -> Html:
     return joined(
         [
             picture(sums_figure, check, name="sums", alt=words, caption=words),
-            table("Sums of reward and costs over the episodes that were left out.", columns, rows),
+            table(
+                "Sums of reward and costs over the episodes that were left out of the fit.",
+                columns,
+                rows,
+            ),
         ]
     )
 
@@ -161,18 +166,18 @@ def _episodes(check: PlantModelCheck) -> Html:
     channels = list(check.predicted)
     names = [channel.name for channel in check.spec.obs]
     at = [names.index(name) for name in channels]
-    off = check.free.obs[:-1].mean(axis=0) - check.free.logged
+    errors_by_step = check.free.obs[:-1].mean(axis=0) - check.free.logged
     spread = check.free.logged.std(axis=(0, 1)) + 1e-12
-    errors = np.sqrt(np.mean((off / spread)[..., at] ** 2, axis=(1, 2)))
+    errors = np.sqrt(np.mean((errors_by_step / spread)[..., at] ** 2, axis=(1, 2)))
     order = np.argsort(np.nan_to_num(errors, nan=np.inf))
     parts = []
     for title, episode in (
         ("A typical episode (median error)", int(order[len(order) // 2])),
-        ("The episode that the model tells worst", int(order[-1])),
+        ("The episode that the model predicts worst", int(order[-1])),
     ):
         words = (
-            "Blue: the mean of the networks, with the range between them. Grey: the log. Shown are "
-            "the predicted channels that move most."
+            "Blue: the mean of the networks, with the range between them. Grey: the log. The "
+            "predicted channels that move most are shown."
         )
         parts.append(tag("h3", title))
         parts.append(
@@ -186,9 +191,9 @@ def _episodes(check: PlantModelCheck) -> Html:
 def _ahead(check: PlantModelCheck) -> Html:
     ahead = check.ahead
     words = (
-        f"Root mean square error over {ahead.windows} places in the log, in standard deviations of "
-        "each channel. Dashed: the error if nothing changed. A model is useful as far ahead as its "
-        "line stays below."
+        f"Root mean square error over {ahead.windows} windows of the log, in standard deviations "
+        "of each channel. Dashed: the error of the prediction that nothing changes. A model is "
+        "useful as far ahead as its line stays below the dashed one."
     )
     steps = [0, len(ahead.steps) // 2, len(ahead.steps) - 1]
     rows = [
@@ -211,14 +216,15 @@ def _ahead(check: PlantModelCheck) -> Html:
 
 
 def _model(check: PlantModelCheck) -> Html:
-    taken = ", ".join(check.exogenous) or "none"
+    exogenous = ", ".join(check.exogenous) or "none"
     return bullets(
         [
             f"fitted to {check.fitted} episodes, checked on {len(check.free.lengths)} others",
             f"reads the last {check.history} step{'s' * (check.history > 1)}",
             f"predicts {', '.join(check.predicted)}",
-            f"takes from the log, as no controller influences them: {taken}",
-            "a linear part by ridge regression, and three networks that learn what it leaves",
+            f"reads from the log, because no controller influences them: {exogenous}",
+            "consists of a linear part, fitted by ridge regression, and three networks that learn "
+            "its residual",
         ]
     )
 
@@ -226,11 +232,12 @@ def _model(check: PlantModelCheck) -> Html:
 def _limits() -> Html:
     return bullets(
         [
-            "The logged actions are those of whoever filled the log. A controller that acts "
-            "otherwise can lead the model where nothing was recorded.",
-            "What is not in the log, such as an interlock that never tripped or a rare peak, is "
-            "not in the model either.",
-            "A choice replays in addition what the model left of every logged step, so its "
-            "predictions are closer to the plant than those of this page.",
+            "The logged actions are those of the controllers and operators that recorded the log. "
+            "A controller that acts differently can lead the model into regions where nothing was "
+            "recorded.",
+            "Events that are not in the log, such as an interlock that never tripped or a rare "
+            "peak, are not in the model either.",
+            "When candidates are compared, the model's error in every logged step is added as "
+            "well, so those predictions are closer to the plant than the ones on this page.",
         ]
     )

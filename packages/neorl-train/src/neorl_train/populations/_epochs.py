@@ -43,7 +43,7 @@ class Epochs(NamedTuple):
 
 class _TurnDraws(NamedTuple):
     world: Any
-    chance: Float[Array, " agent"]
+    exploration: Float[Array, " agent"]
     random_action: Int[Array, " agent"]
     levels: Float[Array, "agent quantile"]
 
@@ -96,12 +96,12 @@ def _epoch(
     order: Order,
     over_agents: OverAgents,
 ) -> tuple[Agent, Epochs]:
-    for_world, for_actions, for_updates = jax.random.split(key, 3)
+    world_key, action_key, update_key = jax.random.split(key, 3)
     population, frames = begin_episode(learner, population, number, world.horizon)
-    episodes = play_episode(world, learner, population, frames, for_world, for_actions, order=order)
+    episodes = play_episode(world, learner, population, frames, world_key, action_key, order=order)
     epsilon = population.epsilon
     population, loss = end_episode(
-        learner, population, episodes, for_updates, turns=world.horizon, over_agents=over_agents
+        learner, population, episodes, update_key, turns=world.horizon, over_agents=over_agents
     )
     turn = jnp.arange(world.horizon)[None, :]
     counted = jnp.where(turn < episodes.length[:, None], episodes.reward, 0)
@@ -113,8 +113,8 @@ def play_episode(
     learner: IQN,
     population: Agent,
     frames: Float[Array, "agent frame obs"],
-    for_world: PRNGKeyArray,
-    for_actions: PRNGKeyArray,
+    world_key: PRNGKeyArray,
+    action_key: PRNGKeyArray,
     *,
     order: Order = "strict",
 ) -> Episode:
@@ -125,43 +125,44 @@ def play_episode(
         learner: Hyperparameters.
         population: Agents along a leading axis.
         frames: Frames that precede the first observation of each agent.
-        for_world: Random key of the world.
-        for_actions: Random key of the agents.
+        world_key: Random key of the world.
+        action_key: Random key of the agents.
         order: Order of the agents in a turn.
 
     Returns:
         The episode of each agent along a leading axis.
     """
-    draws = _draws(world, learner, for_world, for_actions)
-    start = world.reset(jax.random.fold_in(for_world, world.horizon))
+    draws = _draws(world, learner, world_key, action_key)
+    start = world.reset(jax.random.fold_in(world_key, world.horizon))
     networks = jax.vmap(lambda network: network.without_noise())(population.network)
-    take = strict_turn if order == "strict" else simultaneous_turn
+    take_turn = strict_turn if order == "strict" else simultaneous_turn
     unrolled = world.n_agents <= UNROLLED
-    apart = [_numbered(networks, i) for i in range(world.n_agents)] if unrolled else []
+    network_of_agent = [_network_of(networks, i) for i in range(world.n_agents)] if unrolled else []
 
     def turn(carry: tuple[Any, Array, Array], drawn: _TurnDraws) -> tuple[Any, tuple[Turn, Array]]:
         state, frames, alive = carry
 
         def choose(frames: Array, agent: Any, obs: Array) -> tuple[Array, Array]:
-            seen = jnp.concatenate([frames[agent], obs[None]])
-            network = apart[agent] if unrolled else networks
+            stacked_frames = jnp.concatenate([frames[agent], obs[None]])
+            network = network_of_agent[agent] if unrolled else networks
             chosen = act(
-                learner, network, seen.reshape(-1), population.epsilon[agent], drawn.chance[agent],
+                learner, network, stacked_frames.reshape(-1), population.epsilon[agent],
+                drawn.exploration[agent],
                 drawn.random_action[agent], drawn.levels[agent], None if unrolled else agent,
             )  # fmt: skip
-            return frames.at[agent].set(seen[1:]), chosen
+            return frames.at[agent].set(stacked_frames[1:]), chosen
 
-        state, frames, happened = take(world, state, drawn.world, choose, frames, unroll=unrolled)
-        return (state, frames, alive & ~world.terminated(state)), (happened, alive)
+        state, frames, rows = take_turn(world, state, drawn.world, choose, frames, unroll=unrolled)
+        return (state, frames, alive & ~world.terminated(state)), (rows, alive)
 
     carry = (start, frames, jnp.ones((), jnp.bool_))
-    (state, _, alive), (happened, lived) = jax.lax.scan(turn, carry, draws)
-    length = jnp.sum(lived, dtype=jnp.int32)
+    (state, _, alive), (rows, was_alive) = jax.lax.scan(turn, carry, draws)
+    length = jnp.sum(was_alive, dtype=jnp.int32)
     agents = jnp.arange(world.n_agents, dtype=jnp.int32)
     return Episode(
-        obs=jnp.swapaxes(happened.obs, 0, 1),
-        action=jnp.swapaxes(happened.action, 0, 1),
-        reward=jnp.swapaxes(happened.reward, 0, 1),
+        obs=jnp.swapaxes(rows.obs, 0, 1),
+        action=jnp.swapaxes(rows.action, 0, 1),
+        reward=jnp.swapaxes(rows.reward, 0, 1),
         last_obs=jax.vmap(lambda agent: world.observe(state, agent))(agents),
         length=jnp.broadcast_to(length, agents.shape),
         terminated=jnp.broadcast_to(~alive, agents.shape),
@@ -169,19 +170,19 @@ def play_episode(
 
 
 def _draws(
-    world: World, learner: IQN, for_world: PRNGKeyArray, for_actions: PRNGKeyArray
+    world: World, learner: IQN, world_key: PRNGKeyArray, action_key: PRNGKeyArray
 ) -> _TurnDraws:
     """Generates the random numbers of all turns in one call, because many small calls cost more."""
     turns, agents = world.horizon, world.n_agents
     numbers = jnp.arange(turns)
-    for_chance, for_action, for_levels = jax.random.split(for_actions, 3)
+    exploration_key, random_action_key, level_key = jax.random.split(action_key, 3)
     return _TurnDraws(
-        jax.vmap(lambda turn: world.draw(jax.random.fold_in(for_world, turn)))(numbers),
-        jax.random.uniform(for_chance, (turns, agents)),
-        jax.random.randint(for_action, (turns, agents), 0, world.n_actions, jnp.int32),
-        jax.random.uniform(for_levels, (turns, agents, learner.acting_quantiles)),
+        jax.vmap(lambda turn: world.draw(jax.random.fold_in(world_key, turn)))(numbers),
+        jax.random.uniform(exploration_key, (turns, agents)),
+        jax.random.randint(random_action_key, (turns, agents), 0, world.n_actions, jnp.int32),
+        jax.random.uniform(level_key, (turns, agents, learner.acting_quantiles)),
     )
 
 
-def _numbered(networks: Any, i: int) -> Any:
+def _network_of(networks: Any, i: int) -> Any:
     return jax.tree.map(lambda x: x[i], networks)

@@ -18,13 +18,13 @@ from neorl_train.runs import Records, file_lock, read_records
 
 
 def hunt(
-    options: HuntOptions, *, say: Callable[[str], None] = print, stop: Callable[[], bool]
+    options: HuntOptions, *, print_line: Callable[[str], None] = print, stop: Callable[[], bool]
 ) -> str:
     """Trains, and writes ``epochs.jsonl``, ``checkpoints`` and ``hunt.json`` into the folder.
 
     Args:
         options: Options of the training.
-        say: Called with progress messages.
+        print_line: Called with progress messages.
         stop: Called once per chunk; true ends the training, which can be continued.
 
     Returns:
@@ -36,15 +36,15 @@ def hunt(
     world, learner = options.world(), options.learner()
     options.out.mkdir(parents=True, exist_ok=True)
     with file_lock(options.out / "lock"):
-        keep = population_checkpoints(
-            options.out / "checkpoints", world, learner, seed=options.seed, say=say
+        checkpoints = population_checkpoints(
+            options.out / "checkpoints", world, learner, seed=options.seed, print_line=print_line
         )
         lines = Records(options.out / "epochs.jsonl")
-        begun = [False]
+        is_cleared = [False]
 
         def watch(first: int, epochs: Epochs) -> None:
-            if not begun[0]:
-                begun[0] = True
+            if not is_cleared[0]:
+                is_cleared[0] = True
                 lines.keep(lambda line: line["epoch"] < first)
             for i in range(len(epochs.reward)):
                 lines.write(
@@ -58,12 +58,12 @@ def hunt(
             lines.sync()
             mean = epochs.reward.sum(axis=1).mean()
             reached = first + len(epochs.reward)
-            say(f"epoch {reached}/{options.epochs}: {mean:.1f} an epoch, all agents")
+            print_line(f"epoch {reached}/{options.epochs}: {mean:.1f} an epoch, over all agents")
 
         try:
             trained = train_population(
                 world, learner, seed=options.seed, epochs=options.epochs, chunk=options.chunk,
-                order=options.order, checkpoints=keep, watch=watch, stop=stop,
+                order=options.order, checkpoints=checkpoints, watch=watch, stop=stop,
             )  # fmt: skip
         finally:
             lines.close()
@@ -73,20 +73,23 @@ def hunt(
 def _result(options: HuntOptions, world: TreasureHunt, epoch: int, finished: bool) -> str:
     rewards = np.array([sum(line["reward"]) for line in read_records(options.out / "epochs.jsonl")])
     if not len(rewards):
-        raise InputError(f"{options.out}: stopped before the first epoch; give the command again")
+        raise InputError(
+            f"{options.out}: the training was stopped before the first epoch; repeat the command"
+        )
     last = rewards[-max(1, len(rewards) // 10) :]
-    chance = random_rewards(world, seed=options.seed, episodes=100, order=options.order).sum(axis=1)
+    random = random_rewards(world, seed=options.seed, episodes=100, order=options.order).sum(axis=1)
     result = {
         "epochs": epoch,
         "finished": finished,
         "reward_last_tenth": float(last.mean()),
-        "reward_random": float(chance.mean()),
-        "reward_random_standard_error": float(chance.std(ddof=1) / np.sqrt(len(chance))),
+        "reward_random": float(random.mean()),
+        "reward_random_standard_error": float(random.std(ddof=1) / np.sqrt(len(random))),
     }
     write_json(options.out / "hunt.json", result)
-    ended = "" if finished else " (stopped; the same command continues it)"
+    stopped = "" if finished else " (stopped; the same command continues it)"
     return (
-        f"{epoch} epochs{ended}: {last.mean():.1f} an epoch over the last {len(last)}, all agents "
-        f"together; at random {chance.mean():.1f} ± {result['reward_random_standard_error']:.1f} "
-        f"(standard error of 100 epochs)\nleft in {options.out}"
+        f"{epoch} epochs{stopped}: {last.mean():.1f} an epoch over the last {len(last)} epochs, "
+        f"all agents together; random play {random.mean():.1f} ± "
+        f"{result['reward_random_standard_error']:.1f} (standard error of 100 epochs)\nwritten to "
+        f"{options.out}"
     )

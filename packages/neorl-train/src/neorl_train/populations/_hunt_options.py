@@ -81,9 +81,9 @@ class HuntOptions:
         settings = {**LEARNERS[self.version], "semantics": semantics}
         settings["prioritised"] = self.prioritised
         # Three summed rewards at 0.99 did not learn: docs/pages/how-to/treasure-hunt.md.
-        usual = {} if self.semantics == "original" else {"n_step": 1, "discount": 0.99**3}
+        defaults = {} if self.semantics == "original" else {"n_step": 1, "discount": 0.99**3}
         given = {"n_step": self.n_step, "discount": self.discount}
-        settings |= usual | {name: value for name, value in given.items() if value}
+        settings |= defaults | {name: value for name, value in given.items() if value}
         if self.batch_size:
             settings["batch_size"] = self.batch_size
         return IQN(capacity=self.capacity, learning_rate=self.learning_rate, **settings)

@@ -98,26 +98,26 @@ def train_population(
             done, population = restored.step, jax.tree.map(jnp.asarray, restored.tree)
         while done < epochs and not stop():
             count = min(chunk, epochs - done)
-            population, happened = run_epochs(
+            population, rows = run_epochs(
                 *arrays, population, jnp.asarray(done, jnp.int32), key,
                 n_epochs=count, order=order, over_agents=over_agents,
             )  # fmt: skip
-            happened = jax.tree.map(np.asarray, happened)
-            _require_finite(happened, done, checkpoints)
-            watch(done, happened)
-            pieces.append(happened)
+            rows = jax.tree.map(np.asarray, rows)
+            _require_finite(rows, done, checkpoints)
+            watch(done, rows)
+            pieces.append(rows)
             done += count
             if checkpoints is not None:
                 checkpoints.save(done, population, force=True)
     finally:
         if checkpoints is not None:
             checkpoints.close()
-    together = (
+    joined = (
         jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
         if pieces
-        else _nothing(sizes[0])
+        else _no_epochs(sizes[0])
     )
-    return TrainedPopulation(jax.tree.map(np.asarray, population), done, together, done >= epochs)
+    return TrainedPopulation(jax.tree.map(np.asarray, population), done, joined, done >= epochs)
 
 
 def population_checkpoints(
@@ -127,7 +127,7 @@ def population_checkpoints(
     *,
     seed: int,
     keep: int = 2,
-    say: Callable[[str], None] = print,
+    print_line: Callable[[str], None] = print,
 ) -> Checkpoints:
     """Checkpoints of one training; another world, learner or seed cannot continue from them.
 
@@ -137,7 +137,7 @@ def population_checkpoints(
         learner: Hyperparameters.
         seed: Seed of the training.
         keep: Number of checkpoints that are kept.
-        say: Called with a message about each damaged one.
+        print_line: Called with a message about each damaged one.
     """
     identity: dict[str, Any] = {
         "number of agents": world.n_agents,
@@ -148,7 +148,7 @@ def population_checkpoints(
         "learner": _plain(learner),
         "seed": seed,
     }
-    return Checkpoints(folder, identity=identity, interval=1, keep=keep, say=say)
+    return Checkpoints(folder, identity=identity, interval=1, keep=keep, print_line=print_line)
 
 
 def random_rewards(
@@ -166,10 +166,10 @@ def random_rewards(
     sizes = (world.n_agents, world.n_obs, world.n_actions, world.horizon)
     learner = dataclasses.replace(learner, capacity=world.horizon)
     population = init_population(learner, *sizes, jax.random.key(0))
-    played = _play(
+    rewards = _play(
         as_arrays(world), as_arrays(learner), population, jax.random.key(seed), episodes, order
     )
-    return np.asarray(played)
+    return np.asarray(rewards)
 
 
 @eqx.filter_jit
@@ -197,25 +197,25 @@ def _require_observations(world: World) -> None:
     shape = jax.eval_shape(first, jax.random.key(0)).shape
     if shape != (world.n_obs,):
         raise InputError(
-            f"the world's n_obs is {world.n_obs}, and what it lets an agent observe has the shape "
-            f"{shape}, expected ({world.n_obs},); correct n_obs, or lay the observation flat"
+            f"the observation of an agent has the shape {shape}, expected ({world.n_obs},) because "
+            f"the world's n_obs is {world.n_obs}; correct n_obs, or flatten the observation"
         )
 
 
 def _require_finite(epochs: Epochs, first: int, checkpoints: Checkpoints | None) -> None:
     bad = np.argwhere(~np.isfinite(epochs.loss))
     if len(bad):
-        kept = checkpoints.steps() if checkpoints is not None else []
-        before = f"; the last checkpoint is of epoch {kept[-1]}" if kept else ""
+        saved = checkpoints.steps() if checkpoints is not None else []
+        before = f"; the last checkpoint is that of epoch {saved[-1]}" if saved else ""
         raise InputError(
             f"the loss of agent {bad[0, 1]} is not finite in epoch {first + bad[0, 0]}{before}; "
-            "take a smaller learning_rate"
+            "choose a smaller learning_rate"
         )
 
 
-def _nothing(agents: int) -> Epochs:
-    none = np.zeros((0, agents), np.float32)
-    return Epochs(none, none, none, none.astype(np.int32))  # pyright: ignore[reportArgumentType]
+def _no_epochs(agents: int) -> Epochs:
+    empty = np.zeros((0, agents), np.float32)
+    return Epochs(empty, empty, empty, empty.astype(np.int32))  # pyright: ignore[reportArgumentType]
 
 
 def _plain(settings: Any) -> Mapping[str, Any]:

@@ -43,7 +43,7 @@ def document(
     body = joined(
         [
             tag("header", *header, contents),
-            tag("main", *(section(*one) for one in sections)),
+            tag("main", *(section(*entry) for entry in sections)),
         ]
     )
     return (

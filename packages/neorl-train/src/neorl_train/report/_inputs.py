@@ -10,7 +10,7 @@ from neorl_train.report.figures._learning import Curve, curves
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
 from neorl_train.results._training_signs import training_signs
-from neorl_train.runs._directory import judged_before
+from neorl_train.runs._directory import earlier_verdicts
 from neorl_train.runs._names import CONFIG, CONSTRAINTS, METRICS, RECORD
 from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
@@ -56,14 +56,14 @@ def chosen_lines(run: Path, verdict: Verdict) -> list[str]:
         run: Directory of the run.
         verdict: Its verdict.
     """
-    earlier = judged_before(run)
+    earlier = earlier_verdicts(run)
     if verdict.answer != DEPLOY or not earlier:
         return []
     runs = "1 earlier run was" if earlier == 1 else f"{earlier} earlier runs were"
     return [
-        f"In {run.parent.name}, {runs} judged on the same source. If this run is chosen for its "
-        "verdict, judge it once more on fresh starts: "
-        f"`neorl-train evaluate {run.parent.name}/{run.name}`."
+        f"In {run.parent.name}, {runs} evaluated on the same source. If this run is chosen for its "
+        "verdict, evaluate it once more on fresh starts: `neorl-train evaluate "
+        f"{run.parent.name}/{run.name}`."
     ]
 
 
@@ -99,5 +99,5 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise InputError(f"{path}: damaged; restore it, then write the report again") from None
+        raise InputError(f"{path} is damaged; restore it, then write the report again") from None
     return content if isinstance(content, dict) else {}

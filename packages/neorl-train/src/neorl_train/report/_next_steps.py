@@ -22,26 +22,29 @@ def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
     Returns:
         Commands, the most useful first. Those of neorl-deploy are left out if it is not installed.
     """
-    where = shlex.quote(str(run))
+    run_path = shlex.quote(str(run))
     train = command_prefix("neorl-train")
     steps = []
     if not simulated and verdict.answer not in (DEPLOY, REFUSE):
         why = "estimate every candidate from the log, with intervals"
-        steps.append((f"{train} select {where}", why))
+        steps.append((f"{train} select {run_path}", why))
     if not simulated and verdict.answer != DEPLOY:
-        why = "see whether a plant model learned from the log can be used"
-        steps.append((f"{train} model {where}", why))
+        why = "check whether a plant model learned from the log can be used"
+        steps.append((f"{train} model {run_path}", why))
     if simulated and verdict.answer != DEPLOY:
-        why = "see which constraints break, with and without the filter"
-        steps.append((f"{train} safety-report {where}", why))
+        why = "show which constraints are broken, with and without the filter"
+        steps.append((f"{train} safety-report {run_path}", why))
     if importlib.util.find_spec("neorl_deploy") is None:
         return steps
     deploy, bundle = command_prefix("neorl-deploy"), shlex.quote(str(run / "policy.bundle"))
     why = "seal the candidate" if verdict.answer == DEPLOY else "seal the candidate, to watch it"
     steps += [
-        (f"{deploy} export {where}", why),
+        (f"{deploy} export {run_path}", why),
         (f"{deploy} replay {bundle}", "run it in shadow over the log of this run"),
-        (f"{deploy} init {bundle}", "draft the tag map, to run it in shadow beside the plant"),
+        (
+            f"{deploy} init {bundle}",
+            "write a draft of the tag map, to run it in shadow beside the plant",
+        ),
     ]
     return steps
 

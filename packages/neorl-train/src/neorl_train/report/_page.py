@@ -72,12 +72,14 @@ def _sections(inputs: Inputs) -> list[Section]:
     """Identifier, heading and content of every section, in reading order."""
     parts = [
         ("why", "Why", _why(inputs)),
-        ("limits", "What the verdict says and does not say", about.what_it_says(inputs)),
+        ("limits", "What the verdict means, and what it does not", about.what_it_says(inputs)),
         ("next", "Next", about.next_commands(inputs)),
         ("identified", "What was identified and retuned", about.identified(inputs)),
         (
             "benefit",
-            "What the gain is made of" if inputs.simulated else "What the log came to",
+            "What the gain consists of"
+            if inputs.simulated
+            else "The terms of the return in the log",
             benefit(inputs),
         ),
         *(_simulated(inputs) if inputs.simulated else _logged(inputs)),
@@ -118,8 +120,8 @@ def _simulated(inputs: Inputs) -> list[Section]:
         ("trends", "Episodes, as on the operator's screen", pictures.trend_pictures(inputs)),
         ("moves", "How the plant was moved", moves.movement_table(inputs)),
         ("starts", "On every start", pictures.start_picture(inputs)),
-        ("costs", "Return against cost", pictures.cost_picture(inputs)),
-        ("acts", "Who acts", pictures.acting_picture(inputs)),
+        ("costs", "Return and cost", pictures.cost_picture(inputs)),
+        ("acts", "Who acted", pictures.acting_picture(inputs)),
         ("pooled", "Did training learn anything?", _pooled(inputs)),
     ]
 
@@ -136,10 +138,11 @@ def _pooled(inputs: Inputs) -> Html:
     return joined(
         [
             paragraph(
-                "The verdict concerns one policy. This table asks another question: do all seeds "
-                "of an algorithm together beat what filled the log, which was run again on the "
-                "same starts? \u201cThese seeds\u201d speaks of the policies trained here; "
-                "\u201cfresh seeds\u201d of another training run, and is wider for it."
+                "The verdict concerns one policy. This table answers another question: are all "
+                "seeds of an algorithm together better than the controllers that recorded the log, "
+                "which were run again on the same starts? \u201cThese seeds\u201d refers to the "
+                "policies trained here; \u201cfresh seeds\u201d to another training run, which "
+                "makes the interval wider."
             ),
             results.pooled_table(inputs.evaluation.tables),
         ]

@@ -33,8 +33,8 @@ def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
     candidate = evaluation.tables.candidate
     ours = {trace.label: trace for trace in evaluation.traces if trace.policy == candidate}
     if label not in ours:
-        labels = ", ".join(ours) or "none, for there was no simulator to run a policy in"
-        raise InputError(f"no episode {label!r} was kept; there are: {labels}")
+        labels = ", ".join(ours) or "none, because there was no simulator to run a policy in"
+        raise InputError(f"no episode {label!r} was stored; stored episodes: {labels}")
     trace = ours[label]
     reference = other_policy(evaluation.traces, trace)
     return _style.styled(trends, trace, reference, evaluation.tables.spec, evaluation.bands)
@@ -56,7 +56,9 @@ def plot_learning(run: str | os.PathLike[str]) -> Any:
     inputs = read_inputs(Path(run))
     panels = learning_panels(inputs)
     if not panels:
-        raise InputError(f"{run}: nothing was recorded while the policies were trained")
+        raise InputError(
+            f"{run} has no records of its training, so there is no learning curve to draw"
+        )
     return _style.styled(learning_curves, inputs.validations, panels)
 
 

@@ -29,7 +29,14 @@ from neorl_train.results._wording import (
 from neorl_train.runs._names import METRICS, RECORD, REPORT
 from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict, clause_lines, closing, exceeded
+from neorl_train.verdicts._rule import (
+    DEPLOY,
+    REFUSE,
+    Verdict,
+    clause_lines,
+    closing,
+    violation_sentences,
+)
 
 WIDTH = 118  # columns needed to show every mean with its interval on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
@@ -57,10 +64,10 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     record = read_object(run / RECORD)
     for line in guard_lines(record):
         console.print(line, markup=False)
-    tried = [str(sentence) for sentence in record.get("tried", [])]
-    changed = read_fine_tuning(run).lines() if record.get("fine_tunes") else tried
+    exploration = [str(sentence) for sentence in record.get("exploration", [])]
+    fine_tuning = read_fine_tuning(run).lines() if record.get("fine_tunes") else exploration
     tables = evaluation.tables
-    for line in [*pooled_lines(tables), *benefit_lines(tables), *changed]:
+    for line in [*pooled_lines(tables), *benefit_lines(tables), *fine_tuning]:
         console.print(line, markup=False)
     for line in training_signs(read_records(run / METRICS)):
         console.print(line, style="yellow", markup=False)
@@ -70,15 +77,15 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     report = (run / REPORT).absolute()
     last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
     simulated = bool(evaluation.tables.environment)
-    for line in next_lines(next_steps(_typed(run), verdict, simulated=simulated)):
+    for line in next_lines(next_steps(_relative(run), verdict, simulated=simulated)):
         console.print(line, markup=False, soft_wrap=True)
     console.print(last, markup=False, soft_wrap=True)
 
 
-def _typed(run: Path) -> Path:
+def _relative(run: Path) -> Path:
     """The directory as one would type it: relative if it lies below the current folder."""
-    here, path = Path.cwd(), run.absolute()
-    return path.relative_to(here) if path.is_relative_to(here) and path != here else path
+    current, path = Path.cwd(), run.absolute()
+    return path.relative_to(current) if path.is_relative_to(current) and path != current else path
 
 
 def print_evaluation(
@@ -129,7 +136,7 @@ def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> No
     for line in clause_lines(verdict):
         console.print(line, markup=False)
     if verdict.clauses:
-        for line in filter(None, [*exceeded(evaluation.tables), closing(verdict)]):
+        for line in filter(None, [*violation_sentences(evaluation.tables), closing(verdict)]):
             console.print(f"  {line}", markup=False)
 
 
@@ -149,7 +156,7 @@ def benefit_lines(tables: ResultTables) -> list[str]:
             f"{cell.name} {with_interval(cell.amount, decimals([cell.amount]))}{_unit(cell.unit)}"
             for cell in cells
         ]
-        return [f"an episode of the log came to: {'; '.join(shown)}"] if shown else []
+        return [f"mean over an episode of the log: {'; '.join(shown)}"] if shown else []
     shown = [
         f"{cell.name} {difference(cell.difference, decimals([cell.difference]))}{_unit(cell.unit)}"
         for row in tables.rows
@@ -157,8 +164,8 @@ def benefit_lines(tables: ResultTables) -> list[str]:
         for cell in row.amounts
         if cell.kind == "term" and cell.difference is not None
     ]
-    beside = f"{tables.candidate} beside {tables.reference}, an episode"
-    return [f"{beside}: {'; '.join(shown)}"] if shown else []
+    subject = f"{tables.candidate} compared with {tables.reference}, per episode"
+    return [f"{subject}: {'; '.join(shown)}"] if shown else []
 
 
 def _unit(unit: str) -> str:
@@ -171,7 +178,7 @@ def guard_lines(record: Mapping[str, Any]) -> list[str]:
     fallback, lines = record.get("fallback", ""), []
     for name, title in (
         ("limits", "limits:"),
-        ("replaced_limits", "in place of the source's own:"),
+        ("replaced_limits", "limits declared by the source, which these replace:"),
     ):
         sentences = record.get(name, [])
         lines += [title, *(f"  {sentence}" for sentence in sentences)] if sentences else []
@@ -267,13 +274,12 @@ def pooled_lines(tables: ResultTables) -> list[str]:
     lines = []
     own = group_of(tables.candidate)
     for row in tables.pooled:
-        beside = row.against_role == "classical" and row.against != tables.reference
-        if beside and row.guarded and row.group == own:
+        is_other_controller = row.against_role == "classical" and row.against != tables.reference
+        if is_other_controller and row.guarded and row.group == own:
             digits = decimals([row.difference])
             lines.append(
-                f"{row.group} beside {row.against}, the plant's reference: return "
-                f"{difference(row.difference, digits, space=' ')} "
-                f"{tables.reward_unit}"
+                f"{row.group} compared with {row.against}, the plant's reference: return "
+                f"{difference(row.difference, digits, space=' ')} {tables.reward_unit}"
             )
         if row.against_role == "behaviour" and not row.guarded:
             digits = decimals([row.difference])

@@ -76,7 +76,9 @@ def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> 
 
 def _objects(entries: Any) -> list[dict[str, Any]]:
     """The objects in a list that a file may contain in damaged form."""
-    return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+    return (
+        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )
 
 
 def write_evaluation(run: str | os.PathLike[str], evaluation: Evaluation) -> None:

@@ -88,28 +88,33 @@ class FineTuning:
 
     def lines(self) -> list[str]:
         """Lines for the terminal: the gain, the regret, and the costs incurred in training."""
-        return [line for one in self.learners for line in self._lines(one)]
+        return [line for learner in self.learners for line in self._lines(learner)]
 
-    def _lines(self, one: FineTuned) -> list[str]:
-        digits = decimals([one.before, one.after])
-        seeds = f"{len(one.collected)} seed{'s' * (len(one.collected) > 1)}"
-        gain = f"{difference(one.gain, digits, space=' ')} {self.unit}"
+    def _lines(self, learner: FineTuned) -> list[str]:
+        digits = decimals([learner.before, learner.after])
+        seeds = f"{len(learner.collected)} seed{'s' * (len(learner.collected) > 1)}"
+        gain = f"{difference(learner.gain, digits, space=' ')} {self.unit}"
         lines = [
-            f"{one.name} fine-tuned, {seeds}: return {with_interval(one.before, digits)} before, "
-            f"{with_interval(one.after, digits)} after, gain {gain}"
+            f"{learner.name} fine-tuned, {seeds}: return {with_interval(learner.before, digits)} "
+            f"before, {with_interval(learner.after, digits)} after, gain {gain}"
         ]
-        if one.gain.high < 0:
+        if learner.gain.high < 0:
             lines.append(
-                "  it lost: the policies of the run that it goes on from earn more; keep those"
+                "  fine-tuning made it worse: the policies of the run that it started from have a "
+                "higher return; keep those"
             )
-        if one.regret is not None:
-            mean = sum(one.regret) / len(one.regret)
-            lines.append(f"  regret to the reference while it learned: {fixed(mean, digits)}")
-        lines.append(f"  on the simulated plant, {tried_words(one.collected, self.costs)}")
+        if learner.regret is not None:
+            mean = sum(learner.regret) / len(learner.regret)
+            lines.append(
+                f"  regret relative to the reference while it learned: {fixed(mean, digits)}"
+            )
+        lines.append(
+            f"  on the simulated plant, {exploration_summary(learner.collected, self.costs)}"
+        )
         return lines
 
 
-def tried_words(collected: Sequence[Collected], costs: Sequence[str]) -> str:
+def exploration_summary(collected: Sequence[Collected], costs: Sequence[str]) -> str:
     """Describes what happened on a plant while learners were trained on it.
 
     Args:
@@ -120,16 +125,16 @@ def tried_words(collected: Sequence[Collected], costs: Sequence[str]) -> str:
         A phrase such as ``"of 40 episodes: 3 over the limit of heat, 0 trips, the guard acted in 2
         % of the steps"``.
     """
-    broken = [
+    violations = [
         f"{sum(seed.violated[j] for seed in collected)} over the limit of {name}"
         for j, name in enumerate(costs)
     ]
     episodes, trips, steps = (
         sum(getattr(seed, count) for seed in collected) for count in ("episodes", "trips", "steps")
     )
-    acts = sum(seed.filtered + seed.fallback for seed in collected)
-    guard = f"the guard acted in {percent(acts / steps)} of the steps"
-    return f"of {episodes} episodes: {', '.join([*broken, f'{trips} trips', guard])}"
+    guarded_steps = sum(seed.filtered + seed.fallback for seed in collected)
+    guard = f"the guard acted in {percent(guarded_steps / steps)} of the steps"
+    return f"of {episodes} episodes: {', '.join([*violations, f'{trips} trips', guard])}"
 
 
 def write_fine_tuning(run: str | os.PathLike[str], results: FineTuning) -> None:

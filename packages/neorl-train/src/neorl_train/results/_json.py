@@ -44,15 +44,17 @@ def _array(hint: Any, plain: Any, where: str) -> Any:
     """Reads a value that is annotated as an array of a known rank."""
     if not hasattr(hint, "dtypes"):
         return NotImplemented
-    of = str(hint.dtypes[0])
-    dtype = np.float64 if "float" in of else np.bool_ if "bool" in of else np.int64
+    dtype_name = str(hint.dtypes[0])
+    dtype = np.float64 if "float" in dtype_name else np.bool_ if "bool" in dtype_name else np.int64
     try:
         array = np.array(_numbers(plain), dtype)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{where} must be an array of numbers of equal rows") from error
+        raise InputError(
+            f"{where} must be an array of numbers with rows of equal length"
+        ) from error
     rank = len(hint.dim_str.split())
     if not isinstance(plain, list) or (array.ndim != rank and array.size > 0):
-        raise InputError(f"{where} must be an array of {rank} axes, got {array.ndim} axes")
+        raise InputError(f"{where} must be an array with {rank} axes, got {array.ndim} axes")
     return array
 
 
@@ -76,10 +78,12 @@ def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; resume the run, it was not evaluated") from None
+        raise InputError(
+            f"{path}: there is no such file, because the run was not evaluated; resume the run"
+        ) from None
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{path}: damaged ({one_line(error)}); `neorl-train resume` evaluates the run again"
+            f"{path} is damaged ({one_line(error)}); `neorl-train resume` evaluates the run again"
         ) from None
     return check_head(content, kind, version, str(path))
 

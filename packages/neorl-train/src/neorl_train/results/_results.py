@@ -14,7 +14,7 @@ LOG = "log"
 BEHAVIOUR = "logged behaviour"
 """The policies that generated the log, which take turns in paired episodes."""
 SEARCHED = ("retuned", "residual")
-"""Groups of policies that were searched in a plant model, to act otherwise than the log."""
+"""Groups of policies from a search in a plant model; they are meant to differ from the log."""
 MEAN, LINE = "mean action", "linear feedback"
 """Policies fitted without learning: a constant, and least squares on the observation."""
 _SEEDED = re.compile(r"(?P<group>.+)-(?P<seed>\d+)")
@@ -230,9 +230,9 @@ def _beyond(fits: Sequence[ActionFit]) -> str:
         digits = decimals([fit.beyond_line])
         amounts.append(f"{difference(fit.beyond_line, digits)} {fit.unit} of {fit.channel}")
     return (
-        f"its action is farther from the logged one than a linear function of the same "
-        f"measurements, by {listed(amounts)}. It was trained too briefly, or it acts otherwise "
-        "on purpose, and nothing in the log shows that this is better"
+        "its action is farther from the logged one than a linear function of the same "
+        f"measurements, by {listed(amounts)}. Either it was trained too briefly, or it "
+        "deliberately acts differently, and nothing in the log shows that this is better"
     )
 
 

@@ -235,4 +235,6 @@ class ResultTables:
                 return row
         known = ", ".join(sorted({row.name for row in self.rows if row.guarded == guarded}))
         how = "guarded" if guarded else "unguarded"
-        raise ValueError(f"no {how} results of {name!r}; there are: {known or 'none'}")
+        raise ValueError(
+            f"there are no {how} results of {name!r}; known policies: {known or 'none'}"
+        )

@@ -41,8 +41,8 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
     cells = [name, with_interval(row.returns, digits)]
     if tables.environment:
         gain = row.difference
-        own = row.name == tables.reference or gain is None
-        cells.append("" if own or gain is None else difference(gain, digits, space=" "))
+        no_gain = row.name == tables.reference or gain is None
+        cells.append("" if no_gain or gain is None else difference(gain, digits, space=" "))
     for cell in row.costs:
         cells.append(with_interval(cell.limited, decimals([cell.limited], most=2)))
     return cells

@@ -5,11 +5,11 @@ from typing import Any
 
 from neorl_train.results._wording import percent
 
-MOST_BEYOND = 0.01
-MOST_OFF = 3.0
-LEAST_EFFECTIVE = 0.05
-MOST_AT_CEILING = 0.2
-MOST_HELD = 0.1
+MAX_BEYOND = 0.01
+MAX_OFF = 3.0
+MIN_EFFECTIVE = 0.05
+MAX_AT_CEILING = 0.2
+MAX_HELD = 0.1
 
 
 def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -39,50 +39,53 @@ def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
     sentences = []
     for name in dict.fromkeys(algorithm for algorithm, _ in last):
         runs = [metrics for (algorithm, _), metrics in last.items() if algorithm == name]
-        sentences += _signs_of(name, runs)
+        sentences += _signs_of_learner(name, runs)
     return sentences
 
 
-def _signs_of(name: str, runs: list[Mapping[str, float]]) -> list[str]:
-    beyond = [x for x in _of(runs, "q_beyond_rewards") if x > MOST_BEYOND]
-    off = [x for x in _of(runs, "q_off_rewards") if x > MOST_OFF]
-    few = [x for x in _of(runs, "effective_sample") if x < LEAST_EFFECTIVE]
-    ceiling = [x for x in _of(runs, "at_ceiling") if x > MOST_AT_CEILING]
-    held = [x for x in _of(runs, "held_at_bound") if x > MOST_HELD]
+def _signs_of_learner(name: str, runs: list[Mapping[str, float]]) -> list[str]:
+    beyond = [x for x in _values(runs, "q_beyond_rewards") if x > MAX_BEYOND]
+    off_scale = [x for x in _values(runs, "q_off_rewards") if x > MAX_OFF]
+    small_samples = [x for x in _values(runs, "effective_sample") if x < MIN_EFFECTIVE]
+    ceiling = [x for x in _values(runs, "at_ceiling") if x > MAX_AT_CEILING]
+    saturated = [x for x in _values(runs, "held_at_bound") if x > MAX_HELD]
     signs = []
     if beyond:
         signs.append(
-            f"{_seeds(name, beyond, runs)} up to {percent(max(beyond))} of the rows beyond "
-            "anything that the log's rewards admit: the values have left the data, and what was "
-            "learned from them cannot be trusted"
+            f"{_seeds(name, beyond, runs)} up to {percent(max(beyond))} of the rows beyond any "
+            "return that the log's rewards allow: the values have diverged from the data, and "
+            "policies learned from them cannot be trusted"
         )
-    if off:
+    if off_scale:
         signs.append(
-            f"{_seeds(name, off, runs, 'have values that stand for')} a reward a step up to "
-            f"{max(off):.1f} deviations from the log's: they have not climbed to where a constant "
-            "in the reward puts them, and policies that follow them are far from the best; take "
-            "the constant off the reward's expression, or train longer"
+            f"{_seeds(name, off_scale, runs, 'have values that correspond to')} a mean reward per "
+            f"step up to {max(off_scale):.1f} standard deviations from the log's: they have not "
+            "yet reached the level that a constant in the reward requires, and policies that "
+            "follow them are far from the best; subtract the constant in the reward's expression, "
+            "or train longer"
         )
-    if few:
+    if small_samples:
         signs.append(
-            f"{_seeds(name, few, runs, 'learn from')} as little as {percent(min(few))} of the rows "
-            "(effective sample of the weights): lower the inverse temperature"
+            f"{_seeds(name, small_samples, runs, 'learn from')} as little as "
+            f"{percent(min(small_samples))} of the rows (effective sample of the weights): lower "
+            "the inverse temperature"
         )
     if ceiling:
         signs.append(
             f"{_seeds(name, ceiling, runs, 'give')} up to {percent(max(ceiling))} of the rows the "
             "largest weight: lower the inverse temperature, or scale the advantage"
         )
-    if held:
+    if saturated:
         signs.append(
-            f"{_seeds(name, held, runs, 'hold')} up to {percent(max(held))} of the actions at a "
-            "bound where the log is not, and next to no gradient passes there: more training may "
-            "not help; give the distance to the log more weight, or lower the actor's learning rate"
+            f"{_seeds(name, saturated, runs, 'hold')} up to {percent(max(saturated))} of the "
+            "actions at a bound where the logged actions are not, and almost no gradient passes "
+            "there: more training may not help; give the distance to the log more weight, or lower "
+            "the actor's learning rate"
         )
     return signs
 
 
-def _of(runs: list[Mapping[str, float]], metric: str) -> list[float]:
+def _values(runs: list[Mapping[str, float]], metric: str) -> list[float]:
     return [metrics[metric] for metrics in runs if metric in metrics]
 
 

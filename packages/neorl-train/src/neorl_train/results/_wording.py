@@ -21,7 +21,7 @@ def finest(estimates: Iterable[Estimate | None]) -> int:
 
 
 def _widths(estimates: Iterable[Estimate | None]) -> list[float]:
-    widths = [one.high - one.low for one in estimates if one is not None]
+    widths = [estimate.high - estimate.low for estimate in estimates if estimate is not None]
     return sorted(width for width in widths if width > 0 and math.isfinite(width))
 
 

@@ -34,7 +34,7 @@ from neorl_train.runs._disk_space import require_free_space
 from neorl_train.runs._orbax_noise import begin_write, end_write
 
 ARRAYS, MANIFEST = "arrays", "manifest"
-SETTLE = 0.2
+SETTLE_SECONDS = 0.2
 """Seconds during which the threads of a failed read may run into the loop that it closed."""
 
 
@@ -63,7 +63,7 @@ class Checkpoints:
             not restored.
         interval: Number of steps between two checkpoints.
         keep: Number of checkpoints kept.
-        say: Called with one line for every damaged checkpoint that is skipped.
+        print_line: Called with one line for every damaged checkpoint that is skipped.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Checkpoints:
         identity: Mapping[str, Any],
         interval: int,
         keep: int,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         self.folder = folder
         self._identity = dict(identity)
-        self._say = say
+        self._print_line = print_line
         self._interval, self._keep = interval, keep
         self._manager: Any = None
         self._pending: Any = None
@@ -93,7 +93,7 @@ class Checkpoints:
             identity={**self._identity, "part": name},
             interval=self._interval,
             keep=self._keep,
-            say=self._say,
+            print_line=self._print_line,
         )
 
     def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
@@ -166,7 +166,9 @@ class Checkpoints:
             try:
                 tree = self._load(step, template)
             except DamagedError as error:
-                self._say(f"checkpoint {self.folder.name}/{step} is damaged ({error}); passed over")
+                self._print_line(
+                    f"checkpoint {self.folder.name}/{step} is damaged ({error}) and is skipped"
+                )
                 damaged.append(step)
                 continue
             self._remove(damaged)
@@ -174,7 +176,7 @@ class Checkpoints:
         if damaged:
             raise InputError(
                 f"none of the {len(damaged)} checkpoints in {self.folder} is intact; restore the "
-                "folder from a copy, or delete it to train from the beginning"
+                "folder from a copy, or delete it to train from the start"
             )
         return None
 
@@ -209,7 +211,9 @@ class Checkpoints:
             context = ocp.Context()
             context.checkpointables.registry = registry
             if jax.process_count() > 1:
-                self._manager = _OneOfSeveral(self.folder, context, self._interval, self._keep)
+                self._manager = _ManagerOfOneProcess(
+                    self.folder, context, self._interval, self._keep
+                )
                 return self._manager
             training: Any = ocp.training
             every = training.save_decision_policies.FixedIntervalPolicy(self._interval)
@@ -224,7 +228,7 @@ class Checkpoints:
         return self._manager
 
 
-class _OneOfSeveral:
+class _ManagerOfOneProcess:
     """Replaces Orbax's ``Checkpointer`` in one of several processes, without waiting for others.
 
     That class creates its folder jointly with all processes, and so does its save function; the
@@ -240,16 +244,19 @@ class _OneOfSeveral:
     def __init__(self, folder: Path, context: Any, interval: int, keep: int) -> None:
         import orbax.checkpoint as ocp
 
-        me: Any = context.multiprocessing
-        me.primary_host, me.active_processes = jax.process_index(), {jax.process_index()}
-        me.barrier_sync_key_prefix = "neorl"
+        options_here: Any = context.multiprocessing
+        options_here.primary_host, options_here.active_processes = (
+            jax.process_index(),
+            {jax.process_index()},
+        )
+        options_here.barrier_sync_key_prefix = "neorl"
         self._folder, self._context = folder.absolute(), context
         options = ocp.CheckpointManagerOptions(
             save_interval_steps=interval,
             max_to_keep=keep,
             create=False,
             cleanup_tmp_directories=True,
-            multiprocessing_options=me.v0(),
+            multiprocessing_options=options_here.v0(),
         )
         self._manager = ocp.CheckpointManager(self._folder, options=options)
         self.should_save, self.close = self._manager.should_save, self._manager.close
@@ -319,7 +326,7 @@ def _read(load: Callable[[], Any]) -> Any:
         DamagedError: If it fails.
     """
     hook, level, failure = sys.unraisablehook, logging.root.manager.disable, ""
-    sys.unraisablehook = _forget
+    sys.unraisablehook = _ignore_unraisable
     logging.disable(logging.CRITICAL)
     try:
         with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
@@ -328,7 +335,7 @@ def _read(load: Callable[[], Any]) -> Any:
                 return load()
             except Exception as error:
                 failure = type(error).__name__
-            time.sleep(SETTLE)
+            time.sleep(SETTLE_SECONDS)
             gc.collect()
     finally:
         sys.unraisablehook = hook
@@ -336,5 +343,5 @@ def _read(load: Callable[[], Any]) -> Any:
     raise DamagedError(f"it cannot be read: {failure}")
 
 
-def _forget(unraisable: Any) -> None:
+def _ignore_unraisable(unraisable: Any) -> None:
     del unraisable

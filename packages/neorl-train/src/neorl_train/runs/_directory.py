@@ -74,18 +74,20 @@ class RunDirectory:
         path = self.path / RECORD
         if not self.path.is_dir():
             raise InputError(
-                f"{self.path}: no such run directory; `neorl-train list` names the runs"
+                f"{self.path}: there is no such run directory; `neorl-train list` names the runs"
             )
         if not path.is_file() or not self.config.is_file():
             missing = RECORD if not path.is_file() else CONFIG
             raise InputError(
-                f"{self.path} has no {missing}, so it is no run or one that was stopped before it "
-                "began; start again with `neorl-train run`"
+                f"{self.path} has no {missing}, so it is not a run directory, or its run was "
+                "stopped before it started; start again with `neorl-train run`"
             )
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, OSError) as error:
-            raise InputError(f"{path} is damaged ({error}); restore it or start again") from None
+            raise InputError(
+                f"{path} is damaged ({error}); restore it or start a new run"
+            ) from None
         return check_head(record, "run", VERSION, str(path))
 
     def update_record(self, **values: Any) -> dict[str, Any]:
@@ -154,7 +156,7 @@ def fill_run(path: Path, config_toml: str, record: dict[str, Any]) -> RunDirecto
     return run
 
 
-def judged_before(run: Path) -> int:
+def earlier_verdicts(run: Path) -> int:
     """Number of earlier runs in the same folder that were judged on the same source.
 
     Keeping the best of several runs selects it by its verdict.
@@ -164,8 +166,8 @@ def judged_before(run: Path) -> int:
     """
     earlier = [path for path in numbered(run.parent) if path.name < run.name]
     judged = [path for path in earlier if (path / VERDICT).is_file()]
-    own = _source(run)
-    return sum(bool(own) and _source(path) == own for path in judged)
+    source = _source(run)
+    return sum(bool(source) and _source(path) == source for path in judged)
 
 
 def _source(run: Path) -> str:

@@ -27,8 +27,8 @@ def require_free_space(folder: Path, size: int) -> None:
         if shutil.disk_usage(folder).free < size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
         return
-    trial = folder / ".free-space"
-    with trial.open("wb") as file:
+    probe = folder / ".free-space"
+    with probe.open("wb") as file:
         try:
             # Checking only free blocks would not suffice: quotas and process limits apply too.
             allocate(file.fileno(), 0, max(size, 1))
@@ -36,7 +36,7 @@ def require_free_space(folder: Path, size: int) -> None:
             if is_full_disk(error):
                 raise
         finally:
-            trial.unlink(missing_ok=True)
+            probe.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -57,6 +57,6 @@ def one_line_when_full(what: str, advice: str) -> Iterator[None]:
             file = getattr(error, "filename", None)
             which = "" if file is None else f" ({file})"
             raise InputError(
-                f"no free disk space to write {what}{which}: free some, then {advice}"
+                f"no free disk space to write {what}{which}; free some space, then {advice}"
             ) from error
         raise

@@ -49,7 +49,7 @@ def holder(run: RunDirectory) -> str | None:
             if lock_descriptor(descriptor, blocking=False):
                 unlock_descriptor(descriptor)
                 return None
-        return _named(descriptor)
+        return _process_of(descriptor)
     except OSError:
         return None
     finally:
@@ -71,9 +71,10 @@ def file_lock(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if not _taken(descriptor, patience):
+        if not _acquired(descriptor, patience):
             raise InputError(
-                f"{path.parent} is in use by process {_named(descriptor)}; wait for it or stop it"
+                f"{path.parent} is in use by process {_process_of(descriptor)}; wait for it or "
+                "stop it"
             )
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
@@ -87,15 +88,15 @@ def file_lock(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _taken(descriptor: int, patience: float) -> bool:
-    last = time.monotonic() + patience
+def _acquired(descriptor: int, patience: float) -> bool:
+    deadline = time.monotonic() + patience
     while not lock_descriptor(descriptor, blocking=False):
-        if time.monotonic() > last:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
     return True
 
 
-def _named(descriptor: int) -> str:
+def _process_of(descriptor: int) -> str:
     os.lseek(descriptor, 1, os.SEEK_SET)
     return os.read(descriptor, 64).decode(errors="replace").strip() or "unknown"

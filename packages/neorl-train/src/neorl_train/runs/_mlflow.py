@@ -90,7 +90,7 @@ class MlflowCopy:
             self.client = MlflowClient(tracking_uri=tracking_uri(run))
             self.experiment = self._experiment()
             self.parent, self.runs = self._existing()
-        self.copied = {key: int(one.data.tags[LINES]) for key, one in self.runs.items()}
+        self.copied = {key: int(run.data.tags[LINES]) for key, run in self.runs.items()}
         self.read: dict[tuple[str, int], int] = defaultdict(int)
         self.samples = 0
 
@@ -106,14 +106,14 @@ class MlflowCopy:
             self.read[key] += 1
             if self.read[key] > self.copied.get(key, 0):
                 self.waiting[key].append(line)
-        permanent = {
+        checkpointed = {
             name: max(complete_steps(self.run.checkpoints(name)), default=0)
             for name in self.config["training"]["algorithms"]
         }
         with self._lock():
             self.record = self.run.record()
             for key in list(self.waiting):
-                self._seed(*key, permanent[key[0]])
+                self._seed(*key, checkpointed[key[0]])
             if self.parent is not None:
                 self._results(self.parent)
 
@@ -139,9 +139,9 @@ class MlflowCopy:
         if self.parent is None or self.parent.info.status == status:
             return
         with self._lock():
-            for one in (*self.runs.values(), self.parent):
-                if one.info.status != "FINISHED" or one is self.parent:
-                    self.client.update_run(one.info.run_id, status=status)
+            for run in (*self.runs.values(), self.parent):
+                if run.info.status != "FINISHED" or run is self.parent:
+                    self.client.update_run(run.info.run_id, status=status)
             self.parent = self.client.get_run(self.parent.info.run_id)
 
     def _lock(self) -> AbstractContextManager[None]:
@@ -159,8 +159,8 @@ class MlflowCopy:
         return self.client.create_experiment(name, artifact_location=local)
 
     def _existing(self) -> tuple[Run | None, dict[tuple[str, int], Run]]:
-        ours = f"tags.`neorl.id` = '{self.record['id']}'"
-        existing = self.client.search_runs([self.experiment], ours, max_results=10_000)
+        by_id = f"tags.`neorl.id` = '{self.record['id']}'"
+        existing = self.client.search_runs([self.experiment], by_id, max_results=10_000)
         parents = [run for run in existing if "neorl.seed" not in run.data.tags]
         seeds = {
             (run.data.tags["neorl.algorithm"], int(run.data.tags["neorl.seed"])): run
@@ -169,9 +169,9 @@ class MlflowCopy:
         }
         return next(iter(parents), None), seeds
 
-    def _seed(self, algorithm: str, seed: int, permanent: int) -> None:
+    def _seed(self, algorithm: str, seed: int, checkpointed: int) -> None:
         key = (algorithm, seed)
-        ready = [line for line in self.waiting[key] if line["step"] <= permanent]
+        ready = [line for line in self.waiting[key] if line["step"] <= checkpointed]
         if ready:
             if key not in self.runs:
                 self.runs[key] = self._create(algorithm, seed, ready[0])
@@ -185,11 +185,11 @@ class MlflowCopy:
             self._finish(algorithm, seed)
 
     def _finish(self, algorithm: str, seed: int) -> None:
-        one, policy = self.runs[algorithm, seed], self.run.policy(algorithm, seed)
+        run, policy = self.runs[algorithm, seed], self.run.policy(algorithm, seed)
         digest = self.record.get("policies", {}).get(policy.name)
-        if one.data.tags.get(POLICY) == digest:
+        if run.data.tags.get(POLICY) == digest:
             return
-        run_id = one.info.run_id
+        run_id = run.info.run_id
         self.client.log_artifact(run_id, str(policy))
         self.client.set_tag(run_id, "neorl.policy", str(policy.relative_to(self.run.path)))
         self.client.set_tag(run_id, POLICY, str(digest))
@@ -215,16 +215,16 @@ class MlflowCopy:
 
     def _create(self, algorithm: str, seed: int, first: dict[str, Any]) -> Run:
         if self.parent is None:
-            self.parent = self._made({}, self.run.path.name, first)
+            self.parent = self._new_run({}, self.run.path.name, first)
             self._log_parameters(self.parent, run_parameters(self.config))
         parent = {PARENT: self.parent.info.run_id}
         own = {"neorl.algorithm": algorithm, "neorl.seed": str(seed), LINES: "0"}
         name = f"{self.run.path.name}/{algorithm}-{seed}"
-        run = self._made({**parent, **own}, name, first)
+        run = self._new_run({**parent, **own}, name, first)
         self._log_parameters(run, self._parameters(algorithm, seed))
         return run
 
-    def _made(self, tags: dict[str, str], name: str, first: dict[str, Any]) -> Run:
+    def _new_run(self, tags: dict[str, str], name: str, first: dict[str, Any]) -> Run:
         shared = {
             "neorl.id": self.record["id"],
             "neorl.run": self.run.path.name,
@@ -242,9 +242,9 @@ class MlflowCopy:
             tags={**shared, **tags},
             run_name=name,
         )
-        known = dataset_input(self.run, self.record, self.config)
-        if known is not None:
-            self.client.log_inputs(run.info.run_id, datasets=[known])
+        dataset = dataset_input(self.run, self.record, self.config)
+        if dataset is not None:
+            self.client.log_inputs(run.info.run_id, datasets=[dataset])
         return run
 
     def _log_parameters(self, run: Run, values: dict[str, Any]) -> None:

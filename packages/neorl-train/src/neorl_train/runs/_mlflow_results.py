@@ -12,23 +12,23 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import BUNDLE, EVALUATION, REPORT, VERDICT
 
-LEFT_OUT = ("algorithms", "output")
+EXCLUDED = ("algorithms", "output")
 """Sections left out of the job's run; those of the learners are in their own runs."""
 
 
 def run_parameters(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a job by dotted name."""
-    logged = {name: section for name, section in config.items() if name not in LEFT_OUT}
+    logged = {name: section for name, section in config.items() if name not in EXCLUDED}
     return dict(_leaves(logged, ""))
 
 
 def _leaves(value: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
-    for name, one in value.items():
+    for name, entry in value.items():
         dotted = f"{where}.{name}" if where else name
-        if isinstance(one, Mapping):
-            yield from _leaves(one, dotted)
+        if isinstance(entry, Mapping):
+            yield from _leaves(entry, dotted)
         else:
-            yield dotted, one
+            yield dotted, entry
 
 
 def dataset_input(
@@ -40,13 +40,13 @@ def dataset_input(
         return None
     source = str(config["data"]["source"])
     file = known.get("file", "")
-    place = file if Path(file).is_absolute() else str(run.path / file)
+    path = file if Path(file).is_absolute() else str(run.path / file)
     return DatasetInput(
         dataset=Dataset(
             name=Path(source).name,
             digest=known["content_hash"].partition(":")[2][:32],
             source_type="local",
-            source=json.dumps({"uri": place}),
+            source=json.dumps({"uri": path}),
             profile=json.dumps(
                 {name: known[name] for name in ("rows", "episodes") if name in known}
             ),

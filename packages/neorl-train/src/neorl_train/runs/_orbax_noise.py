@@ -14,15 +14,15 @@ CLOSED_LOOP = "Event loop is closed"
 
 _lock = threading.Lock()
 _writes = 0
-_printed = sys.excepthook
+_previous_hook = sys.excepthook
 
 
 def begin_write() -> None:
     """Marks the beginning of a write; Orbax's output is suppressed until all writes have ended."""
-    global _writes, _printed
+    global _writes, _previous_hook
     with _lock:
         if not _writes:
-            _printed = sys.excepthook
+            _previous_hook = sys.excepthook
             sys.excepthook = _unless_closed
             logging.getLogger("absl").addFilter(_unless_orbax)
         _writes += 1
@@ -36,7 +36,7 @@ def end_write() -> None:
         if not _writes:
             logging.getLogger("absl").removeFilter(_unless_orbax)
             if sys.excepthook is _unless_closed:
-                sys.excepthook = _printed
+                sys.excepthook = _previous_hook
 
 
 def _unless_orbax(record: logging.LogRecord) -> bool:
@@ -47,4 +47,4 @@ def _unless_closed(
     kind: type[BaseException], error: BaseException, where: TracebackType | None
 ) -> None:
     if not (kind is RuntimeError and str(error) == CLOSED_LOOP):
-        _printed(kind, error, where)
+        _previous_hook(kind, error, where)

@@ -107,7 +107,7 @@ def _parsed(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
                 raise ValueError
         except ValueError:
             raise InputError(
-                f"{path}, line {number}: damaged; delete that line, or restore the file"
+                f"{path}, line {number} is damaged; delete that line, or restore the file"
             ) from None
         yield value
 

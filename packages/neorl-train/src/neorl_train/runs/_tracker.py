@@ -12,12 +12,12 @@ from neorl_train.runs._names import METRICS, MLFLOW_DATABASE
 from neorl_train.runs._system_metrics import SAMPLE_SECONDS, SystemMetrics
 
 MISSING = (
-    f"MLflow is not installed, so metrics are in {METRICS} alone; "
-    "`pip install 'neorl-train[mlflow]'` and `neorl-train track RUN` write them later"
+    f"MLflow is not installed, so metrics are only in {METRICS}; `pip install "
+    "'neorl-train[mlflow]'` and `neorl-train track RUN` write them later"
 )
 DAMAGED = ("already exists", "malformed", "not a database")
 """SQLite's messages about a database that a full disk left incomplete, or that is not one."""
-LAST_SECONDS = 30.0
+CLOSING_SECONDS = 30.0
 """Longest time in seconds that the end of a run waits for a database or a server."""
 
 
@@ -56,47 +56,47 @@ class MlflowTracker:
 
     Args:
         run: The run to follow.
-        last_seconds: Longest time in seconds that :meth:`finish` waits.
+        closing_seconds: Longest time in seconds that :meth:`finish` waits.
     """
 
-    def __init__(self, run: RunDirectory, *, last_seconds: float = LAST_SECONDS) -> None:
-        self._run, self._last_seconds = run, last_seconds
-        self._more, self._last = threading.Event(), threading.Event()
+    def __init__(self, run: RunDirectory, *, closing_seconds: float = CLOSING_SECONDS) -> None:
+        self._run, self._closing_seconds = run, closing_seconds
+        self._wake, self._closing = threading.Event(), threading.Event()
         self._error, self._status = "", "FINISHED"
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         self._thread.start()
 
     def follow(self) -> None:
         """Wakes the thread."""
-        self._more.set()
+        self._wake.set()
 
     def finish(self, status: str = "FINISHED") -> str:
         """Waits for the thread for a limited time; returns any failure in one line."""
         self._status = status
-        self._last.set()
-        self._more.set()
-        self._thread.join(self._last_seconds)
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(self._closing_seconds)
         if self._thread.is_alive() and not self._error:
-            return self._message(f"no answer within {self._last_seconds:g} s")
+            return self._message(f"no answer within {self._closing_seconds:g} s")
         return self._message(self._error) if self._error else ""
 
     def _message(self, reason: str) -> str:
-        first = ""
+        advice = ""
         if any(words in reason for words in DAMAGED):
             database = self._run.path.parent / MLFLOW_DATABASE
-            first = f"move {database} away, which is damaged, and "
+            advice = f"move {database} away, which is damaged, and "
         return (
-            f"tracking stopped ({reason}); the records are complete: {first}"
+            f"tracking stopped ({reason}); the records are complete: {advice}"
             f"`neorl-train track {self._run.path}` writes them later"
         )
 
     def _work(self) -> None:
-        self._more.wait()
+        self._wake.wait()
         copy: Any = None
         sampled, monitors = 0.0, None
         while True:
-            self._more.clear()
-            last = self._last.is_set()
+            self._wake.clear()
+            last = self._closing.is_set()
             try:
                 from neorl_train.runs._mlflow import MlflowCopy
 
@@ -114,7 +114,7 @@ class MlflowTracker:
                 self._error, copy = _reason(error), None
             if last:
                 return
-            self._more.wait(SAMPLE_SECONDS)
+            self._wake.wait(SAMPLE_SECONDS)
 
 
 def _reason(error: Exception) -> str:

@@ -17,8 +17,8 @@ from neorl_train.report.figures._trends import trends
 from neorl_train.results._results import Band
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment, Case
 
-LOOKS = {LOGGED: (CLASSICAL, "^"), WITHOUT: (LEARNERS[1], "o"), WITH: (LEARNERS[0], "D")}
-MOST = 14
+STYLES = {LOGGED: (CLASSICAL, "^"), WITHOUT: (LEARNERS[1], "o"), WITH: (LEARNERS[0], "D")}
+MAX_CONSTRAINTS = 14
 
 
 def overview(assessment: Assessment) -> Any:
@@ -26,26 +26,28 @@ def overview(assessment: Assessment) -> Any:
     order = {"hard": 0, "soft": 1, "preference": 2}
     shown = sorted(
         assessment.constraints,
-        key=lambda one: (
-            order[one.tier],
-            -max(part.episode_fraction.value for part in one.violations.values()),
+        key=lambda constraint: (
+            order[constraint.tier],
+            -max(part.episode_fraction.value for part in constraint.violations.values()),
         ),
-    )[:MOST]
+    )[:MAX_CONSTRAINTS]
     figure = new_figure(0.42 * len(shown) + 1.5)
     left, right = figure.subplots(1, 2, width_ratios=(3, 1.5))
-    for row, one in enumerate(shown):
-        for offset, (label, part) in zip((-0.2, 0.2, 0.0), one.violations.items(), strict=False):
-            colour, marker = LOOKS[label]
-            share, y = part.episode_fraction, len(shown) - 1 - row + offset
-            left.plot([100 * share.low, 100 * share.high], [y, y], color=colour, lw=2)
+    for row, constraint in enumerate(shown):
+        for offset, (label, part) in zip(
+            (-0.2, 0.2, 0.0), constraint.violations.items(), strict=False
+        ):
+            colour, marker = STYLES[label]
+            fraction, y = part.episode_fraction, len(shown) - 1 - row + offset
+            left.plot([100 * fraction.low, 100 * fraction.high], [y, y], color=colour, lw=2)
             left.plot(
-                100 * share.value, y, marker, color=colour, ms=7, mec=SURFACE, mew=0.6,
+                100 * fraction.value, y, marker, color=colour, ms=7, mec=SURFACE, mew=0.6,
                 label=label if label not in left.get_legend_handles_labels()[1] else None,
             )  # fmt: skip
-    names = [f"{one.name}  ({one.tier})" for one in shown]
+    names = [f"{constraint.name}  ({constraint.tier})" for constraint in shown]
     left.set_yticks(range(len(shown))[::-1], names)
-    for tick, one in zip(left.get_yticklabels(), shown, strict=True):
-        tick.set_color(LIMIT if one.tier == "hard" else INK)
+    for tick, constraint in zip(left.get_yticklabels(), shown, strict=True):
+        tick.set_color(LIMIT if constraint.tier == "hard" else INK)
     left.set_ylim(-0.6, len(shown) - 0.4)
     left.set_xlim(-1, 101)
     left.set_xlabel("episodes with a violation [%], exact interval")
@@ -55,12 +57,12 @@ def overview(assessment: Assessment) -> Any:
 
 
 def _acting(panel: Any, assessment: Assessment) -> None:
-    names = [one.channel for one in assessment.interventions]
-    share = np.array([100 * one.changed for one in assessment.interventions])
+    names = [intervention.channel for intervention in assessment.interventions]
+    fraction = np.array([100 * intervention.changed for intervention in assessment.interventions])
     rows = np.arange(len(names))[::-1]
-    panel.barh(rows, share, height=0.5, color=LEARNERS[0])
-    for row, one, value in zip(rows, assessment.interventions, share, strict=True):
-        label = f"{value:.1f} %, largest {one.largest:.3g} {one.unit}"
+    panel.barh(rows, fraction, height=0.5, color=LEARNERS[0])
+    for row, intervention, value in zip(rows, assessment.interventions, fraction, strict=True):
+        label = f"{value:.1f} %, largest {intervention.largest:.3g} {intervention.unit}"
         panel.text(1, row + 0.36, label, fontsize=8.5, color=INK)
     panel.barh([-1], [100 * assessment.fallback], height=0.5, color=LIMIT, hatch="///", ec=GRID)
     panel.text(
@@ -78,7 +80,7 @@ def case_figure(case: Case, assessment: Assessment) -> Any:
     names = (
         ("with the filter", "without the filter, from the same start")
         if assessment.simulated
-        else ("what the filter would have let pass", "as logged")
+        else ("as the filter would have passed it", "as logged")
     )
     return trends(case.ours, case.other, assessment.spec, bands, names=names)
 
@@ -86,7 +88,7 @@ def case_figure(case: Case, assessment: Assessment) -> Any:
 def _boxes(assessment: Assessment) -> list[Band]:
     """Boxes that are tighter than the range of their channel, parsed from their description."""
     boxes = []
-    ends = {one.name: one.words for one in assessment.constraints}
+    ends = {constraint.name: constraint.words for constraint in assessment.constraints}
     for channel in assessment.spec.action:
         words = ends.get(f"{channel.name}: range", "")
         low, _, rest = words.partition(" to ")

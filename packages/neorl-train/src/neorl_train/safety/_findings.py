@@ -222,7 +222,9 @@ class Assessment:
     def broken(self) -> tuple[Constraint, ...]:
         """Hard constraints that were broken with the filter on; if there are any, it failed."""
         return tuple(
-            one
-            for one in self.constraints
-            if one.tier == "hard" and WITH in one.violations and one.violations[WITH].steps
+            constraint
+            for constraint in self.constraints
+            if constraint.tier == "hard"
+            and WITH in constraint.violations
+            and constraint.violations[WITH].steps
         )

@@ -15,14 +15,14 @@ from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.evaluation._rollout import Rollout
 from neorl_train.evaluation._shadow import shadow
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment, Case
-from neorl_train.safety._on_plant import all_checks, assembled, case_trace, judged_rows
+from neorl_train.safety._on_plant import all_checks, assembled, case_trace, check_rows
 from neorl_train.safety._statistics import (
-    Judged,
+    CheckedRows,
     metrics_of,
     worst_starts,
 )
 
-MOST_EPISODES = 512
+MAX_EPISODES = 512
 
 
 def assess_on_log(
@@ -66,26 +66,26 @@ def assess_on_log(
     if dataset.n_episodes < 2:
         raise ValueError(f"a safety report needs two episodes or more, got {dataset.n_episodes}")
     spec = dataset.spec if spec is None else spec
-    chosen = default_settings(spec) if settings is None else settings
-    guarded = guard_with(chosen, as_arrays(policy), constraints, fallbacks, spec)
-    judges = constraints if judged_by is None else judged_by
+    guard = default_settings(spec) if settings is None else settings
+    guarded = guard_with(guard, as_arrays(policy), constraints, fallbacks, spec)
+    constraints_to_count = constraints if judged_by is None else judged_by
     logged = _logged(dataset)
-    judged = {LOGGED: judged_rows(logged, judges, requirements, spec)}
+    checked_rows = {LOGGED: check_rows(logged, constraints_to_count, requirements, spec)}
     # A log does not record how an episode ended.
-    unknown = dataclasses.replace(judged[LOGGED].episodes, success=None, trip=None)
-    judged[LOGGED] = judged[LOGGED]._replace(episodes=unknown)
+    unknown = dataclasses.replace(checked_rows[LOGGED].episodes, success=None, trip=None)
+    checked_rows[LOGGED] = checked_rows[LOGGED]._replace(episodes=unknown)
     for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
         rows = _in_shadow(actor, logged)
-        part = judged_rows(rows, judges, requirements, spec)
+        part = check_rows(rows, constraints_to_count, requirements, spec)
         costs = part.excess.shape[2] - spec.n_cost
         part.excess[..., costs:] = -np.inf  # what would have followed is unknown
-        judged[label] = part
-    checked = all_checks(judges, requirements, spec)
+        checked_rows[label] = part
+    checks = all_checks(constraints_to_count, requirements, spec)
     return assembled(
-        checked,
-        judged,
-        chosen,
-        {LOGGED: metrics_of(LOGGED, checked, judged[LOGGED], spec, level)},
+        checks,
+        checked_rows,
+        guard,
+        {LOGGED: metrics_of(LOGGED, checks, checked_rows[LOGGED], spec, level)},
         policy=name,
         where=str(dataset.attributes.get("name", "log")),
         simulated=False,
@@ -93,14 +93,14 @@ def assess_on_log(
         level=level,
         unit="reward",
         demands=tuple(describe_constraints(constraints)),
-        cases=_cases(checked, judged, name),
+        cases=_cases(checks, checked_rows, name),
         bands=(),
     )
 
 
 def _logged(dataset: Dataset) -> Rollout:
     """The episodes of a log as rollouts, one per row."""
-    rows, mask = dataset.padded_rows(slice(MOST_EPISODES))
+    rows, mask = dataset.padded_rows(slice(MAX_EPISODES))
     c: Any = dataset.transitions
     action: Any = np.asarray(c.action)[rows]
     flags: Any = np.zeros(rows.shape, np.uint32)
@@ -136,13 +136,15 @@ def _in_shadow(policy: Policy, logged: Rollout) -> Rollout:
     )
 
 
-def _cases(checked: Sequence[Any], judged: Mapping[str, Judged], name: str) -> tuple[Case, ...]:
-    starts = worst_starts(checked, judged, (WITHOUT, WITH))
+def _cases(
+    checks: Sequence[Any], checked_rows: Mapping[str, CheckedRows], name: str
+) -> tuple[Case, ...]:
+    starts = worst_starts(checks, checked_rows, (WITHOUT, WITH))
     cases = []
     for start, why in starts.items():
-        rows = judged[WITH].rows
+        rows = checked_rows[WITH].rows
         shown = rows._replace(applied=rows.action)
         ours = case_trace(shown, start, f"{name} in shadow", guarded=True)
-        theirs = case_trace(judged[LOGGED].rows, start, "the log", guarded=False)
+        theirs = case_trace(checked_rows[LOGGED].rows, start, "the log", guarded=False)
         cases.append(Case(f"{why} (episode {start})", ours, theirs))
     return tuple(cases)

@@ -24,19 +24,19 @@ from neorl_safety.monitoring import (
     constraint_excess,
     seconds_held,
 )
-from neorl_train.configuration._sections import COMMON_STARTS, EvaluationConfig
+from neorl_train.configuration._sections import PAIRED_STARTS_SEED, EvaluationConfig
 from neorl_train.evaluation._episodes import episodes_of
 from neorl_train.evaluation._rollout import (
     Rollout,
     rollouts_in_chunks,
     starts_key,
 )
-from neorl_train.evaluation._simulated import STARTS_AT_ONCE, bands_of, guarding
+from neorl_train.evaluation._simulated import STARTS_AT_ONCE, bands_of, guard_parts
 from neorl_train.evaluation._traces import trace_of
 from neorl_train.results._episodes import Trace
 from neorl_train.safety._findings import WITH, WITHOUT, Assessment, Case, Metrics
 from neorl_train.safety._statistics import (
-    Judged,
+    CheckedRows,
     acting_of,
     alarms_of,
     constraints_of,
@@ -97,53 +97,56 @@ def assess_on_plant(
     if n_starts < 2:
         raise ValueError(f"a safety report needs at least two starts, got {n_starts}")
     spec = environment.spec if spec is None else spec
-    behind = guarding(environment, spec, constraints, fallbacks, settings)
-    guarded = behind.guarded(as_arrays(policy), spec)
-    judges = behind.constraints if judged_by is None else judged_by
-    key = starts_key(COMMON_STARTS) if key is None else key
-    judged = {}
+    parts_of_guard = guard_parts(environment, spec, constraints, fallbacks, settings)
+    guarded = parts_of_guard.guarded(as_arrays(policy), spec)
+    constraints_to_count = parts_of_guard.constraints if judged_by is None else judged_by
+    key = starts_key(PAIRED_STARTS_SEED) if key is None else key
+    checked_rows = {}
     for label, actor in ((WITHOUT, as_arrays(policy)), (WITH, as_arrays(guarded))):
         parts = rollouts_in_chunks(environment, actor, key, np.arange(n_starts), at_once=at_once)
         rows = jax.tree.map(lambda *columns: np.concatenate(columns), *parts)
-        judged[label] = judged_rows(rows, judges, requirements, spec)
-    checked = all_checks(judges, requirements, spec)
+        checked_rows[label] = check_rows(rows, constraints_to_count, requirements, spec)
+    checks = all_checks(constraints_to_count, requirements, spec)
     return assembled(
-        checked,
-        judged,
-        behind.settings,
-        {label: metrics_of(label, checked, part, spec, level) for label, part in judged.items()},
+        checks,
+        checked_rows,
+        parts_of_guard.settings,
+        {
+            label: metrics_of(label, checks, part, spec, level)
+            for label, part in checked_rows.items()
+        },
         policy=name,
         where=str(getattr(environment, "name", type(environment).__name__)),
         simulated=True,
         spec=spec,
         level=level,
         unit=str(getattr(environment, "reward_unit", "reward")),
-        demands=tuple(describe_constraints(behind.constraints)),
-        cases=_cases(checked, judged, name),
+        demands=tuple(describe_constraints(parts_of_guard.constraints)),
+        cases=_cases(checks, checked_rows, name),
         bands=bands_of(environment),
     )
 
 
 def assembled(
-    checked: Sequence[CheckedConstraint],
-    judged: Mapping[str, Judged],
+    checks: Sequence[CheckedConstraint],
+    checked_rows: Mapping[str, CheckedRows],
     settings: GuardSettings,
     metrics: dict[str, Metrics],
     **facts: Any,
 ) -> Assessment:
     """The results for judged rows, with the given facts about their source."""
     spec, level = facts["spec"], facts["level"]
-    constraints, quiet = constraints_of(checked, judged, spec, level)
-    changed, fallback = acting_of(judged[WITH].episodes)
+    constraints, quiet = constraints_of(checks, checked_rows, spec, level)
+    changed, fallback = acting_of(checked_rows[WITH].episodes)
     return Assessment(
         metrics=metrics,
         constraints=constraints,
         quiet=quiet,
-        interventions=interventions_of(judged[WITH].rows, spec),
-        reasons=reasons_of(judged[WITH].rows),
+        interventions=interventions_of(checked_rows[WITH].rows, spec),
+        reasons=reasons_of(checked_rows[WITH].rows),
         changed=changed,
         fallback=fallback,
-        monitors=alarms_of(settings, checked, judged[WITH], spec, level),
+        monitors=alarms_of(settings, checks, checked_rows[WITH], spec, level),
         supervision=tuple(describe_settings(settings, spec)),
         **facts,
     )
@@ -153,25 +156,34 @@ def all_checks(
     constraints: AnyConstraints, requirements: Sequence[Requirement], spec: Spec
 ) -> list[CheckedConstraint]:
     """Everything that is checked: the action, the requirements and the costs."""
-    own = [CheckedConstraint(r.name, r.unit, r.tier, "at most zero", 1.0) for r in requirements]
-    return [*checked_constraints(constraints), *own, *cost_checks(spec)]
+    requirement_checks = [
+        CheckedConstraint(r.name, r.unit, r.tier, "at most zero", 1.0) for r in requirements
+    ]
+    return [*checked_constraints(constraints), *requirement_checks, *cost_checks(spec)]
 
 
-def judged_rows(
+def check_rows(
     rows: Rollout, constraints: AnyConstraints, requirements: Sequence[Requirement], spec: Spec
-) -> Judged:
+) -> CheckedRows:
     """Rows with the excess over every checked constraint, in the order of :func:`all_checks`."""
     before = np.concatenate([rows.first_obs[:, None], rows.obs[:, :-1]], axis=1)
     unknown = np.full_like(rows.applied[:, :1], np.nan)
     previous = np.concatenate([unknown, rows.applied[:, :-1]], axis=1)
-    acts = (np.asarray(rows.flags) & np.uint32(Flag.FALLBACK_USED)) == 0
+    policy_acts_mask = (np.asarray(rows.flags) & np.uint32(Flag.FALLBACK_USED)) == 0
     held = jax.vmap(seconds_held, (0, None))(jnp.asarray(rows.applied), spec.dt)
     excess = _excess(
-        constraints, tuple(requirements), before, previous, rows.action, held, acts, spec.dt
+        constraints,
+        tuple(requirements),
+        before,
+        previous,
+        rows.action,
+        held,
+        policy_acts_mask,
+        spec.dt,
     )
     costs = cost_excess(np.asarray(rows.cost), np.asarray(rows.mask), spec)
     both = np.concatenate([np.asarray(excess, np.float64), costs], axis=2)
-    return Judged(rows, episodes_of(rows, spec), np.where(rows.mask[..., None], both, -np.inf))
+    return CheckedRows(rows, episodes_of(rows, spec), np.where(rows.mask[..., None], both, -np.inf))
 
 
 @jax.jit
@@ -182,26 +194,26 @@ def _excess(
     previous: Any,
     action: Any,
     held: Any,
-    acts: Any,
+    policy_acts_mask: Any,
     dt: Any,
 ) -> Any:
     def one(x: Any, v: Any, u: Any, since: Any, policy_acts: Any) -> Any:
-        own = excess(requirements, x, u)
-        kept = constraint_excess(constraints, x, v, u, dt, since, policy_acts)
-        return jnp.concatenate([kept, own])
+        requirement_values = excess(requirements, x, u)
+        constraint_values = constraint_excess(constraints, x, v, u, dt, since, policy_acts)
+        return jnp.concatenate([constraint_values, requirement_values])
 
-    return jax.vmap(jax.vmap(one))(obs, previous, action, held, acts)
+    return jax.vmap(jax.vmap(one))(obs, previous, action, held, policy_acts_mask)
 
 
 def _cases(
-    checked: Sequence[CheckedConstraint], judged: Mapping[str, Judged], name: str
+    checks: Sequence[CheckedConstraint], checked_rows: Mapping[str, CheckedRows], name: str
 ) -> tuple[Case, ...]:
-    starts = worst_starts(checked, judged, (WITHOUT, WITH))
+    starts = worst_starts(checks, checked_rows, (WITHOUT, WITH))
     return tuple(
         Case(
             f"{why} (start {start})",
-            case_trace(judged[WITH].rows, start, name, guarded=True),
-            case_trace(judged[WITHOUT].rows, start, f"{name} {WITHOUT}", guarded=False),
+            case_trace(checked_rows[WITH].rows, start, name, guarded=True),
+            case_trace(checked_rows[WITHOUT].rows, start, f"{name} {WITHOUT}", guarded=False),
         )
         for start, why in starts.items()
     )

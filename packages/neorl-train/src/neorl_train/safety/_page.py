@@ -68,7 +68,7 @@ def page(assessment: Assessment) -> str:
 
 def _sections(assessment: Assessment) -> list[Section]:
     return [
-        ("scope", "What was looked at", bullets(list(scope(assessment)))),
+        ("scope", "Scope", bullets(list(scope(assessment)))),
         ("violations", "Violations, constraint by constraint", _violations(assessment)),
         ("interventions", "What the filter did, and why", _interventions(assessment)),
         ("cases", "Worst cases, as on the operator's screen", _cases(assessment)),
@@ -80,8 +80,9 @@ def _sections(assessment: Assessment) -> list[Section]:
 
 def _violations(assessment: Assessment) -> Html:
     words = (
-        "Left: part of the episodes in which each constraint was broken, with its exact interval; "
-        "hard constraints in red. Right: how often the filter moved each channel, and how far."
+        "Left: fraction of the episodes in which each constraint was broken, with its exact "
+        "interval; hard constraints in red. Right: how often the filter moved each channel, and "
+        "how far."
     )
     parts: list[Content] = []
     if _style.installed():
@@ -91,7 +92,10 @@ def _violations(assessment: Assessment) -> Html:
     parts.append(_violation_table(assessment))
     if assessment.quiet:
         parts.append(
-            paragraph(f"Never binding in any step: {', '.join(assessment.quiet)}.", class_="note")
+            paragraph(
+                f"Constraints that were not active in any step: {', '.join(assessment.quiet)}.",
+                class_="note",
+            )
         )
     return joined(parts)
 
@@ -104,36 +108,41 @@ def _violation_table(assessment: Assessment) -> Html:
         Column("Episodes", f"with a violation [{level}, exact]"),
         Column("Steps", "with a violation"),
         Column("Longest", "s"),
-        Column("Deepest", "in its unit"),
+        Column("Deepest", "in the unit of the constraint"),
         Column("Mean depth", "of violating steps"),
     ]
     rows: list[Sequence[Content] | Group] = []
     for tier, title in TIERS.items():
-        mine = [one for one in assessment.constraints if one.tier == tier]
-        rows += [Group(title)] if mine else []
-        for one in mine:
-            rows += [_violation_row(one, label, part) for label, part in one.violations.items()]
+        tier_constraints = [
+            constraint for constraint in assessment.constraints if constraint.tier == tier
+        ]
+        rows += [Group(title)] if tier_constraints else []
+        for constraint in tier_constraints:
+            rows += [
+                _violation_row(constraint, label, part)
+                for label, part in constraint.violations.items()
+            ]
     return table(
-        "Count, duration and depth of every violation. Zero counted is no proof: the interval says "
-        "how often it may still happen.",
+        "Count, duration and depth of every violation. A count of zero is not a proof: the "
+        "interval states how often a violation may still happen.",
         columns,
         rows,
     )
 
 
-def _violation_row(one: Constraint, label: str, part: Violations) -> list[Content]:
-    first = label == next(iter(one.violations))
-    name = joined([tag("span", one.name), tag("span", one.words, class_="detail")])
-    bad = bool(part.steps) and one.tier == "hard" and label == WITH
-    share = fraction_interval(part.episode_fraction)
+def _violation_row(constraint: Constraint, label: str, part: Violations) -> list[Content]:
+    first = label == next(iter(constraint.violations))
+    name = joined([tag("span", constraint.name), tag("span", constraint.words, class_="detail")])
+    bad = bool(part.steps) and constraint.tier == "hard" and label == WITH
+    fraction = fraction_interval(part.episode_fraction)
     return [
         name if first else "",
         label,
-        tag("span", f"{part.episodes}: {share}", class_="fails" if bad else "right"),
+        tag("span", f"{part.episodes}: {fraction}", class_="fails" if bad else "right"),
         f"{part.steps} ({percent(part.step_fraction)})",
         f"{part.longest:g}",
-        f"{number(part.largest)} {one.unit}" if part.steps else DASH,
-        f"{number(part.mean)} {one.unit}" if part.steps else DASH,
+        f"{number(part.largest)} {constraint.unit}" if part.steps else DASH,
+        f"{number(part.mean)} {constraint.unit}" if part.steps else DASH,
     ]
 
 
@@ -144,20 +153,21 @@ def _interventions(assessment: Assessment) -> Html:
         Column("Mean move"),
         Column("95 % below"),
         Column("Largest"),
-        Column("Of its range", "largest"),
+        Column("Relative to its range", "largest"),
         Column("Limits that were active", "of steps", align="left"),
     ]
     rows: list[Sequence[Content] | Group] = [
         [
-            f"{one.channel} [{one.unit}]",
-            percent(one.changed),
-            number(one.mean),
-            number(one.p95),
-            number(one.largest),
-            percent(one.largest / one.span),
-            ", ".join(f"{name} {percent(share)}" for name, share in one.limits.items()) or DASH,
+            f"{row.channel} [{row.unit}]",
+            percent(row.changed),
+            number(row.mean),
+            number(row.p95),
+            number(row.largest),
+            percent(row.largest / row.span),
+            ", ".join(f"{name} {percent(fraction)}" for name, fraction in row.limits.items())
+            or DASH,
         ]
-        for one in assessment.interventions
+        for row in assessment.interventions
     ]
     reasons = [
         Column("Reason", align="left"),
@@ -166,7 +176,7 @@ def _interventions(assessment: Assessment) -> Html:
         Column("Flag", align="left"),
     ]
     listed: list[Sequence[Content] | Group] = [
-        [one.words, percent(one.steps), str(one.episodes), one.flag] for one in assessment.reasons
+        [row.words, percent(row.steps), str(row.episodes), row.flag] for row in assessment.reasons
     ]
     return joined(
         [
@@ -199,20 +209,23 @@ def _monitors(assessment: Assessment) -> Html:
         Column("Monitor", align="left"),
         Column("Promised", "false alarms, of episodes"),
         Column("Alarmed", f"of episodes [{confidence(assessment.level)}]"),
-        Column("Before a violation", "of episodes with one"),
+        Column("Before a violation", "of episodes with a violation"),
         Column("Lead", "median, s"),
     ]
     rows: list[Sequence[Content] | Group] = [
         [
-            joined([tag("span", one.name), tag("span", one.words, class_="detail")]),
-            DASH if one.promised is None else f"at most {percent(one.promised)}",
-            fraction_interval(one.episodes),
-            f"{one.before_violation} of {one.violating}",
-            DASH if one.lead is None else f"{one.lead:g}",
+            joined([tag("span", monitor.name), tag("span", monitor.words, class_="detail")]),
+            DASH if monitor.promised is None else f"at most {percent(monitor.promised)}",
+            fraction_interval(monitor.episodes),
+            f"{monitor.before_violation} of {monitor.violating}",
+            DASH if monitor.lead is None else f"{monitor.lead:g}",
         ]
-        for one in assessment.monitors
+        for monitor in assessment.monitors
     ]
-    promise = "Promises are for episodes like those that set the threshold; see each monitor."
+    promise = (
+        "A promise holds for episodes like those that the threshold was calibrated on; see each "
+        "monitor."
+    )
     return table(promise, columns, rows) if rows else Html("")
 
 
@@ -220,13 +233,13 @@ def _metrics(assessment: Assessment) -> Html:
     columns = [Column("Metric", align="left"), *(Column(name) for name in assessment.metrics)]
     rows: list[Sequence[Content] | Group] = []
     for field, words in METRICS.items():
-        values = [getattr(one, field) for one in assessment.metrics.values()]
+        values = [getattr(metrics, field) for metrics in assessment.metrics.values()]
         rows.append(
             [words.format(unit=assessment.unit), *(_cell(field, value) for value in values)]
         )
     return table(
-        f"Means and fractions with {confidence(assessment.level)} intervals; fractions exact "
-        "(Clopper-Pearson), means by a bootstrap over the episodes.",
+        f"Means and fractions with {confidence(assessment.level)} intervals: exact for fractions "
+        "(Clopper-Pearson), by a bootstrap over the episodes for means.",
         columns,
         rows,
     )
@@ -236,8 +249,8 @@ METRICS = {
     "episodes": "Episodes",
     "return_mean": "Return, mean [{unit}]",
     "return_std": "Return, standard deviation",
-    "return_min": "Return, least",
-    "return_max": "Return, most",
+    "return_min": "Return, minimum",
+    "return_max": "Return, maximum",
     "length_mean": "Length, mean [steps]",
     "length_std": "Length, standard deviation",
     "violations": "Violating steps, hard and soft",
@@ -264,13 +277,13 @@ def _cell(field: str, value: object) -> str:
 def _guarantee(assessment: Assessment) -> Html:
     return joined(
         [
-            paragraph("The filter keeps, for this policy:"),
+            paragraph("For this policy the filter keeps:"),
             bullets(list(assessment.demands)),
-            paragraph("What that means:"),
+            paragraph("This means:"),
             bullets(list(GUARANTEE)),
-            paragraph("It holds under these conditions:"),
+            paragraph("This holds under the following conditions:"),
             bullets(list(CONDITIONS)),
-            paragraph("Who watches and takes over:"),
+            paragraph("Monitors and supervision:"),
             bullets(list(assessment.supervision)),
             paragraph("What is not claimed:"),
             bullets(list(NOT_CLAIMED)),

@@ -17,7 +17,7 @@ from neorl_safety.monitoring import (
     violation_depth,
     violation_statistics,
 )
-from neorl_train.evaluation._episodes import ACTED
+from neorl_train.evaluation._episodes import GUARD_ACTED
 from neorl_train.evaluation._estimates import fraction_estimates, mean_estimates
 from neorl_train.evaluation._rollout import Rollout
 from neorl_train.evaluation._summary import policy_rows
@@ -35,25 +35,25 @@ from neorl_train.safety._findings import (
 )
 
 FLAG_WORDS = {
-    Flag.REQUEST_NONFINITE: "the policy asked for something that is no number",
+    Flag.REQUEST_NONFINITE: "the policy requested a value that is not a number",
     Flag.OBSERVATION_NONFINITE: "a measurement was lost",
     Flag.BAD_CONSTRAINT: "a constraint was malformed",
-    Flag.BAD_PERIOD: "the period was no positive number",
-    Flag.PREVIOUS_UNKNOWN: "nobody had said what the plant received last",
-    Flag.PREVIOUS_ASSUMED: "the last own action was assumed to have been received",
-    Flag.PREVIOUS_OUT_OF_RANGE: "the last action lay where the actuator cannot be",
-    Flag.PREVIOUS_OUTSIDE_BOX: "the last action lay outside of its range",
-    Flag.FALLBACK_NONFINITE: "the fallback asked for something that is no number",
+    Flag.BAD_PERIOD: "the period was not a positive number",
+    Flag.PREVIOUS_UNKNOWN: "the action that the plant received last was not reported",
+    Flag.PREVIOUS_ASSUMED: "the plant was assumed to have received the last action",
+    Flag.PREVIOUS_OUT_OF_RANGE: "the last action lay outside the range of the actuator",
+    Flag.PREVIOUS_OUTSIDE_BOX: "the last action lay outside the declared limits",
+    Flag.FALLBACK_NONFINITE: "the fallback requested a value that is not a number",
     Flag.FALLBACK_CLIPPED: "the fallback was clipped to the range of an action",
     Flag.FALLBACK_USED: "the fallback acted",
     Flag.BOX_ACTIVE: "the range of an action was kept",
     Flag.RATE_ACTIVE: "the rate of change was kept",
     Flag.INTERVAL_ACTIVE: "an interlock or another interval was kept",
-    Flag.INTERVAL_EMPTY: "an interlock left nothing of the range",
+    Flag.INTERVAL_EMPTY: "an interlock left no allowed value in the range",
     Flag.ROWS_ACTIVE: "a linear or barrier row was kept",
-    Flag.ROWS_INFEASIBLE: "no action was found that keeps all rows",
-    Flag.WEAR_ACTIVE: "a deadband or a rest held a channel",
-    Flag.REQUEST_SUBNORMAL: "a request too small to be told from zero counted as zero",
+    Flag.ROWS_INFEASIBLE: "no action was found that keeps all linear and barrier rows",
+    Flag.WEAR_ACTIVE: "a deadband or a minimum rest time held a channel",
+    Flag.REQUEST_SUBNORMAL: "a request too small to be distinguished from zero was set to zero",
     Flag.MONITOR_ALARM: "a monitor alarmed",
     Flag.FALLBACK_HELD: "the fallback stayed in charge",
     Flag.LATCHED: "the fallback was latched",
@@ -63,7 +63,7 @@ FLAG_WORDS = {
 """Description of every decision of a guard."""
 
 
-class Judged(NamedTuple):
+class CheckedRows(NamedTuple):
     """Rows of many episodes, their sums, and the excess over every constraint.
 
     Attributes:
@@ -112,19 +112,19 @@ def violations_of(
     level: float,
 ) -> Violations:  # fmt: skip
     """Count, duration and size of the violations of one constraint."""
-    broken: Any = excess > 0
+    violated: Any = excess > 0
     steps: Any = mask
-    counted = violation_statistics(broken, steps, level=level)
+    counted = violation_statistics(violated, steps, level=level)
     with jax.enable_x64(True):
         over: Any = np.where(np.isneginf(excess), -1.0, excess).astype(np.float64)
         depth = violation_depth(over, steps, dt=dt)
-    share = counted.episode_fraction
+    fraction = counted.episode_fraction
     return Violations(
         steps=int(counted.steps),
         step_fraction=float(counted.step_fraction),
         longest=float(counted.longest) * dt,
         episodes=int(counted.episodes),
-        episode_fraction=Estimate(*(float(end) for end in share)),
+        episode_fraction=Estimate(*(float(end) for end in fraction)),
         largest=float(depth.largest),
         mean=float(depth.mean),
         integral=float(depth.integral),
@@ -132,48 +132,55 @@ def violations_of(
 
 
 def constraints_of(
-    checked: Sequence[CheckedConstraint], judged: Mapping[str, Judged], spec: Spec, level: float
+    checks: Sequence[CheckedConstraint],
+    checked_rows: Mapping[str, CheckedRows],
+    spec: Spec,
+    level: float,
 ) -> tuple[tuple[Constraint, ...], tuple[str, ...]]:
     """Every constraint that was active in any step, and the names of the others."""
     constraints, quiet = [], []
-    for j, one in enumerate(checked):
-        columns = {name: part.excess[..., j] for name, part in judged.items()}
+    for j, check in enumerate(checks):
+        columns = {name: part.excess[..., j] for name, part in checked_rows.items()}
         binding = {
             name: column
             for name, column in columns.items()
-            if not np.isneginf(column[judged[name].rows.mask]).all()
+            if not np.isneginf(column[checked_rows[name].rows.mask]).all()
         }
         if not binding:
-            quiet.append(one.name)
+            quiet.append(check.name)
             continue
         violations = {
-            name: violations_of(column, judged[name].rows.mask, dt=spec.dt, level=level)
+            name: violations_of(column, checked_rows[name].rows.mask, dt=spec.dt, level=level)
             for name, column in binding.items()
         }
         constraints.append(
-            Constraint(one.name, str(one.tier), one.unit, one.description, violations)
+            Constraint(check.name, str(check.tier), check.unit, check.description, violations)
         )
     return tuple(constraints), tuple(quiet)
 
 
 def metrics_of(
-    label: str, checked: Sequence[CheckedConstraint], judged: Judged, spec: Spec, level: float
+    label: str,
+    checks: Sequence[CheckedConstraint],
+    checked_rows: CheckedRows,
+    spec: Spec,
+    level: float,
 ) -> Metrics:
     """The row of an evaluation for one set of episodes, with columns for the constraints.
 
     Args:
         label: Name of the case, such as ``"with the filter"``.
-        checked: The constraints that were checked.
-        judged: The episodes.
+        checks: The constraints that were checked.
+        checked_rows: The episodes.
         spec: Cost channels with their limits.
         level: Confidence level of every interval.
     """
-    result = PolicyResult(label, label, "learner", label == WITH, judged.episodes)
+    result = PolicyResult(label, label, "learner", label == WITH, checked_rows.episodes)
     (row,) = policy_rows([result], spec, reference="", level=level)
-    broken = (judged.excess > 0) & judged.rows.mask[..., None]
-    tiers = [str(one.tier) for one in checked]
-    counts = broken[..., [tier != "preference" for tier in tiers]]
-    each = counts.sum(axis=(1, 2)).astype(np.float64)
+    violated = (checked_rows.excess > 0) & checked_rows.rows.mask[..., None]
+    tiers = [str(check.tier) for check in checks]
+    counts = violated[..., [tier != "preference" for tier in tiers]]
+    per_episode = counts.sum(axis=(1, 2)).astype(np.float64)
     within = ~counts.any(axis=(1, 2))
     return Metrics(
         episodes=row.n_episodes,
@@ -183,9 +190,9 @@ def metrics_of(
         return_max=row.return_max,
         length_mean=row.length,
         length_std=row.length_std,
-        violations=int(each.sum()),
-        violations_per_episode=mean_estimates(each[:, None], level=level)[0],
-        critical_violations=int(broken[..., [tier == "hard" for tier in tiers]].sum()),
+        violations=int(per_episode.sum()),
+        violations_per_episode=mean_estimates(per_episode[:, None], level=level)[0],
+        critical_violations=int(violated[..., [tier == "hard" for tier in tiers]].sum()),
         shutdowns=row.trips,
         satisfaction=fraction_estimates(within[:, None], level=level)[0],
         success=row.success,
@@ -223,12 +230,12 @@ def reasons_of(rows: Rollout) -> tuple[Reason, ...]:
     """The decisions of the guard that occurred, most frequent first."""
     reasons = []
     for flag in Flag:
-        happened = ((np.asarray(rows.flags) & int(flag)) != 0) & rows.mask
-        if happened.any():
-            share = float(happened[np.asarray(rows.mask)].mean())
-            (name,), episodes = flag_names(int(flag)), int(happened.any(axis=1).sum())
-            reasons.append(Reason(name, FLAG_WORDS[flag], share, episodes))
-    return tuple(sorted(reasons, key=lambda one: -one.steps))
+        raised = ((np.asarray(rows.flags) & int(flag)) != 0) & rows.mask
+        if raised.any():
+            fraction = float(raised[np.asarray(rows.mask)].mean())
+            (name,), episodes = flag_names(int(flag)), int(raised.any(axis=1).sum())
+            reasons.append(Reason(name, FLAG_WORDS[flag], fraction, episodes))
+    return tuple(sorted(reasons, key=lambda reason: -reason.steps))
 
 
 def acting_of(episodes: Episodes) -> tuple[float, float]:
@@ -239,31 +246,31 @@ def acting_of(episodes: Episodes) -> tuple[float, float]:
 
 def alarms_of(
     settings: GuardSettings,
-    checked: Sequence[CheckedConstraint],
-    judged: Judged,
+    checks: Sequence[CheckedConstraint],
+    checked_rows: CheckedRows,
     spec: Spec,
     level: float,
 ) -> tuple[Alarms, ...]:
     """Alarms of every monitor, and their lead time before a violation."""
-    mask = np.asarray(judged.rows.mask)
-    counts = [str(one.tier) != "preference" for one in checked]
-    broken: Any = ((judged.excess > 0) & mask[..., None])[..., counts].any(axis=2)
-    first_broken = np.where(broken.any(axis=1), broken.argmax(axis=1), broken.shape[1])
+    mask = np.asarray(checked_rows.rows.mask)
+    counts = [str(check.tier) != "preference" for check in checks]
+    violated: Any = ((checked_rows.excess > 0) & mask[..., None])[..., counts].any(axis=2)
+    first_violation = np.where(violated.any(axis=1), violated.argmax(axis=1), violated.shape[1])
     alarms = []
     for i, watch in enumerate(settings.monitors):
-        alarm: Any = ((np.asarray(judged.rows.alarms) >> i & 1) != 0) & mask
+        alarm: Any = ((np.asarray(checked_rows.rows.alarms) >> i & 1) != 0) & mask
         first = np.where(alarm.any(axis=1), alarm.argmax(axis=1), alarm.shape[1] + 1)
-        early = broken.any(axis=1) & (first < first_broken)
-        lead = (first_broken - first)[early] * spec.dt
-        share = fraction_estimates(alarm.any(axis=1)[:, None], level=level)[0]
+        early = violated.any(axis=1) & (first < first_violation)
+        lead = (first_violation - first)[early] * spec.dt
+        fraction = fraction_estimates(alarm.any(axis=1)[:, None], level=level)[0]
         alarms.append(
             Alarms(
                 name=watch.name,
                 words=describe_monitor(watch, spec),
                 promised=watch.false_alarms if watch.calibrated else None,
-                episodes=share,
+                episodes=fraction,
                 before_violation=int(early.sum()),
-                violating=int(broken.any(axis=1).sum()),
+                violating=int(violated.any(axis=1).sum()),
                 lead=float(np.median(lead)) if len(lead) else None,
             )
         )
@@ -271,32 +278,34 @@ def alarms_of(
 
 
 def worst_starts(
-    checked: Sequence[CheckedConstraint], judged: Mapping[str, Judged], names: tuple[str, str]
+    checks: Sequence[CheckedConstraint],
+    checked_rows: Mapping[str, CheckedRows],
+    names: tuple[str, str],
 ) -> dict[int, str]:
     """Starts worth looking at: the worst without the filter, the worst with it, the most changed.
 
     Args:
-        checked: The constraints that were checked.
-        judged: Rows for each case.
-        names: Names in ``judged`` of the cases without and with the filter.
+        checks: The constraints that were checked.
+        checked_rows: Rows for each case.
+        names: Names in ``checked_rows`` of the cases without and with the filter.
 
     Returns:
         Reason for each selected start, by its number.
     """
     chosen: dict[int, str] = {}
-    counts = [str(one.tier) != "preference" for one in checked]
-    scales = np.array([one.scale for one in checked])[counts]
+    counted = [str(check.tier) != "preference" for check in checks]
+    scales = np.array([check.scale for check in checks])[counted]
     for name in names:
-        part = judged[name]
-        size = np.where(part.rows.mask[..., None], part.excess[..., counts], -np.inf) / scales
+        part = checked_rows[name]
+        size = np.where(part.rows.mask[..., None], part.excess[..., counted], -np.inf) / scales
         flat = np.nan_to_num(size.reshape(len(size), -1).max(axis=1), posinf=1e30, neginf=-1e30)
         start = int(flat.argmax())
-        which = int(np.unravel_index(size[start].argmax(), size[start].shape)[1])
-        broken = [one for one, kept in zip(checked, counts, strict=True) if kept][which]
-        place = f"beyond {broken.name}" if flat[start] > 0 else f"nearest to {broken.name}"
-        chosen.setdefault(start, f"The worst {name}: farthest {place}")
-    rows = judged[names[1]].rows
-    acted = ((np.asarray(rows.flags) & (ACTED | int(Flag.FALLBACK_USED))) != 0) & rows.mask
-    share: Any = acted.sum(axis=1) / np.maximum(np.asarray(rows.mask).sum(axis=1), 1)
-    chosen.setdefault(int(np.argmax(share)), "The most interventions")
+        index = int(np.unravel_index(size[start].argmax(), size[start].shape)[1])
+        violated = [check for check, ok in zip(checks, counted, strict=True) if ok][index]
+        location = f"beyond {violated.name}" if flat[start] > 0 else f"nearest to {violated.name}"
+        chosen.setdefault(start, f"The worst {name}: farthest {location}")
+    rows = checked_rows[names[1]].rows
+    acted = ((np.asarray(rows.flags) & (GUARD_ACTED | int(Flag.FALLBACK_USED))) != 0) & rows.mask
+    fraction: Any = acted.sum(axis=1) / np.maximum(np.asarray(rows.mask).sum(axis=1), 1)
+    chosen.setdefault(int(np.argmax(fraction)), "The most interventions")
     return chosen

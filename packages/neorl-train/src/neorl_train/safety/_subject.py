@@ -16,7 +16,7 @@ MANIFEST = "manifest.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class Subject:
+class PolicyUnderTest:
     """A policy and all parts of its guard.
 
     Attributes:
@@ -42,7 +42,7 @@ class Subject:
     run: Path
 
 
-def read_subject(path: Path, policy: str = "") -> Subject:
+def read_policy_under_test(path: Path, policy: str = "") -> PolicyUnderTest:
     """Finds the policy that a path refers to.
 
     Args:
@@ -62,14 +62,22 @@ def read_subject(path: Path, policy: str = "") -> Subject:
     try:
         artefact = load_policy(run / policy_file(name))
         guard = _json(run / GUARD)
-        watched = guard.get("monitors", {}).get("monitors", [])
-        needed = {str(one) for record in watched for one in record.get("policies", ())}
-        policies = {one: load_policy(run / policy_file(one)).policy for one in sorted(needed)}
+        records = guard.get("monitors", {}).get("monitors", [])
+        needed = {
+            str(policy_name) for record in records for policy_name in record.get("policies", ())
+        }
+        policies = {
+            policy_name: load_policy(run / policy_file(policy_name)).policy
+            for policy_name in sorted(needed)
+        }
         settings = settings_from_dict(guard, artefact.spec, policies, str(run / GUARD))
-        fallbacks = {one: load_policy(run / policy_file(one)).policy for one in settings.fallbacks}
+        fallbacks = {
+            policy_name: load_policy(run / policy_file(policy_name)).policy
+            for policy_name in settings.fallbacks
+        }
     except ArtefactError as error:
         raise InputError(f"cannot use a policy of {run}: {error}") from error
-    return Subject(
+    return PolicyUnderTest(
         name=name,
         policy=artefact.policy,
         spec=artefact.spec,
@@ -84,18 +92,19 @@ def read_subject(path: Path, policy: str = "") -> Subject:
 
 def _located(path: Path) -> tuple[Path, str]:
     """The run that contains a path, and the policy that it names."""
-    where = path.absolute()
-    if (where / MANIFEST).is_file():
-        return _of_bundle(where)
-    if where.suffix == ".safetensors" and where.is_file():
-        run = where.parent.parent
+    absolute = path.absolute()
+    if (absolute / MANIFEST).is_file():
+        return _of_bundle(absolute)
+    if absolute.suffix == ".safetensors" and absolute.is_file():
+        run = absolute.parent.parent
         RunDirectory(run).record()
-        return run, where.stem
-    if where.is_dir():
-        RunDirectory(where).record()
-        return where, str(_json(where / VERDICT).get("candidate", FALLBACK))
+        return run, absolute.stem
+    if absolute.is_dir():
+        RunDirectory(absolute).record()
+        return absolute, str(_json(absolute / VERDICT).get("candidate", FALLBACK))
     raise InputError(
-        f"{path} is no run, no policy artefact and no bundle; give, for example, runs/0001"
+        f"{path} is not a run, a policy artefact or a bundle; give one of these, for example "
+        "runs/0001"
     )
 
 
@@ -107,17 +116,21 @@ def _of_bundle(bundle: Path) -> tuple[Path, str]:
         provenance = manifest["provenance"]["policy"]
         name, digest = Path(str(provenance["file"])).stem, provenance["digest"]
     except (KeyError, TypeError) as error:
-        raise InputError(f"{bundle}: damaged manifest; export it again") from error
+        raise InputError(f"{bundle} has a damaged manifest; export it again") from error
     file = run / policy_file(name)
     if not file.is_file():
         raise InputError(
-            f"{bundle} holds the guarded program alone, and what it does without its filter needs "
-            f"the run that it was exported from; {file} is not there"
+            f"{bundle} contains only the guarded program, and a comparison without the filter "
+            f"needs the run that it was exported from, but {file} does not exist; restore that run"
         )
     if load_policy(file).digest != digest:
-        raise InputError(f"{bundle} was not exported from {file}; give the run that it is of")
+        raise InputError(
+            f"{bundle} was not exported from {file}; give the run that it was exported from"
+        )
     if _json(run / CONSTRAINTS) != manifest["constraints"]:
-        raise InputError(f"{bundle} has other constraints than {run / CONSTRAINTS}")
+        raise InputError(
+            f"{bundle} and {run / CONSTRAINTS} have different constraints; export the bundle again"
+        )
     return run, name
 
 
@@ -125,9 +138,11 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; is {path.parent} a finished run?") from None
+        raise InputError(
+            f"{path}: there is no such file; give a finished run, which {path.parent} may not be"
+        ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: damaged ({error})") from None
+        raise InputError(f"{path} is damaged ({error}); restore it") from None
     if not isinstance(content, dict):
-        raise InputError(f"{path}: damaged, no object")
+        raise InputError(f"{path} is damaged: it does not contain a JSON object; restore it")
     return content

@@ -4,34 +4,38 @@ from neorl_train.results._wording import confidence, listed, percent
 from neorl_train.safety._findings import LOGGED, WITH, WITHOUT, Assessment
 
 PASSED, FAILED = "no hard constraint was broken", "a hard constraint was broken"
-PASSED_ON_A_LOG = "no hard constraint of the action was broken; of costs nothing can be said"
+PASSED_ON_A_LOG = "no hard constraint of the action was broken; a log does not show costs"
 UNSEEN = (
-    " This speaks of its actions only: which costs, states and trips they would have led to cannot "
-    "be said from a log."
+    " This applies only to its actions: a log does not show which costs, states and trips they "
+    "would have led to."
 )
 
 GUARANTEE = (
-    "Every action that leaves the filter is a finite number in the range of its actuator, "
-    "whatever the policy, the sensors or the fallback say.",
-    "It lies in the declared box, and differs from what the plant received last by no more than "
-    "the declared rate in one control period; from outside the box it returns at that rate.",
-    "A tripped interlock and every linear or barrier row hold, or the step says that they could "
-    "not (interval_empty, rows_infeasible) and the fallback acts.",
-    "A request that keeps all of it passes unchanged; every change has a reason in the report.",
+    "Every action that leaves the filter is a finite number in the range of its actuator, whatever "
+    "the policy, the sensors or the fallback return.",
+    "It lies within the declared limits and differs from the action that the plant received last "
+    "by no more than the declared rate in one control period; from outside the limits it returns "
+    "at that rate.",
+    "A tripped interlock and every linear or barrier row hold, or the step reports that they could "
+    "not be kept (interval_empty, rows_infeasible) and the fallback acts.",
+    "A request that keeps all limits passes unchanged; every change has a reason in the report.",
 )
 CONDITIONS = (
-    "the compiled program honours NaN, which a bundle tests when it is loaded;",
-    "in every step it is told what the plant received, or that nobody knows;",
-    "nobody else writes the actuator between two steps;",
-    "it is called once in a control period, never earlier;",
+    "the compiled program treats NaN correctly, which a bundle tests when it is loaded;",
+    "in every step it receives the action that the plant received, or the information that it is "
+    "unknown;",
+    "no other program or person writes to the actuator between two steps;",
+    "it is called once per control period, never earlier;",
     "the limits are the single-precision numbers nearest to those declared.",
 )
 NOT_CLAIMED = (
-    "Nothing is guaranteed of the state of the plant: temperatures, pressures and levels are "
-    "counted here, never promised. Barrier rows bound what a model predicts, not the plant.",
-    "Nothing is said of measurements that are finite, plausible and wrong, where no monitor looks.",
-    "This is supervisory control and no protection layer; what protects people and plant stays in "
-    "an independent system with its own sensors, logic and final elements.",
+    "The state of the plant is not guaranteed: violations of temperatures, pressures and levels "
+    "are counted here, but not excluded. Barrier rows bound the prediction of a model, not the "
+    "plant.",
+    "Measurements that are finite and plausible but wrong are not detected unless a monitor covers "
+    "them.",
+    "This is supervisory control and not a protection layer; the protection of people and plant "
+    "remains in an independent system with its own sensors, logic and final elements.",
 )
 
 
@@ -48,28 +52,35 @@ def headline(assessment: Assessment) -> str:
     where = f"in {episodes} episodes of {assessment.where}"
     unseen = "" if assessment.simulated else UNSEEN
     if assessment.broken:
-        breaches = [
-            f"{one.name} in {one.violations[WITH].episodes} episodes" for one in assessment.broken
+        texts = [
+            f"{constraint.name} in {constraint.violations[WITH].episodes} episodes"
+            for constraint in assessment.broken
         ]
         return (
-            f"{assessment.policy} broke hard constraints with the filter on: {listed(breaches)}, "
+            f"{assessment.policy} broke hard constraints with the filter on: {listed(texts)}, "
             f"{where}.{unseen}"
         )
-    counted = [one for one in hard_of(assessment) if WITH in one.violations]
-    worst = max((one.violations[WITH].episode_fraction.high for one in counted), default=0.0)
-    plain = sum(one.violations[WITHOUT].steps > 0 for one in counted if WITHOUT in one.violations)
-    least = "" if assessment.simulated else " of the action at the situations that were logged"
+    counted = [constraint for constraint in hard_of(assessment) if WITH in constraint.violations]
+    worst = max(
+        (constraint.violations[WITH].episode_fraction.high for constraint in counted), default=0.0
+    )
+    violated_without = sum(
+        constraint.violations[WITHOUT].steps > 0
+        for constraint in counted
+        if WITHOUT in constraint.violations
+    )
+    qualification = "" if assessment.simulated else " of the action in the situations of the log"
     return (
-        f"With the filter on, {assessment.policy} broke no hard constraint{least} {where}; without "
-        f"it, {plain or 'none'} of {len(counted)} that were ever near. What was counted zero "
-        f"times may still happen in up to {percent(worst)} of such episodes "
-        f"({confidence(assessment.level)}, exact).{unseen}"
+        f"With the filter on, {assessment.policy} broke no hard constraint{qualification} {where}; "
+        f"without it, {violated_without or 'none'} of the {len(counted)} active hard constraints "
+        "were broken. An event that was counted zero times may still happen in up to "
+        f"{percent(worst)} of such episodes ({confidence(assessment.level)}, exact).{unseen}"
     )
 
 
 def hard_of(assessment: Assessment) -> list:
     """The hard constraints that were active in any step."""
-    return [one for one in assessment.constraints if one.tier == "hard"]
+    return [constraint for constraint in assessment.constraints if constraint.tier == "hard"]
 
 
 def scope(assessment: Assessment) -> list[str]:
@@ -77,21 +88,22 @@ def scope(assessment: Assessment) -> list[str]:
     if assessment.simulated:
         return [
             f"The policy ran on the simulator {assessment.where}, with and without its filter from "
-            "the same starts, with the same disturbances and noise. The result holds on the plant "
-            "only as far as the simulator resembles it.",
-            "Hard constraints: those of the action, and costs with a limit for every step. Soft: "
-            "costs with a limit for the sum of an episode. Preferences: what spares an actuator.",
+            "the same starts, with the same disturbances and noise. The result applies to the "
+            "plant only as far as the simulator resembles it.",
+            "Hard constraints are those of the action, and costs with a limit for every step. Soft "
+            "constraints are costs with a limit for the sum of an episode. Preferences reduce the "
+            "wear of an actuator.",
         ]
     return [
-        f"There is only the log {assessment.where}. The policy answered the situations that were "
-        "logged, and the plant went on as it did: what its actions would have led to was not "
-        "observed.",
-        "Can be said: whether what it asks for keeps the constraints of the action in the "
-        "situations that were logged, and that what its filter lets pass keeps them there, "
-        "whatever the plant is; how often the filter steps in beside this log; which "
-        "monitors alarm on it.",
-        "Cannot be said: costs, states, trips or the return that the policy would have brought "
-        f"about. Those columns are of the log alone ({LOGGED}). In shadow every step starts from "
-        "the logged action, so the rate limit acts wherever policy and log differ; in the loop it "
+        f"There is only the log {assessment.where}. The policy proposed actions in the logged "
+        "situations, and the plant followed the logged actions, so the effects of the proposals "
+        "were not observed.",
+        "This report shows whether the requests of the policy keep the constraints of the action "
+        "in the logged situations; that the actions that the filter passes keep them there, "
+        "whatever the plant is; how often the filter intervenes on this log; and which monitors "
+        "alarm on it.",
+        "It cannot show the costs, states, trips or return that the policy would have caused. "
+        f"Those columns describe only the log ({LOGGED}). In shadow every step starts from the "
+        "logged action, so the rate limit acts wherever policy and log differ; in closed loop it "
         "acts less often.",
     ]

@@ -26,7 +26,7 @@ def assessment_to_json(assessment: Assessment) -> dict[str, Any]:
         **head("safety-report", VERSION),
         "passed": not assessment.broken,
         "sentence": headline(assessment),
-        "broken": [one.name for one in assessment.broken],
+        "broken": [constraint.name for constraint in assessment.broken],
         "filter": WITH,
         **{**plain, "cases": cases},
         "scope": scope(assessment),

@@ -11,7 +11,7 @@ from neorl_train.selection._page import lines as lines
 from neorl_train.selection._page import page as page
 from neorl_train.selection._page import selection_to_json as selection_to_json
 from neorl_train.selection._page import write_selection as write_selection
-from neorl_train.selection._select import Estimated as Estimated
+from neorl_train.selection._select import CandidateEstimates as CandidateEstimates
 from neorl_train.selection._select import Selection as Selection
 from neorl_train.selection._select import SelectOptions as SelectOptions
 from neorl_train.selection._select import select_candidates as select_candidates
@@ -22,7 +22,7 @@ from neorl_train.selection._value_estimates import logged_episodes as logged_epi
 from neorl_train.selection._value_estimates import value_estimates as value_estimates
 
 __all__ = [
-    "Estimated",
+    "CandidateEstimates",
     "LoggedEpisodes",
     "SelectOptions",
     "Selection",

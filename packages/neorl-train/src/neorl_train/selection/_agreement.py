@@ -7,15 +7,15 @@ import numpy as np
 
 from neorl_agents.retuning import Prediction
 from neorl_train.results._wording import number
-from neorl_train.selection._value_estimates import LEAST_SIZE, ValueEstimates
+from neorl_train.selection._value_estimates import MIN_SIZE, ValueEstimates
 from neorl_train.verdicts import OtherEstimate
 
-Z = 1.96
+Z_95 = 1.96
 """Number of standard errors between an estimate and its upper bound."""
 
 
 def other_estimates(
-    one: Prediction, mine: ValueEstimates | None, theirs: ValueEstimates | None
+    prediction: Prediction, candidate: ValueEstimates | None, incumbent: ValueEstimates | None
 ) -> tuple[OtherEstimate, ...]:
     """Estimates of a candidate's gain from methods other than the networks of a plant model.
 
@@ -24,44 +24,56 @@ def other_estimates(
     Importance sampling with fewer than ten effective episodes is uninformative and is left out.
 
     Args:
-        one: Prediction of the plant model for the candidate.
-        mine: Estimates from the rows of the log; ``None`` if none were requested.
-        theirs: The same estimates for the incumbent.
+        prediction: Prediction of the plant model for the candidate.
+        candidate: Estimates from the rows of the log; ``None`` if none were requested.
+        incumbent: The same estimates for the incumbent.
 
     Returns:
         One estimate per method, with the largest gain that it leaves possible.
     """
-    linear = one.by_member[-1]
+    linear = prediction.by_member[-1]
     others = [
-        OtherEstimate("the linear part of the plant model", linear, linear + one.high - one.gain)
+        OtherEstimate(
+            "the linear part of the plant model", linear, linear + prediction.high - prediction.gain
+        )
     ]
-    if mine is None or theirs is None:
+    if candidate is None or incumbent is None:
         return tuple(others)
-    difference = mine.first - theirs.first
+    difference = candidate.first - incumbent.first
     gain = float(difference.mean())
     error = float(difference.std(ddof=1)) / np.sqrt(len(difference))
-    others.append(OtherEstimate("fitted Q evaluation", gain, gain + Z * error + theirs.gap))
-    if min(mine.effective, theirs.effective) >= LEAST_SIZE:
+    others.append(OtherEstimate("fitted Q evaluation", gain, gain + Z_95 * error + incumbent.gap))
+    if min(candidate.effective, incumbent.effective) >= MIN_SIZE:
         for name in ("importance", "doubly_robust"):
-            ours, today = getattr(mine, name), getattr(theirs, name)
-            words = "importance sampling" if name == "importance" else "the doubly robust estimate"
-            others.append(OtherEstimate(words, ours.value - today.value, ours.high - today.low))
+            candidate_value, incumbent_value = getattr(candidate, name), getattr(incumbent, name)
+            title = "importance sampling" if name == "importance" else "the doubly robust estimate"
+            others.append(
+                OtherEstimate(
+                    title,
+                    candidate_value.value - incumbent_value.value,
+                    candidate_value.high - incumbent_value.low,
+                )
+            )
     return tuple(others)
 
 
-def contradicted(one: Prediction, others: tuple[OtherEstimate, ...]) -> Prediction:
+def contradicted(prediction: Prediction, others: tuple[OtherEstimate, ...]) -> Prediction:
     """The prediction, refused if an estimator contradicts its gain.
 
     An estimator contradicts if it predicts a loss that exceeds its own error, or if it diverged.
     """
     refusals = []
-    for other in others if one.gain > 0 else ():
+    for other in others if prediction.gain > 0 else ():
         if math.isnan(other.high):
-            refusals.append(f"{other.name} diverged and gives no number of its gain")
+            refusals.append(f"{other.name} diverged and gives no estimate of its gain")
         elif other.high < 0:
             refusals.append(
                 f"{other.name} predicts a loss of {number(-other.gain)}, at least "
                 f"{number(-other.high)}, where the plant model predicts a gain of "
-                f"{number(one.gain)}"
+                f"{number(prediction.gain)}"
             )
-    return dataclasses.replace(one, refusals=(*one.refusals, *refusals)) if refusals else one
+    return (
+        dataclasses.replace(prediction, refusals=(*prediction.refusals, *refusals))
+        if refusals
+        else prediction
+    )

@@ -53,8 +53,8 @@ def estimate_columns(
     columns = []
     for estimate in estimates:
         mean = np.mean(estimate, axis=1)
-        away = np.abs(mean - np.median(mean[behaviour]))
-        columns += [_rank(mean), _rank(np.std(estimate, axis=1)), _rank(away)]
+        distance = np.abs(mean - np.median(mean[behaviour]))
+        columns += [_rank(mean), _rank(np.std(estimate, axis=1)), _rank(distance)]
     return np.stack(columns, axis=1)
 
 
@@ -97,22 +97,25 @@ def held_out_picks(tasks: Sequence[Task], groups: Sequence[str]) -> list[int]:
     """
     moments = [_moments(task) for task in tasks]
 
-    def of(place: int, known: Sequence[int], ridge: float) -> int:
-        rest = [moments[i] for i in known if groups[i] != groups[place]]
-        return pick(tasks[place], _solved(rest, ridge))
+    def pick_without(index: int, known: Sequence[int], ridge: float) -> int:
+        rest = [moments[i] for i in known if groups[i] != groups[index]]
+        return pick(tasks[index], _solved(rest, ridge))
 
     picks = []
-    for place in range(len(tasks)):
-        known = [i for i in range(len(tasks)) if groups[i] != groups[place]]
-        lost = [np.mean([regret(tasks[i], of(i, known, ridge)) for i in known]) for ridge in RIDGES]
-        picks.append(of(place, known, RIDGES[int(np.argmin(lost))]))
+    for index in range(len(tasks)):
+        known = [i for i in range(len(tasks)) if groups[i] != groups[index]]
+        regrets = [
+            np.mean([regret(tasks[i], pick_without(i, known, ridge)) for i in known])
+            for ridge in RIDGES
+        ]
+        picks.append(pick_without(index, known, RIDGES[int(np.argmin(regrets))]))
     return picks
 
 
 def _rank(values: Float[np.ndarray, " policy"]) -> Float[np.ndarray, " policy"]:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal values
-    return (ranks[place] - 0.5) / len(values) - 0.5
+    return (ranks[index] - 0.5) / len(values) - 0.5
 
 
 def _moments(task: Task) -> tuple[np.ndarray, np.ndarray]:

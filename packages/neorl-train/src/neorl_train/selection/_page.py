@@ -10,8 +10,8 @@ from neorl_train.report._document import Section, document
 from neorl_train.report._html import Column, Html, bullets, joined, paragraph, table, tag
 from neorl_train.results._tables import Estimate
 from neorl_train.results._wording import number, percent, quantity, with_ends
-from neorl_train.selection._select import Estimated, Selection
-from neorl_train.selection._value_estimates import LEAST_SIZE
+from neorl_train.selection._select import CandidateEstimates, Selection
+from neorl_train.selection._value_estimates import MIN_SIZE
 
 VERSION = 1
 
@@ -29,10 +29,10 @@ def write_selection(selection: Selection, path: Path) -> tuple[Path, Path]:
     Raises:
         OSError: If one cannot be written.
     """
-    beside = path.with_suffix(".json")
-    write_json(beside, selection_to_json(selection))
+    json_path = path.with_suffix(".json")
+    write_json(json_path, selection_to_json(selection))
     write_text(path, page(selection))
-    return path, beside
+    return path, json_path
 
 
 def selection_to_json(selection: Selection) -> dict[str, Any]:
@@ -48,13 +48,13 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
         for c in selection.spec.cost
     ]
     rows = []
-    for one in selection.candidates:
-        row: dict[str, Any] = {"prediction": dataclasses.asdict(one.prediction)}
-        if one.values is not None:
-            values = one.values._asdict()
+    for candidate in selection.candidates:
+        row: dict[str, Any] = {"prediction": dataclasses.asdict(candidate.prediction)}
+        if candidate.values is not None:
+            values = candidate.values._asdict()
             del values["first"]
             row["values"] = {name: _plain(value) for name, value in values.items()}
-            row["others"] = [dataclasses.asdict(other) for other in one.others]
+            row["others"] = [dataclasses.asdict(other) for other in candidate.others]
         rows.append(row)
     return {
         **head("selection", VERSION), **plain, "sentence": selection.sentence, "costs": costs,
@@ -81,9 +81,9 @@ def page(selection: Selection) -> str:
     ]
     sections: list[Section] = [
         ("returns", "Predicted return and costs", _predictions(selection)),
-        ("refused", "What speaks against each", _refusals(selection)),
-        ("values", "What other estimators say", _values(selection)),
-        ("limits", "What this page does not say", _limits(selection)),
+        ("refused", "Reasons against each candidate", _refusals(selection)),
+        ("values", "Other estimators", _values(selection)),
+        ("limits", "What this page does not show", _limits(selection)),
     ]
     parts = [part for part in sections if part[2].text]
     return document(f"Choice among the candidates of {selection.source}", header, parts)
@@ -92,15 +92,24 @@ def page(selection: Selection) -> str:
 def lines(selection: Selection) -> list[str]:
     """The table for the terminal, with one line per candidate."""
     rows = []
-    for one in selection.candidates:
-        each, mark = one.prediction, "*" if one.prediction.name == selection.chosen else " "
+    for candidate in selection.candidates:
+        prediction, mark = (
+            candidate.prediction,
+            "*" if candidate.prediction.name == selection.chosen else " ",
+        )
         costs = "".join(
             f"; {c.name} {number(value)} (up to {number(high)})"
-            for c, value, high in zip(selection.spec.cost, each.cost, each.cost_high, strict=True)
+            for c, value, high in zip(
+                selection.spec.cost, prediction.cost, prediction.cost_high, strict=True
+            )
         )
-        gain = f"gain {_range(each)}" if each.name != selection.incumbent else "runs today"
-        why = f"; not preferred: {each.refusals[0]}" if each.refusals else ""
-        rows.append(f"{mark} {each.name}: return {number(each.returns)}, {gain}{costs}{why}")
+        gain = (
+            f"gain {_range(prediction)}" if prediction.name != selection.incumbent else "runs today"
+        )
+        why = f"; not preferred: {prediction.refusals[0]}" if prediction.refusals else ""
+        rows.append(
+            f"{mark} {prediction.name}: return {number(prediction.returns)}, {gain}{costs}{why}"
+        )
     return rows
 
 
@@ -112,43 +121,46 @@ def _predictions(selection: Selection) -> Html:
             Column(f"{channel.name}, at most {number(channel.limit)}", channel.unit),
             Column(f"{channel.name}, episodes near the limit"),
         ]
-    rows = [[_named(one, selection), *_cells(one, selection)] for one in selection.candidates]
+    rows = [
+        [_named(candidate, selection), *_cells(candidate, selection)]
+        for candidate in selection.candidates
+    ]
     words = (
         f"{selection.episodes} logged episodes that the plant model was not fitted to are replayed "
-        "under every candidate, with what the model left of each logged step. In brackets: 95 % "
-        "between episodes, and the spread between the networks of the model."
+        "under every candidate, with the model's error in each logged step added. In brackets: the "
+        "95 % interval over episodes and the networks of the model."
     )
     return joined([paragraph(words), table("Means over episodes.", columns, rows)])
 
 
-def _cells(one: Estimated, selection: Selection) -> list[str]:
-    each = one.prediction
-    gain = "runs today" if each.name == selection.incumbent else _range(each)
-    cells = [number(each.returns), gain]
+def _cells(candidate: CandidateEstimates, selection: Selection) -> list[str]:
+    prediction = candidate.prediction
+    gain = "runs today" if prediction.name == selection.incumbent else _range(prediction)
+    cells = [number(prediction.returns), gain]
     for channel, value, high, over in zip(
-        selection.spec.cost, each.cost, each.cost_high, each.over, strict=True
+        selection.spec.cost, prediction.cost, prediction.cost_high, prediction.over, strict=True
     ):
         words = f"{limit_kind(channel.per).quantity}: " if channel.per == "step" else ""
         cells += [f"{words}{number(value)} (up to {number(high)})", percent(over)]
     return cells
 
 
-def _named(one: Estimated, selection: Selection) -> str:
-    name = one.prediction.name
+def _named(candidate: CandidateEstimates, selection: Selection) -> str:
+    name = candidate.prediction.name
     return f"{name} (the choice)" if name == selection.chosen else name
 
 
-def _range(one: Any) -> str:
-    return with_ends(one.gain, one.low, one.high)
+def _range(prediction: Any) -> str:
+    return with_ends(prediction.gain, prediction.low, prediction.high)
 
 
 def _refusals(selection: Selection) -> Html:
     refusals = [
-        f"{one.prediction.name}: {reason}"
-        for one in selection.candidates
-        for reason in one.prediction.refusals
+        f"{candidate.prediction.name}: {reason}"
+        for candidate in selection.candidates
+        for reason in candidate.prediction.refusals
     ]
-    return bullets(refusals) if refusals else paragraph("Nothing speaks against any of them.")
+    return bullets(refusals) if refusals else paragraph("There is no reason against any of them.")
 
 
 def _values(selection: Selection) -> Html:
@@ -163,39 +175,39 @@ def _values(selection: Selection) -> Html:
         Column("Effective episodes"),
     ]
     rows = []
-    for one in selection.candidates:
-        seen = one.values
-        assert seen is not None
-        enough = seen.effective >= LEAST_SIZE
+    for candidate in selection.candidates:
+        values = candidate.values
+        assert values is not None
+        enough = values.effective >= MIN_SIZE
         rows.append(
             [
-                one.prediction.name,
-                _interval(seen.fitted_q),
-                *(_interval(cost) for cost in seen.fitted_q_costs),
+                candidate.prediction.name,
+                _interval(values.fitted_q),
+                *(_interval(cost) for cost in values.fitted_q_costs),
                 *(
-                    _interval(x) if enough else "too few"
-                    for x in (seen.importance, seen.doubly_robust)
+                    _interval(x) if enough else "too few to tell"
+                    for x in (values.importance, values.doubly_robust)
                 ),
-                number(seen.effective),
+                number(values.effective),
             ]
         )
     words = (
-        f"Discounted returns, {number(selection.discount)} a step. Importance sampling weighs "
-        "logged episodes by how likely a candidate would have acted like it; with fewer than "
-        f"{number(LEAST_SIZE)} effective episodes it says nothing. None of these orders the "
-        "candidates; one of which an estimator predicts a loss, beyond its interval and its own "
-        "error on what runs today, is refused."
+        f"Returns discounted by {number(selection.discount)} per step. Importance sampling weights "
+        "logged episodes by how likely a candidate would have acted in the same way; with fewer "
+        f"than {number(MIN_SIZE)} effective episodes it gives no information. These estimators do "
+        "not rank the candidates, but a candidate is refused if one of them predicts a loss that "
+        "exceeds its interval and its own error on the incumbent."
     )
     if selection.agreement == selection.agreement:
         words += (
             " The rank correlation of fitted Q evaluation and the model is "
             f"{number(selection.agreement)}."
         )
-    return joined([paragraph(words), table("Other estimators.", columns, rows)])
+    return joined([paragraph(words), table("Estimates of the other estimators.", columns, rows)])
 
 
-def _interval(one: Estimate) -> str:
-    return with_ends(one.value, one.low, one.high)
+def _interval(estimate: Estimate) -> str:
+    return with_ends(estimate.value, estimate.low, estimate.high)
 
 
 def _plain(value: Any) -> Any:
@@ -203,20 +215,23 @@ def _plain(value: Any) -> Any:
         return {
             k: v if abs(v) < float("inf") else None for k, v in dataclasses.asdict(value).items()
         }
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 def _limits(selection: Selection) -> Html:
     error = (
-        f"Where the log shows it, the model is wrong by "
-        f"{quantity(selection.error, selection.reward_unit)}; a gain must be a fifth of that."
+        "Where the log shows the true return, the error of the model is "
+        f"{quantity(selection.error, selection.reward_unit)}; a gain must be at least a fifth of "
+        "that."
         if selection.error
-        else "The log does not say who filled it, so the model was not compared with what runs."
+        else "The log does not state which controller recorded it, so the model was not compared "
+        "with the incumbent."
     )
     return bullets(
         [
             error,
-            "A prediction is no permission: nothing here has run on the plant.",
-            "What the log never shows, such as rare peaks of a faster loop, is in no estimate.",
+            "A prediction is not a permission: no candidate has run on the plant.",
+            "Effects that the log never shows, such as rare peaks of a faster loop, are missing in "
+            "all estimates.",
         ]
     )

@@ -21,7 +21,7 @@ from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
 from neorl_train.evaluation._logged import reward_unit
-from neorl_train.experience._hindrances import log_doubts
+from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.results._wording import with_ends, with_unit
 from neorl_train.selection._agreement import contradicted, other_estimates
 from neorl_train.selection._value_estimates import (
@@ -31,7 +31,7 @@ from neorl_train.selection._value_estimates import (
 )
 from neorl_train.verdicts import OtherEstimate
 
-LEAST_AGREEMENT = 3
+MIN_AGREEMENT = 3
 """Smallest number of candidates for which the agreement of two estimators is reported."""
 
 
@@ -77,7 +77,7 @@ class SelectOptions:
             raise InputError(f"discount must lie in [0, 1), got {self.discount}")
 
 
-class Estimated(NamedTuple):
+class CandidateEstimates(NamedTuple):
     """One candidate.
 
     Attributes:
@@ -109,7 +109,7 @@ class Selection:
         agreement: Rank correlation between the model's returns and the fitted values over the
             candidates; NaN if there are too few.
         discount: Discount of the values.
-        doubts: Defects of the log on which no choice may rest, in sentences; with one of them
+        warnings: Defects of the log on which no choice may rest, in sentences; with one of them
             nothing is preferred.
     """
 
@@ -118,26 +118,30 @@ class Selection:
     reward_unit: str
     incumbent: str
     chosen: str
-    candidates: tuple[Estimated, ...]
+    candidates: tuple[CandidateEstimates, ...]
     scale: float
     error: float
     episodes: int
     agreement: float
     discount: float
-    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
         """The conclusion in one sentence."""
-        if self.doubts:
+        if self.warnings:
             return (
-                f"Keep {self.incumbent}: no choice should rest on this log: "
-                f"{'; '.join(self.doubts)}."
+                f"Keep {self.incumbent}; no choice should be based on this log: "
+                f"{'; '.join(self.warnings)}."
             )
         if self.chosen == self.incumbent:
-            return f"Keep {self.incumbent}: nothing may be preferred to it from this log alone."
-        one = next(c.prediction for c in self.candidates if c.prediction.name == self.chosen)
-        gain = with_unit(with_ends(one.gain, one.low, one.high), self.reward_unit)
+            return (
+                f"Keep {self.incumbent}; from this log alone no candidate may be preferred to it."
+            )
+        prediction = next(c.prediction for c in self.candidates if c.prediction.name == self.chosen)
+        gain = with_unit(
+            with_ends(prediction.gain, prediction.low, prediction.high), self.reward_unit
+        )
         return (
             f"{self.chosen} is the choice: a predicted gain in return over {self.incumbent} of "
             f"{gain}, with every predicted cost as allowed. It has not run on the plant."
@@ -174,8 +178,8 @@ def select_candidates(
     options.validate()
     if len(candidates) < 2:
         raise InputError(
-            f"there are {len(candidates)} candidates for {source}, and a choice needs two or more: "
-            "take the directory of a run, or name artefacts with --policies"
+            f"there are {len(candidates)} candidates for {source}, and a choice needs two or more; "
+            "give the directory of a run, or name artefacts with --policies"
         )
     incumbent = options.incumbent or next(iter(candidates))
     if incumbent not in candidates:
@@ -189,49 +193,46 @@ def select_candidates(
         options.seed,
         dataclasses.replace(facts, exogenous=exogenous),
         settings,
-        by_incumbent=episodes_of(dataset, incumbent),
+        by_incumbent=episodes_filled_by(dataset, incumbent),
     )
     judges = np.searchsorted(np.unique(plants.rows.start), plants.evaluation_starts)
-    filled = {name: episodes_of(dataset, name) for name in candidates if name != incumbent}
+    masks = {name: episodes_filled_by(dataset, name) for name in candidates if name != incumbent}
+    filled = {name: mask for name, mask in masks.items() if mask is not None}
     plants = plants.with_model_error(
         candidates[incumbent],
-        [OtherController(candidates[n], f[judges]) for n, f in filled.items() if f is not None],
+        [OtherController(candidates[name], mask[judges]) for name, mask in filled.items()],
     )
     order = {incumbent: candidates[incumbent], **candidates}
-    acted = [name for name, own in filled.items() if own is not None and own.any()]
-    chosen, table = select(plants, order, incumbent, settings.rule, logged=acted)
+    in_log = [name for name, mask in filled.items() if mask.any()]
+    chosen, table = select(plants, order, incumbent, settings.rule, logged=in_log)
     values: list[Any] = [None] * len(table)
     others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
     if options.value_updates:
-        episodes = logged_episodes(dataset)
-        how = {"discount": options.discount, "updates": options.value_updates}
-        values = [
-            value_estimates(dataset, episodes, order[one.name], seed=options.seed, **how)
-            for one in table
-        ]
+        values = _values_of(dataset, [order[prediction.name] for prediction in table], options)
         others = [
-            other_estimates(one, mine, values[0]) for one, mine in zip(table, values, strict=True)
+            other_estimates(prediction, estimates, values[0])
+            for prediction, estimates in zip(table, values, strict=True)
         ]
         table = (table[0], *map(contradicted, table[1:], others[1:]))
         chosen = choose(table, incumbent)
-    doubts = tuple(log_doubts(dataset))
+    warnings = tuple(log_warnings(dataset))
     return Selection(
         source=source,
         spec=dataset.spec,
         reward_unit=reward_unit(dataset),
         incumbent=incumbent,
-        chosen=incumbent if doubts else chosen,
-        candidates=tuple(map(Estimated, table, values, others)),
+        chosen=incumbent if warnings else chosen,
+        candidates=tuple(map(CandidateEstimates, table, values, others)),
         scale=plants.scale,
         error=plants.error,
         episodes=plants.evaluation_plant.n_episodes,
         agreement=_agreement(table, values),
         discount=options.discount,
-        doubts=doubts,
+        warnings=warnings,
     )
 
 
-def episodes_of(dataset: Dataset, name: str) -> Any:
+def episodes_filled_by(dataset: Dataset, name: str) -> Any:
     """Whether a controller generated each episode; ``None`` if the log does not state it."""
     behaviours = list(dataset.attributes.get("behaviours", ()))
     if dataset.behaviour is None or name not in behaviours:
@@ -239,11 +240,29 @@ def episodes_of(dataset: Dataset, name: str) -> Any:
     return np.asarray(dataset.behaviour) == behaviours.index(name)
 
 
+def _values_of(
+    dataset: Dataset, policies: list[Policy], options: SelectOptions
+) -> list[ValueEstimates]:
+    """Estimates of the value of each policy from the rows of the log."""
+    episodes = logged_episodes(dataset)
+    return [
+        value_estimates(
+            dataset,
+            episodes,
+            policy,
+            discount=options.discount,
+            updates=options.value_updates,
+            seed=options.seed,
+        )
+        for policy in policies
+    ]
+
+
 def _agreement(table: tuple[Prediction, ...], values: list[Any]) -> float:
-    if len(table) < LEAST_AGREEMENT or values[0] is None:
+    if len(table) < MIN_AGREEMENT or values[0] is None:
         return float("nan")
-    returns = np.asarray([one.returns for one in table])
-    fitted = np.asarray([one.fitted_q.value for one in values])
+    returns = np.asarray([prediction.returns for prediction in table])
+    fitted = np.asarray([estimates.fitted_q.value for estimates in values])
     if not (np.isfinite(returns).all() and np.isfinite(fitted).all()):
         return float("nan")
     return float(rank_correlation(returns, fitted))

@@ -25,7 +25,7 @@ from neorl_train.training._plan import Plan
 
 DRAWS = 200
 """Number of bootstrap resamples of episodes for an interval of importance sampling."""
-LEAST_SIZE = 10.0
+MIN_SIZE = 10.0
 """Effective number of episodes below which importance sampling is uninformative."""
 
 
@@ -79,7 +79,7 @@ class LoggedEpisodes(NamedTuple):
     spread: Float[np.ndarray, " act"]
 
 
-def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
+def logged_episodes(dataset: Dataset, max_episodes: int = 256) -> LoggedEpisodes:
     """The first episodes of a log with a behaviour model.
 
     The model is linear in the observation and the previous action, with a normal residual: roughly
@@ -88,13 +88,13 @@ def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
 
     Args:
         dataset: The log.
-        most: Largest number of episodes.
+        max_episodes: Largest number of episodes.
     """
-    rows, mask = dataset.padded_rows(slice(most))
-    used_episodes = mask.any(axis=1)
-    rows, mask = rows[used_episodes], mask[used_episodes]
+    rows, mask = dataset.padded_rows(slice(max_episodes))
+    known_episodes = mask.any(axis=1)
+    rows, mask = rows[known_episodes], mask[known_episodes]
     columns: Any = dataset.transitions
-    obs, action = (_held(np.asarray(x)[rows]) for x in (columns.obs, columns.action))
+    obs, action = (_forward_filled(np.asarray(x)[rows]) for x in (columns.obs, columns.action))
     reward = np.where(mask, np.asarray(columns.reward)[rows], 0)
     before = np.concatenate([action[:, :1], action[:, :-1]], axis=1)
     ends = rows[np.arange(len(rows)), mask.shape[1] - 1 - np.argmax(mask[:, ::-1], axis=1)]
@@ -111,7 +111,7 @@ def logged_episodes(dataset: Dataset, most: int = 256) -> LoggedEpisodes:
     return LoggedEpisodes(obs, action, last, terminated, reward, mask, expected, spread)
 
 
-def _held(values: np.ndarray) -> np.ndarray:
+def _forward_filled(values: np.ndarray) -> np.ndarray:
     """Replaces what is not finite by the last finite value of its episode, or by the first one.
 
     Args:
@@ -155,21 +155,21 @@ def value_estimates(
     plain = training_data(dataset)
     rows = with_next_actions(plain.rows._replace(mask=None), policy)
     data = TrainingData(rows._replace(mask=None), plain.statistics, dataset.spec)
-    done = train(learner, data, (seed,), Plan(updates, 100, updates))
-    state = done.trainings()[0].learner
-    acted, _ = shadow(as_arrays(policy), episodes.obs, episodes.action)
-    acted = np.asarray(acted)
-    first = _values(learner, state, episodes.obs[:, 0], acted[:, 0])
+    trained = train(learner, data, (seed,), Plan(updates, 100, updates))
+    state = trained.trainings()[0].learner
+    proposed, _ = shadow(as_arrays(policy), episodes.obs, episodes.action)
+    proposed = np.asarray(proposed)
+    first = _values(learner, state, episodes.obs[:, 0], proposed[:, 0])
     shape = episodes.mask.shape
-    flat = [x.reshape(-1, x.shape[-1]) for x in (episodes.obs, episodes.action, acted)]
-    of_logged = _values(learner, state, flat[0], flat[1]).reward.reshape(shape)
-    of_policy = _values(learner, state, flat[0], flat[2]).reward.reshape(shape)
+    flat = [x.reshape(-1, x.shape[-1]) for x in (episodes.obs, episodes.action, proposed)]
+    logged_values = _values(learner, state, flat[0], flat[1]).reward.reshape(shape)
+    policy_values = _values(learner, state, flat[0], flat[2]).reward.reshape(shape)
     trajectories = LoggedTrajectories(
-        log_ratio=_log_ratio(episodes, acted),
+        log_ratio=_log_ratio(episodes, proposed),
         reward=jnp.asarray(episodes.reward, jnp.float32),
         mask=jnp.asarray(episodes.mask),
-        q_value=of_logged,
-        value=of_policy,
+        q_value=logged_values,
+        value=policy_values,
     )
     costs = np.asarray(first.cost).reshape(shape[0], -1)
     weighted = bootstrapped(wpdis, trajectories, discount, seed, level)
@@ -182,21 +182,21 @@ def value_estimates(
         importance=weighted,
         doubly_robust=robust,
         effective=float(effective_sample_size(jnp.sum(masked, axis=1))),
-        gap=abs(float(np.mean(values - _logged_returns(learner, state, episodes, acted)))),
+        gap=abs(float(np.mean(values - _logged_returns(learner, state, episodes, proposed)))),
         first=values,
     )
 
 
 def _logged_returns(
-    learner: FittedQEvaluation, state: Any, episodes: LoggedEpisodes, acted: np.ndarray
+    learner: FittedQEvaluation, state: Any, episodes: LoggedEpisodes, proposed: np.ndarray
 ) -> Float[np.ndarray, " episode"]:
     """Discounted logged returns, including the fitted value at the end of a truncated episode."""
     lengths = episodes.mask.sum(axis=1)
     weights = learner.discount ** np.arange(episodes.mask.shape[1])
     earned = np.sum(np.where(episodes.mask, episodes.reward, 0) * weights, axis=1)
     # The action of the last row stands in for the next one, which a policy with memory may refine.
-    held = acted[np.arange(len(lengths)), lengths - 1]
-    ahead = np.asarray(_values(learner, state, episodes.last, held).reward, np.float64)
+    last_action = proposed[np.arange(len(lengths)), lengths - 1]
+    ahead = np.asarray(_values(learner, state, episodes.last, last_action).reward, np.float64)
     return earned + learner.discount**lengths * np.where(episodes.terminated, 0, ahead)
 
 
@@ -213,8 +213,8 @@ def bootstrapped(
         level: Coverage of the interval, in (0, 1).
     """
     count = np.shape(trajectories.reward)[0]
-    drawn = jax.random.randint(jax.random.key(seed), (DRAWS, count), 0, count)
-    value, values = _drawn(estimator)(trajectories, drawn, discount)
+    resampled = jax.random.randint(jax.random.key(seed), (DRAWS, count), 0, count)
+    value, values = _resampler(estimator)(trajectories, resampled, discount)
     finite = np.asarray(values)[np.isfinite(np.asarray(values))]
     if not len(finite):
         return Estimate(float(value), float("-inf"), float("inf"))
@@ -223,34 +223,36 @@ def bootstrapped(
 
 
 @cache
-def _drawn(estimator: Any) -> Any:
+def _resampler(estimator: Any) -> Any:
     """Resamples with one compiled program for each estimator."""
 
-    def of(trajectories: LoggedTrajectories, drawn: Array, discount: Array) -> tuple[Array, Array]:
-        def again(some: Array) -> Array:
-            return estimator(jax.tree.map(lambda x: x[some], trajectories), discount=discount)
+    def of(
+        trajectories: LoggedTrajectories, resampled: Array, discount: Array
+    ) -> tuple[Array, Array]:
+        def estimate_of(episodes: Array) -> Array:
+            return estimator(jax.tree.map(lambda x: x[episodes], trajectories), discount=discount)
 
-        return estimator(trajectories, discount=discount), jax.lax.map(again, drawn)
+        return estimator(trajectories, discount=discount), jax.lax.map(estimate_of, resampled)
 
     return jax.jit(of)
 
 
-def _log_ratio(episodes: LoggedEpisodes, acted: np.ndarray) -> Float[Array, "episode time"]:
-    theirs = ((episodes.action - episodes.expected) / episodes.spread) ** 2
-    mine = ((episodes.action - acted) / episodes.spread) ** 2
-    return jnp.asarray(0.5 * np.sum(theirs - mine, axis=-1), jnp.float32)
+def _log_ratio(episodes: LoggedEpisodes, proposed: np.ndarray) -> Float[Array, "episode time"]:
+    logged_distance = ((episodes.action - episodes.expected) / episodes.spread) ** 2
+    policy_distance = ((episodes.action - proposed) / episodes.spread) ** 2
+    return jnp.asarray(0.5 * np.sum(logged_distance - policy_distance, axis=-1), jnp.float32)
 
 
 @jax.jit
 def _values(learner: FittedQEvaluation, state: Any, obs: Array, action: Array) -> PolicyValue:
-    one = jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
-    return jax.vmap(learner.value, in_axes=(None, 0, 0))(state, *one)
+    inputs = jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
+    return jax.vmap(learner.value, in_axes=(None, 0, 0))(state, *inputs)
 
 
 def _mean(values: np.ndarray, level: float) -> Estimate:
     mean = float(np.mean(values))
-    reach = float(np.std(values, ddof=1) / np.sqrt(len(values))) * _normal(level)
-    return Estimate(mean, mean - reach, mean + reach)
+    half_width = float(np.std(values, ddof=1) / np.sqrt(len(values))) * _normal(level)
+    return Estimate(mean, mean - half_width, mean + half_width)
 
 
 def _normal(level: float) -> float:

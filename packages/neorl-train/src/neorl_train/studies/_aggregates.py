@@ -72,7 +72,7 @@ def aggregate(comparison: Comparison) -> tuple[LearnerAggregate, ...]:
         for (policy, settings), rows in groups.items()
         if len({row.source for row in rows}) > 1
     ]
-    return tuple(sorted(aggregates, key=lambda one: -one.score.value))
+    return tuple(sorted(aggregates, key=lambda learner: -learner.score.value))
 
 
 def _aggregate(

@@ -15,12 +15,12 @@ from neorl_envs.plants import PLANTS, Plant
 from neorl_envs.recording import behaviour_policies, quality
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train.configuration._configure import configure
-from neorl_train.configuration._sections import COMMON_STARTS, MIXED, Config
+from neorl_train.configuration._sections import MIXED, PAIRED_STARTS_SEED, Config
 from neorl_train.evaluation._logged import evaluate_offline
 from neorl_train.evaluation._rollout import starts_key
 from neorl_train.evaluation._simulated import evaluate_controllers
 from neorl_train.experience._log_cache import plant_digest
-from neorl_train.experience._split import both_parts, check_split
+from neorl_train.experience._split import check_split, training_and_held_out
 from neorl_train.experience._training_data import training_data
 from neorl_train.results._episodes import Episodes
 from neorl_train.results._file import read_evaluation, write_evaluation
@@ -62,9 +62,9 @@ def plant_baselines(
     """
     environment = _plant(plant)
     inputs = {"starts": starts, "seed": seed, "level": level, "quality": logged, "version": 1}
-    at_hand = folder / BASELINE_CACHE / f"{plant}-{plant_digest(plant, inputs)}"
-    if at_hand.is_dir():
-        return read_evaluation(at_hand), True
+    cached_folder = folder / BASELINE_CACHE / f"{plant}-{plant_digest(plant, inputs)}"
+    if cached_folder.is_dir():
+        return read_evaluation(cached_folder), True
     controllers, plan = quality(environment, logged)
     low, high = (jnp.asarray(ends(environment.spec.action)) for ends in (lows, highs))
     outcome = evaluate_controllers(
@@ -75,7 +75,7 @@ def plant_baselines(
         n_starts=starts,
         level=level,
     )
-    _keep(outcome, at_hand)
+    _store(outcome, cached_folder)
     return outcome, False
 
 
@@ -100,11 +100,11 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     """
     if not path.exists():
         if path.suffix:
-            raise InputError(f"{path}: no such file")
+            raise InputError(f"{path}: there is no such file")
         raise unknown_name("plant or log", str(path), PLANTS)
     dataset = read_dataset(path)
     sections: dict[str, Any] = {**settings, "data": {"source": str(path)}}
-    sections["evaluation"] = {"seed": COMMON_STARTS, **sections.get("evaluation", {})}
+    sections["evaluation"] = {"seed": PAIRED_STARTS_SEED, **sections.get("evaluation", {})}
     config = configure(**sections)
     name = dataset.attributes.get("provenance", {}).get("environment", "")
     environment = make(name) if name in PLANTS else None
@@ -132,14 +132,14 @@ def scale_from(evaluation: Evaluation) -> Scale:
     except InputError:
         environment = _plant(plant)
     costs = [channel.name for channel in environment.spec.cost]
-    episodes = {one.name: one.episodes for one in evaluation.results if not one.guarded}
+    episodes = {result.name: result.episodes for result in evaluation.results if not result.guarded}
     best = environment.reference
-    bare = Scale(plant, dict(environment.penalty_weights()), 0.0, 1.0, best)
+    unscaled = Scale(plant, dict(environment.penalty_weights()), 0.0, 1.0, best)
 
     def mean(of: Episodes) -> float:
-        return float(np.mean(bare.of(of, costs))) / 100
+        return float(np.mean(unscaled.of(of, costs))) / 100
 
-    return Scale(plant, bare.penalty, mean(episodes[RANDOM]), mean(episodes[best]), best)
+    return Scale(plant, unscaled.penalty, mean(episodes[RANDOM]), mean(episodes[best]), best)
 
 
 def _plant(name: str) -> Plant:
@@ -148,24 +148,24 @@ def _plant(name: str) -> Plant:
     return make(name)
 
 
-def _keep(outcome: Evaluation, at_hand: Path) -> None:
+def _store(outcome: Evaluation, cached_folder: Path) -> None:
     """Stores a file; two simultaneous commands write the same content, and the second finds it."""
-    partial = at_hand.with_name(f"{at_hand.name}.partial")
+    partial = cached_folder.with_name(f"{cached_folder.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
     write_evaluation(partial, outcome)
-    if not at_hand.exists():
-        partial.rename(at_hand)
+    if not cached_folder.exists():
+        partial.rename(cached_folder)
 
 
 def _in_shadow(config: Config, dataset: Dataset, controllers: Mapping[str, Policy]) -> Evaluation:
     """Compares the actions of controllers with those of held-out episodes."""
     check_split(config.data, dataset)
-    used, rest = both_parts(config.data, dataset)
+    trained_on, rest = training_and_held_out(config.data, dataset)
     return evaluate_offline(
         {},
         dataset=dataset,
         held_out=dataset.select_episodes(rest),
-        training=training_data(dataset.select_episodes(used)),
+        training=training_data(dataset.select_episodes(trained_on)),
         controllers=controllers,
         level=config.evaluation.level,
     )
@@ -197,11 +197,11 @@ def shadow_table(outcome: Evaluation, log: str) -> Table:
         for cell in row.costs
     )
     title = (
-        f"{log}: {row.n_episodes} episodes with a return of {episodes} {tables.reward_unit}"
-        f"{costs}. There is no simulator, so no controller was run: mean absolute difference of "
-        "its action to the logged one on held-out episodes with its "
-        f"{confidence(tables.level)} interval, and the part of the variance of the logged action "
-        "that it accounts for (R2)."
+        f"{log}: {row.n_episodes} episodes with a return of {episodes} "
+        f"{tables.reward_unit}{costs}. There is no simulator, so no controller was run: mean "
+        "absolute difference of its action to the logged one on held-out episodes with its "
+        f"{confidence(tables.level)} interval, and the fraction of the variance of the logged "
+        "action that it explains (R2)."
     )
     heads = ["controller", "action", "difference", "R2"]
     cells = [

@@ -19,19 +19,19 @@ from neorl_train.results._tables import Estimate, ResultTables, Role
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.studies._scores import (
-    Measured,
+    PolicyScores,
     Scale,
+    controller_scores,
     joined,
     means_of,
-    measured,
-    measured_controllers,
     over_seeds,
+    run_scores,
 )
 
 PROFILE = tuple(float(score) for score in range(-50, 151, 10))
 """Thresholds of a profile: normalised scores."""
 _SEED = 20_260_101
-_NOTHING: dict[str, Any] = {
+_NO_RESULTS: dict[str, Any] = {
     **dict.fromkeys(("returns", "gain", "last", "best", "last_there", "over", "trips")),
     **{"role": "learner", "seeds": 0, "each_seed": (), "worst_cost": ""},
 }
@@ -199,19 +199,21 @@ def benchmark_of(
     """
     rows: list[BenchmarkRow] = []
     curves: list[Learning] = []
-    by_task: dict[Task, dict[str, tuple[Measured | None, int, bool]]] = {}
+    by_task: dict[Task, dict[str, tuple[PolicyScores | None, int, bool]]] = {}
     validations = 0
     for task in dict.fromkeys(entry.task for entry in entries):
-        scale, mine = scales[task[0]], [entry for entry in entries if entry.task == task]
-        policies: dict[str, tuple[Measured | None, int, bool]] = {}
-        for learner in dict.fromkeys(entry.learner for entry in mine):
-            own = [entry for entry in mine if entry.learner == learner]
-            done = [measured(e.run, learner, scale) for e in own if e.run and e.finished]
-            failed = sum(len(entry.seeds) for entry in own if entry.error)
-            complete = all(entry.finished or entry.error for entry in own)
+        scale, task_entries = scales[task[0]], [entry for entry in entries if entry.task == task]
+        policies: dict[str, tuple[PolicyScores | None, int, bool]] = {}
+        for learner in dict.fromkeys(entry.learner for entry in task_entries):
+            learner_entries = [entry for entry in task_entries if entry.learner == learner]
+            done = [
+                run_scores(e.run, learner, scale) for e in learner_entries if e.run and e.finished
+            ]
+            failed = sum(len(entry.seeds) for entry in learner_entries if entry.error)
+            complete = all(entry.finished or entry.error for entry in learner_entries)
             policies[learner] = joined(done) if done else None, failed, complete
-        others = measured_controllers(controllers[task], scale)
-        policies |= {one.policy: (one, 0, True) for one in others}
+        others = controller_scores(controllers[task], scale)
+        policies |= {entry.policy: (entry, 0, True) for entry in others}
         rows += _rows(task, policies, others[0].tables, level)
         by_task[task] = policies
         for scored, _, _ in policies.values():
@@ -242,14 +244,14 @@ def controller_rows(
     task: Task, evaluation: Evaluation, scale: Scale, level: float
 ) -> tuple[BenchmarkRow, ...]:
     """The rows of a plant's controllers."""
-    scored = measured_controllers(evaluation, scale)
-    policies = {one.policy: (one, 0, True) for one in scored}
+    scored = controller_scores(evaluation, scale)
+    policies = {entry.policy: (entry, 0, True) for entry in scored}
     return tuple(_rows(task, policies, evaluation.tables, level))
 
 
 def _rows(
     task: Task,
-    policies: Mapping[str, tuple[Measured | None, int, bool]],
+    policies: Mapping[str, tuple[PolicyScores | None, int, bool]],
     tables: ResultTables,
     level: float,
 ) -> list[BenchmarkRow]:
@@ -266,11 +268,11 @@ def _rows(
             "incumbent": tables.reference,
         }
         if scored is None:
-            rows.append(BenchmarkRow(**shared, **_NOTHING))
+            rows.append(BenchmarkRow(**shared, **_NO_RESULTS))
             continue
         last, returns, gain = means[policy]
         worst, over = _worst(scored)
-        followed = scored.curves.shape[1] > 0
+        has_curve = scored.curves.shape[1] > 0
         trips = float(np.max(scored.trips))
         rows.append(
             BenchmarkRow(
@@ -281,8 +283,8 @@ def _rows(
                 gain=None if policy == tables.reference else gain,
                 last=last,
                 each_seed=tuple(map(float, scored.scores.mean(axis=1))),
-                best=over_seeds(scored.curves.max(axis=1), level) if followed else None,
-                last_there=over_seeds(scored.curves[:, -1], level) if followed else None,
+                best=over_seeds(scored.curves.max(axis=1), level) if has_curve else None,
+                last_there=over_seeds(scored.curves[:, -1], level) if has_curve else None,
                 worst_cost=worst,
                 over=over,
                 trips=None if math.isnan(trips) else trips,
@@ -291,23 +293,23 @@ def _rows(
     return rows
 
 
-def _worst(scored: Measured) -> tuple[str, float | None]:
+def _worst(scored: PolicyScores) -> tuple[str, float | None]:
     if not scored.violated.shape[1]:
         return "", None
     each = scored.violated.max(axis=0)
     return scored.tables.spec.cost[int(np.argmax(each))].name, float(each.max())
 
 
-def _learning(task: Task, scored: Measured, level: float) -> Learning:
+def _learning(task: Task, scored: PolicyScores, level: float) -> Learning:
     score = tuple(over_seeds(scored.curves[:, i], level) for i in range(len(scored.steps)))
     return Learning(*task, scored.policy, tuple(int(step) for step in scored.steps), score)
 
 
 def _overall(
-    by_task: Mapping[Task, Mapping[str, tuple[Measured | None, int, bool]]], level: float
+    by_task: Mapping[Task, Mapping[str, tuple[PolicyScores | None, int, bool]]], level: float
 ) -> tuple[Overall, ...]:
     """Learners and kinds of controllers over the complete tasks."""
-    groups: dict[str, list[tuple[Task, Measured | None, int]]] = {}
+    groups: dict[str, list[tuple[Task, PolicyScores | None, int]]] = {}
     for task, policies in by_task.items():
         for policy, (scored, failed, complete) in policies.items():
             for kind in _kinds(policy, scored):
@@ -317,11 +319,11 @@ def _overall(
         task: min([0.0, *(float(f.scores.mean(axis=1).min()) for f, _, _ in p.values() if f)])
         for task, p in by_task.items()
     }
-    every = [_one_overall(kind, parts, worst, level) for kind, parts in groups.items()]
-    return tuple(sorted(every, key=lambda one: -one.last.value))
+    overall = [_overall_of_policy(kind, parts, worst, level) for kind, parts in groups.items()]
+    return tuple(sorted(overall, key=lambda entry: -entry.last.value))
 
 
-def _kinds(policy: str, scored: Measured | None) -> list[str]:
+def _kinds(policy: str, scored: PolicyScores | None) -> list[str]:
     """Common name of a policy over several plants, whose tunings have individual names."""
     if scored is None or scored.role == "learner" or scored.role == "behaviour":
         return [policy]
@@ -329,16 +331,16 @@ def _kinds(policy: str, scored: Measured | None) -> list[str]:
     return first + (["reference"] if policy == scored.best_tuning else [])
 
 
-def _one_overall(
+def _overall_of_policy(
     kind: str,
-    parts: Sequence[tuple[Task, Measured | None, int]],
+    parts: Sequence[tuple[Task, PolicyScores | None, int]],
     worst: Mapping[Task, float],
     level: float,
 ) -> Overall:
     columns, bests = [], []
     for task, scored, failed in parts:
-        own = [] if scored is None else list(scored.scores.mean(axis=1))
-        columns.append(own + [worst[task]] * failed)
+        seed_scores = [] if scored is None else list(scored.scores.mean(axis=1))
+        columns.append(seed_scores + [worst[task]] * failed)
         if scored is not None and scored.curves.shape[1] and not failed:
             bests.append(list(scored.curves.max(axis=1)))
     scores = _table(columns)
@@ -350,8 +352,8 @@ def _one_overall(
         role=known[0] if known else "learner",
         tasks=len(parts),
         failed=sum(failed for _, _, failed in parts),
-        last=_middle(scores, level),
-        best=_middle(_table(bests), level) if complete else None,
+        last=_interquartile_mean(scores, level),
+        best=_interquartile_mean(_table(bests), level) if complete else None,
         profile=tuple(map(float, profile)),
     )
 
@@ -362,7 +364,7 @@ def _table(columns: Sequence[Sequence[float]]) -> np.ndarray:
     return np.asarray([column[:seeds] for column in columns], np.float64).T
 
 
-def _middle(scores: np.ndarray, level: float) -> Estimate:
+def _interquartile_mean(scores: np.ndarray, level: float) -> Estimate:
     """Interquartile mean; seeds are resampled within each task."""
     with jax.enable_x64(True):
         if len(scores) < 2:

@@ -17,7 +17,7 @@ SECTION = "benchmark"
 FILE = "benchmark.toml"
 """File in the folder of a benchmark that describes it, so that the folder alone continues it."""
 SET_BY_GRID = ("data.source", "data.quality", "training.algorithms", "training.seeds")
-OF_OTHER_PLANTS = ("data.constants", "limits.cost", "finetune.environment")
+CHANGES_THE_PLANT = ("data.constants", "limits.cost", "finetune.environment")
 """Settings that would change the plant, so that its anchors and controllers no longer apply."""
 
 DEFAULTS: dict[str, Any] = {
@@ -126,9 +126,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        raise InputError(f"{path}: there is no such file") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
+        raise InputError(f"{path} is not a TOML file: {error}") from None
 
 
 def _check(grid: Mapping[str, Any], base: Mapping[str, Any], where: str) -> None:
@@ -143,7 +143,7 @@ def _check(grid: Mapping[str, Any], base: Mapping[str, Any], where: str) -> None
         )
     for name in ("qualities", "algorithms", "seeds"):
         if not grid[name]:
-            raise InputError(f"{where}: benchmark.{name} is empty")
+            raise InputError(f"{where}: benchmark.{name} is empty; give at least one value")
     _check_names(grid["plants"], grid["qualities"])
     _check_sections(base, where)
 
@@ -153,7 +153,8 @@ def _check_names(plants: Sequence[str], qualities: Sequence[str]) -> None:
         if name not in environment_names():
             known = unknown_name("simulated plant", name, environment_names())
             raise InputError(
-                f"{known}; a log alone has no episodes to score, so take `neorl-train sweep` for it"
+                f"{known}; a log without a simulator has no episodes to score, so use `neorl-train "
+                "sweep` for it"
             )
     for name in qualities:
         if name not in QUALITIES:
@@ -165,23 +166,23 @@ def _check_sections(base: Mapping[str, Any], where: str) -> None:
         section, _, key = name.partition(".")
         if key in base.get(section, {}):
             raise InputError(f"{where}: {name} is set by [benchmark]; leave it out of [{section}]")
-    for name in OF_OTHER_PLANTS:
+    for name in CHANGES_THE_PLANT:
         section, _, key = name.partition(".")
         if key in base.get(section, {}):
             raise InputError(
                 f"{where}: {name} changes the plant, and a benchmark scores plants as they are; "
-                "leave it out, or take `neorl-train sweep`"
+                "leave it out, or use `neorl-train sweep`"
             )
 
 
 def _check_list(name: str, values: Any, kind: type) -> None:
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise InputError(f"{name} must be a list, got {values!r}")
-    for one in values:
-        if not isinstance(one, kind) or isinstance(one, bool):
-            raise InputError(f"{name} must be a list of {_WORDS[kind]}, got {one!r}")
+    for value in values:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InputError(f"{name} must be a list of {_WORDS[kind]}, got {value!r}")
     if len(set(values)) < len(values):
-        raise InputError(f"{name} names a value twice: {list(values)}")
+        raise InputError(f"{name} contains a value twice: {list(values)}; name each value once")
 
 
 _WORDS = {int: "integers", str: "names"}

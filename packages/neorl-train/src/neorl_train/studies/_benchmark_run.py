@@ -10,7 +10,7 @@ from neorl_train.studies._benchmark_plan import BenchmarkPlan
 from neorl_train.studies._benchmark_tables import write_benchmark
 from neorl_train.studies._cells import Cell
 from neorl_train.studies._pictures import write_benchmark_pictures
-from neorl_train.studies._sweep import SweepState, carry_out, one_command, say_at_once, state_of
+from neorl_train.studies._sweep import SweepState, carry_out, one_command, print_flushed, state_of
 
 
 def state_words(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:
@@ -33,7 +33,7 @@ def carry_out_benchmark(
     processes: int = 1,
     cluster: str = "",
     retry: bool = False,
-    say: Callable[[str], None] = say_at_once,
+    print_line: Callable[[str], None] = print_flushed,
 ) -> tuple[Benchmark, list[Path]]:
     """Runs the rest of a benchmark, and writes its tables and figures.
 
@@ -43,7 +43,7 @@ def carry_out_benchmark(
         processes: Number of simultaneous runs on this machine.
         cluster: Address of a Ray cluster; empty uses only this machine.
         retry: Whether to rerun failed runs.
-        say: Called with a line for each run that ends.
+        print_line: Called with a line for each run that ends.
 
     Returns:
         The results and the files.
@@ -55,14 +55,16 @@ def carry_out_benchmark(
     with one_command(plan.directory):
         plan.write()
         state = state_of(plan.directory, cells, retry=retry)
-        carry_out(state, plan.directory, processes=processes, cluster=cluster, say=say)
-        benchmark = read_benchmark(plan, cells, say=say)
+        carry_out(
+            state, plan.directory, processes=processes, cluster=cluster, print_line=print_line
+        )
+        benchmark = read_benchmark(plan, cells, print_line=print_line)
         files = write_benchmark(plan.directory, benchmark)
         return benchmark, files + write_benchmark_pictures(plan.directory, benchmark)
 
 
 def read_benchmark(
-    plan: BenchmarkPlan, cells: Sequence[Cell], *, say: Callable[[str], None] = say_at_once
+    plan: BenchmarkPlan, cells: Sequence[Cell], *, print_line: Callable[[str], None] = print_flushed
 ) -> Benchmark:
     """Results so far of the runs of a benchmark, with the controllers of its plants.
 
@@ -71,7 +73,7 @@ def read_benchmark(
     Args:
         plan: The grid.
         cells: Its cells.
-        say: Called with a line for each plant whose controllers are run.
+        print_line: Called with a line for each plant whose controllers are run.
 
     Raises:
         InputError: If a file of a run is damaged.
@@ -82,7 +84,7 @@ def read_benchmark(
         task = _task(cell)
         if task in controllers:
             continue
-        scored, stored = plant_baselines(
+        controllers_of_plant, stored = plant_baselines(
             task[0],
             plan.directory,
             starts=evaluation.starts,
@@ -90,10 +92,15 @@ def read_benchmark(
             level=evaluation.level,
             logged=task[1],
         )
-        controllers[task] = scored
+        controllers[task] = controllers_of_plant
         if not stored:
-            say(f"controllers of {task[0]} and of its {task[1]} log: {evaluation.starts} episodes")
-    scales = {task[0]: scale_from(scored) for task, scored in controllers.items()}
+            print_line(
+                f"controllers of {task[0]} and of its {task[1]} log: {evaluation.starts} episodes"
+            )
+    scales = {
+        task[0]: scale_from(controllers_of_plant)
+        for task, controllers_of_plant in controllers.items()
+    }
     return benchmark_of(
         [_entry(cell, state) for cell in cells],
         controllers,

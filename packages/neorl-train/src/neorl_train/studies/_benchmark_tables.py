@@ -22,7 +22,7 @@ from neorl_train.studies._benchmark import PROFILE, Benchmark, BenchmarkRow
 from neorl_train.studies._formats import Table, csv_text, ends, rendered
 
 VERSION = 1
-SHOWN = (0.0, 50.0, 100.0)
+SHOWN_SCORES = (0.0, 50.0, 100.0)
 """Thresholds of the profile in the table over all tasks."""
 
 
@@ -54,11 +54,11 @@ def write_benchmark(folder: Path, benchmark: Benchmark) -> list[Path]:
     Raises:
         OSError: If one cannot be written.
     """
-    tables, remarks = benchmark_tables(benchmark), notes(benchmark)
+    tables, note_lines = benchmark_tables(benchmark), notes(benchmark)
     content = {
         ".txt": benchmark_text(benchmark) + "\n",
-        ".md": "\n".join([rendered(tables, ".md"), *(f"- {note}" for note in remarks), ""]),
-        ".tex": "\n".join([rendered(tables, ".tex"), *(f"% {note}" for note in remarks), ""]),
+        ".md": "\n".join([rendered(tables, ".md"), *(f"- {note}" for note in note_lines), ""]),
+        ".tex": "\n".join([rendered(tables, ".tex"), *(f"% {note}" for note in note_lines), ""]),
         ".csv": rows_csv(benchmark.rows),
         ".json": json.dumps(benchmark_to_json(benchmark), indent=1) + "\n",
     }
@@ -88,10 +88,10 @@ def notes(benchmark: Benchmark) -> list[str]:
     runs = benchmark.runs
     lines = [
         f"runs: {runs['finished']} finished, {runs['failed']} failed, {runs['left']} left",
-        f"online evaluations: the last score takes none to choose by and is measured in "
-        f"{benchmark.starts} episodes a policy; the best score takes {benchmark.online} episodes "
-        "on the plant for each seed to choose by, and is the score in those very episodes, "
-        "without guard: compare it with the last score there, not with the last score",
+        "online evaluations: the last score needs none for its choice and is measured in "
+        f"{benchmark.starts} episodes per policy; the best score needs {benchmark.online} episodes "
+        "on the plant per seed for its choice, and is the score in these same episodes, without "
+        "guard: compare it with the column 'last there', not with 'score, last'",
     ]
     return lines + [f"failed: {failure}" for failure in benchmark.failures]
 
@@ -99,9 +99,9 @@ def notes(benchmark: Benchmark) -> list[str]:
 def task_cells(rows: Sequence[BenchmarkRow]) -> list[list[str]]:
     """The cells of one task's table: one line per policy."""
     failed = any(row.failed for row in rows)
-    followed = any(row.best is not None for row in rows)
+    has_curve = any(row.best is not None for row in rows)
     heads = ["policy", "seeds", *["failed"] * failed, "score, last"]
-    heads += ["score, best on the way", "last there"] * followed
+    heads += ["score, best on the way", "last there"] * has_curve
     heads += ["return", "gain over what runs today", "over a limit in", "trips"]
     lines = [heads]
     for row in rows:
@@ -118,7 +118,7 @@ def task_cells(rows: Sequence[BenchmarkRow]) -> list[list[str]]:
                 str(row.seeds) if row.role == "learner" else DASH,
                 *[str(row.failed) if row.role == "learner" else DASH] * failed,
                 _score(row.last),
-                *[_score(row.best), _score(row.last_there)] * followed,
+                *[_score(row.best), _score(row.last_there)] * has_curve,
                 returns,
                 gain,
                 over,
@@ -154,22 +154,25 @@ def _overall_table(benchmark: Benchmark, tasks: int) -> Table:
     title = (
         "Interquartile mean of the score over plants, qualities and seeds; "
         f"{confidence(benchmark.level)} interval by drawing seeds anew within each task; and the "
-        "part of the scores above a score. A seed that failed counts as the worst score that any "
-        "policy has on that task, random actions included. Limits are not part of it."
+        "fraction of the scores above a threshold. A seed that failed counts as the worst score "
+        "that any policy has on that task, random actions included. Limits are not part of it."
     )
-    followed = any(one.best is not None for one in benchmark.overall)
+    has_curve = any(policy.best is not None for policy in benchmark.overall)
     heads = ["policy", "tasks", "failed seeds", "score, last"]
-    heads += [*["score, best on the way"] * followed, *(f"above {score:g}" for score in SHOWN)]
+    heads += [
+        *["score, best on the way"] * has_curve,
+        *(f"above {score:g}" for score in SHOWN_SCORES),
+    ]
     cells = [
         [
-            one.policy,
-            f"{one.tasks} of {tasks}",
-            str(one.failed) if one.role == "learner" else DASH,
-            _score(one.last),
-            *[_score(one.best)] * followed,
-            *(percent(one.profile[PROFILE.index(score)]) for score in SHOWN),
+            policy.policy,
+            f"{policy.tasks} of {tasks}",
+            str(policy.failed) if policy.role == "learner" else DASH,
+            _score(policy.last),
+            *[_score(policy.best)] * has_curve,
+            *(percent(policy.profile[PROFILE.index(score)]) for score in SHOWN_SCORES),
         ]
-        for one in benchmark.overall
+        for policy in benchmark.overall
     ]
     return Table(title, [heads, *cells])
 
@@ -177,5 +180,5 @@ def _overall_table(benchmark: Benchmark, tasks: int) -> Table:
 def _score(estimate: Estimate | None) -> str:
     if estimate is None:
         return DASH
-    ends_known = math.isfinite(estimate.low)
-    return with_interval(estimate, 1) if ends_known else fixed(estimate.value, 1)
+    has_interval = math.isfinite(estimate.low)
+    return with_interval(estimate, 1) if has_interval else fixed(estimate.value, 1)

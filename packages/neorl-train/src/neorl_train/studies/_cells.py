@@ -11,7 +11,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 from neorl_train.configuration._configure import configure
 from neorl_train.configuration._sections import (
-    COMMON_STARTS,
+    PAIRED_STARTS_SEED,
     Config,
     config_hash,
     config_to_dict,
@@ -104,7 +104,7 @@ class SweepFile:
             part[key] = (
                 [value] if name == "training.algorithms" and isinstance(value, str) else value
             )
-        merged["evaluation"] = {"seed": COMMON_STARTS, **merged.get("evaluation", {})}
+        merged["evaluation"] = {"seed": PAIRED_STARTS_SEED, **merged.get("evaluation", {})}
         merged["output"] = {**merged.get("output", {}), "directory": str(self.directory.absolute())}
         words = ", ".join(f"{name} = {_word(value)}" for name, value in values.items())
         try:
@@ -112,12 +112,12 @@ class SweepFile:
         except InputError as error:
             raise InputError(f"with {words}: {error}") from error
         trained = config.training.algorithms
-        own = {
+        used_values = {
             name: value
             for name, value in values.items()
             if not name.startswith("algorithms.") or name.split(".")[1] in trained
         }
-        return Cell(own, config, config_hash(config).partition(":")[2][:12])
+        return Cell(used_values, config, config_hash(config).partition(":")[2][:12])
 
 
 def read_sweep(path: Path, directory: Path | None = None) -> SweepFile:
@@ -138,9 +138,9 @@ def read_sweep(path: Path, directory: Path | None = None) -> SweepFile:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        raise InputError(f"{path}: there is no such file") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
+        raise InputError(f"{path} is not a TOML file: {error}") from None
     if (GRID in content) == (SEARCH in content):
         raise InputError(
             f"{path} needs either a section [grid], such as `training.algorithms = ['bc', 'iql']` "
@@ -156,7 +156,9 @@ def read_sweep(path: Path, directory: Path | None = None) -> SweepFile:
                 raise InputError(f"{path}: grid.{name} must be a list of values, got {value!r}")
             grid[name] = value
         if not grid:
-            raise InputError(f"{path}: [grid] varies nothing")
+            raise InputError(
+                f"{path}: [grid] contains no setting to vary; give at least one list of values"
+            )
     else:
         search = _search(content[SEARCH], path)
     return SweepFile(base, grid, search, directory)
@@ -168,21 +170,23 @@ def _search(section: Any, path: Path) -> Search:
         if name not in known:
             raise unknown_name(f"key in [search] of {path}", name, known)
     if not isinstance(section.get(SPACE), Mapping) or not section[SPACE]:
-        raise InputError(f"{path}: [search.space] must say what is varied, and between which ends")
+        raise InputError(
+            f"{path}: [search.space] must name the settings to vary, each with its bounds"
+        )
     space = dict(_leaves(section[SPACE], "", stop=_is_range))
     for name, value in space.items():
-        _check_drawn(f"{path}: search.space.{name}", value)
+        _check_domain(f"{path}: search.space.{name}", value)
     counts = {name: section[name] for name in ("trials", "seed", "batch") if name in section}
     for name, value in counts.items():
-        least = 0 if name == "seed" else 1
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        minimum = 0 if name == "seed" else 1
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             raise InputError(
-                f"{path}: search.{name} must be an integer of at least {least}: {value!r}"
+                f"{path}: search.{name} must be an integer of at least {minimum}, got {value!r}"
             )
     return Search(space, **counts)
 
 
-def _check_drawn(name: str, value: Any) -> None:
+def _check_domain(name: str, value: Any) -> None:
     if isinstance(value, list) and value:
         return
     if not isinstance(value, Mapping) or not _is_range(value) or value["low"] >= value["high"]:
@@ -199,16 +203,18 @@ def _is_range(value: Any) -> bool:
 
 
 def _leaves(value: Mapping[str, Any], where: str, *, stop: Any) -> Iterator[tuple[str, Any]]:
-    for name, one in value.items():
+    for name, entry in value.items():
         dotted = f"{where}.{name}" if where else name
-        if isinstance(one, Mapping) and not stop(one):
-            yield from _leaves(one, dotted, stop=stop)
+        if isinstance(entry, Mapping) and not stop(entry):
+            yield from _leaves(entry, dotted, stop=stop)
         else:
-            yield dotted, one
+            yield dotted, entry
 
 
 def _nested(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: _nested(one) if isinstance(one, Mapping) else one for k, one in value.items()}
+    return {
+        k: _nested(entry) if isinstance(entry, Mapping) else entry for k, entry in value.items()
+    }
 
 
 def _word(value: Any) -> str:

@@ -20,9 +20,9 @@ from neorl_train.runs._names import FINISHED
 from neorl_train.verdicts._file import read_verdict
 from neorl_train.verdicts._rule import Verdict
 
-SAYS_NOTHING = ("output", "checkpoints")
+LEFT_OUT_SECTIONS = ("output", "checkpoints")
 """Sections of a configuration that influence no result."""
-NOR = ("devices.memory",)
+LEFT_OUT_KEYS = ("devices.memory",)
 """Single settings that influence no result."""
 
 OTHER_COLUMNS = ("data.source", "training.algorithms", "evaluation.candidate")
@@ -47,8 +47,8 @@ class ComparedRow:
         gain: Paired gain in return over the incumbent; ``None`` for the incumbent itself and if
             there was no simulator.
         each_seed: Gain of every single seed.
-        p_value: Of Wilcoxon's signed-rank test, two-sided, of the returns against those of the
-            incumbent on the same starts, for the mean over the seeds; ``None`` without a gain.
+        p_value: p value of Wilcoxon's two-sided signed-rank test of the returns, averaged over the
+            seeds, against those of the incumbent on the same starts; ``None`` without a gain.
         adjusted: The p value after Holm's adjustment for all rows of the comparison.
         spread: Standard deviation of the incumbent's returns over the starts; NaN if there is no
             incumbent.
@@ -110,9 +110,9 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
             their intervals have different confidence levels.
     """
     runs = [RunDirectory(path.absolute()) for path in paths]
-    twice = [str(p) for p, run in zip(paths, runs, strict=True) if runs.count(run) > 1]
-    if twice:
-        raise InputError(f"{twice[0]} is given twice")
+    repeated = [str(p) for p, run in zip(paths, runs, strict=True) if runs.count(run) > 1]
+    if repeated:
+        raise InputError(f"{repeated[0]} is given twice; name each run once")
     for run in runs:
         record = run.record()
         if record["status"] != FINISHED:
@@ -123,11 +123,11 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
         )
     differing = _differing([_flat(run) for run in runs])
     evaluations = [read_evaluation(run.path) for run in runs]
-    levels = {one.tables.level for one in evaluations}
+    levels = {evaluation.tables.level for evaluation in evaluations}
     if len(levels) > 1:
         raise InputError(
-            f"these runs have intervals of different levels ({', '.join(map(str, sorted(levels)))})"
-            "; compare runs with one evaluation.level"
+            "these runs have intervals of different confidence levels "
+            f"({', '.join(map(str, sorted(levels)))}); compare runs with the same evaluation.level"
         )
     rows: list[ComparedRow] = []
     for run, evaluation, settings in zip(runs, evaluations, differing, strict=True):
@@ -147,7 +147,7 @@ def _adjusted(rows: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
 
 def _is_repeated(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
     """Whether an earlier run has the same controller on the same starts, with the same results."""
-    same = [dataclasses.replace(one, run=row.run) for one in rows if one.policy == row.policy]
+    same = [dataclasses.replace(other, run=row.run) for other in rows if other.policy == row.policy]
     return row.role != "learner" and row in same
 
 
@@ -155,32 +155,32 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
     tables, answer = evaluation.tables, read_verdict(run.path)
     source = tables.environment or Path(evaluation.source.name).name
     spread = next((r.return_std for r in tables.rows if r.name == tables.reference), float("nan"))
-    shared: dict[str, Any] = {
+    common: dict[str, Any] = {
         "run": run.path.name,
         "source": source,
         "unit": tables.reward_unit,
         "incumbent": tables.reference,
         "spread": spread,
     }
-    rows = _imitations(evaluation, shared, settings, answer)
+    rows = _imitations(evaluation, common, settings, answer)
     groups = list(dict.fromkeys(row.group for row in tables.rows if row.role == "learner"))
     for group in groups:
         members = [r for r in tables.rows if r.group == group and r.role == "learner" and r.guarded]
         members = members or [r for r in tables.rows if r.group == group and r.role == "learner"]
         pooled = _pooled(tables, group)
-        judged = tables.candidate in [member.name for member in members]
+        is_candidate = tables.candidate in [member.name for member in members]
         cost, over = _worst_cost(members)
         trips = [member.trips.value for member in members if member.trips is not None]
         rows.append(
             ComparedRow(
-                **shared,
+                **common,
                 settings=_of_learner(settings, group, groups),
                 policy=group,
                 role="learner",
                 seeds=len(members),
                 returns=_pooled_return(evaluation, [member.name for member in members]),
                 gain=None if pooled is None else pooled.fresh_seeds or pooled.difference,
-                each_seed=() if pooled is None else tuple(one.value for one in pooled.each_seed),
+                each_seed=() if pooled is None else tuple(gain.value for gain in pooled.each_seed),
                 p_value=None
                 if pooled is None
                 else _p_value(evaluation, [member.name for member in members]),
@@ -189,25 +189,27 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
                 over=over,
                 trips=max(trips) if trips else None,
                 explained=None,
-                answer=answer.answer if judged else "",
+                answer=answer.answer if is_candidate else "",
             )
         )
     for row in tables.rows:
         if row.role == "learner" or row.guarded:
             continue
         cost, over = _worst_cost([row])
-        own = row.name == tables.reference or not tables.environment
+        no_gain = row.name == tables.reference or not tables.environment
         rows.append(
             ComparedRow(
-                **shared,
+                **common,
                 settings=_of_learner(settings, "", groups),
                 policy=row.name,
                 role=row.role,
                 seeds=1,
                 returns=row.returns,
-                gain=None if own else row.difference,
-                each_seed=() if own or row.difference is None else (row.difference.value,),
-                p_value=None if own or row.difference is None else _p_value(evaluation, [row.name]),
+                gain=None if no_gain else row.difference,
+                each_seed=() if no_gain or row.difference is None else (row.difference.value,),
+                p_value=None
+                if no_gain or row.difference is None
+                else _p_value(evaluation, [row.name]),
                 adjusted=None,
                 worst_cost=cost,
                 over=over,
@@ -220,7 +222,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
 
 
 def _imitations(
-    evaluation: Evaluation, shared: dict[str, Any], settings: dict[str, str], answer: Verdict
+    evaluation: Evaluation, common: dict[str, Any], settings: dict[str, str], answer: Verdict
 ) -> list[ComparedRow]:
     """Rows of learners on a log without a simulator: how near their actions are to the log's."""
     groups: dict[str, list[Any]] = {}
@@ -228,7 +230,7 @@ def _imitations(
         groups.setdefault(group_of(fit.policy), []).append(fit)
     return [
         ComparedRow(
-            **shared,
+            **common,
             settings=_of_learner(settings, group, list(groups)),
             policy=group,
             # Simple policies that are fitted for comparison have no seeds.
@@ -266,25 +268,25 @@ def _pooled_return(evaluation: Evaluation, names: Sequence[str]) -> Estimate:
 
 
 def _returns(evaluation: Evaluation, names: Sequence[str]) -> np.ndarray | None:
-    """Return of every start, averaged over policies, with their guard where they have one."""
-    own = [one for one in evaluation.results if one.name in names]
-    guarded = [one for one in own if one.guarded] or own
-    return np.mean([one.episodes.returns for one in guarded], axis=0) if guarded else None
+    """Return of every start, averaged over the policies; guarded ones if there are any."""
+    results = [result for result in evaluation.results if result.name in names]
+    guarded = [result for result in results if result.guarded] or results
+    return np.mean([result.episodes.returns for result in guarded], axis=0) if guarded else None
 
 
 _test = jax.jit(wilcoxon_test)
 
 
 def _p_value(evaluation: Evaluation, names: Sequence[str]) -> float | None:
-    """Of a difference to the incumbent on the same starts."""
+    """The p value of the paired differences to the incumbent; ``None`` if there is no incumbent."""
     reference = evaluation.tables.reference
     if not evaluation.tables.environment or reference in names:
         return None
-    today = [one for one in evaluation.results if one.name == reference and not one.guarded]
+    incumbent = next((r for r in evaluation.results if r.name == reference and not r.guarded), None)
     returns = _returns(evaluation, names)
-    if returns is None or not today:
+    if returns is None or incumbent is None:
         return None
-    difference = np.asarray(returns - today[0].episodes.returns, np.float32)
+    difference = np.asarray(returns - incumbent.episodes.returns, np.float32)
     p_value = float(_test(difference, np.zeros_like(difference)).p_value)
     return None if np.isnan(p_value) else p_value
 
@@ -303,34 +305,37 @@ def _flat(run: RunDirectory) -> dict[str, str]:
         content = tomllib.loads(run.config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{run.config} is damaged ({error}); restore it") from None
-    kept = {name: value for name, value in content.items() if name not in SAYS_NOTHING}
-    return {name: value for name, value in _leaves(kept, "") if name not in NOR}
+    settings = {name: value for name, value in content.items() if name not in LEFT_OUT_SECTIONS}
+    return {name: value for name, value in _leaves(settings, "") if name not in LEFT_OUT_KEYS}
 
 
 def _leaves(value: Mapping[str, Any], where: str) -> Any:
-    for name, one in value.items():
+    for name, entry in value.items():
         dotted = f"{where}.{name}" if where else name
-        if isinstance(one, Mapping):
-            yield from _leaves(one, dotted)
+        if isinstance(entry, Mapping):
+            yield from _leaves(entry, dotted)
         else:
-            listed = one if isinstance(one, list) else [one]
+            listed = entry if isinstance(entry, list) else [entry]
             yield dotted, ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in listed)
 
 
 def _differing(configurations: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     """The entries of each configuration that are not equal in all of them."""
-    sources = {one.get("data.source") for one in configurations}
+    sources = {settings.get("data.source") for settings in configurations}
     skipped = OTHER_COLUMNS + (OF_THE_SOURCE if len(sources) > 1 else ())
-    names = sorted({name for one in configurations for name in one})
+    names = sorted({name for settings in configurations for name in settings})
     names = [name for name in names if not name.startswith(skipped)]
-    chosen = []
+    differing = []
     for name in names:
-        values = [one.get(name) for one in configurations]
-        present = [value for value in values if value is not None]
-        partly = name.startswith("algorithms.") and len(present) < len(values)
-        if len(set(present if partly else values)) > 1:
-            chosen.append(name)
-    return [{name: one[name] for name in chosen if name in one} for one in configurations]
+        values = [settings.get(name) for settings in configurations]
+        stated = [value for value in values if value is not None]
+        of_one_learner = name.startswith("algorithms.") and len(stated) < len(values)
+        if len(set(stated if of_one_learner else values)) > 1:
+            differing.append(name)
+    return [
+        {name: settings[name] for name in differing if name in settings}
+        for settings in configurations
+    ]
 
 
 def _of_learner(settings: dict[str, str], group: str, groups: Sequence[str]) -> dict[str, str]:

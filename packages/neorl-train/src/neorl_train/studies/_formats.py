@@ -40,7 +40,7 @@ def rendered(tables: Sequence[Table], suffix: str) -> str:
         suffix: ``".txt"``, ``".md"`` or ``".tex"``.
     """
     style = {".txt": _text, ".md": _markdown, ".tex": _latex}[suffix]
-    return "\n".join(style(one) for one in tables)
+    return "\n".join(style(table) for table in tables)
 
 
 def check_output(path: Path, suffixes: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ def check_output(path: Path, suffixes: Sequence[str]) -> None:
     if path.suffix not in suffixes:
         raise unknown_name(f"ending of {path}:", path.suffix, suffixes)
     if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+        raise InputError(f"{path}: there is no folder {path.parent}; create it first")
 
 
 def csv_text(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -119,11 +119,11 @@ def _latex(table: Table) -> str:
 
 def _latex_cell(cell: str) -> str:
     escaped = re.sub(r"[\\&%$#_{}~^]", lambda mark: _LATEX[mark[0]], cell)
-    for mark, written in (
+    for mark, replacement in (
         ("\N{MINUS SIGN}", "$-$"),
         (DASH, "--"),
         (NBSP, "~"),
         ("\N{THIN SPACE}", r"\,"),
     ):
-        escaped = escaped.replace(mark, written)
+        escaped = escaped.replace(mark, replacement)
     return escaped

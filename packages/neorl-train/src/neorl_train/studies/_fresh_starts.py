@@ -27,7 +27,7 @@ from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT, policy_file
-from neorl_train.safety._subject import read_subject
+from neorl_train.safety._subject import read_policy_under_test
 from neorl_train.verdicts._rule import Verdict, verdict
 
 VERSION = 1
@@ -35,7 +35,7 @@ VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Again:
+class RepeatedEvaluation:
     """An additional evaluation of a run.
 
     Attributes:
@@ -57,7 +57,7 @@ class Again:
 
 def evaluate_again(
     run: RunDirectory, *, starts: int = 0, seed: int = -1, candidate: str = "", plant: str = ""
-) -> Again:
+) -> RepeatedEvaluation:
     """Evaluates the policies of a finished run on other starts of its simulated plant.
 
     Policies that were trained on a log can be evaluated on the simulator that ``plant`` names.
@@ -83,18 +83,18 @@ def evaluate_again(
     record = run.record()
     if record["status"] != FINISHED:
         raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
-    complete = reopened(configure(run.config))
+    resolved_run = reopened(configure(run.config))
     if plant:
-        complete = _on_plant(complete, plant)
-    if complete.environment is None:
+        resolved_run = _on_plant(resolved_run, plant)
+    if resolved_run.environment is None:
         raise InputError(
-            f"{run.path} was trained on {complete.config.data.source}, a log without a simulator, "
-            "and fresh starts need one; name the simulator of its plant with --plant, or compare "
-            f"policies on the log with `neorl-train select {run.path.name}`"
+            f"{run.path} was trained on {resolved_run.config.data.source}, a log without a "
+            "simulator, and fresh starts need one; name the simulator of its plant with --plant, "
+            f"or compare policies on the log with `neorl-train select {run.path.name}`"
         )
     if starts < 0 or starts == 1:
-        raise InputError(f"starts must be at least 2, or 0 for those of the run: {starts}")
-    settings, earlier = complete.config.evaluation, numbered(run.path / EVALUATIONS)
+        raise InputError(f"starts must be at least 2, or 0 for those of the run, got {starts}")
+    settings, earlier = resolved_run.config.evaluation, numbered(run.path / EVALUATIONS)
     if seed < 0:
         seed = 1 + max([settings.seed, *(_seed_of(path) for path in earlier)])
     first = json.loads((run.path / VERDICT).read_text(encoding="utf-8"))
@@ -105,51 +105,55 @@ def evaluate_again(
             f"{run.path} has no policy {candidate}; it has {', '.join(policies)}; "
             "name one of them with --candidate"
         )
-    of: dict[str, Any] = {"seed": seed, "starts": starts or settings.starts}
-    of |= {"candidate": candidate, "plant": plant}
-    inputs = evaluation_inputs(record, policies, **of)
-    known = _known(earlier, inputs)
-    if known is not None:
-        evaluation = read_evaluation(known)
-        decided, before = verdict(evaluation.tables), 1 + earlier.index(known)
-        return Again(known, evaluation, decided, seed, before, str(first["answer"]))
-    evaluation = _evaluated(run, complete, policies, candidate, seed, starts)
-    decided = verdict(evaluation.tables)
+    identity: dict[str, Any] = {"seed": seed, "starts": starts or settings.starts}
+    identity |= {"candidate": candidate, "plant": plant}
+    inputs = evaluation_inputs(record, policies, **identity)
+    earlier_path = _matching(earlier, inputs)
+    if earlier_path is not None:
+        evaluation = read_evaluation(earlier_path)
+        answer, position = verdict(evaluation.tables), 1 + earlier.index(earlier_path)
+        return RepeatedEvaluation(
+            earlier_path, evaluation, answer, seed, position, str(first["answer"])
+        )
+    evaluation = _evaluated(run, resolved_run, policies, candidate, seed, starts)
+    answer = verdict(evaluation.tables)
     number = 1 + max((int(path.name) for path in earlier), default=0)
     path = run.path / EVALUATIONS / f"{number:04d}"
     path.mkdir(parents=True)
-    about = {**of, "starts": evaluation.tables.n_starts}
+    document = {**identity, "starts": evaluation.tables.n_starts}
     try:
-        write_json(path / STARTS, {**head("starts", VERSION), **about})
-        write_results(path, evaluation, decided)
+        write_json(path / STARTS, {**head("starts", VERSION), **document})
+        write_results(path, evaluation, answer)
         digests = {INPUTS: inputs, RESULTS: results_digest(path)}
-        write_json(path / STARTS, {**head("starts", VERSION), **about, **digests})
+        write_json(path / STARTS, {**head("starts", VERSION), **document, **digests})
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)  # a partial one would count as earlier
         raise
-    return Again(path, evaluation, decided, seed, 1 + len(earlier), str(first["answer"]))
+    return RepeatedEvaluation(
+        path, evaluation, answer, seed, 1 + len(earlier), str(first["answer"])
+    )
 
 
-def _on_plant(complete: ResolvedRun, name: str) -> ResolvedRun:
-    """The same run with a named simulator, on which its first tuning runs today by default."""
+def _on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
+    """The same run on a named simulator, whose first tuning is the default incumbent."""
     environment = source_named(name).simulator()
     if environment is None:
         raise InputError(f"--plant must name a simulated plant, such as CSTR-v0, got {name!r}")
-    require_same_channels(environment.spec, complete.spec, name)
-    settings, tunings = complete.config.evaluation, list(environment.tunings())
+    require_same_channels(environment.spec, resolved_run.spec, name)
+    settings, tunings = resolved_run.config.evaluation, list(environment.tunings())
     if settings.incumbent not in tunings:
         settings = dataclasses.replace(settings, incumbent=tunings[0])
-    config = dataclasses.replace(complete.config, evaluation=settings)
-    return dataclasses.replace(complete, config=config, environment=environment)
+    config = dataclasses.replace(resolved_run.config, evaluation=settings)
+    return dataclasses.replace(resolved_run, config=config, environment=environment)
 
 
-def _known(earlier: list[Path], inputs: str) -> Path | None:
+def _matching(earlier: list[Path], inputs: str) -> Path | None:
     """The earlier evaluation with the same inputs, if it is unchanged."""
     for path in reversed(earlier):
         try:
-            about = json.loads((path / STARTS).read_text(encoding="utf-8"))
-            same = bool(inputs) and about.get(INPUTS) == inputs
-            if same and about.get(RESULTS) == results_digest(path):
+            document = json.loads((path / STARTS).read_text(encoding="utf-8"))
+            same = bool(inputs) and document.get(INPUTS) == inputs
+            if same and document.get(RESULTS) == results_digest(path):
                 return path
         except (OSError, ValueError):
             continue
@@ -166,7 +170,7 @@ def _seed_of(path: Path) -> int:
 
 def _evaluated(
     run: RunDirectory,
-    complete: ResolvedRun,
+    resolved_run: ResolvedRun,
     policies: dict[str, Policy],
     candidate: str,
     seed: int,
@@ -175,17 +179,17 @@ def _evaluated(
     from neorl_train.evaluation._rollout import starts_key
     from neorl_train.evaluation._simulated import evaluate
 
-    settings = complete.config.evaluation
-    assert complete.environment is not None
-    dataset = _log(complete.source, run)
+    settings = resolved_run.config.evaluation
+    assert resolved_run.environment is not None
+    dataset = _log(resolved_run.source, run)
     controllers: dict[str, Policy] = {}
-    if complete.config.classical.controllers and dataset is not None:
-        controllers, _ = fitted_controllers(complete.config, dataset, complete.environment)
-    guard = read_subject(run.path, candidate)
+    if resolved_run.config.classical.controllers and dataset is not None:
+        controllers, _ = fitted_controllers(resolved_run.config, dataset, resolved_run.environment)
+    guard = read_policy_under_test(run.path, candidate)
     # A named simulator may have other cost limits than the log, whose row would not be comparable.
-    comparable = dataset is not None and dataset.spec.cost == complete.environment.spec.cost
+    comparable = dataset is not None and dataset.spec.cost == resolved_run.environment.spec.cost
     return evaluate(
-        complete.environment,
+        resolved_run.environment,
         policies,
         dataset if comparable else None,
         candidate=candidate,
@@ -193,9 +197,9 @@ def _evaluated(
         constraints=guard.constraints,
         fallbacks=guard.fallbacks,
         settings=guard.settings,
-        spec=complete.judged_spec,
+        spec=resolved_run.judged_spec,
         controllers=controllers,
-        behaviour=complete.behaviour,
+        behaviour=resolved_run.behaviour,
         key=starts_key(seed),
         n_starts=starts or settings.starts,
         level=settings.level,

@@ -13,7 +13,7 @@ from neorl_core.infrastructure import is_full_disk
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train._pipeline.job import begin_job
 from neorl_train._pipeline.kinds import Offline
-from neorl_train._pipeline.log_stage import leave_log, read_experience
+from neorl_train._pipeline.log_stage import read_experience, store_log
 from neorl_train._pipeline.resolution import reopened
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train._pipeline.stages import task_of, validation_of
@@ -39,28 +39,28 @@ from neorl_train.training._together import Setting, program_key, train_together
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Joint:
+class JointRun:
     """One of several runs whose learners are trained together.
 
     Attributes:
         name: Its name among them.
         config: Configuration as given by the user.
-        about: Additional entries for the record of a new run.
+        extra: Additional entries for the record of a new run.
         run: Directory of an interrupted run; ``None`` for a new one.
     """
 
     name: str
     config: Config
-    about: Mapping[str, Any]
+    extra: Mapping[str, Any]
     run: RunDirectory | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Opened:
+class _OpenRun:
     name: str
-    complete: ResolvedRun
+    resolved_run: ResolvedRun
     session: Session
-    new: bool
+    is_new: bool
 
 
 def joint_key(config: Config) -> Hashable | None:
@@ -87,7 +87,7 @@ def joint_key(config: Config) -> Hashable | None:
     return json.dumps(plain, sort_keys=True, default=str), tuple(programs)
 
 
-def train_runs_together(jobs: Sequence[Joint], reporter: Reporter) -> dict[str, str]:
+def train_runs_together(jobs: Sequence[JointRun], reporter: Reporter) -> dict[str, str]:
     """Trains the learners of several runs in one program, up to their last checkpoints.
 
     Each run has its own directory with the records and the checkpoints that it would have alone, so
@@ -107,58 +107,62 @@ def train_runs_together(jobs: Sequence[Joint], reporter: Reporter) -> dict[str, 
     """
     failed: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
-        stop = stack.enter_context(StopSignal(reporter.say))
-        opened: list[_Opened] = []
+        stop = stack.enter_context(StopSignal(reporter.print_line))
+        open_runs: list[_OpenRun] = []
         for job in jobs:
             try:
-                one = _open(job, stop)
-                stack.enter_context(locked(one.session.directory))
-                opened.append(one)
+                open_run = _open(job, stop)
+                stack.enter_context(locked(open_run.session.directory))
+                open_runs.append(open_run)
             except InputError as error:
                 failed[job.name] = one_line(error)
         try:
             with one_line_when_full("the runs", "start the same command again"):
-                failed |= _train(opened, stop, reporter)
+                failed |= _train(open_runs, stop, reporter)
         except InputError as error:
             full = isinstance(error.__cause__, Exception) and is_full_disk(error.__cause__)
-            for one in opened:
-                if one.new and not full:
-                    shutil.rmtree(one.session.directory.path, ignore_errors=True)
+            for open_run in open_runs:
+                if open_run.is_new and not full:
+                    shutil.rmtree(open_run.session.directory.path, ignore_errors=True)
             raise
         finally:
             reporter.drop()
-            _note(opened, failed)
+            _note(open_runs, failed)
     return failed
 
 
-def _open(job: Joint, stop: StopSignal) -> _Opened:
+def _open(job: JointRun, stop: StopSignal) -> _OpenRun:
     quiet = Reporter(quiet=True)
     if job.run is None:
-        complete, run = begin_job(job.config, quiet, job.about)
+        resolved_run, run = begin_job(job.config, quiet, job.extra)
     else:
         run, config = job.run, configure(job.run.config)
         if run.record()["config_hash"] != config_hash(config):
-            raise InputError(f"{run.config} was changed since the run began; restore the file")
-        complete = reopened(config)
-    return _Opened(job.name, complete, Session(run, quiet, stop, Timings()), job.run is None)
+            raise InputError(
+                f"{run.config} was changed since the run was started; restore the file"
+            )
+        resolved_run = reopened(config)
+    return _OpenRun(job.name, resolved_run, Session(run, quiet, stop, Timings()), job.run is None)
 
 
-def _train(opened: Sequence[_Opened], stop: StopSignal, reporter: Reporter) -> dict[str, str]:
+def _train(open_runs: Sequence[_OpenRun], stop: StopSignal, reporter: Reporter) -> dict[str, str]:
     failed: dict[str, str] = {}
     shared: Experience | None = None
-    for one in opened:
-        one.session.directory.update_record(
-            status=RUNNING, resume=one.session.directory.resume_line(), error=""
+    for open_run in open_runs:
+        open_run.session.directory.update_record(
+            status=RUNNING, resume=open_run.session.directory.resume_line(), error=""
         )
         if shared is None:
-            shared = read_experience(one.complete, one.session)
+            shared = read_experience(open_run.resolved_run, open_run.session)
         else:
-            leave_log(one.complete, one.session, shared.dataset)
-    if shared is None or not all(isinstance(one.complete.kind, Offline) for one in opened):
+            store_log(open_run.resolved_run, open_run.session, shared.dataset)
+    if shared is None or not all(
+        isinstance(open_run.resolved_run.kind, Offline) for open_run in open_runs
+    ):
         return failed
-    validation = validation_of(opened[0].complete, shared)
-    for name in opened[0].complete.config.training.algorithms:
-        running = [one for one in opened if one.name not in failed]
+    validation = validation_of(open_runs[0].resolved_run, shared)
+    for name in open_runs[0].resolved_run.config.training.algorithms:
+        running = [open_run for open_run in open_runs if open_run.name not in failed]
         with stop.later():
             failed |= _one_learner(name, running, shared, validation, stop, reporter)
         stop.check()
@@ -167,37 +171,39 @@ def _train(opened: Sequence[_Opened], stop: StopSignal, reporter: Reporter) -> d
 
 def _one_learner(
     name: str,
-    opened: Sequence[_Opened],
+    open_runs: Sequence[_OpenRun],
     experience: Experience,
     validation: Any,
     stop: StopSignal,
     reporter: Reporter,
 ) -> dict[str, str]:
-    training = opened[0].complete.config.training
-    total = training.updates * len(training.seeds) * len(opened)
+    training = open_runs[0].resolved_run.config.training
+    total = training.updates * len(training.seeds) * len(open_runs)
     reporter.stage(
-        f"training {name}, {len(opened)} settings x {len(training.seeds)} seeds together",
+        f"training {name}, {len(open_runs)} settings x {len(training.seeds)} seeds together",
         total=total,
         unit="updates/s",
     )
-    begun = time.monotonic()
+    started = time.monotonic()
     with contextlib.ExitStack() as stack:
         settings = []
-        for one in opened:
-            records = Records(one.session.directory.metrics)
+        for open_run in open_runs:
+            records = Records(open_run.session.directory.metrics)
             stack.callback(records.close)
             watcher = RunWatcher(
                 name,
                 training.seeds,
                 training.updates,
                 records=records,
-                reporter=one.session.reporter,
+                reporter=open_run.session.reporter,
                 tracker=NoTracker(),
-                timings=one.session.timings,
+                timings=open_run.session.timings,
             )
-            task = task_of(one.complete, one.session, experience, name, watcher, validation, {})
+            task = task_of(
+                open_run.resolved_run, open_run.session, experience, name, watcher, validation, {}
+            )
             settings.append(Setting(task.learner, watcher, task.checkpoints, task.validate))
-        ended = train_together(
+        results = train_together(
             settings,
             experience.training,
             training.seeds,
@@ -206,22 +212,25 @@ def _one_learner(
             progress=reporter.update,
         )
     reporter.end()
-    seconds = round(time.monotonic() - begun, 3)
+    seconds = round(time.monotonic() - started, 3)
     failed = {}
-    for one, result in zip(opened, ended, strict=True):
-        record = one.session.directory.record()
-        together = {**record.get("together", {}), name: {"runs": len(opened), "seconds": seconds}}
-        one.session.directory.update_record(together=together)
+    for open_run, result in zip(open_runs, results, strict=True):
+        record = open_run.session.directory.record()
+        together = {
+            **record.get("together", {}),
+            name: {"runs": len(open_runs), "seconds": seconds},
+        }
+        open_run.session.directory.update_record(together=together)
         if isinstance(result, InputError):
-            failed[one.name] = one_line(result)
+            failed[open_run.name] = one_line(result)
     return failed
 
 
-def _note(opened: Sequence[_Opened], failed: Mapping[str, str]) -> None:
+def _note(open_runs: Sequence[_OpenRun], failed: Mapping[str, str]) -> None:
     """Marks each run as interrupted after its last checkpoint, or as failed."""
-    for one in opened:
-        if not one.session.directory.path.exists():
+    for open_run in open_runs:
+        if not open_run.session.directory.path.exists():
             continue
-        error = failed.get(one.name, "")
+        error = failed.get(open_run.name, "")
         status = FAILED if error else INTERRUPTED
-        one.session.directory.update_record(status=status, error=error[:500])
+        open_run.session.directory.update_record(status=status, error=error[:500])

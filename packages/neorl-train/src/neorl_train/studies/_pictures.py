@@ -33,7 +33,7 @@ DOTS_PER_INCH = 150
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
+class ShownPicture:
     """One figure with its text.
 
     Attributes:
@@ -82,11 +82,16 @@ def write_comparison_picture(
         OSError: If it cannot be written.
     """
     shown = _of_comparison(comparison, aggregates)
-    panels = [one.picture if isinstance(one.picture, list) else [one.picture] for one in shown]
-    named = [
-        one.learners for listed in panels for one in listed if isinstance(one, Dots | Profiles)
+    panels = [
+        entry.picture if isinstance(entry.picture, list) else [entry.picture] for entry in shown
     ]
-    learners = tuple(dict.fromkeys(name for names in named for name in names))
+    names_of_pictures = [
+        picture.learners
+        for panel in panels
+        for picture in panel
+        if isinstance(picture, Dots | Profiles)
+    ]
+    learners = tuple(dict.fromkeys(name for names in names_of_pictures for name in names))
     if path.suffix == ".html":
         tables = comparison_tables(comparison, aggregates)
         write_text(path, _page("Runs side by side", tables, [], shown, learners))
@@ -102,40 +107,42 @@ def _learners(rows: Sequence[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.policy for row in rows if row.role == "learner"))
 
 
-def _write_png(path: Path, shown: Sequence[Shown], learners: Sequence[str]) -> None:
-    drawn = _style.styled(study_figure, [one.picture for one in shown], learners)
+def _write_png(path: Path, shown: Sequence[ShownPicture], learners: Sequence[str]) -> None:
+    image = _style.styled(study_figure, [entry.picture for entry in shown], learners)
     with replacing(path) as partial:
-        drawn.savefig(partial, format="png", dpi=DOTS_PER_INCH, facecolor="white")
+        image.savefig(partial, format="png", dpi=DOTS_PER_INCH, facecolor="white")
 
 
 def _page(
     title: str,
     tables: Sequence[Table],
-    remarks: Sequence[str],
-    shown: Sequence[Shown],
+    note_lines: Sequence[str],
+    shown: Sequence[ShownPicture],
     learners: Sequence[str],
 ) -> str:
     header = [tag("p", "neorl", class_="over"), tag("h1", title)]
     pictures = []
-    for number, one in enumerate(shown):
-        words, name = one.caption, f"picture{number}"
+    for number, entry in enumerate(shown):
+        words, name = entry.caption, f"picture{number}"
         if _style.installed():
-            svg = _style.drawn(study_figure, [one.picture], learners, name=name, alt=words)
-            pictures.append((name, one.heading, figure(Html(svg), words)))
+            svg = _style.drawn(study_figure, [entry.picture], learners, name=name, alt=words)
+            pictures.append((name, entry.heading, figure(Html(svg), words)))
     missing = []
     if not _style.installed():
         missing = [paragraph(f"Pictures need matplotlib: {_style.EXTRA}", class_="note")]
-    content = joined([*missing, *(_table(one) for one in tables), bullets(list(remarks))])
+    content = joined(
+        [*missing, *(_table(content) for content in tables), bullets(list(note_lines))]
+    )
     return document(title, header, [*pictures, ("tables", "Tables", content)])
 
 
-def _table(one: Table) -> Html:
-    heads, *rows = one.cells
+def _table(content: Table) -> Html:
+    heads, *rows = content.cells
     columns = [Column(head, align="left" if i == 0 else "right") for i, head in enumerate(heads)]
-    return table(one.title, columns, rows)
+    return table(content.title, columns, rows)
 
 
-def _of_benchmark(benchmark: Benchmark) -> list[Shown]:
+def _of_benchmark(benchmark: Benchmark) -> list[ShownPicture]:
     level, unit = confidence(benchmark.level), "score (0 random, 100 reference)"
     tasks = list(dict.fromkeys((row.plant, row.quality) for row in benchmark.rows))
     learners = _learners(benchmark.rows)
@@ -148,7 +155,7 @@ def _of_benchmark(benchmark: Benchmark) -> list[Shown]:
         }
         panels.append(Dots(f"{task[0]}, {task[1]} log", unit, values, learners, 100.0))
     shown = [
-        Shown(
+        ShownPicture(
             "Scores",
             f"Score after the last update with its {level} interval: learners behind their guard "
             "(dots), controllers as they are (diamonds).",
@@ -156,38 +163,42 @@ def _of_benchmark(benchmark: Benchmark) -> list[Shown]:
         )
     ]
     if len(tasks) > 1 and benchmark.overall:
-        over = {one.policy: one.last for one in benchmark.overall}
-        parts = {one.policy: one.profile for one in benchmark.overall}
+        means = {entry.policy: entry.last for entry in benchmark.overall}
+        parts = {entry.policy: entry.profile for entry in benchmark.overall}
         shown += [
-            Shown(
+            ShownPicture(
                 "Over all tasks",
                 f"Interquartile mean over plants, qualities and seeds with its {level} interval; "
-                "of controllers, of which there is one a task, without.",
-                [Dots("interquartile mean", unit, over, learners, 100.0)],
+                "without an interval for controllers, of which there is one per task.",
+                [Dots("interquartile mean", unit, means, learners, 100.0)],
             ),
-            Shown(
+            ShownPicture(
                 "Performance profiles",
-                "Part of the scores of all tasks and seeds above each score; a seed that failed "
-                "counts as the worst of its task.",
+                "Fraction of the scores of all tasks and seeds above each threshold; a seed that "
+                "failed counts as the worst of its task.",
                 Profiles(unit, PROFILE, parts, learners),
             ),
         ]
     curves = []
     for task in tasks:
-        mine = [one for one in benchmark.learning if (one.plant, one.quality) == task]
-        lines = {one.policy: (one.steps, one.score) for one in mine}
+        task_curves = [
+            entry for entry in benchmark.learning if (entry.plant, entry.quality) == task
+        ]
+        lines = {entry.policy: (entry.steps, entry.score) for entry in task_curves}
         if lines:
             curves.append(Curves(f"{task[0]}, {task[1]} log", "score", lines, 100.0))
     if curves:
         words = (
-            f"Mean over seeds while policies trained, with Student's {level} interval where there "
-            "are several; a few starts of their own, without guard."
+            f"Mean over seeds during training, with Student's {level} interval where there are "
+            "several; measured on a few separate starts, without guard."
         )
-        shown.append(Shown("Learning curves", words, curves))
+        shown.append(ShownPicture("Learning curves", words, curves))
     return shown
 
 
-def _of_comparison(comparison: Comparison, aggregates: Sequence[LearnerAggregate]) -> list[Shown]:
+def _of_comparison(
+    comparison: Comparison, aggregates: Sequence[LearnerAggregate]
+) -> list[ShownPicture]:
     level, panels = confidence(comparison.level), []
     for source in dict.fromkeys(row.source for row in comparison.rows):
         rows = [r for r in comparison.rows if r.source == source and r.returns is not None]
@@ -197,42 +208,44 @@ def _of_comparison(comparison: Comparison, aggregates: Sequence[LearnerAggregate
             name = row.policy if names.count(row.policy) == 1 else f"{row.policy} ({row.run})"
             values[name] = row.returns
         if rows:
-            today = [r.returns.value for r in rows if r.policy == r.incumbent and r.returns]
+            incumbent_returns = [
+                r.returns.value for r in rows if r.policy == r.incumbent and r.returns
+            ]
             named = tuple(
                 name for name, row in zip(values, rows, strict=True) if row.role == "learner"
             )
-            line = today[0] if today else math.nan
+            line = incumbent_returns[0] if incumbent_returns else math.nan
             panels.append(Dots(source, f"return [{rows[0].unit}]", values, named, line))
     if not panels:
         return []
     shown = [
-        Shown(
+        ShownPicture(
             "Returns",
             f"Mean return with its {level} interval: learners behind their guard (dots), "
-            "controllers as they are (diamonds); dashed, what runs today.",
+            "controllers as they are (diamonds); the dashed line is what runs today.",
             panels,
         )
     ]
     if aggregates:
         unit = "gain over what runs today, in standard deviations of its return"
-        names = [_named(one) for one in aggregates]
-        over = {name: one.score for name, one in zip(names, aggregates, strict=True)}
-        parts = {name: one.profile for name, one in zip(names, aggregates, strict=True)}
+        names = [_title(aggregate) for aggregate in aggregates]
+        means = {name: aggregate.score for name, aggregate in zip(names, aggregates, strict=True)}
+        parts = {name: aggregate.profile for name, aggregate in zip(names, aggregates, strict=True)}
         shown += [
-            Shown(
+            ShownPicture(
                 "Over all plants",
                 f"Interquartile mean over plants and seeds with its {level} interval.",
-                [Dots("interquartile mean", unit, over, tuple(names), 0.0)],
+                [Dots("interquartile mean", unit, means, tuple(names), 0.0)],
             ),
-            Shown(
+            ShownPicture(
                 "Performance profiles",
-                "Part of the scores of all plants and seeds above each score.",
+                "Fraction of the scores of all plants and seeds above each threshold.",
                 Profiles(unit, THRESHOLDS, parts, tuple(names)),
             ),
         ]
     return shown
 
 
-def _named(one: LearnerAggregate) -> str:
-    settings = ", ".join(one.settings.values())
-    return f"{one.learner} ({settings})" if settings else one.learner
+def _title(aggregate: LearnerAggregate) -> str:
+    settings = ", ".join(aggregate.settings.values())
+    return f"{aggregate.learner} ({settings})" if settings else aggregate.learner

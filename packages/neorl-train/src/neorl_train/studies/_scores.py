@@ -47,8 +47,8 @@ class Scale:
 
     def of(self, episodes: Episodes, costs: Sequence[str]) -> Float[np.ndarray, " episode"]:
         """Normalised score of every episode."""
-        prices = np.asarray([self.penalty.get(name, 0.0) for name in costs])
-        return self(episodes.returns - episodes.cost_sum @ prices)
+        penalty_weights = np.asarray([self.penalty.get(name, 0.0) for name in costs])
+        return self(episodes.returns - episodes.cost_sum @ penalty_weights)
 
 
 def scale_of(plant: str) -> Scale:
@@ -64,7 +64,7 @@ def scale_of(plant: str) -> Scale:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class PolicyScores:
     """One policy on one plant, from all runs of a benchmark that contain it.
 
     Attributes:
@@ -97,7 +97,7 @@ class Measured:
     best_tuning: str
 
 
-def measured(run: RunDirectory, learner: str, scale: Scale) -> Measured:
+def run_scores(run: RunDirectory, learner: str, scale: Scale) -> PolicyScores:
     """A learner of a finished run on a plant, with its guard.
 
     Args:
@@ -109,40 +109,44 @@ def measured(run: RunDirectory, learner: str, scale: Scale) -> Measured:
         InputError: If a file of the run is damaged.
     """
     evaluation = read_evaluation(run.path)
-    own = [one for one in evaluation.results if one.group == learner and one.guarded]
-    own.sort(key=lambda one: _seed(one.name))
-    seeds = tuple(_seed(one.name) for one in own)
+    results = [
+        result for result in evaluation.results if result.group == learner and result.guarded
+    ]
+    results.sort(key=lambda result: _seed(result.name))
+    seeds = tuple(_seed(result.name) for result in results)
     costs = [channel.name for channel in evaluation.tables.spec.cost]
     steps, curves = _curves(run, learner, seeds, costs, scale)
-    return _measured(own, evaluation, scale, seeds, steps, curves)
+    return _scores(results, evaluation, scale, seeds, steps, curves)
 
 
-def measured_controllers(evaluation: Evaluation, scale: Scale) -> list[Measured]:
+def controller_scores(evaluation: Evaluation, scale: Scale) -> list[PolicyScores]:
     """Every controller of a plant as it is, the behaviour of its log, and the recorded episodes."""
-    plain = [one for one in evaluation.results if not one.guarded and one.role != "learner"]
-    nothing = np.zeros(0), np.zeros((1, 0))
-    return [_measured([one], evaluation, scale, (), *nothing) for one in plain]
+    plain = [
+        result for result in evaluation.results if not result.guarded and result.role != "learner"
+    ]
+    no_curves = np.zeros(0), np.zeros((1, 0))
+    return [_scores([result], evaluation, scale, (), *no_curves) for result in plain]
 
 
-def _measured(
+def _scores(
     members: Sequence[PolicyResult],
     evaluation: Evaluation,
     scale: Scale,
     seeds: tuple[int, ...],
     steps: np.ndarray,
     curves: np.ndarray,
-) -> Measured:
+) -> PolicyScores:
     tables = evaluation.tables
     costs = [channel.name for channel in tables.spec.cost]
-    today = next(r for r in evaluation.results if r.name == tables.reference and not r.guarded)
+    incumbent = next(r for r in evaluation.results if r.name == tables.reference and not r.guarded)
     first = members[0]
 
     def gain(episodes: Episodes) -> np.ndarray:
         if not first.paired:  # recorded episodes have their own starts
             return np.full(episodes.count, math.nan)
-        return episodes.returns - today.episodes.returns
+        return episodes.returns - incumbent.episodes.returns
 
-    return Measured(
+    return PolicyScores(
         policy=first.group,
         role=first.role,
         tables=tables,
@@ -158,7 +162,7 @@ def _measured(
     )
 
 
-def joined(parts: Sequence[Measured]) -> Measured:
+def joined(parts: Sequence[PolicyScores]) -> PolicyScores:
     """The same learner from several runs, with their seeds concatenated."""
     first = parts[0]
     names = ("scores", "returns", "gains", "violated", "trips")
@@ -173,7 +177,7 @@ def joined(parts: Sequence[Measured]) -> Measured:
 
 
 def means_of(
-    measured: Sequence[Measured], level: float
+    policies: Sequence[PolicyScores], level: float
 ) -> list[tuple[Estimate, Estimate, Estimate]]:
     """Mean score, return and gain of every policy.
 
@@ -181,26 +185,26 @@ def means_of(
     the same number of starts are resampled together.
 
     Args:
-        measured: Policies of one task.
+        policies: Policies of one task.
         level: Confidence level of the intervals.
 
     Returns:
         Score, return and gain of every policy; NaN where a value is unknown.
     """
-    samples = [(one.scores, one.returns, one.gains) for one in measured]
+    samples = [(result.scores, result.returns, result.gains) for result in policies]
     means: dict[int, tuple[Estimate, ...]] = {}
-    alone: dict[int, list[int]] = {}
+    single_seed: dict[int, list[int]] = {}
     for i, parts in enumerate(samples):
         if len(parts[0]) == 1:
-            alone.setdefault(parts[0].shape[1], []).append(i)
+            single_seed.setdefault(parts[0].shape[1], []).append(i)
         else:
             means[i] = tuple(crossed_estimate(part, level=level) for part in parts)
-    for members in alone.values():
+    for members in single_seed.values():
         columns = np.stack([part[0] for i in members for part in samples[i]], axis=1)
         estimates = mean_estimates(columns, level=level)
-        for place, i in enumerate(members):
-            means[i] = tuple(estimates[3 * place : 3 * place + 3])
-    return [(means[i][0], means[i][1], means[i][2]) for i in range(len(measured))]
+        for position, i in enumerate(members):
+            means[i] = tuple(estimates[3 * position : 3 * position + 3])
+    return [(means[i][0], means[i][1], means[i][2]) for i in range(len(policies))]
 
 
 def over_seeds(values: Float[np.ndarray, " seed"], level: float) -> Estimate:
@@ -218,7 +222,7 @@ def _seed(name: str) -> int:
 
 
 def _stacked(members: Iterable[PolicyResult], value: Any) -> np.ndarray:
-    return np.stack([np.asarray(value(one.episodes), np.float64) for one in members])
+    return np.stack([np.asarray(value(result.episodes), np.float64) for result in members])
 
 
 def _curves(
@@ -232,11 +236,13 @@ def _curves(
     points: dict[int, dict[int, float]] = {seed: {} for seed in seeds}
     for line in read_records(run.metrics):
         metrics = line["metrics"]
-        mine = line["kind"] == "validation" and line["algorithm"] == learner
-        if not mine or "plant_return" not in metrics or line["seed"] not in points:
+        is_validation = line["kind"] == "validation" and line["algorithm"] == learner
+        if not is_validation or "plant_return" not in metrics or line["seed"] not in points:
             continue
-        priced = sum(scale.penalty.get(name, 0.0) * metrics[f"plant_cost_{name}"] for name in costs)
-        points[line["seed"]][line["step"]] = metrics["plant_return"] - priced
-    common = sorted(set.intersection(*(set(one) for one in points.values())))
+        penalty = sum(
+            scale.penalty.get(name, 0.0) * metrics[f"plant_cost_{name}"] for name in costs
+        )
+        points[line["seed"]][line["step"]] = metrics["plant_return"] - penalty
+    common = sorted(set.intersection(*(set(curve) for curve in points.values())))
     values = np.asarray([[points[seed][step] for step in common] for seed in seeds], np.float64)
     return np.asarray(common), scale(values)

@@ -10,14 +10,14 @@ import numpy as np
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import RetuneSettings, learned_plants, select
 from neorl_core import InputError
-from neorl_train._pipeline.plant_model import known_log, policies_beside
+from neorl_train._pipeline.plant_model import log_context, policies_beside
 from neorl_train.configuration._configure import configure
 from neorl_train.results._results import group_of
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
-from neorl_train.selection._select import episodes_of
+from neorl_train.selection._select import episodes_filled_by
 from neorl_train.studies._cells import Cell, Search, SweepFile
-from neorl_train.studies._sweep import carry_out, say_at_once, state_of
+from neorl_train.studies._sweep import carry_out, print_flushed, state_of
 
 JOURNAL = "search.log"
 WARM_UP = 5
@@ -44,36 +44,37 @@ class PredictedGain:
             InputError: If nothing represents the incumbent: the log is not of a built-in plant, and
                 behaviour cloning was not trained.
         """
-        config, log = configure(run.config), known_log(run.path)
+        config, log = configure(run.config), log_context(run.path)
         policies = policies_beside(run.path, (), log.dataset.spec)
-        pool, named = {**log.controllers, **policies}, config.evaluation.incumbent
-        # The behaviour that filled the log is no single policy.
-        incumbent = named if named in pool else log.today
+        candidates, requested = {**log.controllers, **policies}, config.evaluation.incumbent
+        # The logged behaviour is not a single policy.
+        incumbent = requested if requested in candidates else log.incumbent
         if not incumbent:
             incumbent = next((name for name in policies if group_of(name) == "bc"), "")
         if not incumbent:
             raise InputError(
-                f"{config.data.source} does not say what runs today, so train bc too: it stands "
-                "for what filled the log, and gains are predicted over it"
+                f"{config.data.source} does not state which controller runs today; add bc to "
+                "training.algorithms, which imitates the log and is then the reference of the "
+                "predicted gains"
             )
-        known = log.dataset.content_hash, config.data.seed
-        if known not in self._plants:
-            self._plants[known] = learned_plants(
+        key = log.dataset.content_hash, config.data.seed
+        if key not in self._plants:
+            self._plants[key] = learned_plants(
                 log.dataset.transitions,
                 log.dataset.spec,
                 config.data.seed,
                 log.facts,
                 RetuneSettings(model=HistoryModelSettings()),
-                by_incumbent=episodes_of(log.dataset, incumbent),
+                by_incumbent=episodes_filled_by(log.dataset, incumbent),
             )
-        plants = self._plants[known]
-        _, table = select(plants, {incumbent: pool[incumbent], **pool}, incumbent)
+        plants = self._plants[key]
+        _, table = select(plants, {incumbent: candidates[incumbent], **candidates}, incumbent)
         groups: dict[str, list[float]] = {}
-        for one in table:
-            if one.name in policies and one.name != incumbent:
-                worth = one.low - (plants.scale if one.refusals else 0.0)
-                groups.setdefault(group_of(one.name), []).append(worth)
-        values = [float(np.mean(worths)) for worths in groups.values()]
+        for prediction in table:
+            if prediction.name in policies and prediction.name != incumbent:
+                bound = prediction.low - (plants.scale if prediction.refusals else 0.0)
+                groups.setdefault(group_of(prediction.name), []).append(bound)
+        values = [float(np.mean(bounds)) for bounds in groups.values()]
         finite = [value for value in values if np.isfinite(value)]
         if not finite:
             raise InputError("no policy of the run has a finite predicted gain")
@@ -82,13 +83,13 @@ class PredictedGain:
 
 def search(
     sweep: SweepFile,
-    how: Search,
+    settings: Search,
     objective: Callable[[RunDirectory], float],
     *,
     processes: int = 1,
     cluster: str = "",
     together: bool = True,
-    say: Callable[[str], None] = say_at_once,
+    print_line: Callable[[str], None] = print_flushed,
 ) -> list[Cell]:
     """Tries settings until the number of trials is reached; a stopped search continues.
 
@@ -98,13 +99,13 @@ def search(
 
     Args:
         sweep: The file of the search.
-        how: Its space, number of trials and seed.
+        settings: Its space, number of trials and seed.
         objective: Value of a finished run, to be maximised.
         processes: Number of simultaneous trials.
         cluster: Address of a Ray cluster; empty for none.
         together: Whether the trials of a batch whose learners differ only in numbers are trained in
             one program, if they share this process.
-        say: Called with a line for each trial.
+        print_line: Called with a line for each trial.
 
     Returns:
         The cells of all trials, in order.
@@ -112,25 +113,27 @@ def search(
     Raises:
         InputError: If Optuna is not installed, or a trial is not a valid configuration.
     """
-    study, optuna = _study(sweep.directory, how)
-    distributions = {name: _distribution(optuna, one) for name, one in how.space.items()}
-    at_once = how.batch if how.batch > 1 else processes
-    waiting = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.RUNNING]
+    study, optuna = _study(sweep.directory, settings)
+    distributions = {name: _distribution(optuna, domain) for name, domain in settings.space.items()}
+    at_once = settings.batch if settings.batch > 1 else processes
+    unfinished = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.RUNNING]
     while True:
-        numbers = [(trial.number, dict(trial.params)) for trial in waiting]
-        waiting = []
+        numbers = [(trial.number, dict(trial.params)) for trial in unfinished]
+        unfinished = []
         count = len(study.trials)
         # A stopped batch is completed first, so that its results are known to the next one.
-        begun = -count % at_once
-        for _ in range(min(how.trials - count, begun or (0 if numbers else at_once))):
+        in_batch = -count % at_once
+        for _ in range(min(settings.trials - count, in_batch or (0 if numbers else at_once))):
             count = len(study.trials)
-            study.sampler = _sampler(optuna, how.seed + count)
+            study.sampler = _sampler(optuna, settings.seed + count)
             trial = study.ask(distributions)
             numbers.append((trial.number, dict(trial.params)))
         if not numbers:
             break
-        carried = partial(carry_out, processes=processes, cluster=cluster, together=together)
-        _try(sweep, study, optuna, numbers, objective, carried, say)
+        carry_out_cells = partial(
+            carry_out, processes=processes, cluster=cluster, together=together
+        )
+        _try(sweep, study, optuna, numbers, objective, carry_out_cells, print_line)
     return [sweep.cell(trial.params) for trial in study.trials]
 
 
@@ -140,38 +143,40 @@ def _try(
     optuna: Any,
     numbers: Sequence[tuple[int, dict[str, Any]]],
     objective: Callable[[RunDirectory], float],
-    carried: Callable[..., dict[str, str]],
-    say: Callable[[str], None],
+    carry_out_cells: Callable[..., dict[str, str]],
+    print_line: Callable[[str], None],
 ) -> None:
     cells = {number: sweep.cell(values) for number, values in numbers}
-    once = list({cell.name: cell for cell in cells.values()}.values())
-    state = state_of(sweep.directory, once)
-    failed = carried(state, sweep.directory, say=lambda _: None)
-    runs = state_of(sweep.directory, once).runs
+    distinct = list({cell.name: cell for cell in cells.values()}.values())
+    state = state_of(sweep.directory, distinct)
+    failed = carry_out_cells(state, sweep.directory, print_line=lambda _: None)
+    runs = state_of(sweep.directory, distinct).runs
     for number, cell in cells.items():
         if cell.name in failed:
             study.tell(number, state=optuna.trial.TrialState.FAIL)
-            say(f"trial {number}: {cell.words()}: failed: {failed[cell.name]}")
+            print_line(f"trial {number}: {cell.words()}: failed: {failed[cell.name]}")
             continue
         if cell.name not in runs or runs[cell.name].record()["status"] != FINISHED:
-            say(f"trial {number}: {cell.words()}: lost; the same command resumes it")
+            print_line(
+                f"trial {number}: {cell.words()}: its process was lost; the same command resumes it"
+            )
             continue
         value = objective(runs[cell.name])
         study.tell(number, value)
-        say(f"trial {number}: {cell.words()}: {value:.4g} by the plant model")
+        print_line(f"trial {number}: {cell.words()}: {value:.4g} by the plant model")
 
 
-def best_trial(directory: Path, how: Search) -> tuple[dict[str, Any], float] | None:
+def best_trial(directory: Path, settings: Search) -> tuple[dict[str, Any], float] | None:
     """Settings and value of the best trial of a search; ``None`` if none finished."""
-    study, optuna = _study(directory, how)
-    done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
-    if not done:
+    study, optuna = _study(directory, settings)
+    complete = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+    if not complete:
         return None
-    best = max(done, key=lambda trial: trial.value)
+    best = max(complete, key=lambda trial: trial.value)
     return dict(best.params), float(best.value)
 
 
-def _study(directory: Path, how: Search) -> tuple[Any, Any]:
+def _study(directory: Path, settings: Search) -> tuple[Any, Any]:
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -186,15 +191,15 @@ def _study(directory: Path, how: Search) -> tuple[Any, Any]:
     study = optuna.create_study(
         storage=storage, study_name="search", direction="maximize", load_if_exists=True
     )
-    settings = {"space": how.space, "seed": how.seed}
-    if how.batch > 1:  # keeps searches valid that began before batches existed
-        settings["batch"] = how.batch
-    if study.user_attrs and study.user_attrs.get("search") != settings:
+    identity = {"space": settings.space, "seed": settings.seed}
+    if settings.batch > 1:  # keeps searches valid that began before batches existed
+        identity["batch"] = settings.batch
+    if study.user_attrs and study.user_attrs.get("search") != identity:
         raise InputError(
             f"{directory} holds a search over another space, with another seed or batch; choose "
             "another folder with --output"
         )
-    study.set_user_attr("search", settings)
+    study.set_user_attr("search", identity)
     return study, optuna
 
 

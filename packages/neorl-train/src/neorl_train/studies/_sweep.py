@@ -24,14 +24,14 @@ from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._lock import file_lock, holder
 from neorl_train.runs._names import FAILED, FINISHED
 from neorl_train.studies._cells import Cell, plain
-from neorl_train.studies._joint_runs import Joint, joint_key, train_runs_together
+from neorl_train.studies._joint_runs import JointRun, joint_key, train_runs_together
 
 SWEEP = "sweep"
 REFUSED = "refused.json"
 """File of the cells that failed, with reasons; cells that were refused have no run directory."""
 VERSION = 1
 SWEEP_LOCK = "sweep.lock"
-MOST_TOGETHER = 64
+MAX_TOGETHER = 64
 """Most trainings (settings times seeds) in one program, whose states share the memory."""
 SECONDS_TO_CONNECT = 10.0
 
@@ -113,8 +113,8 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
         process = holder(runs[cell.name]) if cell.name in runs else None
         if process is not None:
             raise InputError(
-                f"process {process} works on {runs[cell.name].path}; one command at a time may "
-                "carry out a sweep"
+                f"process {process} works on {runs[cell.name].path}; only one command at a time "
+                "may work on a sweep"
             )
         if record["status"] == FINISHED:
             failed.pop(cell.name, None)  # it was resumed manually
@@ -125,7 +125,7 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
     return SweepState(runs, failed, tuple(unfinished), others)
 
 
-def say_at_once(line: str) -> None:
+def print_flushed(line: str) -> None:
     """Prints a line immediately, even into a pipe or a file."""
     print(line, flush=True)
 
@@ -137,7 +137,7 @@ def carry_out(
     processes: int = 1,
     cluster: str = "",
     together: bool = False,
-    say: Callable[[str], None] = say_at_once,
+    print_line: Callable[[str], None] = print_flushed,
 ) -> dict[str, str]:
     """Runs every remaining cell, and resumes those that were interrupted.
 
@@ -149,7 +149,7 @@ def carry_out(
             this machine, empty uses none.
         together: Whether cells whose learners differ only in numbers are first trained in one
             program, if they share this process.
-        say: Called with a line for each cell that ends.
+        print_line: Called with a line for each cell that ends.
 
     Returns:
         Reason for every failed cell, by its name, including earlier failures.
@@ -160,9 +160,9 @@ def carry_out(
     """
     directory.mkdir(parents=True, exist_ok=True)
     failed, words = dict(state.failed), {cell.name: cell.words() for cell in state.left}
-    before: list[Outcome] = []
+    finished_together: list[Outcome] = []
     if together and processes == 1 and not cluster:
-        before, state = _trained_together(state, directory, say)
+        finished_together, state = _train_together(state, directory, print_line)
     jobs = [
         (cell.name, plain(cell), cell.values, str(state.runs[cell.name].path))
         if cell.name in state.runs
@@ -175,23 +175,23 @@ def carry_out(
         outcomes = _in_processes(jobs, processes)
     else:
         outcomes = (run_cell(*job) for job in jobs)
-    total = len(before) + len(jobs)
-    outcomes = itertools.chain(before, outcomes)
+    total = len(finished_together) + len(jobs)
+    outcomes = itertools.chain(finished_together, outcomes)
     for count, outcome in enumerate(outcomes, start=1):
-        ended = f"failed: {outcome.error}" if outcome.error else "finished"
+        result = f"failed: {outcome.error}" if outcome.error else "finished"
         if outcome.lost:
-            ended = f"lost, and resumed by the same command: {outcome.error}"
-        say(f"[{count}/{total}] {words[outcome.cell]}: {ended}")
+            result = f"its process was lost; the same command resumes it: {outcome.error}"
+        print_line(f"[{count}/{total}] {words[outcome.cell]}: {result}")
         if outcome.error and not outcome.lost:
             failed[outcome.cell] = outcome.error
         elif not outcome.lost:
             failed.pop(outcome.cell, None)
-        _leave_refused(directory, failed)
+        _save_refused(directory, failed)
     return failed
 
 
-def _trained_together(
-    state: SweepState, directory: Path, say: Callable[[str], None]
+def _train_together(
+    state: SweepState, directory: Path, print_line: Callable[[str], None]
 ) -> tuple[list[Outcome], SweepState]:
     """Trains groups of the remaining cells; returns the failures and the cells that then remain."""
     groups: dict[Any, list[Cell]] = {}
@@ -200,28 +200,33 @@ def _trained_together(
         groups.setdefault(cell.name if key is None else key, []).append(cell)
     failed: dict[str, str] = {}
     for group in groups.values():
-        most = max(MOST_TOGETHER // len(group[0].config.training.seeds), 1)
-        for first in range(0, len(group), most):
-            some = group[first : first + most]
-            if len(some) == 1:
+        largest_group = max(MAX_TOGETHER // len(group[0].config.training.seeds), 1)
+        for first in range(0, len(group), largest_group):
+            cells = group[first : first + largest_group]
+            if len(cells) == 1:
                 continue
             jobs = [
-                Joint(one.name, one.config, _about(one.name, one.values), state.runs.get(one.name))
-                for one in some
+                JointRun(
+                    cell.name,
+                    cell.config,
+                    _cell_entry(cell.name, cell.values),
+                    state.runs.get(cell.name),
+                )
+                for cell in cells
             ]
-            learners = ", ".join(some[0].config.training.algorithms)
-            say(f"training {len(some)} settings of {learners} by one program")
+            learners = ", ".join(cells[0].config.training.algorithms)
+            print_line(f"training {len(cells)} settings of {learners} with one program")
             try:
                 failed |= train_runs_together(jobs, Reporter())
             except InputError as error:
-                say(f"they are run apart: {one_line(error)}")
+                print_line(f"the settings are trained separately instead: {one_line(error)}")
     now = state_of(directory, state.left)
     left = tuple(cell for cell in now.left if cell.name not in failed)
-    ended = [Outcome(name, error) for name, error in failed.items()]
-    return ended, dataclasses.replace(state, runs={**state.runs, **now.runs}, left=left)
+    outcomes = [Outcome(name, error) for name, error in failed.items()]
+    return outcomes, dataclasses.replace(state, runs={**state.runs, **now.runs}, left=left)
 
 
-def _about(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def _cell_entry(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {SWEEP: {"cell": name, "values": dict(values)}}
 
 
@@ -245,7 +250,7 @@ def run_cell(
             directory = RunDirectory(Path(run))
             resume_job(directory, configure(directory.config), reporter, timings)
         else:
-            run_job(configure(**sections), reporter, timings, _about(name, values))
+            run_job(configure(**sections), reporter, timings, _cell_entry(name, values))
     except StoppedError:
         raise
     except Exception as error:  # a failing cell is recorded, and the others continue
@@ -333,9 +338,11 @@ def _refused(directory: Path) -> dict[str, str]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}); delete it to try its cells again") from None
+        raise InputError(
+            f"{path} is damaged ({error}); delete it to run the cells that failed again"
+        ) from None
     return dict(check_head(content, "refused cells", VERSION, str(path))["cells"])
 
 
-def _leave_refused(directory: Path, failed: Mapping[str, str]) -> None:
+def _save_refused(directory: Path, failed: Mapping[str, str]) -> None:
     write_json(directory / REFUSED, {**head("refused cells", VERSION), "cells": dict(failed)})

@@ -87,8 +87,8 @@ def _runs_title(comparison: Comparison) -> str:
     return (
         "Learners behind their guard, controllers as they are; mean with its "
         f"{confidence(comparison.level)} interval. The gain is paired with the incumbent of the "
-        "run; with several seeds it speaks of the next training run. p is that of Wilcoxon's test "
-        "of these policies on the same starts, adjusted by Holm for all rows."
+        "run; with several seeds its interval applies to the next training run. p is that of "
+        "Wilcoxon's test of these policies on the same starts, adjusted by Holm for all rows."
     )
 
 
@@ -127,7 +127,7 @@ def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
                 str(row.seeds),
                 returns,
                 gain,
-                _p_words(row.adjusted),
+                _p_text(row.adjusted),
                 over,
                 DASH if row.trips is None else percent(row.trips),
                 *[explained] * offline,
@@ -137,31 +137,31 @@ def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
     return lines
 
 
-def _p_words(value: float | None) -> str:
-    """A p value with three decimals; smaller ones have no digits that matter."""
+def _p_text(value: float | None) -> str:
+    """A p value with three decimals, or the bound if it is smaller."""
     if value is None or math.isnan(value):
         return DASH
     return "below 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _aggregate_cells(aggregates: Sequence[LearnerAggregate]) -> list[list[str]]:
-    settings = list(dict.fromkeys(name for one in aggregates for name in one.settings))
+    settings = list(dict.fromkeys(name for aggregate in aggregates for name in aggregate.settings))
     heads = ["learner", *short_names(settings), "plants", "seeds", "interquartile mean"]
     shown = [0.0, 1.0]
     heads += [f"above {threshold:g}" for threshold in shown] + ["deployed"]
     lines = [heads]
-    for one in aggregates:
-        known = math.isfinite(one.score.low)
-        shown_ends = f"{NBSP}{interval(one.score, 2)}" if known else ""
+    for aggregate in aggregates:
+        known = math.isfinite(aggregate.score.low)
+        shown_ends = f"{NBSP}{interval(aggregate.score, 2)}" if known else ""
         lines.append(
             [
-                one.learner,
-                *(one.settings.get(name, DASH) for name in settings),
-                str(len(one.sources)),
-                str(one.seeds),
-                f"{signed(one.score.value, 2)}{shown_ends}",
-                *(percent(one.profile[THRESHOLDS.index(threshold)]) for threshold in shown),
-                f"{one.deployed} of {one.judged}" if one.judged else DASH,
+                aggregate.learner,
+                *(aggregate.settings.get(name, DASH) for name in settings),
+                str(len(aggregate.sources)),
+                str(aggregate.seeds),
+                f"{signed(aggregate.score.value, 2)}{shown_ends}",
+                *(percent(aggregate.profile[THRESHOLDS.index(threshold)]) for threshold in shown),
+                f"{aggregate.deployed} of {aggregate.judged}" if aggregate.judged else DASH,
             ]
         )
     return lines
@@ -180,7 +180,7 @@ def _csv(comparison: Comparison) -> str:
             *(row.run, row.source, *(row.settings.get(name, "") for name in settings)),
             *(row.policy, row.role, row.seeds, row.unit, *ends(row.returns), row.incumbent),
             *ends(row.gain),
-            *("" if one is None else one for one in (row.p_value, row.adjusted)),
+            *("" if p is None else p for p in (row.p_value, row.adjusted)),
             *(row.worst_cost, *ends(row.over)),
             *("" if row.trips is None else row.trips,),
             *("" if row.explained is None else row.explained, row.answer),

@@ -53,8 +53,8 @@ class Agent:
                 raise InputError(f"{algorithm}: {error}") from error
         elif hyperparameters:
             raise InputError(
-                f"{', '.join(hyperparameters)}: a learner brings its own hyperparameters; give "
-                "them to it"
+                f"{', '.join(hyperparameters)} cannot be set here, because a learner has its own "
+                "hyperparameters; set them in the learner"
             )
         else:
             self.algorithm = algorithm
@@ -81,7 +81,7 @@ class Agent:
         """
         if self.algorithm is None:
             raise InputError(
-                "this agent was loaded from a file, which holds the policy alone; make a new "
+                "this agent was loaded from a file, which contains only the policy; create a new "
                 "Agent to train"
             )
         plan = plan_in_chunks(updates, stride(self.algorithm))

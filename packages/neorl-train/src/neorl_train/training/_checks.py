@@ -15,23 +15,24 @@ def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: P
         InputError: Names the learner and the field.
     """
     check_learner(learner, plan)
-    name, moved_on = type(learner).__name__, learner.source(Log()).cycle > 0
-    if moved_on and plan.chunk % stride(learner):
+    name, has_rollouts = type(learner).__name__, learner.source(Log()).cycle > 0
+    if has_rollouts and plan.chunk % stride(learner):
         raise InputError(
             f"training.chunk of a run (Plan.chunk) must be a multiple of {stride(learner)}, after "
             f"which {name} makes new rollouts (rollouts.every), got {plan.chunk}"
         )
     if isinstance(data, StreamedData):
         require_streamable(name, learner, data.readers)
-        if moved_on:
+        if has_rollouts:
             raise InputError(
-                f"{name} begins rollouts in a model at rows of the log, which stays on the disk; "
-                "raise data.memory so that it is read into memory, or take another learner"
+                f"{name} starts model rollouts from rows of the log, which is too large for "
+                "data.memory; raise data.memory so that the log is read into memory, or choose "
+                "another learner"
             )
     if learner.batch_size > data.n_rows:
         raise InputError(
             f"{name} takes batches of {learner.batch_size} rows, and there are {data.n_rows} to "
-            "train on; take a smaller steps.batch_size"
+            "train on; set a smaller steps.batch_size"
         )
 
 
@@ -48,8 +49,8 @@ def check_learner(learner: Learner, plan: Plan) -> None:
     """
     if isinstance(learner, type | str) or not isinstance(learner, Learner):
         raise InputError(
-            f"expected a learner, such as neorl_agents.IQL(), got {learner!r}: a class is called "
-            "first, and a name found by neorl_agents.ALGORITHMS['iql']()"
+            f"expected a learner, such as neorl_agents.IQL(), got {learner!r}; create an instance "
+            "of a class first, and look up a name with neorl_agents.ALGORITHMS['iql']()"
         )
     name, per_update = type(learner).__name__, learner.batches_per_update
     try:

@@ -12,7 +12,7 @@ from neorl_core.costs import limit_kind, penalised_reward
 from neorl_envs.closed_loop import Loop, closed_loop_step, transition_of, where_over
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard
-from neorl_train.evaluation._episodes import ACTED
+from neorl_train.evaluation._episodes import GUARD_ACTED
 from neorl_train.evaluation._rollout import is_guarded, report_of
 
 
@@ -23,8 +23,8 @@ class Collection(eqx.Module):
         environment: A simulated plant, a PyTree without leaves.
         constraints: Hard limits of the filter between policy and plant; ``None`` for no filter.
         fallback: Policy that takes over inside the filter; ``None`` for no filter.
-        prices: Penalty per unit of each cost, as in the log, shape ``(cost,)``; ``None`` for a
-            learner that reads costs, which receives the plant's own reward.
+        penalty_weights: Penalty per unit of each cost, as in the log, shape ``(cost,)``; ``None``
+            for a learner that reads costs, which receives the plant's own reward.
         spec: Channels with the cost limits that episodes are checked against; static.
         episodes: Number of parallel episodes; static.
     """
@@ -32,15 +32,15 @@ class Collection(eqx.Module):
     environment: Any
     constraints: Any
     fallback: Any
-    prices: Float[Array, " cost"] | None
+    penalty_weights: Float[Array, " cost"] | None
     spec: Spec = eqx.field(static=True)
     episodes: int = eqx.field(static=True)
 
     def reward(self, step: Step) -> Float[Array, ""]:
         """The reward of a step as the learner receives it."""
-        if self.prices is None:
+        if self.penalty_weights is None:
             return step.reward
-        return penalised_reward(step.reward, step.cost, self.prices)
+        return penalised_reward(step.reward, step.cost, self.penalty_weights)
 
     def guarded(self, policy: Policy) -> Policy:
         """The policy wrapped in its filter, if one is declared."""
@@ -49,19 +49,19 @@ class Collection(eqx.Module):
         return guard(policy, self.constraints, self.fallback, self.spec)
 
 
-class AskingCarry(NamedTuple):
-    """Carry of an :class:`Asking` policy.
+class ProposalCarry(NamedTuple):
+    """Carry of a :class:`ProposalRecorder` policy.
 
     Attributes:
         policy: Carry of the policy itself.
-        asked: The action that it requested last, shape ``(act,)``.
+        proposed: The action that it requested last, shape ``(act,)``.
     """
 
     policy: Any
-    asked: Float[Array, " act"]
+    proposed: Float[Array, " act"]
 
 
-class Asking(eqx.Module):
+class ProposalRecorder(eqx.Module):
     """A policy that remembers the action it requested, before a guard or the plant changes it.
 
     A learner that uses its own rollouts needs the probability of its sampled actions. For such a
@@ -76,20 +76,20 @@ class Asking(eqx.Module):
     policy: Policy
     n_action: int = eqx.field(static=True)
 
-    def initial_carry(self) -> AskingCarry:
+    def initial_carry(self) -> ProposalCarry:
         """Nothing has been requested yet."""
-        return AskingCarry(self.policy.initial_carry(), jnp.zeros(self.n_action, jnp.float32))
+        return ProposalCarry(self.policy.initial_carry(), jnp.zeros(self.n_action, jnp.float32))
 
     def __call__(
-        self, carry: AskingCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
-    ) -> tuple[AskingCarry, Float[Array, " act"]]:
+        self, carry: ProposalCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[ProposalCarry, Float[Array, " act"]]:
         """The action of the policy, which is remembered."""
         inner, action = self.policy(carry.policy, obs, key)
-        return AskingCarry(inner, action), action
+        return ProposalCarry(inner, action), action
 
-    def sent(self, carry: AskingCarry, action: Float[Array, " act"]) -> AskingCarry:
+    def sent(self, carry: ProposalCarry, action: Float[Array, " act"]) -> ProposalCarry:
         """Passes the action that the plant received to the policy."""
-        return AskingCarry(self.policy.sent(carry.policy, action), carry.asked)
+        return ProposalCarry(self.policy.sent(carry.policy, action), carry.proposed)
 
 
 class Running(NamedTuple):
@@ -146,7 +146,7 @@ def no_counts(n_cost: int) -> Counts:
 def begin_episodes(collection: Collection, policy: Policy, key: PRNGKeyArray) -> Running:
     """First episodes, each with its own sample of the plant's parameters."""
     keys = jax.random.split(key, collection.episodes)
-    return jax.vmap(lambda one: _fresh(collection, policy, one))(keys)
+    return jax.vmap(lambda episode_key: _new_episode(collection, policy, episode_key))(keys)
 
 
 def collect_step(
@@ -162,75 +162,77 @@ def collect_step(
 
     Returns:
         The episodes after the step; their rows in physical units with the learner's reward, the
-        action that the plant received (for an :class:`Asking` policy: the requested one) and the
-        next observation; and the counts.
+        action that the plant received (for a :class:`ProposalRecorder` policy: the requested one)
+        and the next observation; and the counts.
     """
     keys = jax.random.split(key, collection.episodes)
-    return_of = jax.vmap(lambda now, one: _step(collection, policy, now, one))
-    after, rows, happened = return_of(running, keys)
-    return after, rows, jax.tree.map(lambda x: jnp.sum(x, axis=0, dtype=x.dtype), happened)
+    step_all = jax.vmap(
+        lambda running, episode_key: _step(collection, policy, running, episode_key)
+    )
+    after, rows, counts = step_all(running, keys)
+    return after, rows, jax.tree.map(lambda x: jnp.sum(x, axis=0, dtype=x.dtype), counts)
 
 
 def _step(
-    collection: Collection, policy: Policy, now: Running, key: PRNGKeyArray
+    collection: Collection, policy: Policy, running: Running, key: PRNGKeyArray
 ) -> tuple[Running, Transition, Counts]:
-    for_action, for_step, for_reset = jax.random.split(key, 3)
+    action_key, noise_key, reset_key = jax.random.split(key, 3)
     # `rollout` does not fit here: a finished episode is replaced by a new one, and training runs
     # between two steps, with another policy after every update.
-    loop, acted = closed_loop_step(
+    loop, result = closed_loop_step(
         collection.environment,
         policy,
-        now.params,
-        Loop(now.state, now.obs, now.carry),
-        policy_key=for_action,
-        noise_key=for_step,
+        running.params,
+        Loop(running.state, running.obs, running.carry),
+        policy_key=action_key,
+        noise_key=noise_key,
     )
-    step, report = acted.step, report_of(acted.carry, acted.action)
-    over = step.terminated | step.truncated
-    row = transition_of(acted)._replace(reward=collection.reward(step))
-    unguarded = acted.carry.policy if is_guarded(acted.carry) else acted.carry
-    if isinstance(unguarded, AskingCarry):
-        row = row._replace(action=unguarded.asked)
-    grown = now._replace(
+    step, report = result.step, report_of(result.carry, result.action)
+    ended = step.terminated | step.truncated
+    row = transition_of(result)._replace(reward=collection.reward(step))
+    unguarded = result.carry.policy if is_guarded(result.carry) else result.carry
+    if isinstance(unguarded, ProposalCarry):
+        row = row._replace(action=unguarded.proposed)
+    advanced = running._replace(
         state=loop.state,
         obs=loop.obs,
         carry=loop.carry,
-        total=now.total + step.reward,
-        cost_sum=now.cost_sum + step.cost,
-        cost_worst=jnp.maximum(now.cost_worst, step.cost),
+        total=running.total + step.reward,
+        cost_sum=running.cost_sum + step.cost,
+        cost_worst=jnp.maximum(running.cost_worst, step.cost),
     )
     success = jnp.asarray(getattr(step.info, "success", step.truncated), jnp.bool_)
-    happened = _happened(collection.spec, grown, over, step.terminated & ~success, report.flags)
-    return where_over(over, _fresh(collection, policy, for_reset), grown), row, happened
+    counts = _counts(collection.spec, advanced, ended, step.terminated & ~success, report.flags)
+    return where_over(ended, _new_episode(collection, policy, reset_key), advanced), row, counts
 
 
-def _happened(
-    spec: Spec, now: Running, over: Bool[Array, ""], trip: Bool[Array, ""], flags: Array
+def _counts(
+    spec: Spec, running: Running, ended: Bool[Array, ""], trip: Bool[Array, ""], flags: Array
 ) -> Counts:
     fell_back = (flags & int(Flag.FALLBACK_USED)) != 0
-    changed = ((flags & ACTED) != 0) & ~fell_back
-    broken = []
+    changed = ((flags & GUARD_ACTED) != 0) & ~fell_back
+    exceeded = []
     for j, channel in enumerate(spec.cost):
         kind = limit_kind(channel)
-        quantity = kind.of_episode(total=now.cost_sum[j], worst=now.cost_worst[j])
-        broken.append(jnp.asarray(kind.exceeded(quantity, channel.limit)))
-    violated = jnp.stack(broken) if broken else jnp.zeros(0, jnp.bool_)
-    whole = jnp.int32
+        quantity = kind.of_episode(total=running.cost_sum[j], worst=running.cost_worst[j])
+        exceeded.append(jnp.asarray(kind.exceeded(quantity, channel.limit)))
+    violated = jnp.stack(exceeded) if exceeded else jnp.zeros(0, jnp.bool_)
+    integer = jnp.int32
     return Counts(
-        steps=jnp.ones((), whole),
-        episodes=over.astype(whole),
-        returns=jnp.where(over, now.total, 0).astype(jnp.float32),
-        violated=(violated & over).astype(whole),
-        trips=trip.astype(whole),
-        filtered=changed.astype(whole),
-        fallback=fell_back.astype(whole),
+        steps=jnp.ones((), integer),
+        episodes=ended.astype(integer),
+        returns=jnp.where(ended, running.total, 0).astype(jnp.float32),
+        violated=(violated & ended).astype(integer),
+        trips=trip.astype(integer),
+        filtered=changed.astype(integer),
+        fallback=fell_back.astype(integer),
     )
 
 
-def _fresh(collection: Collection, policy: Policy, key: PRNGKeyArray) -> Running:
-    for_params, for_reset = jax.random.split(key)
-    params = collection.environment.sample_params(for_params)
-    state, obs = collection.environment.reset(params, for_reset)
+def _new_episode(collection: Collection, policy: Policy, key: PRNGKeyArray) -> Running:
+    params_key, reset_key = jax.random.split(key)
+    params = collection.environment.sample_params(params_key)
+    state, obs = collection.environment.reset(params, reset_key)
     costs = jnp.zeros(collection.spec.n_cost, obs.dtype)
-    nothing = jnp.zeros((), obs.dtype)
-    return Running(params, state, obs, policy.initial_carry(), nothing, costs, costs)
+    zero = jnp.zeros((), obs.dtype)
+    return Running(params, state, obs, policy.initial_carry(), zero, costs, costs)

@@ -13,7 +13,7 @@ from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._processes import LeaderCheckpoints
 
 AnyCheckpoints: TypeAlias = Checkpoints | LeaderCheckpoints | None
-NAMED = 3
+MAX_NAMED = 3
 """Number of tensors that are named; the others are counted."""
 
 
@@ -38,11 +38,13 @@ def require_finite_metrics(
     Raises:
         InputError: Names the metric, the non-finite tensors and the last checkpoint.
     """
-    for i, (seed, one) in enumerate(zip(seeds, metrics, strict=True)):
-        for metric, value in one.items():
+    for i, (seed, metrics_of_seed) in enumerate(zip(seeds, metrics, strict=True)):
+        for metric, value in metrics_of_seed.items():
             if not math.isfinite(value):
                 tensors = _listed(_not_finite(snapshot(), i))
-                _refuse(name, f"{metric} of seed {seed} is {value}{tensors}", step, checkpoints)
+                _raise_diverged(
+                    name, f"{metric} of seed {seed} is {value}{tensors}", step, checkpoints
+                )
 
 
 def require_finite_states(
@@ -61,8 +63,10 @@ def require_finite_states(
     """
     for i, seed in enumerate(seeds):
         if nonfinite := _not_finite(snapshot, i):
-            of, *others = nonfinite
-            _refuse(name, f"{of} of seed {seed}{_listed(others)} is not finite", step, checkpoints)
+            first, *others = nonfinite
+            _raise_diverged(
+                name, f"{first} of seed {seed}{_listed(others)} is not finite", step, checkpoints
+            )
 
 
 def _not_finite(snapshot: Any, i: int) -> list[str]:
@@ -78,16 +82,18 @@ def _not_finite(snapshot: Any, i: int) -> list[str]:
 def _listed(tensors: list[str]) -> str:
     if not tensors:
         return ""
-    more = len(tensors) - NAMED
-    return f" (and so {', '.join(tensors[:NAMED])}{f' and {more} more' if more > 0 else ''})"
+    more = len(tensors) - MAX_NAMED
+    return f" (and so {', '.join(tensors[:MAX_NAMED])}{f' and {more} more' if more > 0 else ''})"
 
 
-def _refuse(name: str, fault: str, step: int, checkpoints: AnyCheckpoints) -> NoReturn:
-    checkpoint = "no checkpoint was kept"
+def _raise_diverged(name: str, fault: str, step: int, checkpoints: AnyCheckpoints) -> NoReturn:
+    checkpoint = "no checkpoint was saved"
     if checkpoints is not None:
         checkpoints.wait()
         steps = checkpoints.steps()
-        checkpoint = f"the last good checkpoint is of update {steps[-1]}" if steps else checkpoint
+        checkpoint = (
+            f"the last good checkpoint is that of update {steps[-1]}" if steps else checkpoint
+        )
     raise InputError(
         f"{name} diverged: {fault} at update {step}; {checkpoint}; lower its learning rates, or "
         "scale the reward"

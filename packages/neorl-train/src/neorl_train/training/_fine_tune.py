@@ -16,7 +16,7 @@ from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_safety.constraints import AnyConstraints
 from neorl_train.configuration._fine_tuning import FineTuningConfig, check_fine_tuning
-from neorl_train.configuration._online import Collecting, OnlineConfig, check_collection
+from neorl_train.configuration._online import CollectionSettings, OnlineConfig, check_collection
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
@@ -99,15 +99,15 @@ def fine_tune(
     require_same_channels(environment.spec, data.spec, environment.name)
     if len(states) != len(seeds):
         raise InputError(
-            f"there are {len(states)} states for {len(seeds)} seeds; give one for each"
+            f"there are {len(states)} states for {len(seeds)} seeds; give one state for each seed"
         )
     learner = for_run(for_fine_tuning(algorithm, settings.variant), plan.updates)
     learner.validate()
     collection = _collection(
         learner, environment, data.spec, penalty, constraints, fallback, settings.environments
     )
-    share, beyond = settings.share, _beyond(learner, data)
-    source = _buffered(settings, learner, collection, share=share, beyond=beyond)
+    share, later_reward = settings.share, _later_reward(learner, data)
+    source = _plant_and_log(settings, learner, collection, share=share, later_reward=later_reward)
     feed = MemoryFeed(learner, data, devices_for(seeds))
 
     def begin(i: int) -> LearnerState:
@@ -123,7 +123,7 @@ def train_online(
     seeds: Sequence[int] = (0,),
     plan: Plan = PLAN,
     *,
-    settings: Collecting = ONLINE,
+    settings: CollectionSettings = ONLINE,
     spec: Spec | None = None,
     penalty: Mapping[str, float] | None = None,
     constraints: AnyConstraints | None = None,
@@ -171,7 +171,7 @@ def train_online(
     collection = _collection(
         learner, environment, spec, penalty, constraints, fallback, settings.environments
     )
-    source = _buffered(settings, learner, collection, share=0.0, beyond=0.0)
+    source = _plant_and_log(settings, learner, collection, share=0.0, later_reward=0.0)
     statistics = range_statistics(spec)
 
     def begin(i: int) -> LearnerState:
@@ -182,7 +182,12 @@ def train_online(
 
 
 def check_online(
-    learner: Learner, environment: Plant, settings: Collecting, *, chunk: int, where: str = "online"
+    learner: Learner,
+    environment: Plant,
+    settings: CollectionSettings,
+    *,
+    chunk: int,
+    where: str = "online",
 ) -> None:
     """Refuses a learner that cannot be trained on a plant from scratch, and invalid settings.
 
@@ -203,15 +208,15 @@ def check_online(
     assert isinstance(learner, Explorer)  # refused above
     if learner.fits():
         raise InputError(
-            f"{type(learner).__name__} fits {', '.join(learner.fits())} on a log first, and there "
-            "is none; train it on a log"
+            f"{type(learner).__name__} fits {', '.join(learner.fits())} on a log first, and this "
+            "training has no log; train it on a log"
         )
     spec = environment.spec
     collection = _collection(learner, environment, spec, None, None, None, settings.environments)
-    source = _buffered(settings, learner, collection, share=0.0, beyond=0.0)
-    source_made = learner.source(source)
-    if isinstance(source_made, PlantAndLog | PlantReplay):
-        by_priority = isinstance(source_made, PlantReplay)
+    source = _plant_and_log(settings, learner, collection, share=0.0, later_reward=0.0)
+    used_source = learner.source(source)
+    if isinstance(used_source, PlantAndLog | PlantReplay):
+        by_priority = isinstance(used_source, PlantReplay)
         check_collection(settings, learner, chunk=chunk, where=where, by_priority=by_priority)
 
 
@@ -225,12 +230,12 @@ def _collection(
     episodes: int,
 ) -> Collection:
     weights = environment.penalty_weights() if penalty is None else penalty
-    prices = jnp.asarray([weights.get(c.name, 0.0) for c in spec.cost], jnp.float32)
+    penalty_weights = jnp.asarray([weights.get(c.name, 0.0) for c in spec.cost], jnp.float32)
     return Collection(
         environment=environment,
         constraints=constraints,
         fallback=_fallback(environment, fallback) if constraints is not None else None,
-        prices=None if reads_costs(learner) else prices,
+        penalty_weights=None if reads_costs(learner) else penalty_weights,
         spec=spec,
         episodes=episodes,
     )
@@ -251,13 +256,18 @@ def _queues(
     )
 
 
-def _buffered(
-    settings: Collecting, learner: Explorer, collection: Collection, *, share: float, beyond: float
+def _plant_and_log(
+    settings: CollectionSettings,
+    learner: Explorer,
+    collection: Collection,
+    *,
+    share: float,
+    later_reward: float,
 ) -> PlantAndLog:
     steps = settings.environments * settings.updates_per_step
     return PlantAndLog(
         collection=collection,
-        beyond=jnp.asarray(beyond, jnp.float32),
+        beyond=jnp.asarray(later_reward, jnp.float32),
         share=float(share),
         capacity=settings.capacity,
         first_steps=-(-settings.warm_up // settings.environments),
@@ -282,7 +292,7 @@ def online_counts(trained: Trained) -> list[Counts]:
     return [jax.tree.map(np.asarray, training.memory.counts) for training in trained.trainings()]
 
 
-def _beyond(learner: Explorer, data: TrainingData) -> float:
+def _later_reward(learner: Explorer, data: TrainingData) -> float:
     """The assumed return after a truncation, as for the returns of a log (``returns_to_go``)."""
     discount = float(learner.discount)
     return data.mean_reward(learner) / (1 - discount) if discount < 1 else 0.0

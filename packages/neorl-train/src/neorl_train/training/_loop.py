@@ -16,10 +16,10 @@ from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._checks import check_trainable
 from neorl_train.training._divergence import require_finite_metrics, require_finite_states
 from neorl_train.training._memory import TrainingMemory, require_room, require_room_for_states
-from neorl_train.training._mesh import Place, places_for, require_equal_parts
-from neorl_train.training._plan import USUAL_PLAN, Plan
+from neorl_train.training._mesh import Placement, placements_for, require_equal_parts
+from neorl_train.training._plan import DEFAULT_PLAN, Plan
 from neorl_train.training._processes import LeaderCheckpoints
-from neorl_train.training._queues import Form, SeedQueues, settled_form
+from neorl_train.training._queues import Form, SeedQueues, chosen_form
 from neorl_train.training._seeds import offline_seeds
 
 Validate = Callable[[Policy], dict[str, jax.Array]]
@@ -124,7 +124,7 @@ def train(
     algorithm: Learner,
     data: TrainingData | StreamedData | Dataset,
     seeds: Sequence[int] = (0,),
-    plan: Plan = USUAL_PLAN,
+    plan: Plan = DEFAULT_PLAN,
     *,
     watcher: Watcher = UNWATCHED,
     checkpoints: Checkpoints | LeaderCheckpoints | None = None,
@@ -175,23 +175,23 @@ def train(
         raise InputError(f"seeds must be one or more integers, such as (0, 1), got {seeds!r}")
     check_trainable(algorithm, data, plan)
     algorithm = for_run(algorithm, plan.updates)
-    places = places_for(seeds, batch_devices)
-    require_equal_parts(type(algorithm).__name__, algorithm.batch_size, places)
-    settled_form(form)
-    contexts = fitted_before(algorithm, data, seeds, plan, checkpoints, stop, places, form)
-    require_room_for_states(algorithm, data, contexts, seeds, places, plan.memory)
-    queues = offline_seeds(algorithm, data, seeds, places, contexts=contexts, form=form)
+    placements = placements_for(seeds, batch_devices)
+    require_equal_parts(type(algorithm).__name__, algorithm.batch_size, placements)
+    chosen_form(form)
+    contexts = fit_prerequisites(algorithm, data, seeds, plan, checkpoints, stop, placements, form)
+    require_room_for_states(algorithm, data, contexts, seeds, placements, plan.memory)
+    queues = offline_seeds(algorithm, data, seeds, placements, contexts=contexts, form=form)
     return run_loop(queues, algorithm, plan, watcher, checkpoints, validate, stop)
 
 
-def fitted_before(
+def fit_prerequisites(
     algorithm: Learner,
     data: TrainingData | StreamedData,
     seeds: Sequence[int],
     plan: Plan,
     checkpoints: Checkpoints | LeaderCheckpoints | None,
     stop: Callable[[], bool],
-    places: Sequence[Place],
+    placements: Sequence[Placement],
     form: Form,
 ) -> list[dict[str, LearnerState]]:
     """The states of the parts that are trained before the learner, by name, for every seed.
@@ -206,10 +206,10 @@ def fitted_before(
         part_plan = dataclasses.replace(plan, updates=length)
         check_trainable(fit.learner, data, part_plan)
         learner = for_run(fit.learner, length)
-        require_equal_parts(type(learner).__name__, learner.batch_size, places)
-        queues = offline_seeds(learner, data, seeds, places, part=name, form=form)
-        below = checkpoints.part(name) if checkpoints else None
-        done = run_loop(queues, learner, part_plan, UNWATCHED, below, None, stop)
+        require_equal_parts(type(learner).__name__, learner.batch_size, placements)
+        queues = offline_seeds(learner, data, seeds, placements, part=name, form=form)
+        part_checkpoints = checkpoints.part(name) if checkpoints else None
+        done = run_loop(queues, learner, part_plan, UNWATCHED, part_checkpoints, None, stop)
         for context, state in zip(contexts, done.states(), strict=True):
             context[name] = state
     return contexts
@@ -308,24 +308,24 @@ class _Loop:
 
     def chunks(self, step: int, stop: Callable[[], bool]) -> Generator[None, None, Trained]:
         """Pauses before a state is read, and before the chunk that donates its buffers."""
-        begun, done = step, None
+        first_step, metrics = step, None
         while True:
             yield
             last = step >= self.plan.updates or stop()
-            due = last or step % self.plan.interval == 0
-            snapshot = self.parallel.snapshot() if due and step else None
+            is_due = last or step % self.plan.interval == 0
+            snapshot = self.parallel.snapshot() if is_due and step else None
             yield
             running = None if last else self.parallel.advance()
             self._finish_validation()
-            if done is not None:
-                self.watcher.chunk(step, self._on_host(step, done))
+            if metrics is not None:
+                self.watcher.chunk(step, self._on_host(step, metrics))
             if snapshot is not None:
-                if step > begun:
+                if step > first_step:
                     seeds = self.parallel.seeds
                     require_finite_states(self.name, seeds, step, snapshot, self.checkpoints)
                     self._save(step, snapshot, force=last)
                 at_interval = step % self.plan.interval == 0 or step >= self.plan.updates
-                if at_interval and not (self.validated and step == begun):
+                if at_interval and not (self.validated and step == first_step):
                     self._start_validation(step, snapshot)
             if running is None:
                 self._finish_validation()
@@ -334,7 +334,7 @@ class _Loop:
                 policies = self.parallel.policies(snapshot)
                 seeds = self.parallel.seeds
                 return Trained(self.algorithm, seeds, step, policies, snapshot, finished)
-            done, step = running, step + self.plan.chunk
+            metrics, step = running, step + self.plan.chunk
 
     def _save(self, step: int, snapshot: dict[str, Any], *, force: bool) -> None:
         if self.checkpoints is not None:
@@ -356,7 +356,8 @@ class _Loop:
     ) -> list[dict[str, float]]:
         """Waits for metrics and refuses those that are not finite."""
         metrics = [
-            {name: float(x) for name, x in one.items()} for one in jax.device_get(metrics_of_seeds)
+            {name: float(x) for name, x in metrics.items()}
+            for metrics in jax.device_get(metrics_of_seeds)
         ]
         seeds, snapshot = self.parallel.seeds, self.parallel.snapshot
         require_finite_metrics(self.name, seeds, step, metrics, snapshot, self.checkpoints)

@@ -84,7 +84,7 @@ def memory_of(
     """Memory of compiled chunks.
 
     Args:
-        programs: The program of every place; its arguments are settings, rows and a state.
+        programs: The program of every placement; its arguments are settings, rows and a state.
         states: Device of every seed, and the bytes of its state.
         together: Whether a program takes the states of all its seeds in one call.
 
@@ -92,16 +92,20 @@ def memory_of(
         The amounts; ``None`` if the backend does not analyse its programs.
     """
     parts: list[tuple[int, int, int]] = []
-    for place, program in programs.items():
+    for placement, program in programs.items():
         needs = program.memory_analysis()
         if needs is None:
             return None
-        own = [n_bytes for where, n_bytes in states if where is place or where == place]
-        arguments, spared = needs.argument_size_in_bytes, needs.alias_size_in_bytes
-        given = sum(own) if together else own[0]
-        work = needs.temp_size_in_bytes + needs.output_size_in_bytes - spared
-        copies = _copies(place)
-        parts.append((copies * max(arguments - given, 0), copies * sum(own), copies * max(work, 0)))
+        own_states = [
+            n_bytes for device, n_bytes in states if device is placement or device == placement
+        ]
+        arguments, reused = needs.argument_size_in_bytes, needs.alias_size_in_bytes
+        given = sum(own_states) if together else own_states[0]
+        work = needs.temp_size_in_bytes + needs.output_size_in_bytes - reused
+        copies = _copies(placement)
+        parts.append(
+            (copies * max(arguments - given, 0), copies * sum(own_states), copies * max(work, 0))
+        )
     device = _devices(next(iter(programs)))[0]
     rows, held, work = max(parts, key=sum)
     if device.platform == "cpu":
@@ -128,26 +132,26 @@ def machine_memory() -> float:
     return available
 
 
-def require_room(name: str, memory: TrainingMemory, most: float) -> None:
+def require_room(name: str, memory: TrainingMemory, limit: float) -> None:
     """Refuses a training that would not fit.
 
     Args:
         name: Name of the learner.
         memory: Memory that it takes.
-        most: Largest number of bytes that it may take, regardless of the available memory.
+        limit: Largest number of bytes that it may take, regardless of the available memory.
 
     Raises:
         InputError: States the parts, the available memory and what to change.
     """
-    allowed = min(most, memory.available)
+    allowed = min(limit, memory.available)
     if memory.total > allowed:
-        own = most < memory.available
-        has = f"{'devices.memory allows' if own else memory.place} {in_words(allowed)}"
+        from_config = limit < memory.available
+        has = f"{'devices.memory allows' if from_config else memory.place} {in_words(allowed)}"
         raise InputError(
-            f"training {name} takes {memory}, and {has}: take a smaller steps.batch_size or "
+            f"training {name} needs {memory}, and {has}; set a smaller steps.batch_size or "
             "networks.hidden, fewer training.seeds"
             + (
-                ", or a lower data.memory, so that the log stays on the disk"
+                ", or a lower data.memory, so that the log is read from its file in blocks"
                 if memory.rows > memory.total / 4
                 else ""
             )
@@ -159,8 +163,8 @@ def require_room_for_states(
     data: TrainingData | StreamedData,
     contexts: Sequence[Any],
     seeds: Sequence[int],
-    places: Sequence[Any],
-    most: float,
+    placements: Sequence[Any],
+    limit: float,
 ) -> None:
     """Refuses states and rows that would not fit, by their shapes, before they are allocated.
 
@@ -170,33 +174,33 @@ def require_room_for_states(
     arrays, statistics = as_arrays(learner), data.statistics_for(learner)
     context = contexts[0] if contexts else None
 
-    def begun(key: Any) -> Any:
+    def initial_state(key: Any) -> Any:
         return arrays.init(data.spec, statistics, key, context=context)
 
     try:
-        state = tree_bytes(jax.eval_shape(begun, jax.random.key(0)))
+        state = tree_bytes(jax.eval_shape(initial_state, jax.random.key(0)))
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
         return  # an initial state that depends on values, not only on shapes
     rows = 0 if isinstance(data, StreamedData) else tree_bytes(data.rows)
-    device = _devices(places[0])[0]
-    copies = sum(map(_copies, places))
+    device = _devices(placements[0])[0]
+    copies = sum(map(_copies, placements))
     memory = TrainingMemory(
-        rows * copies, state * len(seeds) * _copies(places[0]), 0, *available(device)
+        rows * copies, state * len(seeds) * _copies(placements[0]), 0, *available(device)
     )
     if device.platform != "cpu":
-        each = -(-len(seeds) // len(places))
+        each = -(-len(seeds) // len(placements))
         memory = TrainingMemory(rows, state * each, 0, *available(device))
-    require_room(type(learner).__name__, memory, most)
+    require_room(type(learner).__name__, memory, limit)
 
 
-def _devices(place: Any) -> list[Any]:
-    """The devices of this process that belong to a place."""
-    if isinstance(place, NamedSharding):
-        return sorted(place.addressable_devices, key=lambda one: one.id)
-    return [place]
+def _devices(placement: Any) -> list[Any]:
+    """The devices of this process that belong to a placement."""
+    if isinstance(placement, NamedSharding):
+        return sorted(placement.addressable_devices, key=lambda device: device.id)
+    return [placement]
 
 
-def _copies(place: Any) -> int:
-    """Number of this process's devices that hold a copy of a place's data, if they share memory."""
-    devices = _devices(place)
+def _copies(placement: Any) -> int:
+    """Number of this process's devices that hold a copy of the data, if they share memory."""
+    devices = _devices(placement)
     return len(devices) if devices[0].platform == "cpu" else 1

@@ -13,11 +13,11 @@ from neorl_agents.learning import Source
 from neorl_core import InputError
 
 AXIS = "batch"
-Place: TypeAlias = Any
+Placement: TypeAlias = Any
 """Location of a training: a device, or a sharding that copies its state to several."""
 
 
-def places_for(seeds: Sequence[int], batch_devices: int = 1) -> list[Place]:
+def placements_for(seeds: Sequence[int], batch_devices: int = 1) -> list[Placement]:
     """Places for the seeds of a training: devices of this process, or groups of devices.
 
     Args:
@@ -26,7 +26,7 @@ def places_for(seeds: Sequence[int], batch_devices: int = 1) -> list[Place]:
             processes if there are several processes.
 
     Returns:
-        At most one place for each seed.
+        At most one placement for each seed.
 
     Raises:
         InputError: If there are too few devices, or if several processes would not share each
@@ -56,75 +56,76 @@ def _are(count: int) -> str:
 
 
 def copied_to(devices: Sequence[Any]) -> NamedSharding:
-    """A place at which every given device has a copy of the state."""
+    """A placement in which every given device has a copy of the state."""
     return NamedSharding(Mesh(np.array(list(devices)), (AXIS,)), PartitionSpec())
 
 
-def batch_devices_of(places: Sequence[Place]) -> int:
+def batch_devices_of(placements: Sequence[Placement]) -> int:
     """Number of devices that share a batch."""
-    return places[0].mesh.size if isinstance(places[0], NamedSharding) else 1
+    return placements[0].mesh.size if isinstance(placements[0], NamedSharding) else 1
 
 
-def require_equal_parts(name: str, batch_size: int, places: Sequence[Place]) -> None:
+def require_equal_parts(name: str, batch_size: int, placements: Sequence[Placement]) -> None:
     """Refuses batches that cannot be divided among the devices.
 
     Raises:
         InputError: Names the learner and both numbers.
     """
-    size = batch_devices_of(places)
+    size = batch_devices_of(placements)
     if batch_size % size:
         raise InputError(
-            f"{name} takes batches of {batch_size} rows, which do not divide among {size} devices; "
-            f"take steps.batch_size {batch_size // size * size or size}, or fewer devices"
+            f"{name} takes batches of {batch_size} rows, which is not a multiple of {size} "
+            f"devices; set steps.batch_size to {batch_size // size * size or size}, or fewer "
+            "devices"
         )
 
 
-def put(tree: Any, place: Place, **options: Any) -> Any:
+def put(tree: Any, placement: Placement, **options: Any) -> Any:
     """As ``jax.device_put``, but works even if other processes hold some of the devices.
 
     In that case every process must give the same numbers.
     """
-    if isinstance(place, NamedSharding) and not place.is_fully_addressable:
-        return jax.tree.map(lambda leaf: _put_everywhere(leaf, place), tree)
-    return jax.device_put(tree, place, **options)
+    if isinstance(placement, NamedSharding) and not placement.is_fully_addressable:
+        return jax.tree.map(lambda leaf: _put_everywhere(leaf, placement), tree)
+    return jax.device_put(tree, placement, **options)
 
 
-def _put_everywhere(leaf: Any, place: NamedSharding) -> Any:
+def _put_everywhere(leaf: Any, placement: NamedSharding) -> Any:
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         data = np.asarray(jax.random.key_data(leaf))
-        return jax.random.wrap_key_data(_from_host(data, place), impl=jax.random.key_impl(leaf))
-    return _from_host(np.array(leaf), place)
+        return jax.random.wrap_key_data(_from_host(data, placement), impl=jax.random.key_impl(leaf))
+    return _from_host(np.array(leaf), placement)
 
 
-def _from_host(array: np.ndarray, place: NamedSharding) -> jax.Array:
-    return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
+def _from_host(array: np.ndarray, placement: NamedSharding) -> jax.Array:
+    return jax.make_array_from_callback(array.shape, placement, lambda index: array[index])
 
 
-def put_own_rows(batches: Any, place: NamedSharding) -> Any:
+def put_own_rows(batches: Any, placement: NamedSharding) -> Any:
     """Assembles batches of which this process has only the rows of its own devices.
 
     Args:
         batches: Those rows, in the order of the processes; axes are update, batch of the update,
             row of the batch.
-        place: All devices of all processes.
+        placement: All devices of all processes.
     """
-    rows = NamedSharding(place.mesh, PartitionSpec(None, None, AXIS))
-    return jax.tree.map(lambda own: jax.make_array_from_process_local_data(rows, own), batches)
+    rows = NamedSharding(placement.mesh, PartitionSpec(None, None, AXIS))
+    return jax.tree.map(lambda local: jax.make_array_from_process_local_data(rows, local), batches)
 
 
 class SharedBatches(eqx.Module):
-    """The batches of another source, with the rows of each divided among the devices of a place.
+    """The batches of another source, with the rows of each divided among several devices.
 
     The rows and their order are those of the source, whatever the number of devices. The compiler
     adds the sums over devices that means over a batch need.
 
     Attributes:
         source: A source without memory.
-        place: Devices that share a batch; static.
+        placement: Devices that share a batch; static.
     """
 
     source: Source
-    place: NamedSharding = eqx.field(static=True)
+    placement: NamedSharding = eqx.field(static=True)
 
     @property
     def cycle(self) -> int:
@@ -145,7 +146,7 @@ class SharedBatches(eqx.Module):
         self, learner: Any, memory: Any, tables: Any, numbers: Array, key: PRNGKeyArray
     ) -> Any:
         """Batches of the source; axes are update, batch of the update, row of the batch."""
-        rows = NamedSharding(self.place.mesh, PartitionSpec(None, None, AXIS))
+        rows = NamedSharding(self.placement.mesh, PartitionSpec(None, None, AXIS))
         drawn = self.source.batches(learner, memory, tables, numbers, key)
         return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, rows), drawn)
 

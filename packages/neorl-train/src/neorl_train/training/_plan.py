@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from neorl_core import InputError
-from neorl_train.configuration._memory import most_memory
+from neorl_train.configuration._memory import memory_limit
 from neorl_train.configuration._sections import CheckpointConfig, Config, TrainingConfig
 
 
@@ -40,14 +40,14 @@ class Plan:
             raise ValueError(f"Plan.memory must be above 0 bytes, got {self.memory}")
 
 
-USUAL_PLAN = Plan()
+DEFAULT_PLAN = Plan()
 """The default plan of a run."""
 
 
 def plan_of(config: Config) -> Plan:
     """The plan of every learner of a run."""
     training, interval = config.training, config.checkpoints.interval
-    return Plan(training.updates, training.chunk, interval, most_memory(config.devices.memory))
+    return Plan(training.updates, training.chunk, interval, memory_limit(config.devices.memory))
 
 
 def plan_in_chunks(updates: int, cycle: int = 1, *, checkpoints: bool = False) -> Plan:

@@ -22,9 +22,9 @@ from neorl_core.replay import (
     set_priorities,
 )
 from neorl_train.training._collect import (
-    Asking,
     Collection,
     Counts,
+    ProposalRecorder,
     Running,
     begin_episodes,
     collect_step,
@@ -81,8 +81,8 @@ class PlantReplay(eqx.Module):
     ) -> ReplayMemory:
         """The memory before the first update: the buffer holds as many rows as that needs."""
         policy = self._policy(learner, state)
-        for_episodes, for_steps = jax.random.split(keys.begin)
-        running = begin_episodes(self.collection, policy, for_episodes)
+        episode_key, steps_key = jax.random.split(keys.begin)
+        running = begin_episodes(self.collection, policy, episode_key)
         rows = example_rows(self.collection.spec, running, costs="cost" in learner.fields)
         row = jax.tree.map(lambda leaf: leaf[0], rows)
         batch = learner.batch_size
@@ -95,7 +95,7 @@ class PlantReplay(eqx.Module):
             jnp.zeros(batch, jnp.float32),
             no_counts(self.collection.spec.n_cost),
         )
-        return self._collected(policy, memory, jax.random.split(for_steps, self.first_steps))
+        return self._collect(policy, memory, jax.random.split(steps_key, self.first_steps))
 
     def advance(
         self,
@@ -107,7 +107,7 @@ class PlantReplay(eqx.Module):
         key: PRNGKeyArray,
     ) -> ReplayMemory:
         """Sets the priorities of the last batch, collects more steps and samples a new batch."""
-        for_steps, for_rows = jax.random.split(jax.random.fold_in(key, number))
+        steps_key, rows_key = jax.random.split(jax.random.fold_in(key, number))
         priorities = learner.priorities(state)
         tree = set_priorities(memory.tree, memory.drawn, priorities)
         drawable = jnp.where(memory.drawn >= 0, priorities, 0)
@@ -115,8 +115,8 @@ class PlantReplay(eqx.Module):
             tree=tree, largest=jnp.maximum(memory.largest, jnp.max(drawable)).astype(jnp.float32)
         )
         policy = self._policy(learner, state)
-        memory = self._collected(policy, memory, jax.random.split(for_steps, self.steps))
-        sample = sample_priorities(memory.tree, for_rows, batch=learner.batch_size)
+        memory = self._collect(policy, memory, jax.random.split(steps_key, self.steps))
+        sample = sample_priorities(memory.tree, rows_key, batch=learner.batch_size)
         weights = priority_weights(
             sample.probabilities, size=memory.ring.size, exponent=learner.weight_exponent(state)
         )
@@ -139,10 +139,10 @@ class PlantReplay(eqx.Module):
         return online_metrics(self.collection.spec, memory.counts)
 
     def _policy(self, learner: Any, state: LearnerState) -> Policy:
-        asking = Asking(learner.explore(state), self.collection.spec.n_action)
-        return self.collection.guarded(asking)
+        recorder = ProposalRecorder(learner.explore(state), self.collection.spec.n_action)
+        return self.collection.guarded(recorder)
 
-    def _collected(self, policy: Policy, memory: ReplayMemory, keys: PRNGKeyArray) -> ReplayMemory:
+    def _collect(self, policy: Policy, memory: ReplayMemory, keys: PRNGKeyArray) -> ReplayMemory:
         """One step of every episode for each key; new rows receive the largest priority."""
         costs = memory.ring.rows.cost is not None
 
@@ -150,9 +150,9 @@ class PlantReplay(eqx.Module):
             carry: tuple[Running, Counts], key: PRNGKeyArray
         ) -> tuple[tuple[Running, Counts], Transition]:
             running, counts = carry
-            running, rows, more = collect_step(self.collection, policy, running, key)
+            running, rows, new_counts = collect_step(self.collection, policy, running, key)
             rows = rows if costs else rows._replace(cost=None)
-            return (running, jax.tree.map(jnp.add, counts, more)), rows
+            return (running, jax.tree.map(jnp.add, counts, new_counts)), rows
 
         (running, counts), rows = jax.lax.scan(step, (memory.running, memory.counts), keys)
         rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)

@@ -13,9 +13,9 @@ from neorl_agents.online import Replay, balanced_batch, replay_begin, replay_pus
 from neorl_agents.sampling import RowsWithReturns
 from neorl_core import Policy, Transition
 from neorl_train.training._collect import (
-    Asking,
     Collection,
     Counts,
+    ProposalRecorder,
     Running,
     begin_episodes,
     collect_step,
@@ -80,7 +80,7 @@ class PlantAndLog(eqx.Module):
         memory = PlantMemory(running, replay, no_counts(self.collection.spec.n_cost))
 
         def step(memory: PlantMemory, number: Int[Array, ""]) -> tuple[PlantMemory, None]:
-            return self._collected(policy, memory, number, keys.source), None
+            return self._collect(policy, memory, number, keys.source), None
 
         # One step more than the rows needed, because the rows of the last step are not yet stored.
         numbers = jnp.arange(self.first_steps + 1, dtype=jnp.int32)
@@ -97,7 +97,7 @@ class PlantAndLog(eqx.Module):
     ) -> PlantMemory:
         """One more step of every episode."""
         policy = self.collection.guarded(learner.explore(state))
-        return self._collected(policy, memory, self.first_steps + 1 + number, key)
+        return self._collect(policy, memory, self.first_steps + 1 + number, key)
 
     def batches(
         self,
@@ -134,16 +134,16 @@ class PlantAndLog(eqx.Module):
         """
         return PlantReplay(self.collection, steps, self.capacity, self.first_steps)
 
-    def _collected(
+    def _collect(
         self, policy: Policy, memory: PlantMemory, number: Int[Array, ""], key: PRNGKeyArray
     ) -> PlantMemory:
         """One more step of every episode; the rows of the previous step are stored."""
         replay: Replay = memory.rows
         step_key = jax.random.fold_in(key, number)
-        running, rows, more = collect_step(self.collection, policy, memory.running, step_key)
+        running, rows, new_counts = collect_step(self.collection, policy, memory.running, step_key)
         rows = rows if replay.pending.cost is not None else rows._replace(cost=None)
         replay = replay_push(replay, rows, horizon=self.collection.spec.horizon)
-        return PlantMemory(running, replay, jax.tree.map(jnp.add, memory.counts, more))
+        return PlantMemory(running, replay, jax.tree.map(jnp.add, memory.counts, new_counts))
 
 
 class PlantRollouts(eqx.Module):
@@ -189,9 +189,9 @@ class PlantRollouts(eqx.Module):
             carry: tuple[Running, Counts], step_key: PRNGKeyArray
         ) -> tuple[tuple[Running, Counts], Transition]:
             running, counts = carry
-            running, rows, more = collect_step(self.collection, policy, running, step_key)
+            running, rows, new_counts = collect_step(self.collection, policy, running, step_key)
             rows = rows if costs else rows._replace(cost=None)
-            return (running, jax.tree.map(jnp.add, counts, more)), rows
+            return (running, jax.tree.map(jnp.add, counts, new_counts)), rows
 
         keys = jax.random.split(jax.random.fold_in(key, number), self.steps)
         (running, counts), rows = jax.lax.scan(step, (memory.running, memory.counts), keys)
@@ -213,5 +213,5 @@ class PlantRollouts(eqx.Module):
         return online_metrics(self.collection.spec, memory.counts)
 
     def _policy(self, learner: Explorer, state: LearnerState) -> Policy:
-        asking = Asking(learner.explore(state), self.collection.spec.n_action)
-        return self.collection.guarded(asking)
+        recorder = ProposalRecorder(learner.explore(state), self.collection.spec.n_action)
+        return self.collection.guarded(recorder)

@@ -13,7 +13,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train.runs._checkpoints import Checkpoints, Restored
 
-FINE, FAILED = 0, 1
+OK, FAILED = 0, 1
 LOST = re.compile(r"gloo|nccl|connection|coordination|heartbeat|peer|deadline|unavailable", re.I)
 
 
@@ -21,15 +21,15 @@ class LostProcessError(InputError):
     """Another process of the training ended unexpectedly.
 
     Args:
-        seen: Symptom of the failure.
-        then: Advice to the user.
+        message: Symptom of the failure.
+        advice: Advice to the user.
     """
 
-    def __init__(self, seen: str, then: str) -> None:
+    def __init__(self, message: str, advice: str) -> None:
         super().__init__(
-            f"another of the {jax.process_count()} processes was lost ({seen}); {then}"
+            f"another of the {jax.process_count()} processes was lost ({message}); {advice}"
         )
-        self.seen = seen
+        self.message = message
 
 
 def several() -> bool:
@@ -61,21 +61,23 @@ def all_or_none(action: str) -> Iterator[None]:
     except LostProcessError:
         raise
     except BaseException:
-        _gathered(np.array([FAILED]))
+        _all_gathered(np.array([FAILED]))
         raise
-    failed = np.flatnonzero(_gathered(np.array([FINE])).ravel() == FAILED)
+    failed = np.flatnonzero(_all_gathered(np.array([OK])).ravel() == FAILED)
     if failed.size:
-        raise InputError(f"process {failed[0]} could not {action}; its own message says why")
+        raise InputError(
+            f"process {failed[0]} could not {action}; its own message states the reason"
+        )
 
 
 @contextlib.contextmanager
-def lost_in_one_line(then: str) -> Iterator[None]:
+def lost_in_one_line(advice: str) -> Iterator[None]:
     """Turns an error of the connection to another process into one line.
 
     If such blocks are nested, the message takes its advice from the outer one.
 
     Args:
-        then: Advice to the user.
+        advice: Advice to the user.
 
     Raises:
         LostProcessError: With the first characters of the original error.
@@ -83,11 +85,11 @@ def lost_in_one_line(then: str) -> Iterator[None]:
     try:
         yield
     except LostProcessError as error:
-        raise LostProcessError(error.seen, then) from None
+        raise LostProcessError(error.message, advice) from None
     except (jax.errors.JaxRuntimeError, RuntimeError) as error:
         if not several() or isinstance(error, InputError) or not LOST.search(str(error)):
             raise
-        raise LostProcessError(one_line(error)[:120], then) from None
+        raise LostProcessError(one_line(error)[:120], advice) from None
 
 
 def require_equal(text: str, quantity: str) -> None:
@@ -102,12 +104,12 @@ def require_equal(text: str, quantity: str) -> None:
     """
     if not several():
         return
-    mine = np.frombuffer(text.encode().ljust(128)[:128], np.uint8)
-    everyone = _gathered(mine)
-    different = np.flatnonzero((everyone != everyone[0]).any(axis=1))
+    own_value = np.frombuffer(text.encode().ljust(128)[:128], np.uint8)
+    all_values = _all_gathered(own_value)
+    different = np.flatnonzero((all_values != all_values[0]).any(axis=1))
     if different.size:
         raise InputError(
-            f"process {different[0]} has another {quantity} than process 0; give all of them the "
+            f"process {different[0]} has another {quantity} than process 0; give all processes the "
             "same"
         )
 
@@ -121,7 +123,7 @@ def stop_of_all(stop: Callable[[], bool]) -> Callable[[], bool]:
     """Whether any process was asked to stop, so that all of them stop after the same chunk."""
     if not several():
         return stop
-    return lambda: bool(_gathered(np.array([int(stop())])).any())
+    return lambda: bool(_all_gathered(np.array([int(stop())])).any())
 
 
 def end_together() -> None:
@@ -134,11 +136,11 @@ class LeaderCheckpoints:
     """Checkpoints that process 0 reads and writes; the other processes receive what it read.
 
     Args:
-        own: Checkpoints of process 0; ``None`` in the others.
+        local: Checkpoints of process 0; ``None`` in the others.
     """
 
-    def __init__(self, own: Checkpoints | None) -> None:
-        self._own = own
+    def __init__(self, local: Checkpoints | None) -> None:
+        self._own = local
 
     def part(self, name: str) -> "LeaderCheckpoints":
         """As :meth:`Checkpoints.part`."""
@@ -172,24 +174,24 @@ class LeaderCheckpoints:
         leaves, structure = jax.tree.flatten(template if restored is None else restored.tree)
         arrays = [np.asarray(leaf) for leaf in leaves]
         received = _bytes_of_leader(b"".join(array.tobytes() for array in arrays))
-        values, place = [], 0
+        values, offset = [], 0
         for array in arrays:
-            part = received[place : place + array.nbytes]
+            part = received[offset : offset + array.nbytes]
             values.append(np.frombuffer(part, array.dtype).reshape(array.shape).copy())
-            place += array.nbytes
+            offset += array.nbytes
         return Restored(step, structure.unflatten(values))
 
 
-def _gathered(values: np.ndarray) -> np.ndarray:
+def _all_gathered(values: np.ndarray) -> np.ndarray:
     with lost_in_one_line("start all of them again"):
         return np.asarray(multihost_utils.process_allgather(values))
 
 
-def _bytes_of_leader(mine: bytes) -> bytes:
+def _bytes_of_leader(own_value: bytes) -> bytes:
     """The bytes of process 0, of any length."""
     with lost_in_one_line("start all of them again"):
-        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(mine))))
+        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(own_value))))
         sent = np.zeros(size, np.uint8)
         if leads():
-            sent[:] = np.frombuffer(mine, np.uint8)
+            sent[:] = np.frombuffer(own_value, np.uint8)
         return np.asarray(multihost_utils.broadcast_one_to_all(sent)).tobytes()

@@ -15,7 +15,7 @@ from neorl_agents.learning import Source, Training, begin_training, require_poli
 from neorl_core import InputError, Policy
 from neorl_train.training._feeds import Feed
 from neorl_train.training._memory import TrainingMemory, memory_of, tree_bytes
-from neorl_train.training._mesh import Place, SharedBatches, batch_devices_of, put
+from neorl_train.training._mesh import Placement, SharedBatches, batch_devices_of, put
 
 Device: TypeAlias = Any
 """A device, or the devices that share every batch."""
@@ -33,7 +33,7 @@ EXECUTION_MODE = "one program per seed, queued on one device; every core is a de
 """The execution mode, on which the bits of a seed depend beside configuration, data and key."""
 SHARED_MODE = "one program per seed, on devices that share each batch"
 """As :data:`EXECUTION_MODE`, if more than one device shares a batch."""
-BATCHED_MODE = "seeds of a device as one batch where their rows are a log in memory, else queued"
+BATCHED_MODE = "seeds of a device as one batch if the log is in memory, otherwise queued"
 """As :data:`EXECUTION_MODE`, on an accelerator."""
 
 
@@ -96,34 +96,34 @@ class SeedQueues:
         programs: dict[tuple[Device, int], Any] | None = None,
         form: Form = "",
     ) -> None:
-        used = list(devices)[: len(seeds)]
+        devices_used = list(devices)[: len(seeds)]
         self.seeds = tuple(seeds)
         self._learner, self._feed = learner, feed
         self._source: Any = learner.source(feed.source if source is None else source)
-        self._shared_by = batch_devices_of(used)
+        self._shared_by = batch_devices_of(devices_used)
         if self._shared_by > 1 and self._source.cycle:
-            raise InputError(
-                "batches of a plant are not shared by devices; leave devices.batch at 0"
-            )
-        self._devices = [used[i % len(used)] for i in range(len(seeds))]
+            raise InputError("devices cannot share batches from a plant; leave devices.batch at 0")
+        self._devices = [devices_used[i % len(devices_used)] for i in range(len(seeds))]
         self._settings = {
             device: (put(learner, device), put(_shared(self._source, device), device))
-            for device in used
+            for device in devices_used
         }
         self._key_data = np.stack([np.array(jax.random.key_data(key)) for key in keys])
-        self._keys = self._placed(list(keys))
-        self._trainings = [self._begun(i, begin(i)) for i in range(len(seeds))]
+        self._keys = self._on_devices(list(keys))
+        self._trainings = [self._started(i, begin(i)) for i in range(len(seeds))]
         self._on_cpu = jax.default_backend() == "cpu"
-        batched = settled_form(form) == "vmap" and self._shared_by == 1
+        batched = chosen_form(form) == "vmap" and self._shared_by == 1
         self._batched = batched and self._source.cycle == 0 and feed.shared_by_seeds
         self._shared = {} if programs is None else programs
         self._programs: dict[Device, Any] = {}
         self._n_updates = 0
         self.done = 0
         if isinstance(learner, Algorithm):
-            jax.eval_shape(lambda state: _judged(learner, state), self._trainings[0].learner)
+            jax.eval_shape(
+                lambda state: _require_policy(learner, state), self._trainings[0].learner
+            )
 
-    def _begun(self, i: int, state: LearnerState) -> Training:
+    def _started(self, i: int, state: LearnerState) -> Training:
         device = self._devices[i]
         # A chunk donates its training's buffers, so no two leaves may share one.
         state = put(state, device, may_alias=False)
@@ -150,10 +150,10 @@ class SeedQueues:
             RuntimeError: If no chunk was compiled.
         """
         if not self._programs:
-            raise RuntimeError("no chunk was compiled; call compile(n_updates) first")
+            raise RuntimeError("no chunk has been compiled; call compile(n_updates) first")
         held = [
-            (device, tree_bytes(one))
-            for device, one in zip(self._devices, self._trainings, strict=True)
+            (device, tree_bytes(training))
+            for device, training in zip(self._devices, self._trainings, strict=True)
         ]
         return memory_of(self._programs, held, together=self._batched)
 
@@ -167,7 +167,7 @@ class SeedQueues:
             RuntimeError: If no chunk was compiled.
         """
         if not self._programs:
-            raise RuntimeError("no chunk was compiled; call compile(n_updates) first")
+            raise RuntimeError("no chunk has been compiled; call compile(n_updates) first")
         if self._batched:
             return self._advance_batched()
         metrics = []
@@ -228,9 +228,9 @@ class SeedQueues:
             done: Number of updates before it was taken, in calls of ``update``.
         """
         self.done = done
-        self._trainings = self._placed(self.unstacked(snapshot["state"]))
+        self._trainings = self._on_devices(self.unstacked(snapshot["state"]))
         self._key_data = np.array(snapshot["key"])
-        self._keys = self._placed([jax.random.wrap_key_data(key) for key in self._key_data])
+        self._keys = self._on_devices([jax.random.wrap_key_data(key) for key in self._key_data])
 
     def policies(self, snapshot: dict[str, Any]) -> list[Policy]:
         """The policies of a snapshot, one per seed, with host arrays; empty for a model."""
@@ -244,7 +244,7 @@ class SeedQueues:
         leaves, treedef = jax.tree.flatten(stacked)
         return [treedef.unflatten([leaf[i] for leaf in leaves]) for i in range(len(self.seeds))]
 
-    def _placed(self, values: list[Any]) -> list[Any]:
+    def _on_devices(self, values: list[Any]) -> list[Any]:
         return [put(value, device) for value, device in zip(values, self._devices, strict=True)]
 
     def _arguments(self, i: int, tables: Any) -> tuple[Any, ...]:
@@ -261,20 +261,20 @@ class SeedQueues:
         return program.lower(*self._arguments(i, example), n_updates=n_updates).compile()
 
 
-def _shared(source: Any, place: Place) -> Any:
-    return SharedBatches(source, place) if isinstance(place, NamedSharding) else source
+def _shared(source: Any, placement: Placement) -> Any:
+    return SharedBatches(source, placement) if isinstance(placement, NamedSharding) else source
 
 
 @functools.cache
-def _program(place: Place) -> Any:
+def _program(placement: Placement) -> Any:
     """The chunk program of one device, or of several that each end with a copy of the state."""
-    if not isinstance(place, NamedSharding):
+    if not isinstance(placement, NamedSharding):
         return train_chunk
     return jax.jit(
         train_chunk.__wrapped__,  # pyright: ignore[reportAttributeAccessIssue]
         static_argnames="n_updates",
         donate_argnums=2,
-        out_shardings=place,
+        out_shardings=placement,
     )
 
 
@@ -304,14 +304,14 @@ def execution_mode(batch_devices: int) -> str:
     """The execution mode that a run records, because the bits of a seed depend on it.
 
     Args:
-        batch_devices: Number of devices that share every batch, as in :func:`places_for`.
+        batch_devices: Number of devices that share every batch, as in :func:`placements_for`.
     """
     if batch_devices > 1 or jax.process_count() > 1:
         return SHARED_MODE
-    return EXECUTION_MODE if settled_form("") == "queued" else BATCHED_MODE
+    return EXECUTION_MODE if chosen_form("") == "queued" else BATCHED_MODE
 
 
-def settled_form(form: Form) -> Form:
+def chosen_form(form: Form) -> Form:
     """The requested form, or the one that was measured to be faster.
 
     On a CPU queues are faster, while one small network does not fill a GPU.
@@ -329,7 +329,7 @@ def devices_for(seeds: Sequence[int]) -> list[Device]:
     return list(jax.local_devices())[: len(seeds)]
 
 
-def _judged(algorithm: Algorithm, state: LearnerState) -> tuple[()]:
+def _require_policy(algorithm: Algorithm, state: LearnerState) -> tuple[()]:
     """Refuses a policy that cannot act, before anything is compiled."""
     require_policy(algorithm, algorithm.policy(state))
     return ()

@@ -20,12 +20,12 @@ from neorl_train.training._loop import (
     Trained,
     Validate,
     Watcher,
-    fitted_before,
+    fit_prerequisites,
     loop_chunks,
     never,
 )
-from neorl_train.training._plan import USUAL_PLAN, Plan
-from neorl_train.training._queues import Device, Form, settled_form
+from neorl_train.training._plan import DEFAULT_PLAN, Plan
+from neorl_train.training._queues import Device, Form, chosen_form
 from neorl_train.training._seeds import offline_seeds
 from neorl_train.training._vmapped import Batched
 
@@ -69,7 +69,7 @@ def train_together(
     settings: Sequence[Setting],
     data: TrainingData | StreamedData,
     seeds: Sequence[int] = (0,),
-    plan: Plan = USUAL_PLAN,
+    plan: Plan = DEFAULT_PLAN,
     *,
     stop: Callable[[], bool] = never,
     form: Form = "",
@@ -104,22 +104,22 @@ def train_together(
     keys = {program_key(setting.learner, plan.updates) for setting in settings}
     if len(keys) != 1:
         raise InputError(
-            f"{len(settings)} settings need {len(keys)} programs, since they differ in shapes or "
-            "variants; train those apart"
+            f"{len(settings)} settings need {len(keys)} programs, because they differ in shapes or "
+            "variants; train those settings separately"
         )
     learners = [for_run(setting.learner, plan.updates) for setting in settings]
     devices = list(jax.local_devices())
     feeds = _feeds(learners, data, seeds, devices)
-    batched = settled_form(form) == "vmap" and len({id(feed) for feed in feeds}) == 1
+    batched = chosen_form(form) == "vmap" and len({id(feed) for feed in feeds}) == 1
     programs: dict[tuple[Device, int], Any] = {}
     group = Batched() if batched else None
 
-    def turns(number: int) -> Any:
+    def training_of(number: int) -> Any:
         """The training of one setting, created when it is first requested."""
         setting, learner = settings[number], learners[number]
         check_trainable(learner, data, plan)
-        before = setting.checkpoints, stop, devices
-        contexts = fitted_before(learner, data, seeds, plan, *before, form)
+        common = setting.checkpoints, stop, devices
+        contexts = fit_prerequisites(learner, data, seeds, plan, *common, form)
         first = 0 if group else number * len(seeds) % len(devices)
         queues: Any = offline_seeds(
             learner,
@@ -133,35 +133,37 @@ def train_together(
         )
         if group is not None:
             queues = group.member(queues)
-        watched = setting.watcher, setting.checkpoints, setting.validate
-        return (yield from loop_chunks(queues, learner, plan, *watched, stop))
+        observers = setting.watcher, setting.checkpoints, setting.validate
+        return (yield from loop_chunks(queues, learner, plan, *observers, stop))
 
-    return _in_turns([turns(number) for number in range(len(settings))], plan, seeds, progress)
+    return _in_turns(
+        [training_of(number) for number in range(len(settings))], plan, seeds, progress
+    )
 
 
 def _in_turns(
     trainings: list[Any], plan: Plan, seeds: Sequence[int], progress: Callable[[int], None]
 ) -> list[Trained | InputError]:
-    ended: dict[int, Trained | InputError] = {}
+    results: dict[int, Trained | InputError] = {}
     rounds = 0
     try:
-        while len(ended) < len(trainings):
+        while len(results) < len(trainings):
             for number, training in enumerate(trainings):
-                if number in ended:
+                if number in results:
                     continue
                 try:
                     next(training)
                 except StopIteration as finished:
-                    ended[number] = finished.value
+                    results[number] = finished.value
                 except InputError as error:
-                    ended[number] = error
+                    results[number] = error
             rounds += 1
             done = min(rounds // 2 * plan.chunk, plan.updates)
             progress(done * len(seeds) * len(trainings))
     finally:
         for training in trainings:
             training.close()
-    return [ended[number] for number in range(len(trainings))]
+    return [results[number] for number in range(len(trainings))]
 
 
 def _feeds(
@@ -173,21 +175,23 @@ def _feeds(
     """One feed per learner; those with equal tables share one, so the log is stored once."""
     if isinstance(data, StreamedData):
         return [StreamFeed(learner, data, seeds) for learner in learners]
-    made: list[tuple[Any, Feed]] = []
+    feeds_by_tables: list[tuple[Any, Feed]] = []
     feeds: list[Feed] = []
     for learner in learners:
         tables = log_tables(learner, data.spec, data.rows_for(learner))
-        feed_of_tables = next((feed for known, feed in made if _equal(known, tables)), None)
+        feed_of_tables = next(
+            (feed for stored, feed in feeds_by_tables if _equal(stored, tables)), None
+        )
         if feed_of_tables is None:
             feed_of_tables = MemoryFeed(learner, data, devices, tables=tables)
-            made.append((tables, feed_of_tables))
+            feeds_by_tables.append((tables, feed_of_tables))
         feeds.append(feed_of_tables)
     return feeds
 
 
 def _equal(one: Any, other: Any) -> bool:
-    (leaves, structure), (others, also) = jax.tree.flatten(one), jax.tree.flatten(other)
-    return structure == also and all(
+    (leaves, structure), (others, other_structure) = jax.tree.flatten(one), jax.tree.flatten(other)
+    return structure == other_structure and all(
         np.array_equal(a, b, equal_nan=np.issubdtype(np.asarray(a).dtype, np.floating))
         for a, b in zip(leaves, others, strict=True)
     )

@@ -22,7 +22,7 @@ class Batched:
 
     def __init__(self) -> None:
         self._members: list[_Member] = []
-        self._n_updates, self.done, self._begun = 0, 0, False
+        self._n_updates, self.done, self._started = 0, 0, False
         self._program: Any = None
         self._arguments: tuple[Any, ...] = ()
         self._training: Any = None
@@ -44,7 +44,7 @@ class Batched:
 
     def advance(self, member: "_Member") -> list[Metrics]:
         """The next chunk of one training; the first to request it advances all of them."""
-        if not self._begun:
+        if not self._started:
             self._begin()
         if self._program is None:
             return member.queues.advance()
@@ -55,7 +55,7 @@ class Batched:
             seeds, members = range(len(member.seeds)), range(len(self._members))
             each = [jax.tree.map(lambda x, s=s: x[s], means) for s in seeds]
             self._metrics = [
-                [jax.tree.map(lambda x, m=m: x[m], one) for one in each] for m in members
+                [jax.tree.map(lambda x, m=m: x[m], metrics) for metrics in each] for m in members
             ]
         member.done = self.done
         return self._metrics[self._members.index(member)]
@@ -66,11 +66,11 @@ class Batched:
             return None
         if self._on_host[0] != self.done:
             self._on_host = self.done, jax.device_get(self._training)
-        place = self._members.index(member)
-        return jax.tree.map(lambda leaf: np.array(leaf[:, place]), self._on_host[1])
+        index = self._members.index(member)
+        return jax.tree.map(lambda leaf: np.array(leaf[:, index]), self._on_host[1])
 
     def _begin(self) -> None:
-        self._begun = True
+        self._started = True
         if len({member.done for member in self._members}) > 1:
             for member in self._members:
                 member.queues.compile(self._n_updates)
@@ -78,9 +78,9 @@ class Batched:
         states = [member.queues.stacked() for member in self._members]
         self.done = self._members[0].done
         shared = states[0]
-        learners = jax.tree.map(lambda *x: jnp.stack(x), *[one.learner for one in states])
+        learners = jax.tree.map(lambda *x: jnp.stack(x), *[stacked.learner for stacked in states])
         self._training = jax.tree.map(
-            lambda *x: jnp.stack(x, axis=1), *[one.trainings for one in states]
+            lambda *x: jnp.stack(x, axis=1), *[stacked.trainings for stacked in states]
         )
         self._arguments = (learners, shared.source, shared.tables, shared.keys)
         lowered = _chunk.lower(

@@ -14,9 +14,9 @@ from neorl_train.results._wording import confidence, number, quantity
 
 DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
 Answer = Literal["deploy", "worth a trial", "do not deploy", "cannot tell"]
-LEAST_EPISODES = 64
+MIN_EPISODES = 64
 """Fewer paired episodes are not enough: with 16, a bound stated at 2.5 % misses in 10 to 39 %."""
-ACTED = 0.05
+MAX_FALLBACK = 0.05
 """Largest fraction of steps in which the fallback may act; above it, the merit is its own."""
 
 
@@ -91,10 +91,10 @@ def closing(verdict: Verdict) -> str:
 
     Empty for a verdict on a plant, and if there is nothing to add.
     """
-    telling = [clause for clause in verdict.clauses if not clause.holds] or verdict.clauses
-    if verdict.answer in (DEPLOY, REFUSE) or not telling:
+    deciding = [clause for clause in verdict.clauses if not clause.holds] or verdict.clauses
+    if verdict.answer in (DEPLOY, REFUSE) or not deciding:
         return ""
-    return verdict.sentence.partition(f"{telling[-1].sentence}. ")[2]
+    return verdict.sentence.partition(f"{deciding[-1].sentence}. ")[2]
 
 
 def verdict(tables: ResultTables) -> Verdict:
@@ -136,15 +136,15 @@ def verdict(tables: ResultTables) -> Verdict:
         *_worst_clauses(row, tables),
         *(_cost_clause(cell, row.n_episodes) for cell in row.costs),
         *_episode_clauses(row, tables),
-        *_acted_clauses(row),
+        *_fallback_clauses(row),
     )
     failed = [clause for clause in clauses if not clause.holds]
-    if not failed and row.n_episodes < LEAST_EPISODES:
-        few = (
+    if not failed and row.n_episodes < MIN_EPISODES:
+        too_few = (
             f"{row.n_episodes} paired episodes are too few for its bounds; take "
-            f"{LEAST_EPISODES} or more with --evaluation.starts"
+            f"{MIN_EPISODES} or more with --evaluation.starts"
         )
-        return _unknown(tables, few, clauses)
+        return _unknown(tables, too_few, clauses)
     answer: Answer = REFUSE if failed else DEPLOY
     return Verdict(
         answer=answer,
@@ -169,8 +169,8 @@ def rule_of(level: float, episode_margin: float) -> str:
     if math.isinf(episode_margin):
         return rule
     return (
-        f"{rule}; and of single episodes at most {number(100 * episode_margin)} % more over a "
-        "limit or tripped than with the reference"
+        f"{rule}; and at most {number(100 * episode_margin)} % more of the episodes over a limit "
+        "or tripped than with the reference"
     )
 
 
@@ -192,7 +192,6 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
     if estimate is None:
         raise ValueError(f"the results of {row.name!r} are not paired with {tables.reference!r}")
     holds = bool(estimate.low > 0)
-    comparison = "is above" if holds else "is not above"
     return Clause(
         name="return",
         statistic=f"paired difference of the return to {tables.reference}, mean over "
@@ -206,43 +205,43 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
         unit=tables.reward_unit,
         holds=holds,
         sentence=f"the lower bound of its gain in return over {tables.reference}, "
-        f"{quantity(estimate.low, tables.reward_unit)}, {comparison} 0",
+        f"{quantity(estimate.low, tables.reward_unit)}, {'is' if holds else 'is not'} above 0",
     )
 
 
 def _worst_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
     """Whether the gain depends on a rare worst episode; empty for older files without it."""
-    estimate, least = row.difference, row.least_difference
-    if estimate is None or least is None:
+    estimate, worst_gain = row.difference, row.least_difference
+    if estimate is None or worst_gain is None:
         return []
     n = row.n_episodes
-    share = most_often(n, tables.level)
-    others = (n * estimate.value - least) / (n - 1)
-    gain = share * least + (1 - share) * others
+    fraction = undetected_fraction(n, tables.level)
+    others = (n * estimate.value - worst_gain) / (n - 1)
+    gain = fraction * worst_gain + (1 - fraction) * others
     holds = bool(gain > 0)
     unit = tables.reward_unit
     return [
         Clause(
             name="worst episode",
             statistic=f"paired difference of the return to {tables.reference} in the worst of "
-            f"{n} episodes, and the mean if {number(100 * share)} % of episodes were like it",
-            value=least,
-            low=least,
-            high=least,
+            f"{n} episodes, and the mean if {number(100 * fraction)} % of episodes were like it",
+            value=worst_gain,
+            low=worst_gain,
+            high=worst_gain,
             bound=gain,
             relation=">",
             limit=0.0,
             unit=unit,
             holds=holds,
-            sentence=f"if {number(100 * share)} % of the episodes were like its worst one "
-            f"({quantity(least, unit)}), which {n} episodes do not rule out, its gain would be "
-            f"{quantity(gain, unit)}, {'above' if holds else 'not above'} 0",
+            sentence=f"if {number(100 * fraction)} % of the episodes were like its worst one "
+            f"({quantity(worst_gain, unit)}), which {n} episodes do not rule out, its gain would "
+            f"be {quantity(gain, unit)}, {'above' if holds else 'not above'} 0",
         )
     ]
 
 
 @functools.cache
-def most_often(n: int, level: float) -> float:
+def undetected_fraction(n: int, level: float) -> float:
     """Largest fraction of episodes that is compatible with one occurrence in ``n``.
 
     Args:
@@ -266,7 +265,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
     holds = bool(bound <= cell.limit)
     comparison = "is within" if holds else "is not within"
     subject = "worst step of the" if kind.bounds_largest else "upper bound of the mean"
-    bounded = quantity(bound, cell.unit)
+    bound_text = quantity(bound, cell.unit)
     limit = kind.limit_words(cell.limit, cell.unit)
     return Clause(
         name=cell.name,
@@ -280,7 +279,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
         limit=cell.limit,
         unit=cell.unit,
         holds=holds,
-        sentence=f"the {subject} cost {cell.name}, {bounded}, {comparison} the limit of {limit}",
+        sentence=f"the {subject} cost {cell.name}, {bound_text}, {comparison} the limit of {limit}",
     )
 
 
@@ -292,84 +291,85 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
     """
     if math.isinf(tables.episode_margin):
         return []
-    beside = tables.row(tables.reference, guarded=False)
+    reference = tables.row(tables.reference, guarded=False)
+    fraction_clause = functools.partial(_fraction_clause, row=row, tables=tables)
     clauses = []
-    for cell, theirs in zip(row.costs, beside.costs, strict=True):
+    for cell, theirs in zip(row.costs, reference.costs, strict=True):
         if not limit_kind(cell.per).bounds_largest:
             violation = f"over the limit of {cell.name}"
-            shares = cell.violating, theirs.violating.value
+            fractions = cell.violating, theirs.violating.value
             name = f"{cell.name}, single episodes"
-            clauses.append(_share_clause(name, violation, shares, theirs.violations, row, tables))
-    if row.trips is not None and beside.trips is not None and (row.n_trips or beside.n_trips):
-        shares = row.trips, beside.trips.value
-        clauses.append(_share_clause("trips", "that tripped", shares, beside.n_trips, row, tables))
+            clauses.append(fraction_clause(name, violation, fractions, theirs.violations))
+    if row.trips is not None and reference.trips is not None and (row.n_trips or reference.n_trips):
+        fractions = row.trips, reference.trips.value
+        clauses.append(fraction_clause("trips", "that tripped", fractions, reference.n_trips))
     return clauses
 
 
-def _acted_clauses(row: PolicyRow) -> list[Clause]:
+def _fallback_clauses(row: PolicyRow) -> list[Clause]:
     """Clause on who acted; none if the candidate acted in every step."""
-    share = row.fallback
-    if share == 0:
+    fraction = row.fallback
+    if fraction == 0:
         return []
-    holds = bool(share <= ACTED)
+    holds = bool(fraction <= MAX_FALLBACK)
     return [
         Clause(
             name="fallback",
             statistic=f"steps in which the fallback acted, of {row.n_episodes} paired episodes",
-            value=share,
-            low=share,
-            high=share,
-            bound=share,
+            value=fraction,
+            low=fraction,
+            high=fraction,
+            bound=fraction,
             relation="<=",
-            limit=ACTED,
+            limit=MAX_FALLBACK,
             unit="1",
             holds=holds,
-            sentence=f"the fallback acted in its place in {number(100 * share)} % of the steps, "
-            f"{'within' if holds else 'not within'} {number(100 * ACTED)} %",
+            sentence=f"the fallback acted instead of the policy in {number(100 * fraction)} % of "
+            f"the steps, {'within' if holds else 'not within'} {number(100 * MAX_FALLBACK)} %",
         )
     ]
 
 
-def _share_clause(
+def _fraction_clause(
     name: str,
     violation: str,
-    shares: tuple[Estimate, float],
+    fractions: tuple[Estimate, float],
     their_count: int,
     row: PolicyRow,
     tables: ResultTables,
 ) -> Clause:
     """A fraction of the episodes compared with that of the reference plus the margin."""
-    share, theirs = shares
+    fraction, theirs = fractions
     limit = theirs + tables.episode_margin
-    holds = bool(share.high <= limit)
+    holds = bool(fraction.high <= limit)
     return Clause(
         name=name,
         statistic=f"episodes {violation}, of {row.n_episodes} paired episodes; {tables.reference}: "
         f"{their_count}",
-        value=share.value,
-        low=share.low,
-        high=share.high,
-        bound=share.high,
+        value=fraction.value,
+        low=fraction.low,
+        high=fraction.high,
+        bound=fraction.high,
         relation="<=",
         limit=limit,
         unit="1",
         holds=holds,
-        sentence=f"the upper bound of the episodes {violation}, {number(100 * share.high)} %, "
+        sentence=f"the upper bound of the episodes {violation}, {number(100 * fraction.high)} %, "
         f"{'is' if holds else 'is not'} within {number(100 * limit)} %: the "
         f"{number(100 * theirs)} % of {tables.reference} and a margin of "
         f"{number(100 * tables.episode_margin)} %",
     )
 
 
-def _sentence(answer: Answer, telling: Sequence[Clause], tables: ResultTables) -> str:
+def _sentence(answer: Answer, deciding: Sequence[Clause], tables: ResultTables) -> str:
     permission = "may be deployed" if answer == DEPLOY else "should not be deployed"
-    why = "; ".join(clause.sentence for clause in telling)
+    why = "; ".join(clause.sentence for clause in deciding)
     return " ".join(
-        [f"{tables.candidate} behind its guard {permission}: {why}.", *exceeded(tables)]
+        [f"{tables.candidate} behind its guard {permission}: {why}.", *violation_sentences(tables)]
     )
 
 
-def exceeded(tables: ResultTables) -> list[str]:
+def violation_sentences(tables: ResultTables) -> list[str]:
     """Episodes of the candidate over their limit, which a clause on a mean does not show.
 
     Args:
@@ -381,19 +381,19 @@ def exceeded(tables: ResultTables) -> list[str]:
     if not tables.environment:
         return []
     row = tables.row(tables.candidate, guarded=True)
-    beside = [r for r in tables.rows if r.name == tables.reference and not r.guarded]
+    reference = next((r for r in tables.rows if r.name == tables.reference and not r.guarded), None)
     sentences = []
     for i, cell in enumerate(row.costs):
         if cell.violations:
-            theirs = f"; {tables.reference}: {beside[0].costs[i].violations}" if beside else ""
+            theirs = f"; {tables.reference}: {reference.costs[i].violations}" if reference else ""
             sentences.append(
-                f"Its cost {cell.name} was over the limit in {cell.violations} of "
-                f"{row.n_episodes} single episodes{theirs}."
+                f"Its cost {cell.name} was over the limit in {cell.violations} of {row.n_episodes} "
+                f"episodes{theirs}."
             )
     if row.n_trips:
-        theirs = f"; {tables.reference}: {beside[0].n_trips}" if beside else ""
+        theirs = f"; {tables.reference}: {reference.n_trips}" if reference else ""
         sentences.append(
-            f"The plant tripped in {row.n_trips} of {row.n_episodes} single episodes, which keep "
-            f"no limit{theirs}."
+            f"The plant tripped in {row.n_trips} of {row.n_episodes} episodes, which count as "
+            f"keeping no limit{theirs}."
         )
     return sentences

@@ -11,11 +11,11 @@ from neorl_train.results._wording import number, quantity, with_ends, with_unit
 from neorl_train.verdicts._rule import REFUSE, UNKNOWN, Answer, Clause, Verdict
 
 TRIAL: Answer = "worth a trial"
-TRUST = 0.25
+MAX_REPLAY_ERROR = 0.25
 """Largest error of the incumbent's predicted return, in spreads of returns in the log."""
 
 
-class Repetition(NamedTuple):
+class ReplayCheck(NamedTuple):
     """Whether a plant model reproduces the incumbent: a clause of a run, a check of a model.
 
     Attributes:
@@ -40,7 +40,7 @@ class Repetition(NamedTuple):
     @property
     def allowed(self) -> float:
         """Largest error of a model that may be used."""
-        return TRUST * self.scale
+        return MAX_REPLAY_ERROR * self.scale
 
     @property
     def holds(self) -> bool:
@@ -51,15 +51,19 @@ class Repetition(NamedTuple):
     def sentence(self) -> str:
         """The result, with units."""
         if not math.isfinite(self.replayed):
-            return f"the model diverges where {self.incumbent} acts in it, so it repeats nothing"
+            return (
+                f"the model diverges when {self.incumbent} acts in it, so it does not reproduce "
+                "the log"
+            )
         return (
-            f"the model predicts {quantity(self.replayed, self.unit)} of {self.incumbent}, the log "
-            f"shows {quantity(self.logged, self.unit)}, {'within' if self.holds else 'not within'} "
+            f"the model predicts a return of {quantity(self.replayed, self.unit)} for "
+            f"{self.incumbent} and the log shows {quantity(self.logged, self.unit)}; the "
+            f"difference {'is within' if self.holds else 'exceeds'} the allowed "
             f"{quantity(self.allowed, self.unit)}"
         )
 
 
-POWER = 2.8
+POWER_FACTOR = 2.8
 """Gain in standard errors that is detected at 5 % with a probability of 80 %: 1.96 + 0.84."""
 
 
@@ -91,7 +95,7 @@ class LogPrediction:
         rule: Rule by which the prediction was made.
         others: Estimates of the gain by other methods.
         excitation: How freely the actions of the log moved; ``None`` if this was not examined.
-        doubts: Defects of the log on which no answer may rest, in sentences.
+        warnings: Defects of the log on which no answer may rest, in sentences.
     """
 
     prediction: Prediction
@@ -102,7 +106,7 @@ class LogPrediction:
     rule: ChoiceRule
     others: tuple[OtherEstimate, ...] = ()
     excitation: Excitation | None = None
-    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
@@ -124,37 +128,37 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
         The verdict with its clauses. It is not a permission to deploy.
     """
     clauses = (
-        _trust_clause(tables, forecast),
+        _model_clause(tables, forecast),
         _gain_clause(tables, forecast),
         *_cost_clauses(tables, forecast),
         _support_clause(forecast),
         *_agreement_clauses(tables, forecast),
         *_excitation_clauses(forecast.excitation),
-        *_log_clauses(forecast.doubts),
+        *_log_clauses(forecast.warnings),
     )
     failed = [clause for clause in clauses if not clause.holds]
-    one = forecast.prediction
-    lost = one.high < 0
-    over = any(clause.name in _names(tables) for clause in failed)
-    answer: Answer = TRIAL if not failed else REFUSE if lost or over else UNKNOWN
+    prediction = forecast.prediction
+    predicts_loss = prediction.high < 0
+    exceeds_cost = any(clause.name in _names(tables) for clause in failed)
+    answer: Answer = TRIAL if not failed else REFUSE if predicts_loss or exceeds_cost else UNKNOWN
     reasons = "; ".join(clause.sentence for clause in failed or clauses)
     opening = {
-        TRIAL: f"{one.name} is worth a trial, as far as the log tells",
-        REFUSE: f"{one.name} should not be deployed",
-        UNKNOWN: f"Cannot tell whether {one.name} is better",
+        TRIAL: f"{prediction.name} is worth a trial, as far as the log shows",
+        REFUSE: f"{prediction.name} should not be deployed",
+        UNKNOWN: f"Cannot tell whether {prediction.name} is better",
     }[answer]
-    closing = _plan(tables, forecast) if answer == TRIAL else _missing(failed)
+    closing = _trial_advice(tables, forecast) if answer == TRIAL else _remedies(failed)
     return Verdict(
         answer=answer,
         sentence=f"{opening}: {reasons}. {closing}".rstrip(),
         candidate=tables.candidate,
         reference=forecast.incumbent,
-        rule="predicted by a plant model learned from the log: the model repeats what runs today, "
-        "gain above zero, every cost within its limit, inside what the log has seen, no other "
-        "estimator contradicts it, every action moved on its own account, and the log has no "
-        "defect of its own",
+        rule="predicted by a plant model learned from the log: the model reproduces what runs "
+        "today, the gain is above zero, every cost is within its limit, the policy stays within "
+        "the data of the log, no other estimator contradicts the gain, every action also moved "
+        "independently of the measurements, and the log has no defect",
         clauses=clauses,
-        reason="" if answer != UNKNOWN else "the log does not answer it",
+        reason="" if answer != UNKNOWN else "the log does not answer this question",
     )
 
 
@@ -162,63 +166,73 @@ def _names(tables: ResultTables) -> set[str]:
     return {channel.name for channel in tables.spec.cost}
 
 
-def _trust_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
+def _model_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
     unit = tables.reward_unit
     numbers = (forecast.replayed, forecast.logged, forecast.scale)
-    repeated = Repetition(forecast.incumbent, *numbers, unit)
-    error = repeated.error
+    replay = ReplayCheck(forecast.incumbent, *numbers, unit)
+    error = replay.error
     return Clause(
         name="model",
-        statistic=f"difference of the predicted return of {forecast.incumbent} to the logged one, "
-        f"mean over {forecast.prediction.episodes} episodes that the model was not fitted to",
+        statistic="difference between the predicted and the logged return of "
+        f"{forecast.incumbent}, mean over {forecast.prediction.episodes} episodes that the model "
+        "was not fitted to",
         value=error,
         low=error,
         high=error,
         bound=error,
         relation="<=",
-        limit=repeated.allowed,
+        limit=replay.allowed,
         unit=unit,
-        holds=repeated.holds,
-        sentence=repeated.sentence,
+        holds=replay.holds,
+        sentence=replay.sentence,
     )
 
 
 def _gain_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
-    one, least = forecast.prediction, forecast.rule.least_gain * forecast.scale
-    holds = bool(one.low > least)
-    gain = with_unit(with_ends(one.gain, one.low, one.high), tables.reward_unit)
+    prediction, minimum = forecast.prediction, forecast.rule.least_gain * forecast.scale
+    holds = bool(prediction.low > minimum)
+    gain = with_unit(
+        with_ends(prediction.gain, prediction.low, prediction.high), tables.reward_unit
+    )
     return Clause(
         name="return",
-        statistic=f"predicted gain in return over {forecast.incumbent}, mean over {one.episodes} "
-        "replayed episodes and the networks of the model",
-        value=one.gain,
-        low=one.low,
-        high=one.high,
-        bound=one.low,
+        statistic=f"predicted gain in return over {forecast.incumbent}, mean over "
+        f"{prediction.episodes} replayed episodes and the networks of the model",
+        value=prediction.gain,
+        low=prediction.low,
+        high=prediction.high,
+        bound=prediction.low,
         relation=">",
-        limit=least,
+        limit=minimum,
         unit=tables.reward_unit,
         holds=holds,
         sentence=f"the lower bound of its predicted gain over {forecast.incumbent}, "
         f"{gain}, {'is' if holds else 'is not'} above "
-        f"{quantity(least, tables.reward_unit)}",
+        f"{quantity(minimum, tables.reward_unit)}",
     )
 
 
 def _cost_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Clause]:
-    one, clauses = forecast.prediction, []
-    costs = zip(tables.spec.cost, one.cost, one.cost_high, one.cost_incumbent, strict=True)
-    for channel, value, high, today in costs:
+    prediction, clauses = forecast.prediction, []
+    costs = zip(
+        tables.spec.cost,
+        prediction.cost,
+        prediction.cost_high,
+        prediction.cost_incumbent,
+        strict=True,
+    )
+    for channel, value, high, incumbent_cost in costs:
         holds, kind = bool(high <= channel.limit), limit_kind(channel.per)
-        too = (
-            f"; the mean of {forecast.incumbent}, {quantity(today, channel.unit)}, is beyond it "
-            f"too: --limits.cost {channel.name} NUMBER declares what the plant tolerates"
+        incumbent_note = (
+            f"; the mean of {forecast.incumbent}, {quantity(incumbent_cost, channel.unit)}, is "
+            f"beyond it too; declare what the plant tolerates with --limits.cost {channel.name} "
+            "NUMBER"
         )
         limit = kind.limit_words(channel.limit, channel.unit)
         clauses.append(
             Clause(
                 name=channel.name,
-                statistic=f"predicted {kind.quantity}, mean over {one.episodes} episodes",
+                statistic=f"predicted {kind.quantity}, mean over {prediction.episodes} episodes",
                 value=value,
                 low=2 * value - high,
                 high=high,
@@ -229,29 +243,30 @@ def _cost_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Clause]
                 holds=holds,
                 sentence=f"the upper bound of its predicted cost {channel.name}, "
                 f"{quantity(high, channel.unit)}, {'is' if holds else 'is not'} within the limit "
-                f"of {limit}{too if not holds and today > channel.limit else ''}",
+                "of "
+                f"{limit}{incumbent_note if not holds and incumbent_cost > channel.limit else ''}",
             )
         )
     return clauses
 
 
 def _support_clause(forecast: LogPrediction) -> Clause:
-    one, rule = forecast.prediction, forecast.rule
-    limit = rule.farthest(one.outside_incumbent)
-    holds = bool(one.outside <= limit)
+    prediction, rule = forecast.prediction, forecast.rule
+    limit = rule.farthest(prediction.outside_incumbent)
+    holds = bool(prediction.outside <= limit)
     return Clause(
         name="support",
-        statistic="distance from what the log has seen, standard deviations a step",
-        value=one.outside,
-        low=one.outside,
-        high=one.outside,
-        bound=one.outside,
+        statistic="distance from the data of the log, in standard deviations per step",
+        value=prediction.outside,
+        low=prediction.outside,
+        high=prediction.outside,
+        bound=prediction.outside,
         relation="<=",
         limit=limit,
         unit="1",
         holds=holds,
-        sentence=f"it leaves what the log has seen by {number(one.outside)} standard deviations a "
-        f"step ({forecast.incumbent}: {number(one.outside_incumbent)}), "
+        sentence=f"it leaves the data of the log by {number(prediction.outside)} standard "
+        f"deviations per step ({forecast.incumbent}: {number(prediction.outside_incumbent)}), "
         f"{'within' if holds else 'beyond'} the allowed {number(limit)}",
     )
 
@@ -260,9 +275,11 @@ def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Cl
     """Whether the estimator that is least favourable to the gain leaves it possible."""
     if not forecast.others:
         return []
-    worst = min(forecast.others, key=lambda one: -math.inf if math.isnan(one.high) else one.high)
+    worst = min(
+        forecast.others, key=lambda other: -math.inf if math.isnan(other.high) else other.high
+    )
     holds = bool(worst.high > 0)
-    names = ", ".join(one.name for one in forecast.others)
+    names = ", ".join(other.name for other in forecast.others)
     if holds:
         sentence = f"no other estimator contradicts the gain ({names})"
     elif math.isnan(worst.high):
@@ -277,7 +294,7 @@ def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Cl
     return [
         Clause(
             name="agreement",
-            statistic=f"largest gain that {worst.name} leaves possible, the least of {names}",
+            statistic=f"largest gain that {worst.name} leaves possible, the smallest of {names}",
             value=worst.gain,
             low=2 * worst.gain - worst.high,
             high=worst.high,
@@ -291,71 +308,71 @@ def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Cl
     ]
 
 
-def _excitation_clauses(moved: Excitation | None) -> list[Clause]:
+def _excitation_clauses(excitation: Excitation | None) -> list[Clause]:
     """Whether the log shows the effects of other actions."""
-    if moved is None:
+    if excitation is None:
         return []
     return [
         Clause(
             name="excitation",
-            statistic="least part of the variance of an action of the log that does not follow "
-            "from the measurements and the other actions; 0 for one that is saturated",
-            value=moved.least,
-            low=moved.least,
-            high=moved.least,
-            bound=moved.least,
+            statistic="smallest fraction of the variance of a logged action that does not follow "
+            "from the measurements and the other actions; 0 for a saturated action",
+            value=excitation.least,
+            low=excitation.least,
+            high=excitation.least,
+            bound=excitation.least,
             relation=">",
-            limit=moved.required,
+            limit=excitation.required,
             unit="1",
-            holds=moved.suffices,
-            sentence="; ".join(moved.warnings)
-            or "every action of the log moved for other reasons than the measurements too",
+            holds=excitation.suffices,
+            sentence="; ".join(excitation.warnings)
+            or "every action of the log also moved independently of the measurements",
         )
     ]
 
 
-def _log_clauses(doubts: tuple[str, ...]) -> list[Clause]:
+def _log_clauses(warnings: tuple[str, ...]) -> list[Clause]:
     """Defects of the log on which no answer may rest; no clause where there is none."""
-    if not doubts:
+    if not warnings:
         return []
     return [
         Clause(
             name="log",
-            statistic="defects of the log on which no answer may rest",
-            value=len(doubts),
-            low=len(doubts),
-            high=len(doubts),
-            bound=len(doubts),
+            statistic="defects of the log that rule out an answer",
+            value=len(warnings),
+            low=len(warnings),
+            high=len(warnings),
+            bound=len(warnings),
             relation="<=",
             limit=0.0,
             unit="1",
             holds=False,
-            sentence="; ".join(doubts),
+            sentence="; ".join(warnings),
         )
     ]
 
 
-def _plan(tables: ResultTables, forecast: LogPrediction) -> str:
+def _trial_advice(tables: ResultTables, forecast: LogPrediction) -> str:
     gain = max(forecast.prediction.low, 1e-300)
-    episodes = math.ceil(2 * (POWER * forecast.scale / gain) ** 2)
+    episodes = math.ceil(2 * (POWER_FACTOR * forecast.scale / gain) ** 2)
     return (
-        "Run it in shadow first, then with bounded authority in turns with "
-        f"{forecast.incumbent}; stop where a limit is broken more often than with it. About "
-        f"{episodes} episodes of each show a gain of {quantity(gain, tables.reward_unit)} four "
-        "times in five."
+        "Run it in shadow first, then with bounded authority, alternating with "
+        f"{forecast.incumbent}; stop if a limit is broken more often than with "
+        f"{forecast.incumbent}. About {episodes} episodes of each show a gain of "
+        f"{quantity(gain, tables.reward_unit)} four times in five."
     )
 
 
-def _missing(failed: list[Clause]) -> str:
-    remedies = {
+def _remedies(failed: list[Clause]) -> str:
+    by_clause = {
         "model": "Name the channels that no controller influences with --retuning.exogenous, or "
-        "give a controller that is closer to what filled the log.",
-        "support": "Record episodes near the proposed numbers.",
+        "name a controller that is closer to the one that recorded the log.",
+        "support": "Record episodes near the proposed actions.",
         "return": "Record more episodes, or with more excitation.",
-        "log": "Correct the log, or leave these rows out, and begin again.",
-        "excitation": "Record a test signal or moves by hand on the actuator; one that no "
-        "candidate is to move may be declared a disturbance in plant.toml.",
+        "log": "Correct the log, or leave these rows out, and start again.",
+        "excitation": "Record a test signal or manual moves on the actuator; an actuator that no "
+        "candidate will move may be declared a disturbance in plant.toml.",
         "agreement": "Record episodes in which the actions differ from today's controller, by a "
-        "test signal or by steps of its set points: they show which estimator is right.",
+        "test signal or by steps of its set points, to show which estimator is right.",
     }
-    return " ".join(remedies[clause.name] for clause in failed if clause.name in remedies)
+    return " ".join(by_clause[clause.name] for clause in failed if clause.name in by_clause)

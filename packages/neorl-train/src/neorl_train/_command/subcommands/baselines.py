@@ -11,11 +11,12 @@ from neorl_train.configuration._classical import ClassicalConfig
 
 USAGE = """neorl-train baselines PLANT_OR_LOG [--OPTION VALUE ...]
 
-Of a plant: returns, costs and trips of its tunings, of uniform random actions and of what fills a
-log, on common starts, in the tables of `neorl-train benchmark`. Results are stored in
-baselines/.baselines and reused as long as the plant's code and the versions are the same.
-Of a log: its own episodes and controllers fitted on it; they are run on the plant if the log is of
-a built-in one, and otherwise their actions are compared with the logged ones on held-out episodes.
+For a plant: returns, costs and trips of its tunings, of uniform random actions and of the
+controllers that record a log, on common starts, in the tables of `neorl-train benchmark`. Results
+are stored in baselines/.baselines and reused as long as the plant's code and versions are
+the same.
+For a log: its own episodes and controllers fitted on it; these run on the plant if it is built in;
+otherwise their actions are compared with the logged ones on held-out episodes.
 
 examples:
   neorl-train baselines CSTR-v0
@@ -104,7 +105,7 @@ def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]
             "--controllers are fitted on a log; record one with "
             f"`neorl-envs collect {name} --out log.h5` and name it in place of the plant"
         )
-    scored, at_hand = plant_baselines(
+    evaluation, from_cache = plant_baselines(
         name,
         Path(options.directory),
         starts=options.starts,
@@ -112,8 +113,12 @@ def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]
         level=options.level,
         logged=options.quality,
     )
-    table, rows = baseline_table(scored, options.quality)
-    return [table], rows, [f"kept in {Path(options.directory).absolute()}"] if not at_hand else []
+    table, rows = baseline_table(evaluation, options.quality)
+    return (
+        [table],
+        rows,
+        [f"stored in {Path(options.directory).absolute()}"] if not from_cache else [],
+    )
 
 
 def _classical_section(options: BaselineOptions) -> dict[str, Any]:
@@ -133,11 +138,11 @@ def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
             "level": options.level,
         },
     }
-    scored, words = log_baselines(path, settings)
-    if scored.tables.environment:
-        table, rows = baseline_table(scored, path.name)
+    evaluation, words = log_baselines(path, settings)
+    if evaluation.tables.environment:
+        table, rows = baseline_table(evaluation, path.name)
         return [table], rows, words
-    return [shadow_table(scored, path.name)], scored, words
+    return [shadow_table(evaluation, path.name)], evaluation, words
 
 
 def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -> None:
@@ -146,8 +151,8 @@ def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -
     from neorl_train.studies._benchmark_tables import rows_csv
     from neorl_train.studies._formats import csv_text, rendered
 
-    run = isinstance(rows, tuple)
-    plain = {"rows": to_plain(rows)} if run else to_plain(rows)
+    simulated = isinstance(rows, tuple)
+    plain = {"rows": to_plain(rows)} if simulated else to_plain(rows)
     content = json.dumps({**head("baselines", 1), **plain, "notes": notes}, indent=1)
     print(content if options.json else "\n".join([rendered(tables, ".txt"), *notes]))
     if not options.output:
@@ -156,7 +161,7 @@ def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -
     if path.suffix == ".json":
         text = content + "\n"
     elif path.suffix == ".csv":
-        text = rows_csv(rows) if run else csv_text(tables[0].cells[0], tables[0].cells[1:])
+        text = rows_csv(rows) if simulated else csv_text(tables[0].cells[0], tables[0].cells[1:])
     else:
         text = rendered(tables, path.suffix)
     write_text(path, text)

@@ -15,13 +15,14 @@ USAGE = """neorl-train benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]
 Trains every learner on a log of every quality of every plant, with every seed, and scores the
 policies beside the plant's controllers: 0 as random actions, 100 as its reference controller. The
 grid is declared by a file with a section [benchmark], or by options; other sections of the file are
-those of a run and hold for all. A benchmark that was stopped or killed goes on with the same
-command, or by naming its FOLDER: runs that have finished are not trained again. A run that fails is
-counted and shown, and the others go on.
+those of a run and apply to all. A stopped or killed benchmark continues with the same command, or
+when its FOLDER is named: finished runs are not trained again. A run that fails is counted and
+shown, and the others continue.
 
-The last score is that after the last update, on starts that nothing was chosen by. The best score
-is that of the best validation on the way, which would have cost online episodes to choose by; their
-number is stated. Tables are written as .txt, .md, .tex, .csv and .json, pictures as .html and .png.
+The last score is that after the last update, on starts that were not used for any choice. The best
+score is that of the best validation during training, whose choice would have needed online
+episodes; their number is stated. Tables are written as .txt, .md, .tex, .csv and .json, pictures as
+.html and .png.
 
 a file:
   [benchmark]
@@ -36,7 +37,7 @@ examples:
   neorl-train benchmark benchmark.toml --dry-run
   neorl-train benchmark benchmark.toml
   neorl-train benchmark --plants CSTR-v0 --algorithms bc iql --seeds 0 1 --updates 5000
-  neorl-train benchmark benchmarks/benchmark --processes 2      (go on where it was stopped)
+  neorl-train benchmark benchmarks/benchmark --processes 2      (continue where it stopped)
   neorl-train benchmark benchmark.toml --cluster auto           (a Ray cluster; `local` starts one)
 """
 
@@ -104,14 +105,14 @@ def command(arguments: list[str]) -> None:
     from neorl_train.studies._benchmark_plan import benchmark_plan
     from neorl_train.studies._benchmark_run import carry_out_benchmark, state_words
 
-    say = partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
+    print_line = partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
     output = Path(options.output) if options.output else None
     plan = benchmark_plan(Path(name) if name else None, options.given(), output)
     cells = plan.cells()
-    say(state_words(plan, cells, retry=options.retry))
+    print_line(state_words(plan, cells, retry=options.retry))
     if options.dry_run:
         for cell in cells:
-            say(f"  {cell.words()}")
+            print_line(f"  {cell.words()}")
         if options.json:
             runs = [cell.values for cell in cells]
             print_json("benchmark-plan", {"folder": str(plan.directory), "runs": runs})
@@ -122,7 +123,7 @@ def command(arguments: list[str]) -> None:
         processes=options.processes,
         cluster=options.cluster,
         retry=options.retry,
-        say=say,
+        print_line=print_line,
     )
     from neorl_train.studies._benchmark_tables import benchmark_text, benchmark_to_json
 
@@ -130,4 +131,4 @@ def command(arguments: list[str]) -> None:
         print_json("benchmark", benchmark_to_json(benchmark))
     else:
         print(benchmark_text(benchmark))
-    say(f"files: {files[0].absolute()}, {', '.join(path.suffix for path in files[1:])}")
+    print_line(f"files: {files[0].absolute()}, {', '.join(path.suffix for path in files[1:])}")

@@ -14,8 +14,8 @@ from neorl_train.runs._directory import RunDirectory
 USAGE = """neorl-train critic RUN [--OPTION VALUE ...]
 
 Fits a safety critic (risk of a violation within the next steps, one number a limit) and an ensemble
-of the plant's dynamics on the episodes that a run trained on, calibrates both, and counts on the
-episodes that it held out whether they say the truth. Leaves them in RUN/critics and critics.json.
+of the plant's dynamics on the training episodes of a run, calibrates both, and checks them on the
+held-out episodes. Results are written to RUN/critics and critics.json.
 
 examples:
   neorl-train critic runs/0001
@@ -37,9 +37,9 @@ def command(arguments: list[str]) -> None:
         )
     run = RunDirectory(named_run(name).absolute())
     run.record()
-    critics = fit_run_critics(run, options, say=partial(print, file=sys.stderr, flush=True))
+    critics = fit_run_critics(run, options, print_line=partial(print, file=sys.stderr, flush=True))
     if as_json:
         print_json("critics", {**critics.report, "folder": str(run.path / "critics")})
         return
     print(critics_text(critics.report))
-    print(f"left in {run.path / 'critics'}")
+    print(f"written to {run.path / 'critics'}")

@@ -55,7 +55,7 @@ def command(arguments: list[str]) -> None:
     from neorl_train.runs._directory import RunDirectory
     from neorl_train.studies._fresh_starts import evaluate_again
 
-    again = evaluate_again(
+    repeated = evaluate_again(
         RunDirectory(named_run(name).absolute()),
         starts=options.starts,
         seed=options.seed,
@@ -67,19 +67,19 @@ def command(arguments: list[str]) -> None:
         from neorl_train.results._json import to_plain
 
         content = {
-            "results": str(again.path),
-            "seed": again.seed,
-            "evaluations": again.earlier + 1,
-            "first_answer": again.first,
-            "verdict": to_plain(again.verdict),
-            "tables": to_plain(again.evaluation.tables),
+            "results": str(repeated.path),
+            "seed": repeated.seed,
+            "evaluations": repeated.earlier + 1,
+            "first_answer": repeated.first,
+            "verdict": to_plain(repeated.verdict),
+            "tables": to_plain(repeated.evaluation.tables),
         }
         print_json("run-results", content)
         return
-    print_evaluation(again.evaluation, again.verdict)
+    print_evaluation(repeated.evaluation, repeated.verdict)
     print(
-        f"Counting its own, the run now has {again.earlier + 1} evaluations; this one is on starts "
-        f"of seed {again.seed}, and the run itself answered {again.first!r}. Report them all: one "
-        "that was picked for its result proves nothing."
+        f"Counting its own, the run now has {repeated.earlier + 1} evaluations; this one is on "
+        f"starts of seed {repeated.seed}, and the run itself answered {repeated.first!r}. Report "
+        "them all: an evaluation that was picked for its result proves nothing."
     )
-    print(f"results: {again.path}")
+    print(f"results: {repeated.path}")

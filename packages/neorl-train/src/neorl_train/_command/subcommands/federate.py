@@ -11,13 +11,13 @@ def command(arguments: list[str]) -> None:
     """``neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]``."""
     timings = Timings.since_start(IMPORTS)
     folder, plan, file, flags = read_federation(arguments, ALGORITHMS)
-    with timings.stage(REST_OF_IMPORTS):  # help and a misspelt option do without
-        from neorl_train._pipeline.federation.job import carry_federation, new_federation
+    with timings.stage(REST_OF_IMPORTS):  # not needed for help or a misspelt option
+        from neorl_train._pipeline.federation.job import new_federation, run_federation
         from neorl_train.runs._directory import RunDirectory
     reporter = Reporter(quiet=flags.quiet)
     if folder is None:
         folder = new_federation(plan, file, reporter)
-    sentence = carry_federation(folder, plan, reporter, timings)
+    sentence = run_federation(folder, plan, reporter, timings)
     if flags.json:
         sites = {
             path.name: run_results(RunDirectory(path.absolute()))
@@ -28,4 +28,4 @@ def command(arguments: list[str]) -> None:
     print(sentence)
     if flags.timings:
         print(timings.table())
-    print(f"left in {folder}; every site is a run: `neorl-train inspect {folder}/sites/NAME`")
+    print(f"written to {folder}; every site is a run: `neorl-train inspect {folder}/sites/NAME`")

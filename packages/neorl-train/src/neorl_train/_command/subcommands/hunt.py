@@ -12,9 +12,9 @@ from neorl_train.populations import HuntOptions
 
 USAGE = """neorl-train hunt [--OPTION VALUE ...]
 
-Trains agents that each learn by themselves, in one world where they race for what appears there.
-Leaves one line an epoch in epochs.jsonl, checkpoints and hunt.json; the same command continues it.
-Learning shows after some hundred epochs: take 2,000 of them. Random play earns a score of 23.
+Trains independent agents in one world, in which they compete for treasures. Writes one line per
+epoch to epochs.jsonl, checkpoints and hunt.json; the same command continues the training.
+Progress appears after some hundred epochs; choose about 2,000. Random play earns a score of 23.
 
 examples:
   neorl-train hunt --out hunts/0001
@@ -28,12 +28,12 @@ def command(arguments: list[str]) -> None:
     """``neorl-train hunt [--OPTION VALUE ...]``."""
     words, as_json = take_flag("--json", arguments)
     options = parse_options(HuntOptions, words, program="neorl-train hunt", description=USAGE)
-    from neorl_train.populations import hunt  # imports JAX, which help does without
+    from neorl_train.populations import hunt  # imports JAX, which help does not need
 
-    say = partial(print, file=sys.stderr, flush=True)
-    with StopSignal(say) as signal:
+    print_line = partial(print, file=sys.stderr, flush=True)
+    with StopSignal(print_line) as signal:
         with signal.later():
-            text = hunt(options, say=say, stop=signal.requested)
+            text = hunt(options, print_line=print_line, stop=signal.requested)
         if as_json:
             result = json.loads((options.out / "hunt.json").read_text(encoding="utf-8"))
             print_json("hunt", result)

@@ -14,8 +14,8 @@ from neorl_train.runs._records import read_records
 
 def command(arguments: list[str]) -> None:
     """``neorl-train inspect RUN``."""
-    summary = "Says what a run is, how far it is, what it found."
-    run, flags = read_run_argument("inspect", arguments, summary, takes=["--json"])
+    summary = "Shows the settings of a run, its progress and its results."
+    run, flags = read_run_argument("inspect", arguments, summary, accepted=["--json"])
     if flags.json:
         print_json("run-state", run_state(run))
     else:
@@ -84,7 +84,7 @@ def describe_run(run: RunDirectory) -> str:
         lines += [f"fine-tunes  {record['fine_tunes']}"]
     if record.get("fallback"):
         lines += [f"fallback    {record['fallback']}"]
-    for name in ("tried", "controllers", "supervision"):
+    for name in ("exploration", "controllers", "supervision"):
         lines += [f"{name * (i == 0):<11} {s}" for i, s in enumerate(record.get(name, []))]
     lines += _progress(run, record)
     verdict = verdict_of(run)
@@ -108,7 +108,7 @@ def _status(record: dict[str, Any], process: str | None) -> str:
     if process is not None:
         return f"{state} (process {process})"
     if state == STOPPED:
-        return f"{state} without a word: its process is gone"
+        return f"{state}: its process ended without recording a reason"
     return f"{state}: {error}" if error else state
 
 
@@ -132,15 +132,15 @@ def _progress(run: RunDirectory, record: dict[str, Any]) -> list[str]:
         )
         if steps and reached.get(name, 0) < max(steps):
             lines.append(
-                f"            {run.metrics.name} ends before the checkpoint at {max(steps)}: it "
-                "was cut short, and learning curves lack what is gone"
+                f"            {run.metrics.name} ends before the checkpoint at {max(steps)}: the "
+                "file was cut short, and the learning curves lack the lost part"
             )
     return lines
 
 
 def _times(record: dict[str, Any]) -> list[str]:
     timings = record.get("timings", {})
-    stages = [(one["name"], one["seconds"]) for one in timings.get("stages", [])]
+    stages = [(stage["name"], stage["seconds"]) for stage in timings.get("stages", [])]
     moments = [(f"{name} (after start)", s) for name, s in timings.get("moments", {}).items()]
     if not stages and not moments:
         return []

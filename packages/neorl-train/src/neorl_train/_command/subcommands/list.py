@@ -17,7 +17,7 @@ from neorl_train.runs._names import RECORD
 
 USAGE = """usage: neorl-train list [RUNS] [--json]
 
-Names the environments, the algorithms,
+Lists the environments, the algorithms,
 and the runs in the folder RUNS (default: runs).
 
 flags:
@@ -44,14 +44,14 @@ def command(arguments: list[str]) -> None:
     if words:
         _require_folder_of_runs(runs)
     if len(words) < len(arguments):
-        print_json("list", everything(runs))
+        print_json("list", listing(runs))
     else:
         print(describe_all(runs))
 
 
-def everything(runs: Path) -> dict[str, Any]:
+def listing(runs: Path) -> dict[str, Any]:
     """The content of :func:`describe_all` as plain JSON; a damaged run has only an ``error``."""
-    listed = []
+    entries = []
     for path in numbered(runs):
         run = RunDirectory(path.absolute())
         entry: dict[str, Any] = {"run": str(run.path)}
@@ -66,8 +66,8 @@ def everything(runs: Path) -> dict[str, Any]:
             }
         except InputError as error:
             entry["error"] = one_line(error)
-        listed.append(entry)
-    return {**known_names(), "runs": listed}
+        entries.append(entry)
+    return {**known_names(), "runs": entries}
 
 
 def known_names() -> dict[str, Any]:
@@ -98,7 +98,8 @@ def _names_in_tables() -> dict[str, Any]:
 def _require_folder_of_runs(runs: Path) -> None:
     if not runs.is_dir():
         raise InputError(
-            f"{runs}: no such folder; name the folder that holds the numbered runs, such as runs"
+            f"{runs}: there is no such folder; name the folder that contains the numbered runs, "
+            "such as runs"
         )
     if (runs / RECORD).is_file():
         run, folder = shlex.quote(str(runs)), shlex.quote(str(runs.absolute().parent))
@@ -120,14 +121,14 @@ def describe_all(runs: Path) -> str:
     known = known_names()
     lines = ["environments"]
     lines += [f"  {name}" for name in known["environments"]]
-    lines += ["networks of any size, of which these names are small ones"]
+    lines += ["networks of any size, of which the names here are small ones"]
     lines += [f"  {name}" for name in known["networks"]]
     lines += ["algorithms"]
     width = max(map(len, known["algorithms"]))
     lines += [f"  {name:<{width}}  {about}" for name, about in known["algorithms"].items()]
     lines += [f"runs in {runs}"]
     rows = [_row(RunDirectory(path.absolute())) for path in numbered(runs)]
-    return "\n".join(lines + (rows or ["  none yet; `neorl-train run` makes the first"]))
+    return "\n".join(lines + (rows or ["  none yet; `neorl-train run` starts the first"]))
 
 
 def _row(run: RunDirectory) -> str:
@@ -137,9 +138,9 @@ def _row(run: RunDirectory) -> str:
     except InputError as error:
         return f"  {run.path.name}  {one_line(error)}"
     algorithms = ", ".join(record["algorithms"])
-    decided = f"  {verdict['answer']}" if verdict else ""
+    verdict_text = f"  {verdict['answer']}" if verdict else ""
     status = state_of(record, process)
-    return f"  {run.path.name}  {record['started']}  {status:<11} {algorithms}{decided}"
+    return f"  {run.path.name}  {record['started']}  {status:<11} {algorithms}{verdict_text}"
 
 
 def _about(name: str) -> str:

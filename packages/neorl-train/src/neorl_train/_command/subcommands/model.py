@@ -9,17 +9,17 @@ from neorl_train._command.run_argument import take_flag
 from neorl_train._process.progress import only_stage
 from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
 
-NOBODY = (
-    "the controller that runs today is not known, so whether the model repeats it was not checked, "
-    "and what it predicts from the logged actions alone decides; a run with retuning.controller "
-    "names it, and its clause 'model' is that check"
+INCUMBENT_UNKNOWN = (
+    "the controller that runs today is not known, so it was not checked whether the model "
+    "reproduces it, and only the predictions from the logged actions decide; a run with "
+    "retuning.controller names the controller, and the clause 'model' of its verdict is that check"
 )
 USAGE = """neorl-train model LOG [--OPTION VALUE ...]
 
 Learns a model of the plant from three quarters of a log, predicts the other episodes from their
-first row and the logged actions, and writes a page that shows whether a choice may rest on it.
+first row and the logged actions, and writes a page that shows whether the model may be used.
 LOG is a dataset file, or the directory of a run: then the model is the one that the run learned,
-and the check "model" is the clause of its answer.
+and the check "model" is the clause of its verdict.
 
 examples:
   neorl-train model plant.h5
@@ -37,13 +37,13 @@ def command(arguments: list[str]) -> None:
         raise InputError(
             "model takes a log or the directory of a run; for example `neorl-train model plant.h5`"
         )
-    from neorl_train._pipeline.plant_model import known_log
+    from neorl_train._pipeline.plant_model import log_context
 
-    log = known_log(Path(name))
-    part, options = log.of_the_run(options)
+    log = log_context(Path(name))
+    dataset, options = log.for_run_options(options)
     with only_stage("learning the plant from three quarters of the log"):
         check = check_plant_model(
-            part, Path(name).name, options, log.facts, log.controllers, log.today
+            dataset, Path(name).name, options, log.facts, log.controllers, log.incumbent
         )
     page = write_model_page(check, Path(options.output))
     if as_json:
@@ -55,9 +55,9 @@ def command(arguments: list[str]) -> None:
         return
     for note in log.notes:
         print(f"note: {note}")
-    if not log.today:
-        print(f"note: {NOBODY}")
-    for one in check.checks:
-        print(f"{mark(one)} {one.name}: {one.sentence}")
+    if not log.incumbent:
+        print(f"note: {INCUMBENT_UNKNOWN}")
+    for result in check.checks:
+        print(f"{mark(result)} {result.name}: {result.sentence}")
     print(check.sentence)
     print(f"page: {page}")

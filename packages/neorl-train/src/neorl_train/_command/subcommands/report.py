@@ -8,7 +8,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train report RUN``."""
     summary = "Writes the report of an evaluated run again."
     run, flags = read_run_argument(
-        "report", arguments, summary, takes=["--quiet", "--timings", "--json"]
+        "report", arguments, summary, accepted=["--quiet", "--timings", "--json"]
     )
     from neorl_train._pipeline.stages import write_run_report
     from neorl_train._process.progress import Reporter

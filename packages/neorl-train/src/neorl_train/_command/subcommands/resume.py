@@ -12,12 +12,13 @@ DEVICES = "--devices.batch"
 def command(arguments: list[str]) -> None:
     """``neorl-train resume RUN``."""
     summary = (
-        "Continues an interrupted run to the same bits; with --devices.batch N on another number\n"
-        "of devices that share each batch, which rounds otherwise. Several processes continue\n"
-        "it together where NEORL_COORDINATOR and the others are set that `run --help` shows."
+        "Continues an interrupted run with bit-identical results; with --devices.batch N on "
+        "another\nnumber of devices that share each batch, which rounds differently. Several "
+        "processes continue\nit together if NEORL_COORDINATOR and the other variables that `run "
+        "--help` shows are set."
     )
     arguments, devices = _without_devices(arguments)
-    run, flags = read_run_argument("resume", arguments, summary, takes=FLAGS)
+    run, flags = read_run_argument("resume", arguments, summary, accepted=FLAGS)
     from neorl_train._pipeline.job import resume_job
     from neorl_train._pipeline.processes.follower import follow
     from neorl_train._process.distributed import join_processes

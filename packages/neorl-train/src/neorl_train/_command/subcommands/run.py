@@ -26,7 +26,7 @@ def command(arguments: list[str]) -> None:
     if dry:
         _print_resolved(config, as_json=flags.json)
         return
-    # Imported here because help and a misspelt option do not need what trains.
+    # Imported here because help and a misspelt option do not need the training code.
     with timings.stage(REST_OF_IMPORTS):
         from neorl_train._pipeline.job import run_job
         from neorl_train._pipeline.processes.follower import follow
@@ -48,10 +48,10 @@ def single_seed_note(config: Config, words: Sequence[str]) -> str:
     seeds = config.training.seeds
     if "--training.seeds" not in words or len(seeds) != 1 or seeds[0] < 2:
         return ""
-    several = " ".join(map(str, range(seeds[0]))) if seeds[0] <= 16 else "0 1 2 3"
+    seed_list = " ".join(map(str, range(seeds[0]))) if seeds[0] <= 16 else "0 1 2 3"
     return (
         f"--training.seeds {seeds[0]} trains one seed, number {seeds[0]}; for "
-        f"{len(several.split())} seeds write --training.seeds {several}"
+        f"{len(seed_list.split())} seeds write --training.seeds {seed_list}"
     )
 
 

@@ -14,10 +14,10 @@ from neorl_train._command.run_argument import named_run
 from neorl_train.experience._source import source_named
 from neorl_train.safety import (
     Assessment,
-    Subject,
+    PolicyUnderTest,
     assess_on_log,
     assess_on_plant,
-    read_subject,
+    read_policy_under_test,
     write_safety_report,
 )
 from neorl_train.safety._words import headline
@@ -33,12 +33,12 @@ examples:
   neorl-train safety-report runs/0001/policies/iql-1.safetensors --starts 1000
   neorl-train safety-report runs/0001/policy.bundle --data plant.h5 --out safety
 
-Beside a log it speaks of actions only: of the costs of the policy nothing can be said.
+On a log it reports only actions, because a log does not show the costs of the policy.
 
-exit codes: 0 no hard constraint was broken with the filter on, 1 one was, 2 bad input
+exit codes: 0 no hard constraint was broken with the filter on, 1 at least one was, 2 bad input
 """
 DIRECTORY = "safety"
-BROKEN = 1
+EXIT_VIOLATION = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ def command(arguments: list[str]) -> None:
         SystemExit: With 1 if a hard constraint was broken although the filter was on.
     """
     options = _read(arguments)
-    subject = read_subject(named_run(options.subject), options.policy)
+    subject = read_policy_under_test(named_run(options.subject), options.policy)
     assessment = _assessed(subject, options)
     page = write_safety_report(assessment, options.out or subject.run / DIRECTORY)
     if options.json:
@@ -86,16 +86,18 @@ def command(arguments: list[str]) -> None:
         )
         sys.stdout.flush()
         if assessment.broken:
-            sys.exit(BROKEN)
+            sys.exit(EXIT_VIOLATION)
         return
     print(headline(assessment))
-    for one in assessment.constraints:
-        counts = ", ".join(f"{label} {part.episodes}" for label, part in one.violations.items())
-        print(f"  {one.tier:<10} {one.name:<28} episodes with a violation: {counts}")
+    for constraint in assessment.constraints:
+        counts = ", ".join(
+            f"{label} {part.episodes}" for label, part in constraint.violations.items()
+        )
+        print(f"  {constraint.tier:<10} {constraint.name:<28} episodes with a violation: {counts}")
     print(f"report: {page.absolute()}")
     sys.stdout.flush()
     if assessment.broken:
-        sys.exit(BROKEN)
+        sys.exit(EXIT_VIOLATION)
 
 
 def _read(arguments: list[str]) -> SafetyOptions:
@@ -113,7 +115,7 @@ def _read(arguments: list[str]) -> SafetyOptions:
             "`neorl-train safety-report runs/0001`"
         )
     if options.plant and options.data:
-        raise InputError("give --plant or --data, not both")
+        raise InputError("--plant and --data exclude each other; give one of them")
     if options.starts < 2:
         raise InputError(f"--starts must be at least 2, got {options.starts}")
     if not 0.5 < options.level < 1:
@@ -121,12 +123,12 @@ def _read(arguments: list[str]) -> SafetyOptions:
     return options
 
 
-def _assessed(subject: Subject, options: SafetyOptions) -> Assessment:
-    judged = _constraints(options.judged_by, subject) if options.judged_by else None
-    shared = {
+def _assessed(subject: PolicyUnderTest, options: SafetyOptions) -> Assessment:
+    constraints = _constraints(options.judged_by, subject) if options.judged_by else None
+    arguments = {
         "name": subject.name,
         "constraints": subject.constraints,
-        "judged_by": judged,
+        "judged_by": constraints,
         "fallbacks": subject.fallbacks,
         "settings": subject.settings,
         "spec": subject.spec,
@@ -141,16 +143,16 @@ def _assessed(subject: Subject, options: SafetyOptions) -> Assessment:
         _require_same(subject, environment.spec, name)
         key = starts_key(options.seed)
         return assess_on_plant(
-            environment, subject.policy, n_starts=options.starts, key=key, **shared
+            environment, subject.policy, n_starts=options.starts, key=key, **arguments
         )
     if options.plant:
-        raise InputError(f"{options.plant} is no plant; `neorl-train list` names them")
+        raise InputError(f"{options.plant} is not a plant; `neorl-train list` names the plants")
     dataset = read_dataset(Path(options.data or name))
     _require_same(subject, dataset.spec, str(options.data or name))
-    return assess_on_log(dataset, subject.policy, **shared)
+    return assess_on_log(dataset, subject.policy, **arguments)
 
 
-def _require_same(subject: Subject, spec: object, source: str) -> None:
+def _require_same(subject: PolicyUnderTest, spec: object, source: str) -> None:
     for field in ("obs", "action", "dt"):
         ours, theirs = getattr(subject.spec, field), getattr(spec, field)
         if ours != theirs:
@@ -159,15 +161,15 @@ def _require_same(subject: Subject, spec: object, source: str) -> None:
             )
 
 
-def _constraints(file: str, subject: Subject) -> Constraints:
+def _constraints(file: str, subject: PolicyUnderTest) -> Constraints:
     path = Path(file)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{file}: cannot read it: {error.strerror}") from None
+        raise InputError(f"cannot read {file}: {error.strerror}") from None
     if path.suffix == ".toml":
         return constraints_from_toml(text, subject.spec)
     try:
         return constraints_from_dict(json.loads(text), file)
     except json.JSONDecodeError as error:
-        raise InputError(f"{file}: not a JSON file: {error}") from None
+        raise InputError(f"{file} is not a JSON file: {error}") from None

@@ -20,8 +20,8 @@ USAGE = """neorl-train select RUN_OR_LOG [--OPTION VALUE ...]
 Estimates every candidate from the log alone and chooses by a fixed rule: replayed episodes of a
 plant model, fitted Q evaluation and importance sampling, with intervals, on one page and as JSON.
 Candidates are the policies of the run, the controllers of a built-in plant, those that the run
-identified from the log, and --policies. What runs today is the plant's ordinary controller, or the
-identified one that the run retuned.
+identified from the log, and --policies. The incumbent is the plant's ordinary controller, or the
+identified controller that the run retuned.
 
 examples:
   neorl-train select runs/0001
@@ -43,29 +43,29 @@ def command(arguments: list[str]) -> None:
             "select takes the directory of a run or a log; for example "
             "`neorl-train select runs/0001`"
         )
-    from neorl_train._pipeline.plant_model import known_log, policies_beside
+    from neorl_train._pipeline.plant_model import log_context, policies_beside
 
     path = named_run(name)
-    log = known_log(path)
+    log = log_context(path)
     policies = policies_beside(path, options.policies, log.dataset.spec)
-    if log.today:
-        candidates = {log.today: log.controllers[log.today], **log.controllers, **policies}
+    if log.incumbent:
+        candidates = {log.incumbent: log.controllers[log.incumbent], **log.controllers, **policies}
     else:
         candidates = {**policies, **log.controllers}
     with only_stage(f"learning the plant from the log and estimating {len(candidates)} candidates"):
         selection = select_candidates(log.dataset, path.name, candidates, options, log.facts)
-    page, beside = write_selection(selection, Path(options.output))
+    page, json_path = write_selection(selection, Path(options.output))
     if as_json:
         print_json("selection", {**selection_to_json(selection), "page": str(page.absolute())})
         return
     for note in log.notes:
         print(f"note: {note}")
-    if not log.today and not options.incumbent:
+    if not log.incumbent and not options.incumbent:
         print(
-            f"note: the controller that filled this log is not known, so {selection.incumbent} "
-            "stands for what runs today; name another candidate with --incumbent"
+            f"note: the controller that recorded this log is not known, so {selection.incumbent} "
+            "is taken as what runs today; name another candidate with --incumbent"
         )
     for line in lines(selection):
         print(line)
     print(selection.sentence)
-    print(f"page: {page}, numbers: {beside}")
+    print(f"page: {page}, numbers: {json_path}")

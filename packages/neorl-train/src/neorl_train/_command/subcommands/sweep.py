@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 USAGE = """neorl-train sweep SWEEP.toml [--OPTION VALUE ...]
 
-Carries out a run for every combination of the values in [grid] of a file that is otherwise the
-configuration of a run: plants or logs, learners, seeds, any setting. With [search] in place of
-[grid], settings are drawn by Optuna, which maximises the gain over what runs today that a plant
-model of the log predicts; the plant and the starts of the evaluation have no part in the choice.
-A sweep that was stopped goes on with the same command; a cell that fails is counted, and the others
-go on. On one machine without --processes, settings that differ in numbers alone, such as learning
-rates and weights, are trained by one program and then judged one by one; their folders and tables
-are those of separate runs. Tables of all runs are written as table.md, table.csv and table.json.
+Starts a run for every combination of the values in [grid] of a file that is otherwise the
+configuration of a run: plants or logs, learners, seeds, any setting. With [search] instead of
+[grid], Optuna draws the settings; it maximises the gain over what runs today that a plant model
+of the log predicts; the plant and the starts of the evaluation do not influence the choice.
+A stopped sweep continues with the same command; a cell that fails is counted, and the others
+continue. On one machine without --processes, settings that differ only in numbers, such as
+learning rates and weights, are trained by one program and then evaluated one by one; their folders
+and tables are those of separate runs. Tables of all runs are written as table.md, table.csv and
+table.json.
 
 a grid:                                       a search:
   [grid]                                        [search]
@@ -87,21 +88,21 @@ def command(arguments: list[str]) -> None:
     if sweep.search is not None:
         if options.retry:
             raise InputError(
-                "--retry is for a grid; a search draws other settings where a trial failed, so "
-                "raise search.trials instead"
+                "--retry applies only to a grid; after a failed trial a search draws other "
+                "settings, so raise search.trials instead"
             )
         _search(sweep, options)
         return
     cells = sweep.cells()
     state = state_of(sweep.directory, cells, retry=options.retry)
-    say = _say(options)
-    say(
+    print_line = _printer(options)
+    print_line(
         f"{len(cells)} runs in {sweep.directory}: {len(state.finished)} finished, "
         f"{len(state.failed)} failed, {len(state.left)} to do"
     )
     if options.dry_run:
         for cell in cells:
-            say(f"  {cell.words()}")
+            print_line(f"  {cell.words()}")
         if options.json:
             counts = {"finished": len(state.finished), "failed": len(state.failed)}
             runs = [cell.values for cell in cells]
@@ -115,13 +116,13 @@ def command(arguments: list[str]) -> None:
             processes=options.processes,
             cluster=options.cluster,
             together=options.together,
-            say=say,
+            print_line=print_line,
         )
         state = state_of(sweep.directory, cells)
         _tables(sweep.directory, state, cells, failed, options)
 
 
-def _say(options: SweepOptions) -> Callable[[str], None]:
+def _printer(options: SweepOptions) -> Callable[[str], None]:
     """Prints lines immediately; on standard error if the results are JSON."""
     return partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
 
@@ -131,8 +132,10 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
     from neorl_train.studies._sweep import one_command, state_of
 
     assert sweep.search is not None
-    say = _say(options)
-    say(f"{sweep.search.trials} trials in {sweep.directory}, over {', '.join(sweep.search.space)}")
+    print_line = _printer(options)
+    print_line(
+        f"{sweep.search.trials} trials in {sweep.directory}, over {', '.join(sweep.search.space)}"
+    )
     if options.dry_run:
         if options.json:
             plan = {"trials": sweep.search.trials, "space": sweep.search.space}
@@ -146,16 +149,16 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
             processes=options.processes,
             cluster=options.cluster,
             together=options.together,
-            say=say,
+            print_line=print_line,
         )
-        once = list({cell.name: cell for cell in cells}.values())
-        state = state_of(sweep.directory, once)
+        distinct = list({cell.name: cell for cell in cells}.values())
+        state = state_of(sweep.directory, distinct)
         best = best_trial(sweep.directory, sweep.search)
         chosen = best and {"settings": best[0], "predicted_gain": best[1]}
-        _tables(sweep.directory, state, once, state.failed, options, best=chosen)
+        _tables(sweep.directory, state, distinct, state.failed, options, best=chosen)
     if best is not None:
         settings = " ".join(f"--{name} {value}" for name, value in best[0].items())
-        say(f"best by the plant model, {best[1]:.4g}: {settings}")
+        print_line(f"best by the plant model, {best[1]:.4g}: {settings}")
 
 
 def _tables(
@@ -178,18 +181,19 @@ def _tables(
         write_comparison,
     )
 
-    say, runs = _say(options), state.finished
-    reasons = [f"{one.words()}: {failed[one.name]}" for one in cells if one.name in failed]
+    print_line, runs = _printer(options), state.finished
+    reasons = [f"{cell.words()}: {failed[cell.name]}" for cell in cells if cell.name in failed]
     for reason in reasons:
-        say(f"failed: {reason}")
+        print_line(f"failed: {reason}")
     if state.others:
-        say(
+        print_line(
             f"{state.others} further {'runs' if state.others > 1 else 'run'} in {directory} "
-            f"{'are' if state.others > 1 else 'is'} of other settings, and not in these tables; "
-            "`neorl-train compare` takes any runs"
+            f"{'have' if state.others > 1 else 'has'} other settings and "
+            f"{'are' if state.others > 1 else 'is'} not in these tables; `neorl-train compare` "
+            "compares any runs"
         )
     if not runs:
-        say("no run has finished")
+        print_line("no run has finished")
         if options.json:
             print_json("comparison", {"rows": [], "failed": reasons, **further})
         return
@@ -202,4 +206,6 @@ def _tables(
         print(comparison_text(comparison, aggregates))
     for suffix in (".md", ".csv", ".json"):
         write_comparison(directory / f"table{suffix}", comparison, aggregates)
-    say(f"tables: {directory.absolute() / 'table.md'}, .csv, .json; failed runs: {len(reasons)}")
+    print_line(
+        f"tables: {directory.absolute() / 'table.md'}, .csv, .json; failed runs: {len(reasons)}"
+    )

@@ -8,7 +8,7 @@ from neorl_train._command.run_argument import read_run_argument
 def command(arguments: list[str]) -> None:
     """``neorl-train track RUN``."""
     summary = "Copies the records of a run into MLflow."
-    run, flags = read_run_argument("track", arguments, summary, takes=["--json"])
+    run, flags = read_run_argument("track", arguments, summary, accepted=["--json"])
     from neorl_train.runs._tracker import MISSING, mlflow_installed
 
     run.record()

@@ -12,7 +12,7 @@ from neorl_train._errors import InterruptedRunError
 from neorl_train._pipeline.completeness import is_complete
 from neorl_train._pipeline.federation.results import federation_results
 from neorl_train._pipeline.federation.site import FederatedSite
-from neorl_train._pipeline.job import carry_on, first_record
+from neorl_train._pipeline.job import continue_run, first_record
 from neorl_train._pipeline.log_stage import read_experience
 from neorl_train._pipeline.resolution import reopened, resolved
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
@@ -57,30 +57,28 @@ def new_federation(plan: FederationPlan, file: str, reporter: Reporter) -> Path:
             complete[name] = resolved(config)
         except InputError as error:
             raise InputError(f"site {name}: {error}") from error
-    specs = {name: one.run.spec for name, one in complete.items()}
+    specs = {name: site.run.spec for name, site in complete.items()}
     check_introductions([Introduction(name, 1, spec, None) for name, spec in specs.items()])
     plan.directory.mkdir(parents=True, exist_ok=True)
     number = 1 + max((int(path.name) for path in numbered(plan.directory)), default=0)
     folder = plan.directory.absolute() / f"{number:04d}"
     folder.mkdir()
-    for name, one in complete.items():
+    for name, site in complete.items():
         path = folder / SITES / name
         path.mkdir(parents=True)
-        config = one.run.config
+        config = site.run.config
         output = dataclasses.replace(config.output, directory=str(folder.parent), tracking=False)
         config = dataclasses.replace(config, output=output)
-        record = {**first_record(one), "federation": str(folder), "site": name}
+        record = {**first_record(site), "federation": str(folder), "site": name}
         fill_run(path, dump_toml(config_to_dict(config)), record)
-        for note in one.notes:
-            reporter.say(f"site {name}: {note}")
+        for note in site.notes:
+            reporter.print_line(f"site {name}: {note}")
     write_text(folder / PLAN, file)
-    reporter.say(f"federation {folder}")
+    reporter.print_line(f"federation {folder}")
     return folder
 
 
-def carry_federation(
-    folder: Path, plan: FederationPlan, reporter: Reporter, timings: Timings
-) -> str:
+def run_federation(folder: Path, plan: FederationPlan, reporter: Reporter, timings: Timings) -> str:
     """Carries out the rest of a federation; a second call continues it with identical bits.
 
     Args:
@@ -97,21 +95,21 @@ def carry_federation(
         InterruptedRunError: After a signal.
     """
     runs = {name: _site_run(folder, name) for name in plan.sites}
-    with file_lock(folder / "lock"), StopSignal(reporter.say) as stop:
+    with file_lock(folder / "lock"), StopSignal(reporter.print_line) as stop:
         try:
             data = _logs(runs, reporter, stop, timings)
             policies = _trained(folder, plan, runs, data, reporter, stop, timings)
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
     for name, (run, site) in runs.items():
-        own = {seed: of_seed[name] for seed, of_seed in policies.items()}
-        kind = FederatedSite(own)
+        site_policies = {seed: of_seed[name] for seed, of_seed in policies.items()}
+        kind = FederatedSite(site_policies)
         if is_complete(run):
             continue
-        reporter.say(f"site {name}: {run.path}")
+        reporter.print_line(f"site {name}: {run.path}")
         try:
-            own_timings = Timings()  # a site's record has only its own
-            carry_on(dataclasses.replace(site, kind=kind), run, reporter, own_timings)
+            timings_of_site = Timings()  # a site's record has only its own
+            continue_run(dataclasses.replace(site, kind=kind), run, reporter, timings_of_site)
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
     sites = {name: run for name, (run, _) in runs.items()}
@@ -135,7 +133,9 @@ def read_results(folder: Path) -> dict[str, Any]:
     try:
         return check_head(json.loads(path.read_text("utf-8")), "federation", VERSION, str(path))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}; `{continue_line(folder)}`") from None
+        raise InputError(
+            f"cannot read {path}: {error}; continue with `{continue_line(folder)}`"
+        ) from None
 
 
 def _site_run(folder: Path, name: str) -> tuple[RunDirectory, ResolvedRun]:
@@ -159,7 +159,7 @@ def _logs(
     data = {}
     for name, (directory, run) in runs.items():
         session = Session(directory, reporter, stop, timings)
-        reporter.say(f"site {name}")
+        reporter.print_line(f"site {name}")
         try:
             experience = read_experience(run, session)
         except InputError as error:
@@ -189,20 +189,20 @@ def _trained(
     try:
         for seed in plan.seeds:
             identity = {
-                "plan": json.loads(json.dumps(_decisive(plan))), "logs": hashes, "seed": seed,
+                "plan": json.loads(json.dumps(_plan_identity(plan))), "logs": hashes, "seed": seed,
             }  # fmt: skip
-            keep = federation_checkpoints(
-                folder / "checkpoints" / f"seed-{seed}", identity, say=reporter.say
+            checkpoints = federation_checkpoints(
+                folder / "checkpoints" / f"seed-{seed}", identity, print_line=reporter.print_line
             )
             # Lines after the newest checkpoint will be written again.
-            newest = max(keep.steps(), default=0)
+            newest = max(checkpoints.steps(), default=0)
             records.keep(lambda line, s=seed, n=newest: line["seed"] != s or line["round"] < n)
-            watch = _Watch(plan, seed, records, reporter, newest)
+            round_watcher = _RoundWatcher(plan, seed, records, reporter, newest)
             with timings.stage(f"rounds of seed {seed}"), stop.later():
                 result = federate(
                     hyperparameters(config, plan.algorithm), data, plan.settings, seed=seed,
-                    faults=plan.faults, checkpoints=keep, watch=watch, say=reporter.say,
-                    stop=stop.requested,
+                    faults=plan.faults, checkpoints=checkpoints, watch=round_watcher,
+                    print_line=reporter.print_line, stop=stop.requested,
                 )  # fmt: skip
             reporter.end()
             stop.check()
@@ -212,7 +212,7 @@ def _trained(
     return policies
 
 
-def _decisive(plan: FederationPlan) -> dict[str, Any]:
+def _plan_identity(plan: FederationPlan) -> dict[str, Any]:
     plain = plan.to_dict()
     for site in plain["sites"].values():
         for section in ("output", "checkpoints", "evaluation"):
@@ -220,7 +220,7 @@ def _decisive(plan: FederationPlan) -> dict[str, Any]:
     return plain
 
 
-class _Watch:
+class _RoundWatcher:
     def __init__(
         self, plan: FederationPlan, seed: int, records: Records, reporter: Reporter, done: int
     ) -> None:

@@ -84,9 +84,9 @@ def _gain(evaluation: Evaluation, ours: str, theirs: str) -> dict[str, float]:
     returns = {
         group: np.mean(
             [
-                np.asarray(one.episodes.returns, np.float64)
-                for one in evaluation.results
-                if one.group == group and not one.guarded
+                np.asarray(result.episodes.returns, np.float64)
+                for result in evaluation.results
+                if result.group == group and not result.guarded
             ],
             axis=0,
         )
@@ -146,9 +146,9 @@ def _words(document: Mapping[str, Any]) -> list[str]:
                 f"({gain['mean']:+.3g} ± {gain['standard_error']:.2g} paired)"
             )
         lines.append(line)
-        odd = {k: n for k, n in document["outcomes"].get(name, {}).items() if k != "answered"}
-        if odd:
-            lines.append("    rounds: " + ", ".join(f"{n} {kind}" for kind, n in odd.items()))
+        failures = {k: n for k, n in document["outcomes"].get(name, {}).items() if k != "answered"}
+        if failures:
+            lines.append("    rounds: " + ", ".join(f"{n} {kind}" for kind, n in failures.items()))
     if "mean_of_sites" in document:
         means = document["mean_of_sites"]
         lines.append(

@@ -48,8 +48,8 @@ class FederatedSite:
             InputError: If a stop was requested before the end.
         """
         assert experience is not None  # a site has a log
-        task.say(f"training {task.name} on this site alone, for comparison")
-        alone = train(
+        task.print_line(f"training {task.name} on this site alone, for comparison")
+        local = train(
             task.learner,
             experience.training,
             task.seeds,
@@ -59,14 +59,14 @@ class FederatedSite:
             stop=task.stop,
         )
         policies = [self.policies[seed] for seed in task.seeds]
-        common = Trained(
-            task.learner, task.seeds, task.plan.updates, policies, {}, finished=alone.finished
+        federated = Trained(
+            task.learner, task.seeds, task.plan.updates, policies, {}, finished=local.finished
         )
         task.watcher.begin(0)
         task.watcher.validated(
             task.plan.updates, [_on_host(task.validate(policy)) for policy in policies]
         )
-        return Learned(common, before=alone.named(f"{task.name}_{LOCAL}"))
+        return Learned(federated, before=local.named(f"{task.name}_{LOCAL}"))
 
 
 def _on_host(metrics: Mapping[str, object]) -> dict[str, float]:

@@ -50,14 +50,16 @@ def follow() -> None:
         path.mkdir()
         run = fill_run(path, text, {"status": RUNNING})
         config, quiet = configure(run.config), Reporter(io.StringIO(), quiet=True)
-        with StopSignal(quiet.say) as stop:
+        with StopSignal(quiet.print_line) as stop:
             with all_or_none("read the log"):
                 pass  # a log that process 0 collects can be copied from it
             with all_or_none("read its copy of the log"):
                 session = Session(run, quiet, stop, Timings())
                 experience = read_experience(reopened(config), session)
                 if experience is None:
-                    raise InputError("processes train together on a log, and there is none")
+                    raise InputError(
+                        "several processes can train together only on a log, and this run has none"
+                    )
             require_equal(experience.dataset.content_hash, "log")
             with all_or_none("prepare the training"):
                 pass

@@ -73,51 +73,54 @@ def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
     return collected
 
 
-def single_validation(recorded: Sequence[Curve], panels: Sequence[Panel]) -> str:
+def single_validation(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) -> str:
     """Describes the values if every policy was validated only once, so that there is no curve.
 
     Args:
-        recorded: Curves of all metrics.
+        curves_to_draw: Curves of all metrics.
         panels: Metrics to show.
 
     Returns:
         One sentence with the values and one on how to get a curve; empty if there is a curve.
     """
-    shown = [curve for panel in panels for curve in recorded if curve.metric == panel.metric]
+    shown = [curve for panel in panels for curve in curves_to_draw if curve.metric == panel.metric]
     steps = {int(step) for curve in shown for step in curve.step}
     if any(len(curve.step) > 1 for curve in shown):
         return ""
-    measured = []
+    texts = []
     for panel in panels:
         by_learner: dict[str, list[float]] = {}
         for curve in (curve for curve in shown if curve.metric == panel.metric):
             by_learner.setdefault(curve.algorithm, []).append(float(curve.value[0]))
         means = [f"{name} {number(float(np.mean(v)))}" for name, v in by_learner.items()]
-        measured.append(f"{panel.label}: {', '.join(means)}")
+        texts.append(f"{panel.label}: {', '.join(means)}")
     return (
-        f"Every policy was validated once, after {listed([str(step) for step in sorted(steps)])} "
-        f"updates, so there is no curve to draw. Means over the seeds are: {'; '.join(measured)}. "
-        "For a curve, set checkpoints.interval to a tenth of training.updates."
+        "Every policy was validated only once, after "
+        f"{listed([str(step) for step in sorted(steps)])} updates, so there is no curve to draw. "
+        f"Means over the seeds are: {'; '.join(texts)}. For a curve, set checkpoints.interval to a "
+        "tenth of training.updates."
     )
 
 
-def learning_curves(recorded: Sequence[Curve], panels: Sequence[Panel]) -> Any:
+def learning_curves(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) -> Any:
     """One panel per metric: a thin line for each seed, a thick line for the mean.
 
     Args:
-        recorded: Curves of all metrics.
+        curves_to_draw: Curves of all metrics.
         panels: Metrics to show; at least one.
 
     Returns:
         The figure.
     """
     figure = new_figure(3.4)
-    of = colours([curve.algorithm for curve in recorded])
+    colour_of = colours([curve.algorithm for curve in curves_to_draw])
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, panel in zip(axes, panels, strict=True):
-        for algorithm, colour in of.items():
-            mine = [c for c in recorded if c.metric == panel.metric and c.algorithm == algorithm]
-            _seeds(axis, mine, algorithm, colour)
+        for algorithm, colour in colour_of.items():
+            own_curves = [
+                c for c in curves_to_draw if c.metric == panel.metric and c.algorithm == algorithm
+            ]
+            _seeds(axis, own_curves, algorithm, colour)
         for (name, level), dashes in zip(panel.lines.items(), DASHES, strict=False):
             axis.axhline(level, color=CLASSICAL, lw=1.2, ls=dashes, label=name)
         if np.isfinite(panel.limit):
@@ -126,12 +129,16 @@ def learning_curves(recorded: Sequence[Curve], panels: Sequence[Panel]) -> Any:
             _logarithmic(axis)
         axis.set_xlabel("updates [thousands]")
         axis.set_title(panel.label, loc="left", fontsize=10)
-    named = {}
+    entries = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
-        named |= dict(zip(labels, handles, strict=True))
+        entries |= dict(zip(labels, handles, strict=True))
     figure.legend(
-        list(named.values()), list(named), loc="outside upper left", ncols=len(named), fontsize=9
+        list(entries.values()),
+        list(entries),
+        loc="outside upper left",
+        ncols=len(entries),
+        fontsize=9,
     )
     return figure
 
@@ -145,16 +152,16 @@ def _logarithmic(axis: Any) -> None:
     axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _seeds(axis: Any, mine: Sequence[Curve], algorithm: str, colour: str) -> None:
-    if not mine:
+def _seeds(axis: Any, own_curves: Sequence[Curve], algorithm: str, colour: str) -> None:
+    if not own_curves:
         return
-    for curve in mine:
+    for curve in own_curves:
         marks = _marks(len(curve.step), 3)
         axis.plot(curve.step / 1000, curve.value, color=colour, lw=0.8, alpha=0.45, **marks)
-    shortest = min(len(curve.step) for curve in mine)
-    mean = np.mean([curve.value[:shortest] for curve in mine], axis=0)
-    label = f"{algorithm}, mean of {len(mine)} seeds" if len(mine) > 1 else algorithm
-    steps = mine[0].step[:shortest] / 1000
+    shortest = min(len(curve.step) for curve in own_curves)
+    mean = np.mean([curve.value[:shortest] for curve in own_curves], axis=0)
+    label = f"{algorithm}, mean of {len(own_curves)} seeds" if len(own_curves) > 1 else algorithm
+    steps = own_curves[0].step[:shortest] / 1000
     axis.plot(steps, mean, color=colour, lw=2, label=label, **_marks(shortest, 6))
 
 

@@ -47,11 +47,11 @@ def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
     """
     figure = new_figure(4.6)
     rows = shown_rows(tables)
-    of_group = colours([row.group for row in rows if row.role == "learner"])
+    colour_of = colours([row.group for row in rows if row.role == "learner"])
     panels = figure.subplots(1, len(costs), sharey=True, squeeze=False)[0]
     for panel, j in zip(panels, costs, strict=True):
         for row in rows:
-            _point(panel, row, j, of_group.get(row.group, CLASSICAL), tables)
+            _point(panel, row, j, colour_of.get(row.group, CLASSICAL), tables)
         cell = rows[0].costs[j]
         ends = [value for row in rows for value in (row.costs[j].limited.high, cell.limit)]
         top = max(ends) * 1.25 or 1.0
@@ -74,7 +74,7 @@ def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
         panel.set_xlabel(f"cost {cell.name}, {limit_kind(cell.per).quantity} [{cell.unit}]")
     panels[0].margins(y=0.12)
     panels[0].set_ylabel(f"return of an episode [{tables.reward_unit}]")
-    _legend(figure, of_group)
+    _legend(figure, colour_of)
     return figure
 
 
@@ -112,17 +112,17 @@ def _point(panel: Any, row: PolicyRow, j: int, colour: str, tables: ResultTables
 
 def _ticks(panel: Any, limit: float, top: float) -> None:
     threshold = max(limit / 4, top / 1000)
-    among = (1, 2, 5) if top < 100 * threshold else (1,)
-    steps = [0.0] + [m * 10.0**e for e in range(-4, 7) for m in among]
+    multiples = (1, 2, 5) if top < 100 * threshold else (1,)
+    steps = [0.0] + [m * 10.0**e for e in range(-4, 7) for m in multiples]
     ticks = [tick for tick in steps if tick == 0 or threshold <= tick <= top]
     panel.set_xticks(ticks, [plain(tick) for tick in ticks])
     panel.minorticks_off()
 
 
-def _legend(figure: Any, of_group: dict[str, str]) -> None:
+def _legend(figure: Any, colour_of: dict[str, str]) -> None:
     from matplotlib.lines import Line2D
 
-    kinds = [(f"{name}, each seed", "o", colour) for name, colour in of_group.items()]
+    kinds = [(f"{name}, each seed", "o", colour) for name, colour in colour_of.items()]
     kinds += [
         ("classical controller", "D", CLASSICAL),
         ("logged behaviour, re-run", "s", CLASSICAL),

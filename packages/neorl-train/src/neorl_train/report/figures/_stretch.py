@@ -15,43 +15,45 @@ from neorl_train.results._stretches import Stretch
 
 PROPOSED, LOGGED, OUTSIDE = LEARNERS[0], CLASSICAL, LEARNERS[1]
 WIDTH, PANEL, HEAD = 4.6, 1.35, 0.75  # inches; the width of a phone, so that the text is readable
-MOST_ACTIONS = 6
+MAX_ACTIONS = 6
 
 
-def shown_actions(one: Stretch, spec: Spec) -> list[int]:
+def shown_actions(stretch: Stretch, spec: Spec) -> list[int]:
     """The actions to draw: all, or if there are many, those whose proposals differ most."""
     ranges = np.array([max(channel.high - channel.low, 1e-300) for channel in spec.action])
-    away = np.abs(np.where(one.known[:, None], one.proposed - one.logged, 0.0)).mean(axis=0)
-    if len(ranges) <= MOST_ACTIONS:
+    distance = np.abs(
+        np.where(stretch.known[:, None], stretch.proposed - stretch.logged, 0.0)
+    ).mean(axis=0)
+    if len(ranges) <= MAX_ACTIONS:
         return list(range(len(ranges)))
-    return sorted(int(i) for i in np.argsort(-away / ranges)[:MOST_ACTIONS])
+    return sorted(int(i) for i in np.argsort(-distance / ranges)[:MAX_ACTIONS])
 
 
-def stretch_trend(one: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
+def stretch_trend(stretch: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
     """Draws logged and proposed actions, then logged measurements and costs.
 
     Args:
-        one: The stretch.
+        stretch: The stretch.
         spec: Channels, limits and control period.
         bands: Limits of observed channels.
 
     Returns:
         The figure.
     """
-    actions = shown_actions(one, spec)
-    costs = [j for j in range(spec.n_cost) if np.nanmax(one.cost[:, j], initial=0.0) > 0]
-    rows = len(actions) + len(one.channels) + len(costs)
+    actions = shown_actions(stretch, spec)
+    costs = [j for j in range(spec.n_cost) if np.nanmax(stretch.cost[:, j], initial=0.0) > 0]
+    rows = len(actions) + len(stretch.channels) + len(costs)
     figure = new_figure(PANEL * rows + HEAD, width=WIDTH)
     panels = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
-    seconds, unit = time_axis(len(one.known), spec.dt)
-    time = np.arange(len(one.known)) * spec.dt / seconds
+    seconds, unit = time_axis(len(stretch.known), spec.dt)
+    time = np.arange(len(stretch.known)) * spec.dt / seconds
     for panel, i in zip(panels, actions, strict=False):
-        _action(panel, one, i, time, spec)
-    for panel, place in zip(panels[len(actions) :], range(len(one.channels)), strict=False):
-        _measurement(panel, one, place, time, spec, bands)
+        _action(panel, stretch, i, time, spec)
+    for panel, row in zip(panels[len(actions) :], range(len(stretch.channels)), strict=False):
+        _measurement(panel, stretch, row, time, spec, bands)
     for panel, j in zip(panels[rows - len(costs) :], costs, strict=True):
         channel, kind = spec.cost[j], limit_kind(spec.cost[j].per)
-        shown = kind.along(np.nan_to_num(one.cost[:, j]))
+        shown = kind.along(np.nan_to_num(stretch.cost[:, j]))
         panel.plot(time, shown, color=LOGGED, lw=1.2)
         panel.set_ylim(0, window_of([0.0, channel.limit, *shown])[1])
         forbidden(panel, -np.inf, channel.limit)
@@ -64,15 +66,16 @@ def stretch_trend(one: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
     return figure
 
 
-def _action(panel: Any, one: Stretch, index: int, time: np.ndarray, spec: Spec) -> None:
+def _action(panel: Any, stretch: Stretch, index: int, time: np.ndarray, spec: Spec) -> None:
     channel = spec.action[index]
     logged, proposed = (
-        np.where(one.known, column[:, index], np.nan) for column in (one.logged, one.proposed)
+        np.where(stretch.known, column[:, index], np.nan)
+        for column in (stretch.logged, stretch.proposed)
     )
     panel.fill_between(
         time,
-        np.where(one.known, one.low[:, index], np.nan),
-        np.where(one.known, one.high[:, index], np.nan),
+        np.where(stretch.known, stretch.low[:, index], np.nan),
+        np.where(stretch.known, stretch.high[:, index], np.nan),
         step="post",
         color=MUTED,
         alpha=0.18,
@@ -81,7 +84,7 @@ def _action(panel: Any, one: Stretch, index: int, time: np.ndarray, spec: Spec) 
     )
     panel.step(time, logged, where="post", color=LOGGED, lw=1.2, ls=(0, (4, 2)), zorder=2)
     panel.step(time, proposed, where="post", color=PROPOSED, lw=1.5, zorder=3)
-    outside = one.outside(one.proposed)[:, index]
+    outside = stretch.outside(stretch.proposed)[:, index]
     panel.plot(
         time[outside], proposed[outside], "o", color=OUTSIDE, ms=3.5, zorder=4, label="outside"
     )
@@ -92,11 +95,11 @@ def _action(panel: Any, one: Stretch, index: int, time: np.ndarray, spec: Spec) 
 
 
 def _measurement(
-    panel: Any, one: Stretch, place: int, time: np.ndarray, spec: Spec, bands: Sequence[Band]
+    panel: Any, stretch: Stretch, row: int, time: np.ndarray, spec: Spec, bands: Sequence[Band]
 ) -> None:
-    name = one.channels[place]
+    name = stretch.channels[row]
     unit = next(channel.unit for channel in spec.obs if channel.name == name)
-    values = np.where(one.known, one.obs[:, place], np.nan)
+    values = np.where(stretch.known, stretch.obs[:, row], np.nan)
     panel.plot(time, values, color=LOGGED, lw=1.2)
     limits = [(band.low, band.high) for band in bands if band.channel == name]
     panel.set_ylim(*window_of([*values, *(end for pair in limits for end in pair)]))

@@ -22,9 +22,9 @@ from neorl_train.report.figures._style import (
 from neorl_train.results._episodes import Trace
 from neorl_train.results._results import Band
 
-OURS, CHANGED = LEARNERS[0], LEARNERS[1]
-WORDS = ("fallback", "changes", "alarm")
-ACTED = int(
+CANDIDATE_COLOUR, GUARD_COLOUR = LEARNERS[0], LEARNERS[1]
+GUARD_LABELS = ("fallback", "changes", "alarm")
+GUARD_ACTED = int(
     Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.INTERVAL_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
 )
 PANEL = 1.3  # inches
@@ -85,13 +85,13 @@ def _costs(trace: Trace, spec: Spec) -> list[int]:
 
 def _draw(
     panel: Any,
-    what: tuple[str, int],
+    panel_kind: tuple[str, int],
     traces: Sequence[Trace],
     spec: Spec,
     bands: Sequence[Band],
     step: float,
 ) -> None:
-    kind, index = what
+    kind, index = panel_kind
     if kind == "obs":
         _measurement(panel, index, traces, spec, bands, step)
     elif kind == "cost":
@@ -104,14 +104,14 @@ def _draw(
 
 def _line(panel: Any, position: int, time: np.ndarray, y: np.ndarray, **options: Any) -> None:
     """Draws the candidate in front as a solid line, the reference behind it dashed."""
-    front = {"color": OURS, "lw": 1.6, "zorder": 3}
-    behind = {"color": CLASSICAL, "lw": 1.2, "ls": (0, (4, 2)), "zorder": 2}
+    candidate_style = {"color": CANDIDATE_COLOUR, "lw": 1.6, "zorder": 3}
+    reference_style = {"color": CLASSICAL, "lw": 1.2, "ls": (0, (4, 2)), "zorder": 2}
     draw = panel.step if options.pop("steps", False) else panel.plot
     if draw == panel.step:
         options["where"] = "post"
-    look = behind if position else front
-    draw(time, y, **look, **options)
-    panel.plot(time[-1:], y[-1:], "o", ms=3.5, color=look["color"], zorder=4)
+    style = reference_style if position else candidate_style
+    draw(time, y, **style, **options)
+    panel.plot(time[-1:], y[-1:], "o", ms=3.5, color=style["color"], zorder=4)
 
 
 def _measurement(
@@ -195,16 +195,16 @@ def _input(
 def _guard(panel: Any, trace: Trace, step: float) -> None:
     time = np.arange(len(trace.flags)) * step
     fell_back = (trace.flags & int(Flag.FALLBACK_USED)) != 0
-    acted = (trace.flags & ACTED) != 0
+    acted = (trace.flags & GUARD_ACTED) != 0
     alarm = (trace.flags & int(Flag.MONITOR_ALARM)) != 0
-    rows = [(1, acted & ~fell_back, CHANGED), (0, fell_back, LIMIT)]
+    rows = [(1, acted & ~fell_back, GUARD_COLOUR), (0, fell_back, LIMIT)]
     rows += [(2, alarm, MUTED)] if alarm.any() else []
-    for level, happened, colour in rows:
+    for level, active, colour in rows:
         panel.hlines(level, 0, len(time) * step, color=GRID, lw=0.8, zorder=1)
-        spans = [(t, step) for t in time[happened]]
+        spans = [(t, step) for t in time[active]]
         panel.broken_barh(spans, (level - 0.32, 0.64), color=colour, lw=0, zorder=2)
     panel.set_ylim(-0.6, len(rows) - 0.4)
-    names = [f"{WORDS[level]} {100 * np.mean(happened):.0f} %" for level, happened, _ in rows]
+    names = [f"{GUARD_LABELS[level]} {100 * np.mean(active):.0f} %" for level, active, _ in rows]
     panel.set_yticks([level for level, _, _ in rows], names)
     panel.grid(visible=False)
     panel.spines["left"].set_visible(False)
@@ -212,10 +212,12 @@ def _guard(panel: Any, trace: Trace, step: float) -> None:
     panel_title(panel, "guard, fraction of the steps", "")
 
 
-def _legend(figure: Any, panel: Any, traces: Sequence[Trace], given: Sequence[str]) -> None:
-    lines = [line for line in panel.get_lines() if line.get_color() in (OURS, CLASSICAL)]
+def _legend(figure: Any, panel: Any, traces: Sequence[Trace], names_given: Sequence[str]) -> None:
+    lines = [
+        line for line in panel.get_lines() if line.get_color() in (CANDIDATE_COLOUR, CLASSICAL)
+    ]
     handles = [line for line in lines if len(line.get_xdata()) > 1]
     names = [f"{traces[0].policy} behind its guard"]
     names += [f"{trace.policy} on the same start" for trace in traces[1:]]
-    names = list(given) or names
+    names = list(names_given) or names
     figure.legend(handles[: len(names)], names, loc="outside upper left", ncols=2, labelcolor=INK)

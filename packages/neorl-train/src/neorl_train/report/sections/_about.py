@@ -25,40 +25,42 @@ from neorl_train.runs._names import policy_file
 def what_it_says(inputs: Inputs) -> Html:
     """What follows from the verdict, and what does not."""
     tables = inputs.evaluation.tables
-    says: list[Content] = [
-        f"It concerns {tables.candidate}, that one policy, behind its guard, and no "
-        "other: not another seed, not the algorithm, not the policy without its guard.",
+    statements: list[Content] = [
+        f"It concerns only the policy {tables.candidate} behind its guard. It does not apply to "
+        "other seeds, to the algorithm in general, or to the policy without its guard.",
     ]
     if inputs.simulated:
-        says += [
-            f"It was tested in the simulator {tables.environment} only. On the real plant it "
-            "holds as far as the simulator, its disturbances and its spread of parameters do.",
-            f"Intervals have {confidence(tables.level)} confidence over fresh starts of that "
-            f"simulator, each on its own: the {tables.n_starts} starts are the sample, each "
-            "resampled with all that belongs to it (BCa bootstrap). The chance "
-            "that at least one of several intervals misses is larger.",
-            "What was counted zero times can still happen: the tables give the largest chance of "
-            "a violation that the counts leave open.",
+        statements += [
+            f"The policy was tested only in the simulator {tables.environment}. On the real plant "
+            "the verdict holds only as far as the simulator, its disturbances and its spread of "
+            "parameters represent that plant.",
+            f"Each interval has {confidence(tables.level)} confidence over fresh starts of that "
+            f"simulator: the {tables.n_starts} starts are the sample, and each start is resampled "
+            "with everything that belongs to it (BCa bootstrap). The probability that at least one "
+            "of several intervals misses its true value is larger.",
+            "An event that was counted zero times can still happen: the tables give the largest "
+            "probability of a violation that is compatible with the counts.",
         ]
     elif inputs.verdict.clauses:
-        says.append(
-            "Without a simulator no policy was run. What is said of its return and its costs is "
-            "what a model learned from the log predicts, and holds as far as that model does."
+        statements.append(
+            "Without a simulator no policy was run. Statements on its return and costs are "
+            "predictions of a model learned from the log, and are only as good as that model."
         )
     else:
-        says.append(
-            "Without a simulator no policy was run, so nothing is known of its return or of its "
-            "costs: only what the log holds, and how far each policy's actions are from it."
+        statements.append(
+            "Without a simulator no policy was run, so its return and its costs are unknown. Known "
+            "are only the content of the log, and the distance of each policy's actions from the "
+            "logged ones."
         )
     demands = "; ".join(_demands(inputs)) or "none are recorded"
-    says += [
-        f"The guard keeps these limits of every action, whatever the policy asks for: {demands}. "
-        "It guarantees nothing about temperatures, pressures or any other state: a limit that "
-        "names a measurement is only as good as the model that predicts it.",
-        "This is supervisory control. It is no protection layer and no part of a safety "
-        "instrumented system, which must stay independent of it.",
+    statements += [
+        "The guard keeps every action within these limits, whatever the policy requests: "
+        f"{demands}. It guarantees nothing about temperatures, pressures or any other state: a "
+        "limit on a measurement is only as good as the model that predicts it.",
+        "This is supervisory control. It is not a protection layer and not part of a safety "
+        "instrumented system, which must remain independent of it.",
     ]
-    return bullets(says)
+    return bullets(statements)
 
 
 def next_commands(inputs: Inputs) -> Html:
@@ -76,13 +78,17 @@ def data_facts(inputs: Inputs) -> Html:
     """The log: size, origin, excitation, and what happened on the plant during training."""
     source, spec = inputs.evaluation.source, inputs.evaluation.tables.spec
     # A channel without a unit comes from a format that has neither units nor a period.
-    assumed = " (assumed: the file does not say)" if spec.obs[0].unit == "?" else ""
+    assumed = " (assumed, because the file does not state it)" if spec.obs[0].unit == "?" else ""
     log = [
         ("Log", source.name),
         ("Size", f"{source.rows:,} rows in {source.episodes:,} episodes".replace(",", "\u2009")),
     ]
     facts = [
-        *(log if source.rows else [("Log", "none: learners were trained on the plant itself")]),
+        *(
+            log
+            if source.rows
+            else [("Log", "none, because learners were trained on the plant itself")]
+        ),
         ("Period", f"{spec.dt:g} s{assumed}, at most {spec.horizon} steps an episode"),
         ("Channels", f"{spec.n_obs} measured, {spec.n_action} manipulated, {spec.n_cost} costs"),
         *([("Content hash", source.content_hash)] if source.rows else []),
@@ -92,10 +98,10 @@ def data_facts(inputs: Inputs) -> Html:
         parts.append(paragraph(f"Third-party data: {source.attribution}.", class_="note"))
     if source.excitation:
         parts.append(_excitation(inputs))
-    tried = [str(sentence) for sentence in inputs.record.get("tried", [])]
-    if tried:
-        parts.append(paragraph("What the simulated plant went through while learners tried:"))
-        parts.append(bullets(tried))
+    exploration = [str(sentence) for sentence in inputs.record.get("exploration", [])]
+    if exploration:
+        parts.append(paragraph("What happened on the simulated plant while learners explored:"))
+        parts.append(bullets(exploration))
     return joined(parts)
 
 
@@ -118,17 +124,15 @@ def _excitation(inputs: Inputs) -> Html:
     ]
     rows: list[Sequence[Content] | Group] = [
         [
-            one.channel,
-            one.unit,
-            f"{one.signal:g}",
-            percent(one.manual),
-            f"{one.deviation:.4g}",
+            channel.channel,
+            channel.unit,
+            f"{channel.signal:g}",
+            percent(channel.manual),
+            f"{channel.deviation:.4g}",
         ]
-        for one in inputs.evaluation.source.excitation
+        for channel in inputs.evaluation.source.excitation
     ]
-    return table(
-        "What operators and test signals did to the plant while the log was filled.", columns, rows
-    )
+    return table("Test signals and manual operation while the log was recorded.", columns, rows)
 
 
 def guard_facts(inputs: Inputs) -> Html:
@@ -144,7 +148,7 @@ def guard_facts(inputs: Inputs) -> Html:
     parts.append(_monitors(inputs))
     replaced = [str(sentence) for sentence in inputs.record.get("replaced_limits", [])]
     if replaced:
-        parts.append(paragraph("This run has other limits than its source declares, which are:"))
+        parts.append(paragraph("This run replaces these limits, which its source declares:"))
         parts.append(bullets(replaced))
     return joined(parts)
 
@@ -155,21 +159,25 @@ def _monitors(inputs: Inputs) -> Html:
     if not monitors:
         return Html("")
     tables = inputs.evaluation.tables
-    bits = [
-        one.episodes.alarms
-        for one in inputs.evaluation.results
-        if one.guarded and one.name == tables.candidate
+    alarm_bits = [
+        result.episodes.alarms
+        for result in inputs.evaluation.results
+        if result.guarded and result.name == tables.candidate
     ]
     rows: list[Sequence[Content] | Group] = []
-    for i, one in enumerate(monitors):
-        acted = DASH if not bits else f"{int((bits[0] >> i & 1).sum())} of {len(bits[0])}"
-        promised = one["promised"]
+    for i, monitor in enumerate(monitors):
+        alarmed = (
+            DASH
+            if not alarm_bits
+            else f"{int((alarm_bits[0] >> i & 1).sum())} of {len(alarm_bits[0])}"
+        )
+        promised = monitor["promised"]
         rows.append(
             [
-                one["name"],
+                monitor["name"],
                 DASH if promised is None else f"at most {percent(promised)}",
-                f"{one['log_alarms']} of {one['log_episodes']}",
-                acted,
+                f"{monitor['log_alarms']} of {monitor['log_episodes']}",
+                alarmed,
             ]
         )
     columns = [
@@ -179,8 +187,8 @@ def _monitors(inputs: Inputs) -> Html:
         Column("The candidate", "episodes with an alarm"),
     ]
     return table(
-        "Alarms of the guard's monitors. A promise is for episodes like those of the log; a policy "
-        "that takes the plant elsewhere alarms more often, and is meant to.",
+        "Alarms of the guard's monitors. The promise holds for episodes like those of the log; a "
+        "policy that takes the plant into other regions causes more alarms, as intended.",
         columns,
         rows,
     )
@@ -208,13 +216,13 @@ def provenance(inputs: Inputs) -> Html:
         ("Execution mode", str(record.get("execution_mode", "unknown"))),
     ]
     facts += [
-        (f"{kind.capitalize()} from outside", f"{name}: {origin}")
+        (f"Third-party {kind}", f"{name}: {origin}")
         for kind, names in record.get("origins", {}).items()
         for name, origin in names.items()
     ]
     digest = record.get("policies", {}).get(Path(policy_file(inputs.verdict.candidate)).name)
     if digest:
-        facts.insert(5, ("Digest of the candidate", str(digest)))
+        facts.insert(5, ("SHA-256 digest of the candidate", str(digest)))
     parts = [pairs([fact for fact in facts if fact[1]])]
     if inputs.config:
         parts.append(folded("Configuration", tag("pre", tag("code", inputs.config))))

@@ -27,17 +27,21 @@ def benefit(inputs: Inputs) -> Html:
         return Html("")
     tables = inputs.evaluation.tables
     if not inputs.simulated:
-        caption = "What an episode of the log came to; mean over its episodes."
+        caption = "Terms of the return in the log; mean over its episodes."
         return amount_table(inputs, {"term": "Terms of the return"}, caption)
     caption = (
-        f"What an episode comes to, mean over {tables.n_starts} starts: {row.name} behind its "
-        f"guard beside {tables.reference}. The last column is the difference times its worth: "
-        f"what it brings to the return, in {tables.reward_unit}."
+        f"Terms of the return of an episode, mean over {tables.n_starts} starts: {row.name} behind "
+        f"its guard compared with {tables.reference}. The last column is the difference times its "
+        f"worth, which is its contribution to the return in {tables.reward_unit}."
     )
     parts = [amount_table(inputs, {"term": "Terms of the return"}, caption, total=row.difference)]
-    free = [cell.name for cell in cells if cell.worth == 0]
-    if free:
-        parts.append(paragraph(f"Reported only, without a worth of its own: {', '.join(free)}."))
+    unweighted = [cell.name for cell in cells if cell.worth == 0]
+    if unweighted:
+        parts.append(
+            paragraph(
+                f"Reported without a worth, so not part of the return: {', '.join(unweighted)}."
+            )
+        )
     return joined(parts)
 
 
@@ -71,10 +75,10 @@ def amount_table(
     if row is None or not any(cell.kind in kinds for cell in row.amounts):
         return Html("")
     level = confidence(tables.level)
-    beside: Mapping[tuple[AmountKind, str], AmountCell] = {}
+    reference_cells: Mapping[tuple[AmountKind, str], AmountCell] = {}
     if inputs.simulated:
         other = tables.row(tables.reference, guarded=False)
-        beside = {(cell.kind, cell.name): cell for cell in other.amounts}
+        reference_cells = {(cell.kind, cell.name): cell for cell in other.amounts}
     columns = [
         Column("Amount", align="left"),
         Column("Unit", align="left"),
@@ -93,7 +97,9 @@ def amount_table(
         if cells and len(kinds) > 1:
             rows.append(Group(heading))
         for cell in cells:
-            rows.append(_cells(cell, beside.get((kind, cell.name)), inputs.simulated, total))
+            rows.append(
+                _cells(cell, reference_cells.get((kind, cell.name)), inputs.simulated, total)
+            )
     if total is not None:
         rows.append(_sum(row, total, len(columns)))
     return table(caption, columns, rows)
@@ -105,25 +111,27 @@ def _cells(
     digits = decimals([cell.amount, None if other is None else other.amount])
     content: list[Content] = [cell.name, cell.unit, with_interval(cell.amount, digits)]
     if simulated:
-        less = cell.difference
+        change = cell.difference
         content.append(DASH if other is None else with_interval(other.amount, digits))
-        content.append(DASH if less is None else difference(less, decimals([less])))
+        content.append(DASH if change is None else difference(change, decimals([change])))
     if total is not None:
-        less = cell.difference if cell.worth else None
+        change = cell.difference if cell.worth else None
         digits = decimals([total])
-        content.append(DASH if less is None else signed(cell.worth * less.value, digits))
+        content.append(DASH if change is None else signed(cell.worth * change.value, digits))
     return content
 
 
 def _sum(row: PolicyRow, total: Estimate, width: int) -> list[Content]:
     """The total gain, and the part that no term explains."""
-    worths = [
+    contributions = [
         cell.worth * cell.difference.value
         for cell in row.amounts
         if cell.kind == "term" and cell.difference is not None
     ]
-    digits, rest = decimals([total]), total.value - sum(worths)
+    digits, rest = decimals([total]), total.value - sum(contributions)
     name = "Gain in return"
     if abs(rest) > 0.01 * max(abs(total.value), total.high - total.low, 1e-12):
-        name = f"Gain in return, of which {signed(rest, digits)} is in none of the terms"
+        name = (
+            f"Gain in return, of which {signed(rest, digits)} does not belong to any of the terms"
+        )
     return [name, *[""] * (width - 3), difference(total, digits), signed(total.value, digits)]

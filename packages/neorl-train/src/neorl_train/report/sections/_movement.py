@@ -14,7 +14,7 @@ from neorl_train.results._episodes import SMALLEST, Trace
 from neorl_train.results._tables import AmountKind
 from neorl_train.results._wording import DASH
 
-MOVES: dict[AmountKind, str] = {
+HEADINGS: dict[AmountKind, str] = {
     "travel": "Travel of the actuators",
     "reversals": "Reversals of the actuators",
     "beyond": "Time beyond a limit",
@@ -29,46 +29,51 @@ def movement_table(inputs: Inputs) -> Html:
     """
     evaluation = inputs.evaluation
     ours = [
-        one
-        for one in evaluation.traces
-        if one.policy == evaluation.tables.candidate and one.label in TITLES
+        trace
+        for trace in evaluation.traces
+        if trace.policy == evaluation.tables.candidate and trace.label in TITLES
     ]
     single = [
-        _table(one, other_policy(evaluation.traces, one), inputs)
-        for one in ours
-        if one.applied.size
+        _table(trace, other_policy(evaluation.traces, trace), inputs)
+        for trace in ours
+        if trace.applied.size
     ]
     where = f"sums over an episode, mean over all {evaluation.tables.n_starts} starts"
     if not inputs.simulated:
-        where = "sums over an episode of the log, mean over all of them"
+        where = "sums over an episode, mean over all episodes of the log"
     caption = (
-        f"How much the plant was moved: {where}. A move of less than {SMALLEST:.1%} of a range "
-        "does not count as a reversal."
+        f"Movement of the actuators: {where}. A move of less than {SMALLEST:.1%} of a range does "
+        "not count as a reversal."
     )
-    parts = [amount_table(inputs, MOVES, caption)]
+    parts = [amount_table(inputs, HEADINGS, caption)]
     if single:
-        parts.append(folded("Show the single episodes that are drawn", *single))
+        parts.append(folded("Show the tables of the episodes in the pictures", *single))
     return joined([part for part in parts if part.text])
 
 
 def _table(ours: Trace, theirs: Trace | None, inputs: Inputs) -> Html:
     spec = inputs.evaluation.tables.spec
-    shown = [one for one in (ours, theirs) if one is not None]
+    shown = [trace for trace in (ours, theirs) if trace is not None]
 
     def row(name: str, unit: str, number: Callable[[Trace], float]) -> list[Content]:
-        return [name, unit, *(f"{number(one):.4g}" for one in shown), *[DASH] * (2 - len(shown))]
+        return [
+            name,
+            unit,
+            *(f"{number(trace):.4g}" for trace in shown),
+            *[DASH] * (2 - len(shown)),
+        ]
 
-    rows: list[Sequence[Content] | Group] = [Group("Travel of the actuators, a step on average")]
+    rows: list[Sequence[Content] | Group] = [Group("Mean travel of the actuators per step")]
     for i, channel in enumerate(spec.action):
         rows.append(row(channel.name, channel.unit, lambda t, i=i: travel(t.applied[:, i])))
     rows.append(Group("Reversals of the actuators"))
     for i, channel in enumerate(spec.action):
-        least = SMALLEST * (channel.high - channel.low)
+        smallest = SMALLEST * (channel.high - channel.low)
         rows.append(
             row(
                 channel.name,
-                "of 100 steps",
-                lambda t, i=i, least=least: 100 * reversals(t.applied[:, i], least),
+                "per 100 steps",
+                lambda t, i=i, smallest=smallest: 100 * reversals(t.applied[:, i], smallest),
             )
         )
     rows.append(Group("Standard deviation of the measurements"))
@@ -96,8 +101,8 @@ def _table(ours: Trace, theirs: Trace | None, inputs: Inputs) -> Html:
     ]
     title = TITLES.get(ours.label, ours.label)
     caption = (
-        f"{title}: this one episode of {len(ours.reward)} steps, no mean over starts. A move of "
-        f"less than {SMALLEST:.1%} of a range does not count as a reversal."
+        f"{title}: values of this single episode of {len(ours.reward)} steps. A move of less than "
+        f"{SMALLEST:.1%} of a range does not count as a reversal."
     )
     return table(caption, columns, rows)
 
@@ -112,13 +117,13 @@ def travel(action: Float[np.ndarray, " time"]) -> float:
     return float(np.abs(np.diff(action)).mean()) if len(action) > 1 else 0.0
 
 
-def reversals(action: Float[np.ndarray, " time"], least: float = 0.0) -> float:
-    """Fraction of the steps in which an action reverses; moves of at most ``least`` are ignored.
+def reversals(action: Float[np.ndarray, " time"], smallest: float = 0.0) -> float:
+    """Fraction of the steps in which an action reverses; moves of at most ``smallest`` are ignored.
 
     Example:
         >>> reversals(np.array([0.0, 1.0, 1.0, 0.0, 2.0]))
         0.4
     """
     moves = np.diff(action)
-    directions = np.sign(moves[np.abs(moves) > least])
+    directions = np.sign(moves[np.abs(moves) > smallest])
     return float((directions[1:] != directions[:-1]).sum() / len(action)) if len(action) else 0.0

@@ -71,15 +71,17 @@ def trend_pictures(inputs: Inputs) -> Html:
             further.append((float(gain), trace.start, shown))
     if further:
         parts.append(_choice(further, tables))
-    quiet = _quiet_costs(inputs)
-    if quiet:
-        parts.append(paragraph(f"The cost {listed(quiet)} stayed at zero in every episode shown."))
+    zero_costs = _zero_costs(inputs)
+    if zero_costs:
+        parts.append(
+            paragraph(f"The cost {listed(zero_costs)} stayed at zero in every episode shown.")
+        )
     return joined(parts)
 
 
 def _choice(further: list[tuple[float, int, Html]], tables: ResultTables) -> Html:
     """Selectable episodes; opening one closes the others, and none is printed."""
-    further = sorted(further, key=lambda one: one[:2])
+    further = sorted(further, key=lambda entry: entry[:2])
     digits = 1 if max(abs(gain) for gain, _, _ in further) >= 1 else 3
     entries = [
         tag(
@@ -95,8 +97,8 @@ def _choice(further: list[tuple[float, int, Html]], tables: ResultTables) -> Htm
         "div",
         tag("h3", "Choose an episode"),
         paragraph(
-            f"Spread over all starts by what {tables.candidate} gains over {tables.reference}, the "
-            "largest loss first.",
+            f"These starts cover the range of gains of {tables.candidate} over {tables.reference}; "
+            "the largest loss comes first.",
             class_="note",
         ),
         *entries,
@@ -127,7 +129,7 @@ def _described(trace: Trace, reference: Trace | None, inputs: Inputs) -> str:
     return f"{text}. Shaded: beyond a limit. Dotted: ends of the actuator."
 
 
-def _quiet_costs(inputs: Inputs) -> list[str]:
+def _zero_costs(inputs: Inputs) -> list[str]:
     spec, traces = inputs.evaluation.tables.spec, inputs.evaluation.traces
     return [
         channel.name
@@ -171,11 +173,11 @@ def cost_picture(inputs: Inputs) -> Html:
     words = (
         f"Mean return over mean cost with {confidence(tables.level)} intervals: learned policies "
         "behind their guard (the candidate outlined), the plant's controllers as they run today, "
-        "the log. Good is up and to the left; shaded is beyond the limit. The cost axis is "
-        "logarithmic, but for its start."
+        "and the log. Better policies lie further up and to the left; the shaded region is beyond "
+        "the limit. The cost axis is logarithmic except near zero."
     )
-    quiet = [c.name for j, c in enumerate(tables.spec.cost) if j not in costs]
-    extra = f" No policy ever caused the cost {listed(quiet)}." if quiet else ""
+    zero_costs = [c.name for j, c in enumerate(tables.spec.cost) if j not in costs]
+    extra = f" No policy ever caused the cost {listed(zero_costs)}." if zero_costs else ""
     return picture(
         return_against_cost, tables, costs, name="costs", alt=words, caption=words + extra
     )
@@ -184,8 +186,8 @@ def cost_picture(inputs: Inputs) -> Html:
 def acting_picture(inputs: Inputs) -> Html:
     """Figure of who acts."""
     words = (
-        "Fraction of all steps in which the policy's own action reached the plant, in which the "
-        "guard changed it to keep range and rate of change, and in which the fallback acted."
+        "Fractions of all steps in which the policy's own action reached the plant, in which the "
+        "guard changed it to keep its range and rate of change, and in which the fallback acted."
     )
     return picture(who_acts, inputs.evaluation.tables, name="acts", alt=words, caption=words)
 
@@ -194,14 +196,14 @@ def learning_picture(inputs: Inputs) -> Html:
     """Figure of the learning curves of every seed."""
     panels = learning_panels(inputs)
     if not panels:
-        return paragraph("Nothing was recorded while the policies were trained.")
+        return paragraph("The run has no records of its training, so there are no learning curves.")
     if single := single_validation(inputs.validations, panels):
         return paragraph(single)
     words = (
         "Thin lines are seeds, thick ones their mean. "
         + (
             "Return and cost are means over a few starts that the verdict does not use; dashed "
-            "are the reference and the log; the horizontal line at a cost is its limit. "
+            "lines are the reference and the log; the horizontal line of a cost is its limit. "
             if inputs.simulated
             else ""
         )
@@ -216,9 +218,9 @@ def learning_picture(inputs: Inputs) -> Html:
 def learning_panels(inputs: Inputs) -> list[Panel]:
     """The panels for which the records of a run have data."""
     tables = inputs.evaluation.tables
-    recorded = {curve.metric for curve in inputs.validations}
+    recorded_metrics = {curve.metric for curve in inputs.validations}
     panels = []
-    if "plant_return" in recorded:
+    if "plant_return" in recorded_metrics:
         levels = {tables.reference: tables.row(tables.reference, guarded=False)}
         levels |= {row.name: row for row in tables.rows if row.role == "log"}
         lines = {name: row.returns.value for name, row in levels.items()}
@@ -226,13 +228,13 @@ def learning_panels(inputs: Inputs) -> list[Panel]:
         panels.append(Panel("plant_return", label, lines, float("nan"), logarithmic=False))
     for channel in tables.spec.cost:
         metric = f"plant_cost_{channel.name}"
-        mine = [curve for curve in inputs.validations if curve.metric == metric]
-        if any((curve.value > 0).any() for curve in mine):
+        metric_curves = [curve for curve in inputs.validations if curve.metric == metric]
+        if any((curve.value > 0).any() for curve in metric_curves):
             label = f"cost {channel.name} [{channel.unit}]"
             # The curve shows sums over an episode, to which a limit per step does not apply.
             limit = limit_kind(channel).of_episode(total=channel.limit, worst=float("nan"))
             panels.append(Panel(metric, label, {}, limit, logarithmic=False))
-    if "held_out_distance" in recorded:
+    if "held_out_distance" in recorded_metrics:
         panels.append(
             Panel("held_out_distance", "held-out distance", {}, float("nan"), logarithmic=True)
         )

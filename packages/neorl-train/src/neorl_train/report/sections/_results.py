@@ -26,8 +26,8 @@ from neorl_train.results._wording import (
 ROLES = {
     "learner": "Learned policies",
     "classical": "The plant's controllers",
-    "behaviour": "What filled the log",
-    "log": "What filled the log",
+    "behaviour": "Behaviour in the log",
+    "log": "Behaviour in the log",
 }
 
 
@@ -77,11 +77,11 @@ def return_table(tables: ResultTables) -> Html:
     digits = decimals(row.returns for row in tables.rows)
     rows = _listed(tables, lambda row: _return_cells(row, tables, digits))
     where = (
-        f"mean of {tables.n_starts} paired episodes; the recorded log of its own episodes"
+        f"over {tables.n_starts} paired episodes; for the recorded log, over its own episodes"
         if simulated
-        else "of the log"
+        else "over the episodes of the log"
     )
-    return table(f"Return of an episode, {where}.", columns, rows)
+    return table(f"Return of an episode: {where}.", columns, rows)
 
 
 def _listed(
@@ -90,7 +90,7 @@ def _listed(
     return [row if isinstance(row, Group) else cells(row) for row in grouped(tables.rows)]
 
 
-def _named(row: PolicyRow, tables: ResultTables) -> list[Content]:
+def _name_cells(row: PolicyRow, tables: ResultTables) -> list[Content]:
     return [display(row, tables), "yes" if row.guarded else "no"]
 
 
@@ -98,7 +98,7 @@ def _return_cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[Con
     gain, steps = row.difference, decimals([row.length], most=1)
     paired = DASH if gain is None else difference(gain, digits, space=" ")
     return [
-        *_named(row, tables),
+        *_name_cells(row, tables),
         with_interval(row.returns, digits),
         *([paired] * bool(tables.environment)),
         fixed(row.return_std, digits),
@@ -118,17 +118,19 @@ def ending_table(tables: ResultTables) -> Html:
         Column("Success", f"of episodes [{level}]"),
         Column("Trips", "episodes"),
         Column("Kept every limit", f"of episodes [{level}]"),
-        Column("Guard changed", "of steps"),
+        Column("Changed by the guard", "of steps"),
         Column("Fallback acted", "of steps"),
     ]
-    caption = "How the episodes ended. Exact intervals (Clopper-Pearson) of the counted fractions."
+    caption = (
+        "How the episodes ended. The intervals of counted fractions are exact (Clopper-Pearson)."
+    )
     return table(caption, columns, _listed(tables, lambda row: _ending_cells(row, tables)))
 
 
 def _ending_cells(row: PolicyRow, tables: ResultTables) -> list[Content]:
     trips = f"{row.n_trips} of {row.n_episodes}"
     return [
-        *_named(row, tables),
+        *_name_cells(row, tables),
         DASH if row.success is None else fraction_interval(row.success),
         DASH if row.trips is None else tag("span", trips, class_="fails") if row.n_trips else trips,
         fraction_interval(row.satisfied),
@@ -148,15 +150,15 @@ def cost_table(tables: ResultTables, position: int) -> Html:
         Column(kind.quantity.capitalize(), f"{channel.unit}, mean [{level}]"),
         Column("Largest", f"{channel.unit}, of all episodes"),
         Column("Above the limit", "episodes"),
-        Column("Chance of a violation", f"per episode [{level}]"),
+        Column("Probability of a violation", f"per episode [{level}]"),
         Column("Steps", kind.counted_rows),
     ]
     cells = [row.costs[position] for row in tables.rows]
     digits = finest(cell.limited for cell in cells)
     rows = _listed(tables, lambda row: _cost_cells(row, row.costs[position], tables, digits))
     caption = (
-        f"Cost {channel.name}: limit {kind.limit_words(channel.limit, channel.unit)}. The "
-        "chance of a violation is an exact interval (Clopper-Pearson) of the counted fraction."
+        f"Cost {channel.name}: limit {kind.limit_words(channel.limit, channel.unit)}. The interval "
+        "of the probability of a violation is exact (Clopper-Pearson)."
     )
     return table(caption, columns, rows)
 
@@ -164,7 +166,7 @@ def cost_table(tables: ResultTables, position: int) -> Html:
 def _cost_cells(row: PolicyRow, cell: CostCell, tables: ResultTables, digits: int) -> list[Content]:
     count = f"{cell.violations} of {row.n_episodes}"
     return [
-        *_named(row, tables),
+        *_name_cells(row, tables),
         with_interval(cell.limited, digits),
         fixed(cell.largest, digits),
         tag("span", count, class_="fails") if cell.violations else count,
@@ -183,7 +185,7 @@ def pooled_table(tables: ResultTables) -> Html:
         Column("Gain, these seeds", f"{unit}, paired [{level}]"),
         Column("Gain, fresh seeds", f"{unit} [{level}]"),
         *(
-            Column(f"Cost {channel.name}", f"{channel.unit}; at most: ours, theirs")
+            Column(f"Cost {channel.name}", f"{channel.unit}; upper bounds: ours, theirs")
             for channel in tables.spec.cost
         ),
         Column("Better", align="left"),
@@ -191,9 +193,9 @@ def pooled_table(tables: ResultTables) -> Html:
     digits = decimals(row.difference for row in tables.pooled)
     order = sorted(tables.pooled, key=lambda row: (row.against_role, row.group, row.guarded))
     return table(
-        "Pooled seeds, start by start; below each gain that of every seed alone. Better means: the "
-        "interval of the gain (these seeds) lies above zero, and no cost's upper bound lies above "
-        "the other side's.",
+        "Seeds are pooled start by start; below each gain are the gains of the single seeds. "
+        "Better: the interval of the gain (these seeds) lies above zero, and no cost has a higher "
+        "upper bound than the policy on the other side of the comparison.",
         columns,
         [_pooled_cells(row, digits) for row in order],
     )
@@ -245,10 +247,10 @@ def imitation_table(inputs: Inputs) -> Html:
             ]
         )
     return table(
-        "Distance of each policy's action to the logged one, in shadow on held-out episodes: how "
-        "alike they act, not how well. The variance explained is below zero where the log's mean "
-        "action is nearer. The straight line is the linear feedback of the same measurements; red "
-        "means that it is nearer to the log, episode by episode.",
+        "Distance of each policy's action to the logged one, in shadow on held-out episodes. This "
+        "shows how similarly they act, not how well. The variance explained is below zero where "
+        "the log's mean action is closer. The straight line is a linear feedback of the same "
+        "measurements; red means that the line is closer to the log, compared episode by episode.",
         columns,
         rows,
     )

@@ -7,7 +7,7 @@ import numpy as np
 from neorl_safety.filters import Flag
 from neorl_train.report._html import Html, joined, paragraph, tag
 from neorl_train.report._inputs import Inputs
-from neorl_train.report.figures._stretch import MOST_ACTIONS, shown_actions, stretch_trend
+from neorl_train.report.figures._stretch import MAX_ACTIONS, shown_actions, stretch_trend
 from neorl_train.report.sections._pictures import picture
 from neorl_train.results._stretches import BEST, MEDIAN, WORST, Stretch
 from neorl_train.results._wording import listed, number, percent
@@ -25,19 +25,19 @@ def stretch_pictures(inputs: Inputs) -> Html:
     if not evaluation.stretches:
         return Html("")
     columns = []
-    for place, one in enumerate(evaluation.stretches):
-        words = _described(one, inputs)
+    for index, stretch in enumerate(evaluation.stretches):
+        words = _described(stretch, inputs)
         shown = picture(
             stretch_trend,
-            one,
+            stretch,
             evaluation.tables.spec,
             evaluation.bands,
-            name=f"stretch{place}",
+            name=f"stretch{index}",
             alt=words,
             caption=words,
         )
         content = shown if shown.text else paragraph(words)
-        columns.append(tag("div", tag("h3", TITLES.get(one.label, one.label)), content))
+        columns.append(tag("div", tag("h3", TITLES.get(stretch.label, stretch.label)), content))
     return joined([paragraph(_introduction(inputs)), tag("div", *columns, class_="columns")])
 
 
@@ -45,62 +45,64 @@ def _introduction(inputs: Inputs) -> str:
     evaluation = inputs.evaluation
     policy, actions = evaluation.stretches[0].policy, evaluation.tables.spec.n_action
     text = (
-        f"{policy} behind its guard in shadow: at each step it gets the logged measurements, and "
-        "the logged action is carried out. So the measurements below are the logged ones, and what "
-        "its own moves would have brought about is not shown. Grey is the range of the actions in "
+        f"{policy} behind its guard in shadow: at each step it receives the logged measurements, "
+        "and the logged action is carried out. The measurements below are therefore the logged "
+        "ones, and the effects of its own moves are not shown. Grey is the range of the actions in "
         "the 50 most similar situations elsewhere in the log; where a proposal leaves it, marked "
         "by a dot, the log does not show what would have followed."
     )
-    if actions > MOST_ACTIONS:
+    if actions > MAX_ACTIONS:
         text += (
-            f" Of {actions} actions the {MOST_ACTIONS} are drawn whose proposals differ most from "
-            "the log."
+            f" Of {actions} actions, the {MAX_ACTIONS} whose proposals differ most from the log "
+            "are drawn."
         )
     return text
 
 
-def _described(one: Stretch, inputs: Inputs) -> str:
+def _described(stretch: Stretch, inputs: Inputs) -> str:
     tables = inputs.evaluation.tables
     spec = tables.spec
-    when = f"Episode {one.episode + 1}"
-    if np.isfinite(one.stamp):
-        begun = datetime.fromtimestamp(one.stamp, UTC)
-        when += f", from {begun:%Y-%m-%d %H:%M} UTC"
-    elif one.first:
-        when += f", from its step {one.first + 1}"
+    when = f"Episode {stretch.episode + 1}"
+    if np.isfinite(stretch.stamp):
+        started = datetime.fromtimestamp(stretch.stamp, UTC)
+        when += f", from {started:%Y-%m-%d %H:%M} UTC"
+    elif stretch.first:
+        when += f", from its step {stretch.first + 1}"
     unit = "" if tables.reward_unit == "reward" else f" {tables.reward_unit}"
-    trained = "not trained on" if one.held_out else "trained on"
+    part_of_log = "not trained on" if stretch.held_out else "trained on"
     parts = [
-        f"{when}, {duration(len(one.known) * spec.dt)}, {trained}; mean logged reward "
-        f"{number(one.reward)}{unit} a step."
+        f"{when}, {duration(len(stretch.known) * spec.dt)}, {part_of_log}; mean logged reward "
+        f"{number(stretch.reward)}{unit} a step."
     ]
-    known = max(int(one.known.sum()), 1)
-    ours, theirs = (one.outside(action).sum(axis=0) for action in (one.proposed, one.logged))
-    for i in shown_actions(one, spec):
+    n_known = max(int(stretch.known.sum()), 1)
+    ours, theirs = (
+        stretch.outside(action).sum(axis=0) for action in (stretch.proposed, stretch.logged)
+    )
+    for i in shown_actions(stretch, spec):
         channel = spec.action[i]
-        away = float(np.abs((one.proposed - one.logged)[one.known, i]).mean())
+        distance = float(np.abs((stretch.proposed - stretch.logged)[stretch.known, i]).mean())
         parts.append(
-            f"{channel.name}: {away:.2g} {channel.unit} from the log on average; outside what "
-            f"the log did in {percent(ours[i] / known)} of the steps (the logged action itself: "
-            f"{percent(theirs[i] / known)})."
+            f"{channel.name}: {distance:.2g} {channel.unit} from the log on average; outside the "
+            f"range of the log in {percent(ours[i] / n_known)} of the steps (the logged action "
+            f"itself: {percent(theirs[i] / n_known)})."
         )
-    fell_back = float(((one.flags & int(Flag.FALLBACK_USED)) != 0).mean())
+    fell_back = float(((stretch.flags & int(Flag.FALLBACK_USED)) != 0).mean())
     if fell_back:
         parts.append(f"The fallback would have acted in {percent(fell_back)} of the steps.")
-    unknown = len(one.known) - int(one.known.sum())
+    unknown = len(stretch.known) - int(stretch.known.sum())
     if unknown:
         parts.append(f"{unknown} rows with an unknown value are left blank.")
-    beyond = _beyond(one, inputs)
-    if beyond:
-        parts.append(f"As logged, {beyond}.")
+    limit_text = _beyond_limits(stretch, inputs)
+    if limit_text:
+        parts.append(f"In the log, {limit_text}.")
     return " ".join(parts)
 
 
-def _beyond(one: Stretch, inputs: Inputs) -> str:
+def _beyond_limits(stretch: Stretch, inputs: Inputs) -> str:
     """Names the measurements that exceeded their limits, as logged."""
     words = []
-    for place, name in enumerate(one.channels):
-        values = one.obs[one.known, place]
+    for index, name in enumerate(stretch.channels):
+        values = stretch.obs[stretch.known, index]
         for band in inputs.evaluation.bands:
             over = ((values < band.low) | (values > band.high)) if band.channel == name else None
             if over is not None and over.any():

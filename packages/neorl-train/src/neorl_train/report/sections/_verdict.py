@@ -54,8 +54,8 @@ def clause_table(verdict: Verdict, level: float | None = None) -> Html:
         Column("Interval and limit", align="left"),
     ]
     return table(
-        f"{'For a trial' if level is None else 'To deploy'}, every clause must hold: the end of "
-        "the interval that counts against the limit.",
+        f"{'For a trial' if level is None else 'To deploy'}, every clause must hold. The end of "
+        "the interval that is worse for the policy is compared with the limit.",
         columns,
         [_row(clause) for clause in verdict.clauses],
     )
@@ -90,8 +90,8 @@ def clause_picture(clause: Clause) -> Html:
         inside = min(max(value, low), high) if value == value else high
         return f"{8 + (_WIDTH - 16) * (inside - low) / (high - low):.1f}"
 
-    upward = clause.relation == "<="
-    begin, end = (at(clause.limit), str(_WIDTH)) if upward else ("0", at(clause.limit))
+    is_upper_limit = clause.relation == "<="
+    begin, end = (at(clause.limit), str(_WIDTH)) if is_upper_limit else ("0", at(clause.limit))
     kind = "holds" if clause.holds else "fails"
     middle = _HEIGHT / 2
     parts = [
@@ -114,7 +114,7 @@ def clause_picture(clause: Clause) -> Html:
     )
 
 
-def _reference_kept(tables: ResultTables) -> str:
+def _reference_note(tables: ResultTables) -> str:
     rows = [row for row in tables.rows if row.name == tables.reference and not row.guarded]
     return f"; {tables.reference}: {percent(rows[0].satisfied.value)}" if rows else ""
 
@@ -126,7 +126,7 @@ def tiles(inputs: Inputs) -> Html:
     gain = row.difference or Estimate(*[float("nan")] * 3)
     digits = sign_digits(gain, decimals([gain]))
     interval_words = f"{confidence(tables.level)} interval"
-    broken = sum(cell.violations for cell in row.costs)
+    violations = sum(cell.violations for cell in row.costs)
     facts = [
         (
             f"{signed(gain.value, digits)} {tables.reward_unit}",
@@ -137,8 +137,8 @@ def tiles(inputs: Inputs) -> Html:
             percent(row.satisfied.value),
             f"of {row.n_episodes} episodes kept every limit, {interval_words} "
             f"[{percent(row.satisfied.low)}, {percent(row.satisfied.high)}]"
-            + ("" if broken else "; none was broken")
-            + _reference_kept(tables),
+            + ("" if violations else "; no limit was broken")
+            + _reference_note(tables),
         ),
         (
             str(row.n_trips),

@@ -8,7 +8,7 @@ import pytest
 
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import data_statistics, dataset_from_columns
-from neorl_train.experience._hindrances import hindrances, log_doubts, zero_limits
+from neorl_train.experience._data_warnings import data_warnings, log_warnings, zero_limits
 
 SPEC = Spec(
     (Channel("level", "m", -9.0, 9.0),), (Channel("valve", "%", 0.0, 100.0),), (), 60.0, horizon=8
@@ -23,7 +23,7 @@ def told(action, reward, *, trips=False):
         SPEC, obs=obs[:-1], action=(action * one)[:, None], reward=reward * one, next_obs=obs[1:],
         terminated=ends & trips, truncated=ends & (not trips),
     )  # fmt: skip
-    return hindrances(jax.device_get(data_statistics(log)), log.spec)
+    return data_warnings(jax.device_get(data_statistics(log)), log.spec)
 
 
 MOVING = np.linspace(0.0, 100.0, 32)
@@ -39,7 +39,7 @@ def test_a_reward_that_is_always_the_same_is_said(level, digit):
     """Also where its last digit differs."""
     (sentence,) = told(MOVING, level * (1 + digit * (np.arange(32) % 2)))
     assert sentence.startswith("the reward less the penalties is ")
-    assert "values teach nothing" in sentence
+    assert "there is nothing to learn" in sentence
 
 
 @pytest.mark.parametrize("mean", [-200.0, 200.0])
@@ -49,9 +49,9 @@ def test_a_reward_far_from_zero_is_said_where_episodes_end_early(mean):
     assert told(MOVING, 2.5 + varies, trips=True) == []
     assert told(MOVING, mean + 10 * varies) == []
     (sentence,) = told(MOVING, mean + 10 * varies, trips=True)
-    assert sentence.startswith(f"the reward less the penalties is {mean:g} on average and varies")
-    assert "values stand 20 deviations a step from zero" in sentence
-    assert "take a constant off the reward's expression" in sentence
+    assert sentence.startswith(f"the reward less the penalties is {mean:g} on average and its")
+    assert "its mean is 20 standard deviations from zero" in sentence
+    assert "subtract a constant in the reward's expression" in sentence
 
 
 def test_actions_that_stand_still_or_leave_their_range_are_said():
@@ -71,13 +71,13 @@ def with_still(*still):
         dataclasses.replace(SPEC, obs=channels), obs=obs[:-1], action=MOVING[:, None],
         reward=MOVING, next_obs=obs[1:], terminated=ends & False, truncated=ends,
     )  # fmt: skip
-    return hindrances(jax.device_get(data_statistics(log)), log.spec)
+    return data_warnings(jax.device_get(data_statistics(log)), log.spec)
 
 
 def test_observations_that_never_change_are_said_in_one_line():
     assert with_still() == []
     (one,) = with_still(1)
-    assert one.startswith("setpoint never changes in the rows that are trained on, so how to act")
+    assert one.startswith("setpoint never changes in the rows that are trained on, so no policy")
     (both,) = with_still(0, 1)
     assert both.startswith("no observation ever changes in the rows that are trained on")
     assert "check the tags" in both
@@ -103,7 +103,7 @@ def test_a_limit_of_zero_that_the_log_exceeds_is_said_with_what_to_declare():
     (sentence,) = over_zero("step")
     assert sentence == (
         "the cost overflow has a limit of 0, which the mean over episodes keeps only if no episode "
-        "exceeds it; 1 of the 4 logged ones does, so hardly a policy can be shown to keep it; "
+        "exceeds it; 1 of the 4 logged ones does, so hardly any policy can be shown to keep it; "
         "declare what the plant tolerates: the log's own mean worst step of an episode is 0.075 m "
         "(--limits.cost overflow 0.075)"
     )
@@ -120,7 +120,7 @@ def test_signals_that_were_inspected_are_not_inspected_again(monkeypatch):
         SPEC, obs=obs[:-1], action=MOVING[:, None], reward=np.ones(32), next_obs=obs[1:],
         terminated=np.zeros(32, bool), truncated=ends,
     )  # fmt: skip
-    monkeypatch.setattr("neorl_train.experience._hindrances.signal_warnings", None)
-    constant, given = log_doubts(log, ("A and B appear to be exchanged",))
+    monkeypatch.setattr("neorl_train.experience._data_warnings.signal_warnings", None)
+    constant, given = log_warnings(log, ("A and B appear to be exchanged",))
     assert constant.startswith("the reward is 1 in every row")
     assert given == "A and B appear to be exchanged"

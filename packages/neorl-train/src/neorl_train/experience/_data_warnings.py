@@ -14,7 +14,7 @@ from neorl_envs.inspection import signal_warnings
 STILL = 1e-6
 """A channel that moves by at most this fraction of its range counts as constant (rounding)."""
 
-FAR = 3.0
+MAX_MEAN_TO_SPREAD = 3.0
 """A mean reward more standard deviations than this from zero delays value learning."""
 
 
@@ -29,15 +29,15 @@ def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
         One sentence for each, with its tag and value; none if all of them move.
     """
     return [
-        f"{channel.name} never moves: it is {least:g}{_unit(channel)} in every row that is trained "
-        "on, so what another value does is a guess, of every learner and critic; leave it "
-        "out of the actions, or record it moving"
-        for channel, least, most in _extremes(statistics, spec)
-        if most - least <= STILL * (channel.high - channel.low)
+        f"{channel.name} never moves: it is {low:g}{_unit(channel)} in every row that is trained "
+        "on, so no learner and no critic can know the effect of another value; leave it out of the "
+        "actions, or record data in which it moves"
+        for channel, low, high in _extremes(statistics, spec)
+        if high - low <= STILL * (channel.high - channel.low)
     ]
 
 
-def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
+def data_warnings(statistics: DataStatistics, spec: Spec) -> list[str]:
     """Describes defects of the training data that keep learners from learning.
 
     Args:
@@ -51,29 +51,29 @@ def hindrances(statistics: DataStatistics, spec: Spec) -> list[str]:
         reported too; in other logs, learners subtract the mean.
     """
     sentences = still_actions(statistics, spec)
-    for channel, least, most in _extremes(statistics, spec):
+    for channel, low, high in _extremes(statistics, spec):
         slack = STILL * (channel.high - channel.low)
-        if least < channel.low - slack or most > channel.high + slack:
+        if low < channel.low - slack or high > channel.high + slack:
             sentences.append(
-                f"{channel.name} was logged from {least:g} to {most:g}{_unit(channel)}, beyond its "
-                f"range {channel.low:g} to {channel.high:g}, to which learners see it clipped; "
+                f"{channel.name} was logged from {low:g} to {high:g}{_unit(channel)}, beyond its "
+                f"range {channel.low:g} to {channel.high:g}, and learners clip it to that range; "
                 "correct the range, or mask those rows"
             )
-    least, most = float(statistics.reward.min), float(statistics.reward.max)
-    if most - least <= STILL * max(abs(least), abs(most)):
+    low, high = float(statistics.reward.min), float(statistics.reward.max)
+    if high - low <= STILL * max(abs(low), abs(high)):
         sentences.append(
-            f"the reward less the penalties is {_plain(least)} in every row that is trained on, so "
-            "no policy is better than another and values teach nothing; check the reward's "
-            "expression"
+            f"the reward less the penalties is {_plain(low)} in every row that is trained on, so "
+            "all policies are equal and there is nothing to learn; check the reward's expression"
         )
-    elif _ends_early(statistics) and abs(mean := float(statistics.reward.mean)) > FAR * (
-        spread := float(statistics.reward.std)
-    ):
+    elif _ends_early(statistics) and abs(
+        mean := float(statistics.reward.mean)
+    ) > MAX_MEAN_TO_SPREAD * (spread := float(statistics.reward.std)):
         sentences.append(
-            f"the reward less the penalties is {mean:.3g} on average and varies by {spread:.2g} "
-            f"only, so values stand {abs(mean) / spread:.0f} deviations a step from zero and short "
-            "trainings end far from the best policy; take a constant off the reward's expression, "
-            "and charge what ends an episode early for the steps that it cuts off"
+            f"the reward less the penalties is {mean:.3g} on average and its standard deviation is "
+            f"only {spread:.2g}, so its mean is {abs(mean) / spread:.0f} standard deviations from "
+            "zero and short trainings end far from the best policy; subtract a constant in the "
+            "reward's expression, and penalise an early end of an episode for the steps that are "
+            "lost"
         )
     return sentences + _still_observations(statistics, spec)
 
@@ -83,26 +83,26 @@ def _still_observations(statistics: DataStatistics, spec: Spec) -> list[str]:
     low, high = (np.asarray(x, np.float64) for x in (statistics.obs.min, statistics.obs.max))
     still = [
         channel.name
-        for channel, least, most in zip(spec.obs, low, high, strict=True)
-        if most - least <= STILL * (channel.high - channel.low)
+        for channel, low, high in zip(spec.obs, low, high, strict=True)
+        if high - low <= STILL * (channel.high - channel.low)
     ]
     if not still:
         return []
     if len(still) == len(spec.obs):
         return [
             "no observation ever changes in the rows that are trained on, so a policy can only "
-            "learn one constant action; check the tags and their period, or take a log in which "
-            "the plant moves"
+            "learn one constant action; check the tags and their period, or use a log in which the "
+            "plant moves"
         ]
     return [
         f"{', '.join(still)} never {'changes' if len(still) == 1 else 'change'} in the rows that "
-        "are trained on, so how to act at another value is a guess; check the tag, leave the "
-        "channel out, or log it changing"
+        "are trained on, so no policy can learn how to act at another value; check the tag, leave "
+        "the channel out, or record data in which it changes"
     ]
 
 
-def log_doubts(dataset: Dataset, signals: Sequence[str] | None = None) -> list[str]:
-    """Defects of a log on which no answer may rest, each in words.
+def log_warnings(dataset: Dataset, signals: Sequence[str] | None = None) -> list[str]:
+    """Describes defects of a log because of which no answer may be based on it.
 
     Args:
         dataset: Complete log.
@@ -110,19 +110,19 @@ def log_doubts(dataset: Dataset, signals: Sequence[str] | None = None) -> list[s
             already; otherwise the log is inspected here.
 
     Returns:
-        Signals that are not what they say, and a constant reward in a log without a trip, where
-        every policy is as good as any other; none where there is no doubt.
+        One sentence for each signal that appears to be mislabelled, and for a constant reward in a
+        log without a trip, for which all policies are equally good; none if there is no defect.
     """
     columns: Any = dataset.transitions
     known = np.asarray(columns.reward)[np.asarray(columns.mask)]
-    doubts = list(signal_warnings(dataset) if signals is None else signals)
+    warnings = list(signal_warnings(dataset) if signals is None else signals)
     if known.size and known.min() == known.max() and not np.asarray(columns.terminated).any():
-        doubts.insert(
+        warnings.insert(
             0,
-            f"the reward is {_plain(float(known[0]))} in every row, so no policy is better than "
-            "another: check reward.expression in plant.toml",
+            f"the reward is {_plain(float(known[0]))} in every row, so all policies are equal; "
+            "check reward.expression in plant.toml",
         )
-    return doubts
+    return warnings
 
 
 def _plain(value: float) -> str:
@@ -155,7 +155,7 @@ def zero_limits(dataset: Dataset, spec: Spec) -> list[str]:
             sentences.append(
                 f"the cost {channel.name} has a limit of 0, which the mean over episodes keeps "
                 f"only if no episode exceeds it; {over} of the {len(worst)} logged ones "
-                f"{'does' if over == 1 else 'do'}, so hardly a policy can be shown to keep it; "
+                f"{'does' if over == 1 else 'do'}, so hardly any policy can be shown to keep it; "
                 f"declare what the plant tolerates: the log's own mean {kind.quantity} is "
                 f"{mean:.3g}{_unit(channel)} (--limits.cost {channel.name} {_rounded_up(mean)})"
             )

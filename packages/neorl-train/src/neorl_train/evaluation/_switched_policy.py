@@ -62,25 +62,25 @@ class SwitchedPolicy(eqx.Module):
 def _act(
     kind: int, members: tuple[Any, ...], carry: SwitchedCarry, obs: Array, key: PRNGKeyArray
 ) -> tuple[SwitchedCarry, Array]:
-    own, action = members[kind](carry.members[kind], obs, key)
-    report = getattr(own, "report", None)
+    member_carry, action = members[kind](carry.members[kind], obs, key)
+    report = getattr(member_carry, "report", None)
     if not isinstance(report, SafetyReport):
         report = empty_report(action.shape[0])
-    return SwitchedCarry(_replaced(carry.members, kind, own), report), action
+    return SwitchedCarry(_replaced(carry.members, kind, member_carry), report), action
 
 
 def _sent(
     kind: int, members: tuple[Any, ...], carry: SwitchedCarry, action: Array
 ) -> SwitchedCarry:
-    own = members[kind].sent(carry.members[kind], action)
-    return carry._replace(members=_replaced(carry.members, kind, own))
+    member_carry = members[kind].sent(carry.members[kind], action)
+    return carry._replace(members=_replaced(carry.members, kind, member_carry))
 
 
 def _replaced(entries: tuple[Any, ...], position: int, entry: Any) -> tuple[Any, ...]:
     return (*entries[:position], entry, *entries[position + 1 :])
 
 
-def switched(policies: Sequence[Policy], n_action: int) -> list[SwitchedPolicy]:
+def with_one_structure(policies: Sequence[Policy], n_action: int) -> list[SwitchedPolicy]:
     """Wraps policies so that all of them run in one compiled program.
 
     Args:
@@ -93,16 +93,18 @@ def switched(policies: Sequence[Policy], n_action: int) -> list[SwitchedPolicy]:
     arrays = [as_arrays(policy) for policy in policies]
     kinds: dict[Any, int] = {}
     for policy in arrays:
-        kinds.setdefault(_kind(policy), len(kinds))
-    members = [next(p for p in arrays if kinds[_kind(p)] == kind) for kind in kinds.values()]
+        kinds.setdefault(_structure_of(policy), len(kinds))
+    members = [
+        next(p for p in arrays if kinds[_structure_of(p)] == kind) for kind in kinds.values()
+    ]
     wrapped = []
     for policy in arrays:
-        kind = kinds[_kind(policy)]
+        kind = kinds[_structure_of(policy)]
         chosen = jnp.asarray(kind, jnp.int32)
         wrapped.append(SwitchedPolicy(_replaced(tuple(members), kind, policy), chosen, n_action))
     return wrapped
 
 
-def _kind(policy: Any) -> tuple[Any, ...]:
+def _structure_of(policy: Any) -> tuple[Any, ...]:
     leaves, structure = jax.tree.flatten(policy)
     return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
