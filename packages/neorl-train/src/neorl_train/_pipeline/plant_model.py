@@ -131,12 +131,15 @@ def declared_facts(
                 "reward and costs are learned from the log; to use the expressions of plant.toml "
                 "instead, install neorl-envs[etl]",
             )
+        if dataset.attributes.get("interlocks"):
+            notes += ("the interlocks of plant.toml are not used: install neorl-envs[etl]",)
         return PlantFacts(tuple(rates), tuple(exogenous)), notes
     from neorl_envs.plant_logs import declared_plant
 
     declared = declared_plant(dataset)
     exogenous_names = tuple(dict.fromkeys((*declared.exogenous, *exogenous)))
-    return PlantFacts(tuple(rates), exogenous_names, None, declared.objective), declared.notes
+    facts = PlantFacts(tuple(rates), exogenous_names, declared.interlock, declared.objective)
+    return facts, declared.notes
 
 
 def run_facts(

@@ -1,8 +1,8 @@
 """Fits a plant model to a log and decides whether it may be used for choosing controllers."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -25,6 +25,7 @@ from neorl_agents.retuning import (
 from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
+from neorl_envs.inspection import interlock_report
 from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.results._wording import number, percent, quantity
@@ -116,6 +117,8 @@ class PlantModelCheck:
         free: Predictions of whole episodes from their logged actions.
         replayed: Controllers that generated the log, if they are known.
         checks: The checks.
+        interlocks: Declared interlocks of a converted log, as
+            :func:`neorl_envs.inspection.interlock_report` describes them.
     """
 
     source: str
@@ -129,6 +132,7 @@ class PlantModelCheck:
     free: FreeEpisodes
     replayed: tuple[ReplayedController, ...]
     checks: tuple[Check, ...]
+    interlocks: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def usable(self) -> bool:
@@ -197,6 +201,7 @@ def check_plant_model(
     unit = str(dataset.attributes.get("reward_unit", "")) or reward_unit(dataset)
     controllers = controllers or {}
     incumbent_known = incumbent in controllers
+    interlocks = interlock_report(dataset)["entries"] if facts.interlock is not None else ()
     return PlantModelCheck(
         source=source,
         spec=spec,
@@ -219,7 +224,9 @@ def check_plant_model(
             *_outcome_checks(free, spec, unit, decides=not incumbent_known),
             _finite_check(free),
             *_log_checks(dataset),
+            *_interlock_checks(interlocks),
         ),
+        interlocks=tuple(interlocks),
     )
 
 
@@ -263,6 +270,24 @@ def _repetition_check(plants: LearnedPlants, policy: Policy, name: str, unit: st
 def _log_checks(dataset: Dataset) -> list[Check]:
     warnings = log_warnings(dataset)
     return [Check("log", False, "; ".join(warnings))] if warnings else []
+
+
+def _interlock_checks(interlocks: Sequence[Mapping[str, Any]]) -> list[Check]:
+    """Whether the log agrees with its declared interlocks; nothing if there are none."""
+    if not interlocks:
+        return []
+    contradicted = [
+        f"{one['name']} in {sum(found['rows'] for found in one['contradictions'])} of "
+        f"{one['active']} rows in which its condition holds"
+        for one in interlocks
+        if one["contradictions"]
+    ]
+    if contradicted:
+        sentence = f"the log contradicts {', '.join(contradicted)}; see `neorl-envs inspect`"
+        return [Check("interlocks", False, sentence, decides=False)]
+    active = ", ".join(f"{one['name']} in {one['active']}" for one in interlocks)
+    sentence = f"the log agrees with them; of {interlocks[0]['rows']} rows, active are {active}"
+    return [Check("interlocks", True, sentence, decides=False)]
 
 
 def _excitation_check(excitation: Excitation) -> Check:

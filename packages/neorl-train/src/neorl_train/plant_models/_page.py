@@ -72,6 +72,7 @@ def _sections(check: PlantModelCheck) -> list[Section]:
         ("episodes", "Predicted episodes", _episodes(check)),
         ("ahead", "Prediction errors several steps ahead", _ahead(check)),
         ("model", "The model", _model(check)),
+        ("interlocks", "The declared interlocks", _interlocks(check)),
         ("limits", "What this page does not show", _limits()),
     ]
 
@@ -229,14 +230,39 @@ def _model(check: PlantModelCheck) -> Html:
     )
 
 
+def _interlocks(check: PlantModelCheck) -> Html:
+    """One table row per interlock; nothing if none is declared."""
+    if not check.interlocks:
+        return Html("")
+    words = (
+        "In every prediction these rules of plant.toml override the action of the controller. A "
+        "row of the log contradicts one if its condition holds and the logged action differs from "
+        "what it sets by more than 0.5 % of the range."
+    )
+    columns = [Column("Interlock", align="left"), Column("What it does", align="left")]
+    columns += [Column("Active", "rows"), Column("Active", "episodes")]
+    columns += [Column("Contradicted by the log", "rows")]
+    rows = [
+        [
+            one["name"],
+            one["sentence"],
+            f"{one['active']} of {one['rows']}",
+            str(one["episodes"]),
+            str(sum(found["rows"] for found in one["contradictions"])),
+        ]
+        for one in check.interlocks
+    ]
+    return joined([paragraph(words), table("Interlocks, in their order.", columns, rows)])
+
+
 def _limits() -> Html:
     return bullets(
         [
             "The logged actions are those of the controllers and operators that recorded the log. "
             "A controller that acts differently can lead the model into regions where nothing was "
             "recorded.",
-            "Events that are not in the log, such as an interlock that never tripped or a rare "
-            "peak, are not in the model either.",
+            "Events that are not in the log, such as a rare peak, are not in the model either. Nor "
+            "are interlocks that plant.toml does not declare.",
             "When candidates are compared, the model's error in every logged step is added as "
             "well, so those predictions are closer to the plant than the ones on this page.",
         ]
