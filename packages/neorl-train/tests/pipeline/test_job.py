@@ -280,7 +280,7 @@ def test_a_log_without_a_trip_that_repeats_an_episode_is_valid_and_doubted(here,
 @pytest.mark.parametrize(
     ("episodes", "message"),
     [
-        (1, "log.h5 has too few episodes \\(1\\); .*is cut .* by length in \\[episodes\\]"),
+        (1, "log.h5 has too few episodes \\(1\\): .*is cut .* by length in \\[episodes\\]"),
         (8, "of 8 episodes is 1; .* from 0.25 to 0.75"),
     ],
 )
