@@ -1,5 +1,7 @@
 """Logs from which nothing can be learned, and logs that lie: nothing is chosen, and it says why."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -44,8 +46,10 @@ FACTS = PlantFacts(objective=distance)
 POOL = {"today": law(0.2), "quicker": law(0.8)}
 
 
-def chosen(action, target=lambda t: 0.0, reward=None, mode=None) -> Selection:
-    """The choice from a log that says ``today`` filled it, of ``x' = 0.98 x + 0.5 u + w``."""
+def chosen(
+    action, target=lambda t: 0.0, reward=None, mode=None, recorded=True, options=QUICK
+) -> Selection:
+    """The choice from a log of ``x' = 0.98 x + 0.5 u + w``, which may say that today filled it."""
     rng = np.random.default_rng(0)
     columns = []
     for _ in range(EPISODES):
@@ -59,12 +63,13 @@ def chosen(action, target=lambda t: 0.0, reward=None, mode=None) -> Selection:
     obs, act, paid, following = (np.asarray(x) for x in zip(*columns, strict=True))
     ends = np.arange(len(obs)) % STEPS == STEPS - 1
     modes = {} if mode is None else {"mode": np.full((len(obs), 1), mode)}
+    origin = {"behaviour": np.zeros(EPISODES, np.int32), "attributes": {"behaviours": ["today"]}}
     log = dataset_from_columns(
-        SPEC, **modes, obs=obs, action=act, reward=paid if reward is None else paid * 0 + reward,
+        SPEC, **modes, **(origin if recorded else {}), obs=obs, action=act,
+        reward=paid if reward is None else paid * 0 + reward,
         cost=np.zeros((len(obs), 0)), next_obs=following, terminated=ends & False, truncated=ends,
-        behaviour=np.zeros(EPISODES, np.int32), attributes={"behaviours": ["today"]},
     )  # fmt: skip
-    return select_candidates(log, "log.h5", POOL, QUICK, FACTS)
+    return select_candidates(log, "log.h5", POOL, options, FACTS)
 
 
 def with_signal(level, wanted, rng):
@@ -104,6 +109,21 @@ def test_a_mode_that_lies_is_an_error_of_the_model_that_small_gains_do_not_outwe
     assert lying.error / lying.scale > 3 * honest.error / honest.scale
     # The answer for a log alone asks that what runs today be predicted within a quarter spread.
     assert lying.error > MAX_REPLAY_ERROR * lying.scale
+
+
+def test_a_model_that_does_not_reproduce_what_runs_today_chooses_nothing():
+    """As when the identified controller is not the one that recorded a historian's export."""
+    named = dataclasses.replace(QUICK, incumbent="today")
+    other = {"action": lambda x, wanted, rng: -1.2 * (x - wanted) + 0.15 * rng.normal()}
+    selection = chosen(**other, recorded=False, options=named)
+    assert selection.chosen == "today"
+    assert selection.sentence.startswith(
+        "Keep today; no choice should be based on this log: the model predicts a return of "
+    )
+    assert " for today and the log shows " in selection.sentence
+    assert chosen(with_signal, recorded=False, options=named).chosen == "quicker"
+    # Nobody says what runs today, so the log need not show it.
+    assert chosen(**other, recorded=False).warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
+    LearnedPlants,
     OtherController,
     PlantFacts,
     Prediction,
@@ -30,6 +31,7 @@ from neorl_train.selection._value_estimates import (
     value_estimates,
 )
 from neorl_train.verdicts import OtherEstimate
+from neorl_train.verdicts._trial import ReplayCheck
 
 MIN_AGREEMENT = 3
 """Smallest number of candidates for which the agreement of two estimators is reported."""
@@ -42,7 +44,8 @@ class SelectOptions:
     Attributes:
         policies: Additional policy artefacts, beside those of the run and the plant's own
             controllers.
-        incumbent: Candidate that runs today; if empty, the first controller of the plant.
+        incumbent: Candidate that runs today; if empty, the controller that a run retuned, or the
+            first controller of the plant.
         exogenous: Observations that no controller influences, such as weather, demand or
             set-points.
         updates: Gradient steps of each network of the plant model.
@@ -109,8 +112,8 @@ class Selection:
         agreement: Rank correlation between the model's returns and the fitted values over the
             candidates; NaN if there are too few.
         discount: Discount of the values.
-        warnings: Defects of the log on which no choice may rest, in sentences; with one of them
-            nothing is preferred.
+        warnings: Defects of the log or the model on which no choice may rest, in sentences; with
+            one of them nothing is preferred.
     """
 
     source: str
@@ -215,7 +218,7 @@ def select_candidates(
         ]
         table = (table[0], *map(contradicted, table[1:], others[1:]))
         chosen = choose(table, incumbent)
-    warnings = tuple(log_warnings(dataset))
+    warnings = (*log_warnings(dataset), *_model_warnings(dataset, plants, table[0], options))
     return Selection(
         source=source,
         spec=dataset.spec,
@@ -230,6 +233,22 @@ def select_candidates(
         discount=options.discount,
         warnings=warnings,
     )
+
+
+def _model_warnings(
+    dataset: Dataset, plants: LearnedPlants, incumbent: Prediction, options: SelectOptions
+) -> tuple[str, ...]:
+    """Whether the model fails to reproduce what runs today, as in the clause *model* of a run.
+
+    It is known to run today only if somebody named it. If the log states who recorded its episodes,
+    the error in those limits every gain instead (:meth:`LearnedPlants.with_model_error`).
+    """
+    if not options.incumbent or dataset.behaviour is not None:
+        return ()
+    logged = float(plants.logged.mean())
+    unit = reward_unit(dataset)
+    replay = ReplayCheck(incumbent.name, incumbent.returns, logged, plants.scale, unit)
+    return () if replay.holds else (replay.sentence,)
 
 
 def episodes_filled_by(dataset: Dataset, name: str) -> Any:

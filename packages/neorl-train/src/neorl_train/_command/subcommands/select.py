@@ -1,5 +1,6 @@
 """``neorl-train select RUN_OR_LOG``: chooses among candidates without using the plant."""
 
+import dataclasses
 from pathlib import Path
 
 from neorl_core import InputError
@@ -49,6 +50,7 @@ def command(arguments: list[str]) -> None:
     log = log_context(path)
     policies = policies_beside(path, options.policies, log.dataset.spec)
     if log.incumbent:
+        options = dataclasses.replace(options, incumbent=options.incumbent or log.incumbent)
         candidates = {log.incumbent: log.controllers[log.incumbent], **log.controllers, **policies}
     else:
         candidates = {**policies, **log.controllers}
@@ -60,7 +62,7 @@ def command(arguments: list[str]) -> None:
         return
     for note in log.notes:
         print(f"note: {note}")
-    if not log.incumbent and not options.incumbent:
+    if not options.incumbent:
         print(
             f"note: the controller that recorded this log is not known, so {selection.incumbent} "
             "is taken as what runs today; name another candidate with --incumbent"
