@@ -27,6 +27,7 @@ from neorl_agents.retuning import (
     retune,
     select,
 )
+from neorl_agents.retuning._choice import _refusals
 from neorl_agents.retuning._search import excess, limits_of, predicted_of_changes
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition
 from neorl_core.control import ConstantPolicy, StateFeedback, tunables
@@ -175,6 +176,19 @@ def test_every_clause_of_the_rule_refuses(plants, rule, message):
     pool = {"timid": law(0.3), "good": law(0.6)}
     table = predictions(plants.evaluation_plant, pool, "timid", plants.scale, ChoiceRule(**rule))
     assert [message in " ".join(one.refusals) for one in table] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        (9.0, "predicts a loss of 5, but its networks predict a gain of 9"),
+        (-9.0, "predicts a loss of 5, and its networks predict one of 9"),
+    ],
+)
+def test_a_loss_is_never_called_a_gain(gain, words):
+    one = prediction("bad", gain=gain, low=gain - 1, by_member=(gain, -5.0))
+    spec = dataclasses.replace(SPEC, cost=())
+    assert any(words in reason for reason in _refusals(one, spec, 1.0, ChoiceRule()))
 
 
 def test_leaving_the_log_costs_a_part_of_the_predicted_gain(plants):

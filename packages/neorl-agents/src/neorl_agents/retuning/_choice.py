@@ -357,9 +357,11 @@ def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> li
             "returns in the log"
         )
     if -one.by_member[-1] > rule.contradiction * max(one.gain, 0.0):
+        networks = f"but its networks predict a gain of {one.gain:.4g}"
+        if one.gain <= 0:
+            networks = f"and its networks predict one of {-one.gain:.4g}"
         refusals.append(
-            f"the linear part of the model predicts a loss of {-one.by_member[-1]:.4g}, but its "
-            f"networks predict a gain of {one.gain:.4g}"
+            f"the linear part of the model predicts a loss of {-one.by_member[-1]:.4g}, {networks}"
         )
     for j, channel in enumerate(spec.cost):
         if one.over[j] > one.over_incumbent[j] + rule.over:
