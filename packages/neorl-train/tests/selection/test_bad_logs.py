@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents.retuning import PlantFacts
+from neorl_agents.models import HistoryModelSettings
+from neorl_agents.retuning import PlantFacts, RetuneSettings, learned_plants
 from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
 from neorl_envs.datasets import dataset_from_columns
@@ -14,6 +15,7 @@ from neorl_train.selection import (
     Selection,
     SelectOptions,
     logged_episodes,
+    return_distribution,
     select_candidates,
     value_estimates,
 )
@@ -175,5 +177,12 @@ def test_a_log_with_unknown_rows_is_estimated_from_the_others():
     np.testing.assert_array_equal(held[3:], obs[np.maximum.accumulate(known), 0])
     np.testing.assert_allclose(episodes.spread, 0.1, rtol=0.2)
     estimates = value_estimates(log, episodes, law(0.2), updates=100)
-    for estimate in (estimates.fitted_q, estimates.importance, estimates.doubly_robust):
+    settings = RetuneSettings(model=HistoryModelSettings(updates=QUICK.updates))
+    plants = learned_plants(log.transitions, log.spec, 0, settings=settings)
+    one = return_distribution(log, episodes, law(0.2), plants, updates=100)
+    assert one.near
+    for estimate in (
+        estimates.fitted_q, estimates.importance, estimates.doubly_robust, one.mean,
+        one.worst_tenth, one.corrected,
+    ):  # fmt: skip
         assert np.isfinite([estimate.value, estimate.low, estimate.high]).all()

@@ -55,9 +55,22 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
         assert one["values"]["fitted_q"]["low"] < one["values"]["fitted_q"]["high"]
         assert len(one["values"]["fitted_q_costs"]) == CSTR.spec.n_cost
         assert 1 <= one["values"]["effective"] <= log.n_episodes
+        distribution = one["distribution"]
+        for name in ("mean", "worst_tenth", "bias", "corrected"):
+            assert distribution[name]["low"] <= distribution[name]["value"]
+            assert distribution[name]["value"] <= distribution[name]["high"]
+        assert distribution["worst_tenth"]["value"] < distribution["mean"]["value"]
+        assert len(distribution["corrected_costs"]) == CSTR.spec.n_cost
+        assert 0 <= distribution["over"][0]["value"] <= 1
+        assert 0 <= distribution["far"] <= 1
+    # Both controllers filled the log, and two candidates have no rank correlation.
+    assert today["distribution"]["far"] < 0.2
+    assert set(result["agreements"].values()) == {None}
     text = out.read_text()
     assert "Try PI feed-forward" in text
     assert "too few" in text
+    assert "Distribution from the logged starts." in text
+    assert "Corrected by the nearest logged rows." in text
     assert "<script" not in text
 
 

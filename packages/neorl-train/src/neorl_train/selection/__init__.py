@@ -11,6 +11,8 @@ from neorl_train.selection._page import lines as lines
 from neorl_train.selection._page import page as page
 from neorl_train.selection._page import selection_to_json as selection_to_json
 from neorl_train.selection._page import write_selection as write_selection
+from neorl_train.selection._return_distribution import ReturnDistribution as ReturnDistribution
+from neorl_train.selection._return_distribution import return_distribution as return_distribution
 from neorl_train.selection._select import CandidateEstimates as CandidateEstimates
 from neorl_train.selection._select import Selection as Selection
 from neorl_train.selection._select import SelectOptions as SelectOptions
@@ -24,6 +26,7 @@ from neorl_train.selection._value_estimates import value_estimates as value_esti
 __all__ = [
     "CandidateEstimates",
     "LoggedEpisodes",
+    "ReturnDistribution",
     "SelectOptions",
     "Selection",
     "Task",
@@ -38,6 +41,7 @@ __all__ = [
     "page",
     "pick",
     "regret",
+    "return_distribution",
     "select_candidates",
     "selection_to_json",
     "value_estimates",

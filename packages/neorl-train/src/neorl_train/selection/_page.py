@@ -42,7 +42,8 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
         for field in dataclasses.fields(selection)
         if field.name not in ("spec", "candidates")
     }
-    plain["agreement"] = None if plain["agreement"] != plain["agreement"] else plain["agreement"]
+    plain["agreement"] = _known(selection.agreement)
+    plain["agreements"] = {name: _known(value) for name, value in selection.agreements.items()}
     costs = [
         {"name": c.name, "unit": c.unit, "limit": c.limit, "per": c.per}
         for c in selection.spec.cost
@@ -55,6 +56,9 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
             del values["first"]
             row["values"] = {name: _plain(value) for name, value in values.items()}
             row["others"] = [dataclasses.asdict(other) for other in candidate.others]
+        if candidate.distribution is not None:
+            estimates = candidate.distribution._asdict()
+            row["distribution"] = {name: _plain(value) for name, value in estimates.items()}
         rows.append(row)
     return {
         **head("selection", VERSION), **plain, "sentence": selection.sentence, "costs": costs,
@@ -83,6 +87,8 @@ def page(selection: Selection) -> str:
         ("returns", "Predicted return and costs", _predictions(selection)),
         ("refused", "Reasons against each candidate", _refusals(selection)),
         ("values", "Other estimators", _values(selection)),
+        ("distribution", "Distribution of the return", _distributions(selection)),
+        ("neighbours", "Errors near what each candidate visits", _corrections(selection)),
         ("limits", "What this page does not show", _limits(selection)),
     ]
     parts = [part for part in sections if part[2].text]
@@ -198,16 +204,75 @@ def _values(selection: Selection) -> Html:
         "not rank the candidates, but a candidate is refused if one of them predicts a loss that "
         "exceeds its interval and its own error on the incumbent."
     )
-    if selection.agreement == selection.agreement:
-        words += (
-            " The rank correlation of fitted Q evaluation and the model is "
-            f"{number(selection.agreement)}."
-        )
+    agreements = {"fitted Q evaluation": selection.agreement, **selection.agreements}
+    known = [f"{name} {number(value)}" for name, value in agreements.items() if value == value]
+    if known:
+        words += f" Rank correlation with the returns of the model: {'; '.join(known)}."
     return joined([paragraph(words), table("Estimates of the other estimators.", columns, rows)])
+
+
+def _distributions(selection: Selection) -> Html:
+    """The distribution of every candidate's return and costs."""
+    if selection.candidates[0].distribution is None:
+        return Html("")
+    columns = [Column("Candidate", align="left"), Column("Return"), Column("Worst tenth")]
+    for channel in selection.spec.cost:
+        columns += [Column(channel.name, channel.unit), Column("Worst tenth", channel.unit)]
+        if channel.per == "episode":
+            columns.append(Column("Episodes over the limit"))
+    rows = []
+    for candidate in selection.candidates:
+        one = candidate.distribution
+        assert one is not None
+        cells = [candidate.prediction.name, _interval(one.mean), _interval(one.worst_tenth)]
+        for cost, tail, over in zip(one.costs, one.costs_worst_tenth, one.over, strict=True):
+            cells += [_interval(cost), _interval(tail)]
+            if over is not None:
+                cells.append(f"{percent(over.value)} [{percent(over.low)}, {percent(over.high)}]")
+        rows.append(cells)
+    words = (
+        "Distributional fitted Q evaluation of the same discounted sums: their means, and the "
+        "means of the worst tenth of the episodes. An episode is over a limit if its discounted "
+        "cost is higher than that of a cost spread evenly up to the limit; the sum does not show a "
+        "limit per step. The intervals cover the variation between starts, not the error of the "
+        "fit."
+    )
+    return joined([paragraph(words), table("Distribution from the logged starts.", columns, rows)])
+
+
+def _corrections(selection: Selection) -> Html:
+    """The errors of the means near what every candidate visits."""
+    if selection.candidates[0].distribution is None:
+        return Html("")
+    columns = [Column("Candidate", align="left"), Column("Error of the return")]
+    columns.append(Column("Corrected return"))
+    for channel in selection.spec.cost:
+        columns.append(Column(f"Error of {channel.name}", channel.unit))
+        columns.append(Column(f"{channel.name}, corrected", channel.unit))
+    columns.append(Column("Far from the log"))
+    rows = []
+    for candidate in selection.candidates:
+        one = candidate.distribution
+        assert one is not None
+        pairs = [(one.bias, one.corrected), *zip(one.cost_bias, one.corrected_costs, strict=True)]
+        cells = [_interval(x) if one.near else "too far to tell" for pair in pairs for x in pair]
+        rows.append([candidate.prediction.name, *cells, percent(one.far)])
+    words = (
+        "The means above were fitted to a part of the log. Their errors in the other episodes are "
+        "averaged over the logged observations and actions that are nearest to those that a "
+        "candidate visits in the plant model, and added. The interval of a corrected value "
+        "includes that of its error. Where more than half of what a candidate visits is farther "
+        "from the log than 99 % of the logged rows are from other episodes, no error is stated."
+    )
+    return joined([paragraph(words), table("Corrected by the nearest logged rows.", columns, rows)])
 
 
 def _interval(estimate: Estimate) -> str:
     return with_ends(estimate.value, estimate.low, estimate.high)
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
 
 
 def _plain(value: Any) -> Any:

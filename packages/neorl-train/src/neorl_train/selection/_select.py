@@ -25,6 +25,7 @@ from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.results._wording import with_ends, with_unit
 from neorl_train.selection._agreement import contradicted, other_estimates
+from neorl_train.selection._return_distribution import ReturnDistribution, return_distribution
 from neorl_train.selection._value_estimates import (
     ValueEstimates,
     logged_episodes,
@@ -87,11 +88,14 @@ class CandidateEstimates(NamedTuple):
         prediction: Prediction of the plant model, and reasons why it may not be preferred.
         values: Estimates from the rows of the log; ``None`` if none were requested.
         others: Its gain according to other estimators; empty if none were requested.
+        distribution: Distribution of its return and the correction by neighbours, for information;
+            ``None`` if none was requested.
     """
 
     prediction: Prediction
     values: ValueEstimates | None
     others: tuple[OtherEstimate, ...] = ()
+    distribution: ReturnDistribution | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +115,8 @@ class Selection:
         episodes: Number of episodes used for judging.
         agreement: Rank correlation between the model's returns and the fitted values over the
             candidates; NaN if there are too few.
+        agreements: The same for every other estimator of the return by name. Candidates for which
+            an estimator gives no information are left out. For information: nothing depends on it.
         discount: Discount of the values.
         warnings: Defects of the log or the model on which no choice may rest, in sentences; with
             one of them nothing is preferred.
@@ -128,6 +134,7 @@ class Selection:
     agreement: float
     discount: float
     warnings: tuple[str, ...] = ()
+    agreements: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -210,8 +217,10 @@ def select_candidates(
     chosen, table = select(plants, order, incumbent, settings.rule, logged=in_log)
     values: list[Any] = [None] * len(table)
     others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
+    distributions: list[Any] = [None] * len(table)
     if options.value_updates:
-        values = _values_of(dataset, [order[prediction.name] for prediction in table], options)
+        policies = [order[prediction.name] for prediction in table]
+        values, distributions = _values_of(dataset, policies, plants, options)
         others = [
             other_estimates(prediction, estimates, values[0])
             for prediction, estimates in zip(table, values, strict=True)
@@ -225,13 +234,14 @@ def select_candidates(
         reward_unit=reward_unit(dataset),
         incumbent=incumbent,
         chosen=incumbent if warnings else chosen,
-        candidates=tuple(map(CandidateEstimates, table, values, others)),
+        candidates=tuple(map(CandidateEstimates, table, values, others, distributions)),
         scale=plants.scale,
         error=plants.error,
         episodes=plants.evaluation_plant.n_episodes,
-        agreement=_agreement(table, values),
+        agreement=_agreement(table, [v and v.fitted_q.value for v in values]),
         discount=options.discount,
         warnings=warnings,
+        agreements=_agreements(table, distributions),
     )
 
 
@@ -260,28 +270,39 @@ def episodes_filled_by(dataset: Dataset, name: str) -> Any:
 
 
 def _values_of(
-    dataset: Dataset, policies: list[Policy], options: SelectOptions
-) -> list[ValueEstimates]:
-    """Estimates of the value of each policy from the rows of the log."""
+    dataset: Dataset, policies: list[Policy], plants: LearnedPlants, options: SelectOptions
+) -> tuple[list[ValueEstimates], list[ReturnDistribution]]:
+    """Estimates of the value of each policy, and of the distribution of its return."""
     episodes = logged_episodes(dataset)
-    return [
-        value_estimates(
-            dataset,
-            episodes,
-            policy,
-            discount=options.discount,
-            updates=options.value_updates,
-            seed=options.seed,
-        )
-        for policy in policies
+    values, distributions = [], []
+    for policy in policies:
+        settings = {
+            "discount": options.discount, "updates": options.value_updates, "seed": options.seed,
+        }  # fmt: skip
+        values.append(value_estimates(dataset, episodes, policy, **settings))
+        distributions.append(return_distribution(dataset, episodes, policy, plants, **settings))
+    return values, distributions
+
+
+def _agreements(table: tuple[Prediction, ...], distributions: list[Any]) -> dict[str, float]:
+    return {
+        "distributional fitted Q evaluation": _agreement(
+            table, [one and one.mean.value for one in distributions]
+        ),
+        "the same corrected by neighbours": _agreement(
+            table, [one.corrected.value if one and one.near else None for one in distributions]
+        ),
+    }
+
+
+def _agreement(table: tuple[Prediction, ...], estimates: list[float | None]) -> float:
+    """Rank correlation with the model's returns over the candidates that have an estimate."""
+    pairs = [
+        (prediction.returns, estimate)
+        for prediction, estimate in zip(table, estimates, strict=True)
+        if estimate is not None
     ]
-
-
-def _agreement(table: tuple[Prediction, ...], values: list[Any]) -> float:
-    if len(table) < MIN_AGREEMENT or values[0] is None:
+    if len(pairs) < MIN_AGREEMENT or not np.isfinite(pairs).all():
         return float("nan")
-    returns = np.asarray([prediction.returns for prediction in table])
-    fitted = np.asarray([estimates.fitted_q.value for estimates in values])
-    if not (np.isfinite(returns).all() and np.isfinite(fitted).all()):
-        return float("nan")
-    return float(rank_correlation(returns, fitted))
+    returns, others = np.asarray(pairs).T
+    return float(rank_correlation(returns, others))

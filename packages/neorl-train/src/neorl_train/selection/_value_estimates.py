@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from neorl_agents.learning import Steps
 from neorl_agents.models import FittedQEvaluation, PolicyValue, with_next_actions
 from neorl_core import Policy, as_arrays
 from neorl_core.off_policy_evaluation import (
@@ -147,16 +148,10 @@ def value_estimates(
         seed: Seed of the fit and of the bootstrap.
         level: Confidence level of the intervals.
     """
-    # The targets follow within some 50 steps, so that the values cover the horizon of the discount
-    # in thousands of steps.
-    learner = FittedQEvaluation(
-        discount=discount, tau=0.02, learning_rate=1e-3, evaluates_costs=dataset.spec.n_cost > 0
-    )
     plain = training_data(dataset)
     rows = with_next_actions(plain.rows._replace(mask=None), policy)
     data = TrainingData(rows._replace(mask=None), plain.statistics, dataset.spec)
-    trained = train(learner, data, (seed,), Plan(updates, 100, updates))
-    state = trained.trainings()[0].learner
+    learner, state = trained_evaluation(data, discount, updates, seed)
     proposed, _ = shadow(as_arrays(policy), episodes.obs, episodes.action)
     proposed = np.asarray(proposed)
     first = _values(learner, state, episodes.obs[:, 0], proposed[:, 0])
@@ -177,14 +172,40 @@ def value_estimates(
     masked = jnp.where(jnp.asarray(episodes.mask), trajectories.log_ratio, 0)
     values = np.asarray(first.reward, np.float64)
     return ValueEstimates(
-        fitted_q=_mean(np.asarray(first.reward), level),
-        fitted_q_costs=tuple(_mean(column, level) for column in costs.T),
+        fitted_q=mean_estimate(np.asarray(first.reward), level),
+        fitted_q_costs=tuple(mean_estimate(column, level) for column in costs.T),
         importance=weighted,
         doubly_robust=robust,
         effective=float(effective_sample_size(jnp.sum(masked, axis=1))),
         gap=abs(float(np.mean(values - _logged_returns(learner, state, episodes, proposed)))),
         first=values,
     )
+
+
+def trained_evaluation(
+    data: TrainingData, discount: float, updates: int, seed: int, quantiles: int = 0
+) -> tuple[FittedQEvaluation, Any]:
+    """Fitted Q evaluation as it is set for a choice, and its state after the training.
+
+    Args:
+        data: Rows with the next actions of the policy.
+        discount: Discount per step.
+        updates: Gradient steps, a multiple of 100.
+        seed: Seed of the weights and the batches.
+        quantiles: Number of quantiles of every discounted sum; 0 for their means.
+    """
+    # The targets follow within some 50 steps, so that the values cover the horizon of the discount
+    # in thousands of steps.
+    learner = FittedQEvaluation(
+        discount=discount,
+        tau=0.02,
+        learning_rate=1e-3,
+        evaluates_costs=data.spec.n_cost > 0,
+        quantiles=quantiles,
+        steps=Steps(batch_size=min(Steps().batch_size, data.n_rows)),
+    )
+    trained = train(learner, data, (seed,), Plan(updates, 100, updates))
+    return learner, trained.trainings()[0].learner
 
 
 def _logged_returns(
@@ -249,7 +270,8 @@ def _values(learner: FittedQEvaluation, state: Any, obs: Array, action: Array) -
     return jax.vmap(learner.value, in_axes=(None, 0, 0))(state, *inputs)
 
 
-def _mean(values: np.ndarray, level: float) -> Estimate:
+def mean_estimate(values: np.ndarray, level: float) -> Estimate:
+    """Mean with a normal interval between the values."""
     mean = float(np.mean(values))
     half_width = float(np.std(values, ddof=1) / np.sqrt(len(values))) * _normal(level)
     return Estimate(mean, mean - half_width, mean + half_width)
