@@ -277,15 +277,15 @@ def _interlock_checks(interlocks: Sequence[Mapping[str, Any]]) -> list[Check]:
     if not interlocks:
         return []
     contradicted = [
-        f"{one['name']} in {sum(found['rows'] for found in one['contradictions'])} of "
-        f"{one['active']} rows in which its condition holds"
-        for one in interlocks
-        if one["contradictions"]
+        f"{interlock['name']} in {sum(entry['rows'] for entry in interlock['contradictions'])} of "
+        f"{interlock['active']} rows in which its condition holds"
+        for interlock in interlocks
+        if interlock["contradictions"]
     ]
     if contradicted:
         sentence = f"the log contradicts {', '.join(contradicted)}; see `neorl-envs inspect`"
         return [Check("interlocks", False, sentence, decides=False)]
-    active = ", ".join(f"{one['name']} in {one['active']}" for one in interlocks)
+    active = ", ".join(f"{interlock['name']} in {interlock['active']}" for interlock in interlocks)
     sentence = f"the log agrees with them; of {interlocks[0]['rows']} rows, active are {active}"
     return [Check("interlocks", True, sentence, decides=False)]
 

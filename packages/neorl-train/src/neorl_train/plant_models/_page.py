@@ -244,13 +244,13 @@ def _interlocks(check: PlantModelCheck) -> Html:
     columns += [Column("Contradicted by the log", "rows")]
     rows = [
         [
-            one["name"],
-            one["sentence"],
-            f"{one['active']} of {one['rows']}",
-            str(one["episodes"]),
-            str(sum(found["rows"] for found in one["contradictions"])),
+            interlock["name"],
+            interlock["sentence"],
+            f"{interlock['active']} of {interlock['rows']}",
+            str(interlock["episodes"]),
+            str(sum(entry["rows"] for entry in interlock["contradictions"])),
         ]
-        for one in check.interlocks
+        for interlock in check.interlocks
     ]
     return joined([paragraph(words), table("Interlocks, in their order.", columns, rows)])
 
