@@ -64,7 +64,7 @@ def test_networks_that_no_machine_holds_are_refused_by_their_shapes(make_notes, 
     """160 GB of weights and as much for every moment: to allocate them would end this process."""
     notes = make_notes()
     learner = sized(IQL(), hidden=(200_000, 200_000), batch_size=16)
-    with pytest.raises(InputError, match=r"training IQL takes .* TB \(.*this machine has"):
+    with pytest.raises(InputError, match=r"training IQL needs .* TB \(.*this machine has"):
         train(learner, line_data, (0,), Plan(10, 10, 10), watcher=notes)
     assert notes.compiled == 0
 
