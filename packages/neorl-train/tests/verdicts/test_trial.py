@@ -120,6 +120,25 @@ def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed,
     assert (closing(decided) == "") == (answer == "do not deploy")
 
 
+def test_the_incumbent_itself_is_kept_and_not_refused():
+    """Its own cost beyond a limit, for example by rounding, is no reason to stop what runs."""
+    still = Excitation(np.asarray([3e-6]), np.zeros(1), ("valve",))
+    same = changed(gain=0.0, low=0.0, cost_high=(5.5,), cost_incumbent=(5.2,), excitation=still)
+    decided = trial_verdict(TABLES, same)
+    assert decided.answer == "cannot tell"
+    assert decided.sentence.startswith("Keep PID, because no candidate may be preferred to it (")
+    assert "is beyond it too; declare what the plant tolerates" in decided.sentence
+    assert 'keep them with manual = "keep" in plant.toml' in closing(decided)
+
+
+def test_a_refused_candidate_still_says_what_the_log_lacks():
+    still = Excitation(np.asarray([3e-6]), np.zeros(1), ("valve",))
+    decided = trial_verdict(TABLES, changed(gain=-2.0, low=-2.5, excitation=still))
+    assert decided.answer == "do not deploy"
+    assert closing(decided).startswith("Record a test signal or manual moves on the actuator")
+    assert closing(decided) in repr(decided)
+
+
 def test_no_gain_is_not_called_a_loss():
     same = changed(others=(OtherEstimate("fitted Q evaluation", 0.0, 0.0),))
     (clause,) = [one for one in trial_verdict(TABLES, same).clauses if not one.holds]

@@ -92,7 +92,8 @@ def closing(verdict: Verdict) -> str:
     Empty for a verdict on a plant, and if there is nothing to add.
     """
     deciding = [clause for clause in verdict.clauses if not clause.holds] or verdict.clauses
-    if verdict.answer in (DEPLOY, REFUSE) or not deciding:
+    on_log = any(clause.name == "model" for clause in verdict.clauses)
+    if not deciding or verdict.answer == DEPLOY or (verdict.answer == REFUSE and not on_log):
         return ""
     return verdict.sentence.partition(f"{deciding[-1].sentence}. ")[2]
 

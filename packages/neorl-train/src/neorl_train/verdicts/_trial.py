@@ -118,7 +118,8 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     the log, no other estimator predicts a loss larger than its own error, every action also moved
     for other reasons than the measurements, and the log has no defect of its own. The answer is
     ``do not deploy`` if a cost is predicted beyond its limit or a loss is predicted. Otherwise it
-    is ``cannot tell``, with what is missing.
+    is ``cannot tell``, with what is missing. If the candidate is the incumbent itself, because no
+    other one may be preferred, the answer is ``cannot tell`` and says to keep the incumbent.
 
     Args:
         tables: Tables of the log.
@@ -140,14 +141,21 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     prediction = forecast.prediction
     predicts_loss = prediction.high < 0
     exceeds_cost = any(clause.name in _names(tables) for clause in failed)
-    answer: Answer = TRIAL if not failed else REFUSE if predicts_loss or exceeds_cost else UNKNOWN
+    is_incumbent = prediction.low == prediction.gain == 0  # identical actions in every episode
+    is_refused = (predicts_loss or exceeds_cost) and not is_incumbent
+    answer: Answer = TRIAL if not failed else REFUSE if is_refused else UNKNOWN
     reasons = "; ".join(clause.sentence for clause in failed or clauses)
     opening = {
         TRIAL: f"{prediction.name} is worth a trial, as far as the log shows",
         REFUSE: f"{prediction.name} should not be deployed",
         UNKNOWN: f"Cannot tell whether {prediction.name} is better",
     }[answer]
-    closing = _trial_advice(tables, forecast) if answer == TRIAL else _remedies(failed)
+    if is_incumbent:
+        opening = (
+            f"Keep {forecast.incumbent}, because no candidate may be preferred to it "
+            f"({prediction.name} is identical to it)"
+        )
+    closing = _trial_advice(tables, forecast) if answer == TRIAL else _remedies(failed, answer)
     return Verdict(
         answer=answer,
         sentence=f"{opening}: {reasons}. {closing}".rstrip(),
@@ -363,16 +371,20 @@ def _trial_advice(tables: ResultTables, forecast: LogPrediction) -> str:
     )
 
 
-def _remedies(failed: list[Clause]) -> str:
+def _remedies(failed: list[Clause], answer: Answer) -> str:
+    """What would change the answer; more episodes do not change a predicted loss."""
     by_clause = {
         "model": "Name the channels that no controller influences with --retuning.exogenous, or "
         "name a controller that is closer to the one that recorded the log.",
         "support": "Record episodes near the proposed actions.",
         "return": "Record more episodes, or with more excitation.",
         "log": "Correct the log, or leave these rows out, and start again.",
-        "excitation": "Record a test signal or manual moves on the actuator; an actuator that no "
-        "candidate will move may be declared a disturbance in plant.toml.",
+        "excitation": "Record a test signal or manual moves on the actuator (if the log has some, keep "
+        'them with manual = "keep" in plant.toml); an actuator that no candidate will move may be '
+        "declared a disturbance in plant.toml.",
         "agreement": "Record episodes in which the actions differ from today's controller, by a "
         "test signal or by steps of its set points, to show which estimator is right.",
     }
+    if answer == REFUSE:
+        del by_clause["return"]
     return " ".join(by_clause[clause.name] for clause in failed if clause.name in by_clause)
