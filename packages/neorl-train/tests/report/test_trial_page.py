@@ -1,9 +1,11 @@
 """The page of a run on a log alone whose candidate was judged by a model of the log."""
 
 import dataclasses
+import json
 
 import pytest
 
+from neorl_core.infrastructure import head
 from neorl_train._pipeline.write_results import write_results
 from neorl_train.report import write_report
 from neorl_train.verdicts import Clause
@@ -30,3 +32,31 @@ def test_a_refusal_on_a_log_alone_shows_its_clauses(tmp_path, noisy):
     assert "predicted worst step" in page
     assert "of a model learned from the log" in page
     assert "neorl-train model" in page
+
+
+def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy):
+    """What an engineer would enter into the control system, before any clause of the rule."""
+    sentences = "the model reproduces PID", "the lower bound of the gain is above zero"
+    plan = "Run it in shadow first."
+    trial = dataclasses.replace(
+        noisy.verdict,
+        answer="worth a trial",
+        sentence=f"retuned-0 is worth a trial: {'; '.join(sentences)}. {plan}",
+        candidate="retuned-0",
+        reference="PID",
+        reason="",
+        clauses=(
+            Clause("model", "difference", 1.0, 1.0, 1.0, 1.0, "<=", 5.0, "EUR", True, sentences[0]),
+            Clause("return", "gain", 2.0, 1.5, 2.5, 1.5, ">", 0.0, "EUR", True, sentences[1]),
+        ),
+    )
+    tables = dataclasses.replace(noisy.tables, environment="")
+    write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=tables), trial)
+    changes = {"changes": ["gain of valve from 0.5 to 2 % per m"]}
+    (tmp_path / "run.json").write_text(json.dumps({**head("run", 1), **changes}))
+    page = write_report(tmp_path).read_text()
+    box = page[page.index('id="verdict"') : page.index("<nav")]
+    told = ["retuned-0 is worth a trial.", "Gain of valve from 0.5 to 2 % per m"]
+    told += ["Predicted gain in return over PID: 2 [1.5, 2.5] EUR per episode", plan]
+    assert [box.index(line) for line in told] == sorted(box.index(line) for line in told)
+    assert sentences[0] not in box

@@ -47,6 +47,7 @@ class Retuning(NamedTuple):
             if nothing was better.
         words: Description of the changes and the predictions, in sentences.
         kept_prediction: Prediction for the incumbent itself.
+        changes: The changed parameters alone, in words.
     """
 
     plants: LearnedPlants
@@ -54,6 +55,7 @@ class Retuning(NamedTuple):
     policies: dict[str, Policy]
     words: list[str]
     kept_prediction: Prediction
+    changes: list[str]
 
 
 def retune_stage(
@@ -81,7 +83,7 @@ def retune_stage(
     with session.timings.stage("retune"):
         retuning = retuning_of(config, experience.dataset, run.environment, controllers, run.spec)
     earlier_words = directory.record().get("controllers", []) if controllers else []
-    directory.update_record(controllers=[*earlier_words, *retuning.words])
+    directory.update_record(controllers=[*earlier_words, *retuning.words], changes=retuning.changes)
     policies = with_seed(retuning.policies, config)
     seed = config.training.seeds[0]
     save_policies(run, session, experience, policies, controller=name, seed=seed)
@@ -170,7 +172,8 @@ def retuning_of(
             words += residual_words(refined, spec)
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
-    return Retuning(plants, known[name], policies, words, result.table[0])
+    changes = changed_parameters(result)
+    return Retuning(plants, known[name], policies, words, result.table[0], changes)
 
 
 def residual_words(result: RefineResult, spec: Spec) -> list[str]:
@@ -239,14 +242,17 @@ def retuning_words(name: str, result: RetuneResult, plants: LearnedPlants) -> li
         best = max(result.table[1:], key=lambda prediction: prediction.low)
         why = "; ".join(best.refusals)
         return [*lines, f"{name} is kept as it is, because of the best candidate: {why}"]
-    for change in result.changes:
-        if change.before != change.after:
-            lines.append(change_words(change))
     return [
         *lines,
+        *changed_parameters(result),
         f"predicted gain in return over {name}: {gain_words(chosen)}; the linear part of the model "
         f"alone predicts {number(chosen.by_member[-1])}",
     ]
+
+
+def changed_parameters(result: RetuneResult) -> list[str]:
+    """Every parameter that the retuned controller changes, before and after."""
+    return [change_words(change) for change in result.changes if change.before != change.after]
 
 
 def gain_words(prediction: Prediction) -> str:

@@ -1,6 +1,7 @@
 """The page of a plant model: its conclusion, its checks, and figures with the log."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from neorl_train.report._document import Section, document
 from neorl_train.report._html import Column, Html, bullets, joined, paragraph, table, tag
 from neorl_train.report.figures import _style
 from neorl_train.report.sections._pictures import missing, picture
-from neorl_train.results._wording import number
+from neorl_train.results._wording import DASH, number
 
 CHECKS_TEXT = (
     "Every episode on this page was left out of the fit. The check 'model' is the same as in the "
@@ -78,7 +79,10 @@ def _sections(check: PlantModelCheck) -> list[Section]:
 
 
 def _checks(check: PlantModelCheck) -> Html:
-    rows = [[result.name, mark(result), result.sentence] for result in check.checks]
+    rows = [
+        [result.name, mark(result), tag("span", result.sentence, class_="words")]
+        for result in check.checks
+    ]
     columns = [Column("Check", align="left"), Column("Holds"), Column("Result", align="left")]
     caption = (
         "The model may be used unless a check fails (\N{MULTIPLICATION X}). An exclamation mark is "
@@ -95,6 +99,12 @@ def mark(check: Check) -> str:
     if check.holds:
         return "\N{CHECK MARK}"
     return "\N{MULTIPLICATION X}" if check.decides else "!"
+
+
+def _rank_correlation(predicted: Any, logged: Any) -> str:
+    """A dash if one of them is the same in all episodes, which then have no order."""
+    value = float(rank_correlation(predicted, logged))
+    return DASH if np.isnan(value) else number(value)
 
 
 def _replayed(check: PlantModelCheck) -> Html:
@@ -137,7 +147,7 @@ def _sums(check: PlantModelCheck) -> Html:
             number(float(predicted[:, j].mean())),
             number(float(np.sqrt(np.mean((predicted[:, j] - logged[:, j]) ** 2)))),
             number(float(check.free.spread[j])),
-            number(float(rank_correlation(predicted[:, j], logged[:, j]))),
+            _rank_correlation(predicted[:, j], logged[:, j]),
             unit,
         ]
         for j, (name, unit) in enumerate(outcomes)

@@ -12,8 +12,8 @@ from neorl_core.costs import limit_kind
 from neorl_train.results._tables import CostCell, Estimate, PolicyRow, ResultTables
 from neorl_train.results._wording import confidence, number, quantity
 
-DEPLOY, REFUSE, UNKNOWN = "deploy", "do not deploy", "cannot tell"
 Answer = Literal["deploy", "worth a trial", "do not deploy", "cannot tell"]
+DEPLOY, TRIAL, REFUSE, UNKNOWN = "deploy", "worth a trial", "do not deploy", "cannot tell"
 MIN_EPISODES = 64
 """Fewer paired episodes are not enough: with 16, a bound stated at 2.5 % misses in 10 to 39 %."""
 MAX_FALLBACK = 0.05

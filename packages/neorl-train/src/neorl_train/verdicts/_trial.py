@@ -8,9 +8,8 @@ from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import ResultTables
 from neorl_train.results._wording import number, quantity, with_ends, with_unit
-from neorl_train.verdicts._rule import REFUSE, UNKNOWN, Answer, Clause, Verdict
+from neorl_train.verdicts._rule import REFUSE, TRIAL, UNKNOWN, Answer, Clause, Verdict
 
-TRIAL: Answer = "worth a trial"
 MAX_REPLAY_ERROR = 0.25
 """Largest error of the incumbent's predicted return, in spreads of returns in the log."""
 
@@ -379,9 +378,9 @@ def _remedies(failed: list[Clause], answer: Answer) -> str:
         "support": "Record episodes near the proposed actions.",
         "return": "Record more episodes, or with more excitation.",
         "log": "Correct the log, or leave these rows out, and start again.",
-        "excitation": "Record a test signal or manual moves on the actuator (if the log has some, keep "
-        'them with manual = "keep" in plant.toml); an actuator that no candidate will move may be '
-        "declared a disturbance in plant.toml.",
+        "excitation": "Record a test signal or manual moves on the actuator (if the log has some, "
+        'keep them with manual = "keep" in plant.toml); an actuator that no candidate will move '
+        "may be declared a disturbance in plant.toml.",
         "agreement": "Record episodes in which the actions differ from today's controller, by a "
         "test signal or by steps of its set points, to show which estimator is right.",
     }

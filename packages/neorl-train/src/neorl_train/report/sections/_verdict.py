@@ -2,7 +2,17 @@
 
 from html import escape
 
-from neorl_train.report._html import Column, Content, Html, joined, table, tag
+from neorl_train.configuration._retuning import RESIDUAL, RETUNED
+from neorl_train.report._html import (
+    Column,
+    Content,
+    Html,
+    bullets,
+    joined,
+    paragraph,
+    table,
+    tag,
+)
 from neorl_train.report._inputs import Inputs, chosen_lines
 from neorl_train.results._tables import Estimate, ResultTables
 from neorl_train.results._wording import (
@@ -13,8 +23,10 @@ from neorl_train.results._wording import (
     percent,
     sign_digits,
     signed,
+    with_ends,
+    with_unit,
 )
-from neorl_train.verdicts._rule import DEPLOY, REFUSE, Clause, Verdict
+from neorl_train.verdicts._rule import DEPLOY, REFUSE, TRIAL, Clause, Verdict, closing
 
 _MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
 _WIDTH, _HEIGHT = 190, 26
@@ -23,16 +35,40 @@ _WIDTH, _HEIGHT = 190, 26
 def headline(inputs: Inputs) -> Html:
     """The verdict in one phrase and one sentence."""
     verdict = inputs.verdict
-    further = [tag("p", line) for line in chosen_lines(inputs.run, verdict)]
+    further = [paragraph(line) for line in chosen_lines(inputs.run, verdict)]
+    on_log = bool(verdict.clauses) and not inputs.simulated
+    words = _log_words(inputs) if on_log else [paragraph(verdict.sentence)]
     kind, mark = _MARKS.get(verdict.answer, ("unknown", "?"))
     return tag(
         "div",
         tag("span", mark, class_="mark", aria_hidden="true"),
-        tag("div", tag("p", verdict.answer, class_="answer"), tag("p", verdict.sentence), *further),
+        tag("div", paragraph(verdict.answer, class_="answer"), *words, *further),
         class_=f"verdict {kind}",
         id="verdict",
         role="status",
     )
+
+
+def _log_words(inputs: Inputs) -> list[Html]:
+    """A verdict on a log: what would change and what it brings, or the clauses that fail.
+
+    The sentence of the verdict names all clauses; the table below shows them with their numbers.
+    """
+    verdict = inputs.verdict
+    if verdict.answer == TRIAL:
+        kind = verdict.candidate.rpartition("-")[0]
+        lines = inputs.record.get("changes", []) if kind in (RETUNED, RESIDUAL) else []
+        gain = next(clause for clause in verdict.clauses if clause.name == "return")
+        gain_words = with_ends(gain.value, gain.low, gain.high)
+        lines = [
+            *(f"{line[0].upper()}{line[1:]}" for line in lines),
+            f"Predicted gain in return over {verdict.reference}: "
+            f"{with_unit(gain_words, gain.unit)} per episode",
+        ]
+    else:
+        lines = [clause.sentence for clause in verdict.clauses if not clause.holds]
+    opening = f"{verdict.sentence.partition(': ')[0]}."
+    return [paragraph(opening), bullets(lines), paragraph(closing(verdict))]
 
 
 def clause_table(verdict: Verdict, level: float | None = None) -> Html:
