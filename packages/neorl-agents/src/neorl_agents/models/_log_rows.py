@@ -61,7 +61,7 @@ def log_rows(log: Transition, spec: Spec) -> LogRows:
     if last.sum() < 2:
         raise InputError(
             "a plant model is checked on episodes that it was not fitted to, but the log has one "
-            "episode; split it or record more"
+            "episode; record more, or cut a long record into episodes when it is converted"
         )
     float32_columns = {name: column.astype(np.float32) for name, column in columns.items()}
     return LogRows(
