@@ -37,7 +37,7 @@ def test_an_error_in_one_region_is_weighted_by_how_much_of_it_is_visited(right, 
     np.testing.assert_allclose(one.standard_error, 0, atol=1e-6)
     np.testing.assert_allclose(one.local, np.where(points[:, :1] > 0, [[3.0, -1.0]], 0))
     assert one.far < 0.05
-    assert one.neighbours == 6
+    assert one.neighbours == 10
 
 
 def test_units_and_the_order_of_rows_change_nothing():
@@ -74,6 +74,15 @@ def test_rows_that_the_log_does_not_show_are_counted_as_far():
     lost = neighbour_calibration(points, np.ones(200), x, error, episode)
     assert lost.far == 1
     assert np.isinf(lost.standard_error).all()
+
+
+def test_without_rows_of_a_second_episode_nothing_is_known_of_the_error():
+    rng = np.random.default_rng(5)
+    x, error, episode = logged(rng, 0.5)
+    x[episode == 0] += 9
+    one = neighbour_calibration(x[episode == 0], np.ones(ROWS), x, error, episode)
+    assert one.episodes == 1
+    assert np.isinf(one.standard_error).all()
 
 
 def coverage(repetitions, spread, of_episode):
@@ -129,7 +138,7 @@ def test_what_a_value_lacks_in_one_region_is_given_back():
     [
         ({"episode": np.zeros(1000, int)}, InputError, "at least two logged episodes, got 1"),
         ({"error": np.full((1000, 1), np.nan)}, InputError, "must be finite"),
-        ({"neighbours": 1}, ValueError, "neighbours must be at least 2, got 1"),
+        ({"neighbours": 0}, ValueError, "neighbours must be at least 1, got 0"),
         ({"weight": np.zeros(200)}, ValueError, "weight must be finite and not negative"),
         ({"weight": np.ones(199)}, ValueError, r"expected visited \(visited, channel\), weight"),
     ],

@@ -12,6 +12,8 @@ COMPARED_ROWS = 2_000
 """Largest number of logged rows whose distance from other episodes is measured."""
 USUAL_DISTANCE = 0.99
 """Quantile of that distance, beyond which a visited row counts as far from the log."""
+LOOKED_UP = 4
+"""Rows that are looked up for each that is averaged, to find enough of other episodes."""
 
 
 class NeighbourCalibration(NamedTuple):
@@ -20,8 +22,8 @@ class NeighbourCalibration(NamedTuple):
     Attributes:
         bias: Weighted sum over the visited rows of the mean error near them, shape ``(signal,)``.
             Added to a prediction whose error is such a sum, it corrects it.
-        standard_error: Standard error of ``bias`` between the logged episodes, infinite if visited
-            rows are not finite, shape ``(signal,)``.
+        standard_error: Standard error of ``bias`` between the logged episodes, shape ``(signal,)``;
+            infinite if visited rows are not finite, or all neighbours are of one episode.
         local: Mean error of the logged rows that are nearest to each visited row, shape ``(visited,
             signal)``.
         deviation: Standard deviation of one logged error around ``local``, shape ``(signal,)``.
@@ -53,10 +55,14 @@ def neighbour_calibration(
 
     ``bias = sum_v weight_v mean_{j near v} error_j``
 
-    For every visited row, the nearest row of each logged episode is found, and of these the
-    ``neighbours`` nearest are averaged; at most one row of an episode, because the rows of one
-    episode are not independent. Distances are Euclidean, every channel in its standard deviation in
-    the log.
+    The errors of the ``neighbours`` nearest logged rows are averaged for every visited row.
+    Distances are Euclidean, every channel in its standard deviation in the log. The rows of one
+    episode are not independent, so the standard error is that between episodes: each error is
+    compared with the mean of the nearest rows of other episodes, and these differences are summed
+    over every episode.
+
+    Taking only the nearest row of each episode would be wrong: where a plant settles, that row is
+    often the last one before the next disturbance, and its error is not that of a usual row.
 
     With the temporal-difference errors ``x + discount Q(s', pi(s')) - Q(s, a)`` of held-out rows
     and the weights ``discount^t`` along episodes of ``pi``, ``bias`` estimates the difference
@@ -68,15 +74,15 @@ def neighbour_calibration(
         logged: Observations and actions of logged rows to which the prediction was not fitted.
         error: True minus predicted value of every logged row, one column for each signal.
         episode: Number of the episode of every logged row.
-        neighbours: Number of logged rows that are averaged, at most one of each episode; by default
-            the square root of the number of episodes, and at least 2.
+        neighbours: Number of logged rows that are averaged; by default the cube root of their
+            number, and at least 2.
 
     Returns:
         The transferred error with its standard error.
 
     Raises:
         InputError: If the log has fewer than two episodes, or a logged number is not finite.
-        ValueError: If the shapes disagree, or ``neighbours`` is below 2.
+        ValueError: If the shapes disagree, or ``neighbours`` is below 1.
 
     Example:
         >>> import numpy as np
@@ -106,39 +112,52 @@ def neighbour_calibration(
             "logged observations, actions and errors must be finite for a calibration by "
             "neighbours, but one is not; repair it or leave its row out"
         )
-    count = max(2, int(np.sqrt(len(names)))) if neighbours is None else neighbours
-    if count < 2:
-        raise ValueError(f"neighbours must be at least 2, got {neighbours}")
-    count = min(count, len(names))
+    count = max(2, round(len(logged) ** (1 / 3))) if neighbours is None else neighbours
+    if count < 1:
+        raise ValueError(f"neighbours must be at least 1, got {neighbours}")
+    count = min(count, len(logged))
     if not np.isfinite(visited).all():
         zeros, infinite = np.zeros(error.shape[1]), np.full(error.shape[1], np.inf)
         local = np.full((len(visited), error.shape[1]), np.nan)
         return NeighbourCalibration(zeros, infinite, local, infinite, 1.0, count, len(names))
     scale = _scales(logged, visited)
-    rows = [np.flatnonzero(number == i) for i in range(len(names))]
-    trees = [KDTree(logged[own] / scale) for own in rows]
-    distance, nearest = _nearest_of_each(trees, rows, visited / scale)
-    chosen = np.argpartition(distance, count - 1, axis=1)[:, :count]
-    used = np.take_along_axis(nearest, chosen, axis=1)
+    tree, looked_up = KDTree(logged / scale), min(LOOKED_UP * count, len(logged))
+    distance, nearest = (
+        x.reshape(len(visited), -1) for x in tree.query(visited / scale, looked_up)
+    )
+    used = nearest[:, :count]
     local = error[used].mean(axis=1)
-    deviations = error[used] - local[:, None]
-    # The mean of the neighbours is fitted to them, which takes one of ``count`` from their spread.
-    unbiased = count / (count - 1)
+    differences = error[used] - _of_others(error, number, nearest, count)
     of_episode = np.zeros((len(names), error.shape[1]))
-    np.add.at(of_episode, chosen, weight[:, None, None] / count * deviations)
-    contributing = len(np.unique(chosen))
-    variance = np.sum(of_episode**2, axis=0) * unbiased * contributing / (contributing - 1)
-    spread = np.average(np.mean(deviations**2, axis=1), axis=0, weights=weight) * unbiased
-    usual = _usual_distance(trees, rows, logged / scale, number)
+    np.add.at(of_episode, number[used], weight[:, None, None] / count * differences)
+    episodes = len(np.unique(number[used]))
+    variance = np.sum(of_episode**2, axis=0) * len(names) / (len(names) - 1)
+    variance = variance if episodes > 1 else np.full_like(variance, np.inf)
+    # A difference of an error from a mean of ``count`` others.
+    spread = np.average(np.mean(differences**2, axis=1), axis=0, weights=weight)
+    usual = _usual_distance(tree, logged / scale, number, looked_up)
     return NeighbourCalibration(
         bias=weight @ local,
         standard_error=np.sqrt(variance),
         local=local,
-        deviation=np.sqrt(spread),
-        far=float(np.average(distance.min(axis=1) > usual, weights=weight)),
+        deviation=np.sqrt(spread / (1 + 1 / count)),
+        far=float(np.average(distance[:, 0] > usual, weights=weight)),
         neighbours=count,
-        episodes=contributing,
+        episodes=episodes,
     )
+
+
+def _of_others(
+    error: np.ndarray, number: np.ndarray, nearest: np.ndarray, count: int
+) -> Float[np.ndarray, "visited neighbour signal"]:
+    """Mean error, for each of the first ``count`` rows, of the nearest rows of other episodes."""
+    episode = number[nearest]
+    other = episode[:, :count, None] != episode[:, None]
+    other = other & (np.cumsum(other, axis=-1) <= count)
+    total = other.sum(axis=-1, keepdims=True)
+    mean = np.einsum("vnk,vks->vns", other.astype(np.float64), error[nearest])
+    # Where all rows that were looked up are of one episode, nothing nearer than the log is known.
+    return np.where(total > 0, mean / np.maximum(total, 1), error.mean(axis=0))
 
 
 def _scales(logged: np.ndarray, visited: np.ndarray) -> np.ndarray:
@@ -151,23 +170,14 @@ def _scales(logged: np.ndarray, visited: np.ndarray) -> np.ndarray:
     return np.where(scale > 0, scale, 1)
 
 
-def _nearest_of_each(
-    trees: list[KDTree], rows: list[np.ndarray], points: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Distance and number of the nearest row in every episode, shape ``(point, episode)``."""
-    distances, numbers = zip(*[tree.query(points) for tree in trees], strict=True)
-    nearest = [own[number] for own, number in zip(rows, numbers, strict=True)]
-    return np.stack(distances, axis=1), np.stack(nearest, axis=1)
-
-
-def _usual_distance(
-    trees: list[KDTree], rows: list[np.ndarray], points: np.ndarray, number: np.ndarray
-) -> float:
+def _usual_distance(tree: KDTree, points: np.ndarray, number: np.ndarray, looked_up: int) -> float:
     """A high quantile of the distance of a logged row from the nearest one of another episode."""
     some = np.arange(0, len(points), -(-len(points) // COMPARED_ROWS))
-    distance, _ = _nearest_of_each(trees, rows, points[some])
-    distance[np.arange(len(some)), number[some]] = np.inf
-    return float(np.quantile(distance.min(axis=1), USUAL_DISTANCE))
+    distance, nearest = (x.reshape(len(some), -1) for x in tree.query(points[some], looked_up))
+    other = number[nearest] != number[some][:, None]
+    # Where all rows that were looked up are of the same episode, the others are farther than these.
+    first = np.where(other.any(axis=1), np.argmax(other, axis=1), looked_up - 1)
+    return float(np.quantile(distance[np.arange(len(some)), first], USUAL_DISTANCE))
 
 
 def _require_shapes(

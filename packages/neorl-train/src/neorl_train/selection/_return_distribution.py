@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from scipy.special import stdtrit
 
 from neorl_agents.calibration import episode_interval, neighbour_calibration
@@ -30,6 +30,8 @@ QUANTILES = 32
 """Quantiles of every discounted sum."""
 TAIL = 0.1
 """Fraction of the episodes in a worst part."""
+HELD_OUT = 0.25
+"""Fraction of the episodes on which the errors of a fit are measured."""
 VISITED_ROWS = 16
 """Rows of every predicted episode whose nearest logged rows are looked up."""
 MOST_FAR = 0.5
@@ -87,9 +89,8 @@ def return_distribution(
 ) -> ReturnDistribution:
     """Estimates the distribution of a policy's return by distributional fitted Q evaluation.
 
-    It is fitted to the episodes that the plant model is not evaluated on. On the others, its
-    temporal-difference errors are measured, and those nearest to what the policy visits in the
-    plant model correct its mean.
+    It is fitted to three quarters of the episodes. On the others, its temporal-difference errors
+    are measured, and those nearest to what the policy visits in the plant model correct its mean.
 
     Args:
         dataset: The log.
@@ -103,7 +104,7 @@ def return_distribution(
     """
     plain = training_data(dataset)
     rows = with_next_actions(plain.rows._replace(mask=None), policy)._replace(mask=None)
-    held_out = np.isin(plants.rows.start, plants.evaluation_starts)
+    held_out = _held_out(plants, seed)
     fitted_rows, other_rows = (
         jax.tree.map(lambda x, part=part: np.asarray(x)[part], rows)
         for part in (~held_out, held_out)
@@ -116,7 +117,8 @@ def return_distribution(
     means = [mean_estimate(one, level) for one in samples.mean(axis=-1).T]
     tail = partial(_tail_estimate, level=level, seed=seed)
     errors = _errors(learner, state, other_rows)
-    bias, far = _bias_near(plants, policy, other_rows, errors, discount, level)
+    episode = plants.rows.start[held_out]
+    bias, far = _bias_near(plants, policy, other_rows, episode, errors, discount, level)
     corrected = [_sum(mean, one) for mean, one in zip(means, bias, strict=True)]
     return ReturnDistribution(
         mean=means[0],
@@ -130,6 +132,20 @@ def return_distribution(
         corrected_costs=tuple(corrected[1:]),
         far=far,
     )
+
+
+def _held_out(plants: LearnedPlants, seed: int) -> Bool[np.ndarray, " row"]:
+    """The rows of the episodes that the distribution is not fitted to.
+
+    They include those that the plant model replays: where a policy repeats the log, its own rows
+    are then the nearest ones.
+    """
+    starts = np.unique(plants.rows.start)
+    others = np.setdiff1d(starts, plants.evaluation_starts)
+    shuffled = np.random.default_rng(seed).permutation(others)
+    count = max(2, round(HELD_OUT * len(starts)))
+    chosen = np.concatenate([plants.evaluation_starts, shuffled])[:count]
+    return np.isin(plants.rows.start, chosen)
 
 
 @jax.jit
@@ -159,6 +175,7 @@ def _bias_near(
     plants: LearnedPlants,
     policy: Policy,
     rows: Any,
+    episode: Int[np.ndarray, " row"],
     errors: Float[np.ndarray, "row signal"],
     discount: float,
     level: float,
@@ -173,15 +190,14 @@ def _bias_near(
     picked, weight = _picked(weights)
     points = np.concatenate([visited.obs, visited.action], axis=-1)
     logged = np.concatenate([np.asarray(rows.obs), np.asarray(rows.action)], axis=1)
-    held_out = np.isin(plants.rows.start, plants.evaluation_starts)
     one = neighbour_calibration(
         np.take_along_axis(points, picked[..., None], axis=1).reshape(-1, points.shape[-1]),
         np.repeat(weight, picked.shape[1]),
         logged,
         errors,
-        plants.rows.start[held_out],
+        episode,
     )
-    reach = stdtrit(one.episodes - 1, (1 + level) / 2) * one.standard_error
+    reach = stdtrit(max(one.episodes - 1, 1), (1 + level) / 2) * one.standard_error
     values = zip(one.bias, reach, strict=True)
     return [Estimate(float(b), float(b - r), float(b + r)) for b, r in values], one.far
 
