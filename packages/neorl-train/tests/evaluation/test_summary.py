@@ -147,6 +147,16 @@ def test_any_number_of_columns_gives_the_same_estimates():
     assert fractions[-1] == fraction_estimates(happened[:, -1:], level=0.95)[0]
 
 
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_fractions_have_the_exact_interval_of_scipy_s_binomial_test(level):
+    counts = [0, 1, 37, N - 1, N]
+    happened = np.arange(N)[:, None] < np.array(counts)
+    for count, estimate in zip(counts, fraction_estimates(happened, level=level), strict=True):
+        exact = scipy.stats.binomtest(count, N).proportion_ci(level, method="exact")
+        ends = [exact.low, exact.high]
+        assert [estimate.low, estimate.high] == pytest.approx(ends, abs=1e-9)
+
+
 def test_not_a_number_is_passed_on():
     samples = np.random.default_rng(1).normal(size=(N, 2))
     samples[3, 0] = np.nan

@@ -35,6 +35,7 @@ from neorl_train.verdicts._rule import (
     Verdict,
     clause_lines,
     closing,
+    parts,
     violation_sentences,
 )
 
@@ -131,8 +132,7 @@ def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> No
 
     console.print()
     style = _COLOURS.get(verdict.answer, "bold yellow")
-    sentence = verdict.sentence.partition(": ")[0] if verdict.clauses else verdict.sentence
-    console.print(Text.assemble((verdict.answer.upper(), style), f"  {sentence}"))
+    console.print(Text.assemble((verdict.answer.upper(), style), f"  {parts(verdict)[0]}"))
     for line in clause_lines(verdict):
         console.print(line, markup=False)
     if verdict.clauses:

@@ -75,8 +75,7 @@ class Verdict:
 
     def __repr__(self) -> str:
         """The answer, its sentence, and a line for every clause."""
-        headline = self.sentence.partition(": ")[0] if self.clauses else self.sentence
-        lines = [f"{self.answer.upper()}  {headline}", *clause_lines(self)]
+        lines = [f"{self.answer.upper()}  {parts(self)[0]}", *clause_lines(self)]
         return "\n".join([*lines, *([f"  {closing(self)}"] if closing(self) else [])])
 
 
@@ -91,11 +90,25 @@ def closing(verdict: Verdict) -> str:
 
     Empty for a verdict on a plant, and if there is nothing to add.
     """
-    deciding = [clause for clause in verdict.clauses if not clause.holds] or verdict.clauses
     on_log = any(clause.name == "model" for clause in verdict.clauses)
-    if not deciding or verdict.answer == DEPLOY or (verdict.answer == REFUSE and not on_log):
+    if verdict.answer == DEPLOY or (verdict.answer == REFUSE and not on_log):
         return ""
-    return verdict.sentence.partition(f"{deciding[-1].sentence}. ")[2]
+    return parts(verdict)[2]
+
+
+def parts(verdict: Verdict) -> tuple[str, list[str], str]:
+    """The sentence of a verdict in three parts, to be read as a list.
+
+    Returns:
+        What may be done, the sentences of the clauses that decided it (those that do not hold, or
+        all of them), and what follows them. Without clauses, the whole sentence and nothing more.
+    """
+    deciding = [clause for clause in verdict.clauses if not clause.holds] or verdict.clauses
+    reasons = [clause.sentence for clause in deciding]
+    opening, listed, rest = verdict.sentence.partition(f": {'; '.join(reasons)}.")
+    if not reasons or not listed:
+        return verdict.sentence, [], ""
+    return opening, reasons, rest.strip()
 
 
 def verdict(tables: ResultTables) -> Verdict:

@@ -26,18 +26,26 @@ from neorl_train.results._wording import (
     with_ends,
     with_unit,
 )
-from neorl_train.verdicts._rule import DEPLOY, REFUSE, TRIAL, Clause, Verdict, closing
+from neorl_train.verdicts._rule import (
+    DEPLOY,
+    REFUSE,
+    TRIAL,
+    Clause,
+    Verdict,
+    closing,
+    parts,
+)
 
 _MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
 _WIDTH, _HEIGHT = 190, 26
 
 
 def headline(inputs: Inputs) -> Html:
-    """The verdict in one phrase and one sentence."""
+    """The verdict in one phrase, one sentence and the reasons that decided it."""
     verdict = inputs.verdict
     further = [paragraph(line) for line in chosen_lines(inputs.run, verdict)]
     on_log = bool(verdict.clauses) and not inputs.simulated
-    words = _log_words(inputs) if on_log else [paragraph(verdict.sentence)]
+    words = _log_words(inputs) if on_log else _plant_words(verdict)
     kind, mark = _MARKS.get(verdict.answer, ("unknown", "?"))
     return tag(
         "div",
@@ -67,8 +75,15 @@ def _log_words(inputs: Inputs) -> list[Html]:
         ]
     else:
         lines = [clause.sentence for clause in verdict.clauses if not clause.holds]
-    opening = f"{verdict.sentence.partition(': ')[0]}."
-    return [paragraph(opening), bullets(lines), paragraph(closing(verdict))]
+    return [paragraph(f"{parts(verdict)[0]}."), bullets(lines), paragraph(closing(verdict))]
+
+
+def _plant_words(verdict: Verdict) -> list[Content]:
+    """What may be done, the clauses that decided it as a list, and what follows them."""
+    opening, reasons, rest = parts(verdict)
+    lines: list[Content] = [paragraph(f"{opening}:" if reasons else opening)]
+    lines += [bullets(reasons)] if reasons else []
+    return [*lines, paragraph(rest)] if rest else lines
 
 
 def clause_table(verdict: Verdict, level: float | None = None) -> Html:
