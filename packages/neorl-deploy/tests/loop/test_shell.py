@@ -125,7 +125,9 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "tank_of_the_test.py").write_text(CONNECTION)
     assert main(["init", str(exported)]) == 0
-    assert "7 entries are left to complete (marked TODO)" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "7 entries are left to complete (marked TODO)" in out
+    assert f"neorl-deploy serve {exported} tags.toml" in out
     assert main(["init", str(exported)]) == 2
     assert "tags.toml exists already" in capsys.readouterr().err
     text = (tmp_path / "tags.toml").read_text()

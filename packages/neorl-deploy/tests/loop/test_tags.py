@@ -37,17 +37,18 @@ def read(exported):
 
 def test_a_draft_names_what_is_known_and_asks_for_the_rest(read, tmp_path):
     plant = tmp_path / "plant.toml"
-    plant.write_text(PLANT)
+    plant.write_text(PLANT.replace("LI-101.PV", "Füllstand.PV"), "utf-8")
     text = draft_tags(read, plant=plant)
+    assert 'tag = "Füllstand.PV"' in text  # for a person to read, without escapes
     document = tomllib.loads(text)
-    assert [row["tag"] for row in document["input"]] == ["LI-101.PV", "temperature", "TODO"]
+    assert [row["tag"] for row in document["input"]] == ["Füllstand.PV", "temperature", "TODO"]
     assert [row["tag"] for row in document["output"]] == ['LC-101 "OP"', "TODO"]
     assert all(len(str(row[end])) < 8 for row in document["input"] for end in ("low", "high"))
     path = tmp_path / "tags.toml"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     with pytest.raises(DeployError, match="pressure: no tag is written yet"):
         read_tags(path, read)
-    path.write_text(text.replace("TODO", "X.1", 1).replace('"TODO"', '"X.2"'))
+    path.write_text(text.replace("TODO", "X.1", 1).replace('"TODO"', '"X.2"'), "utf-8")
     tags = read_tags(path, read)
     level = tags.inputs[0]
     assert (level.low, level.high) == pytest.approx((-0.1, 2.1))

@@ -109,6 +109,13 @@ def test_a_behaviour_that_the_observation_decides_is_found() -> None:
     assert any(note.startswith("the observation determines u0") for note in report["notes"])
 
 
+def test_no_action_is_said_to_affect_a_set_point(delayed: Dataset) -> None:
+    """A correlation with a set point comes from the controller, not from the plant."""
+    declared = delayed.attributes | {"setpoints": [{"name": "y0"}]}
+    report = dataset_report(dataclasses.replace(delayed, attributes=declared))
+    assert report["delays"] == []
+
+
 def test_distances_are_those_of_scipy() -> None:
     random = np.random.default_rng(3)
     a, b = random.normal(size=301).round(1), random.normal(0.4, 1.2, 77).round(1)

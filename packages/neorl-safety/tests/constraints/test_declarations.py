@@ -81,6 +81,15 @@ WORDS = [
 ]
 
 
+def test_a_rate_per_minute_is_not_shown_per_second():
+    """5 kg/h per minute would be 0.0833333 kg/h per second."""
+    document = '[[constraint]]\nkind = "rate"\nchannel = "fuel"\nup = 5.0\ndown = 7.0\nper = '
+    for per, word in (("min", "minute"), ("h", "hour")):
+        words = describe_constraints(constraints_from_toml(f'{document}"{per}"', BOILER))
+        expected = f"fuel rises by at most 5 kg/h per {word} and falls by at most 7 kg/h per {word}"
+        assert expected in words
+
+
 def test_the_boiler_is_declared_without_one_field_too_many():
     limits = constraints_from_toml(DOCUMENT, BOILER)
     assert describe_constraints(limits) == WORDS

@@ -87,19 +87,21 @@ class MPC:
     the ranges of the actions.
 
     Attributes:
-        effort: See :class:`LQG`.
-        move: See :class:`LQG`.
+        effort: Cost of the deviation of inputs from those that hold the target, relative to the
+            square of a controlled error; both as fractions of their ranges.
+        move: Cost of changes of the inputs, likewise.
         price: Cost of the square of a violated output limit, relative to the square of a controlled
             error.
         horizon: Number of periods to plan beyond the longest dead time.
         steps: Steps of the solver; 25 solve to the precision of float32.
         tolerance: Error of a solution above which it is flagged as not converged.
-        disturbance: See :class:`LQG`.
-        noise: See :class:`LQG`.
-        method: See :class:`LQG`.
-        orders: See :class:`LQG`.
-        longest_delay: See :class:`LQG`.
-        rows: See :class:`LQG`.
+        disturbance: Assumed drift rate of disturbances, relative to the error of the model; larger
+            values give faster integral action.
+        noise: Assumed noise of the measurements, relative to the error of the model.
+        method: ``"arx"`` (least squares) or ``"subspace"``.
+        orders: Largest order of the model to try.
+        longest_delay: Longest dead time to try, in periods.
+        rows: Number of rows of the log to use, from its start.
     """
 
     effort: float = 0.01

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neorl_deploy._command.switches import NUMPY_FORM, require_jax, settle_memory
-from neorl_deploy._command.text import one_line
+from neorl_deploy._command.text import command_prefix, one_line
 from neorl_deploy._errors import DeployError
 
 if TYPE_CHECKING:
@@ -143,6 +143,8 @@ def _init(options: argparse.Namespace) -> int:
         )
     to_complete = text.count(f'"{TODO}"')
     print(one_line(f"{options.out}: {to_complete} entries are left to complete (marked {TODO})"))
+    serve = f"{command_prefix()} serve {options.bundle} {options.out}"
+    print(one_line(f"Next: {serve}    (after a look at its address; runs in shadow)"))
     return 0
 
 

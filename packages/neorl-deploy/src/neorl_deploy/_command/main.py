@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from neorl_deploy._command.completion import HOW, SHELLS, completion_script, options_by_command
 from neorl_deploy._command.loop_commands import add_form, add_loop_commands
 from neorl_deploy._command.switches import NUMPY_FORM, prepare_jax, require_jax
-from neorl_deploy._command.text import one_line
+from neorl_deploy._command.text import command_prefix, one_line
 from neorl_deploy._errors import DeployError, NotDeployable
 
 if TYPE_CHECKING:  # only reading a bundle needs NumPy; the help text of a command does not
@@ -230,7 +230,7 @@ def _export(options: argparse.Namespace) -> int:
         return 0
     _print_lines(bundle_lines(bundle))
     _print_lines(verdict_lines(bundle))
-    print(f"Next: {_prefix()} replay {_replayed(bundle.path, run)}")
+    print(f"Next: {command_prefix()} replay {_replayed(bundle.path, run)}")
     return 0
 
 
@@ -361,13 +361,6 @@ def _read(path: Path, options: argparse.Namespace) -> Bundle:
 
     trusted = None if options.public_key is None else read_public_key(options.public_key)
     return read_bundle(path, trusted_key=trusted)
-
-
-def _prefix() -> str:
-    """The command line by which the user started this program."""
-    environment = os.environ.get("HATCH_ENV_ACTIVE")
-    which = "" if environment == "default" else f"{environment}:"
-    return f"python -m hatch run {which}neorl-deploy" if environment else "neorl-deploy"
 
 
 def _print_lines(lines: Iterable[str]) -> None:

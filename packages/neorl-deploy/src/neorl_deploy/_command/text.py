@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,13 @@ def limit_lines(bundle: Bundle) -> Iterator[str]:
     yield "Supervision"
     for sentence in document["guard"]["words"]:
         yield f"  {sentence}"
+
+
+def command_prefix() -> str:
+    """The command line by which the user started this program."""
+    environment = os.environ.get("HATCH_ENV_ACTIVE")
+    which = "" if environment == "default" else f"{environment}:"
+    return f"python -m hatch run {which}neorl-deploy" if environment else "neorl-deploy"
 
 
 def one_line(text: str) -> str:

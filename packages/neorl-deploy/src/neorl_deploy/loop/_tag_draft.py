@@ -111,4 +111,4 @@ def _short(value: float) -> str:
 
 def _text(value: str) -> str:
     """A TOML string: as in JSON, except for the one control character that JSON does not escape."""
-    return json.dumps(value).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

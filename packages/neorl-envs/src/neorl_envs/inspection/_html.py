@@ -168,7 +168,7 @@ def _trend(name: str, report: dict[str, Any], drawn: Trends) -> str:
 
 
 def _channels(channels: Sequence[dict[str, Any]], *, moving: bool) -> str:
-    head = ["name", "unit", "min", "mean", "max", "coverage", "saturated", "outside", "flat for"]
+    head = ["name", "unit", "min", "mean", "max", "range used", "saturated", "outside", "flat for"]
     head += ["moves", "std of step"] if moving else []
     rows = []
     for c in channels:

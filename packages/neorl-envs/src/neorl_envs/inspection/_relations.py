@@ -1,5 +1,6 @@
 """Relations between actions and observations: delays, correlation, determinism of the behaviour."""
 
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,16 @@ EXPLAINING_ROWS = 5
 NEIGHBOURS = 1500
 
 
-def relations(sample: Sample, spec: Spec) -> dict[str, Any]:
-    """Report entries for every pair of a manipulated and an observed variable."""
+def relations(sample: Sample, spec: Spec, setpoints: Set[str] = frozenset()) -> dict[str, Any]:
+    """Report entries for every pair of a manipulated and an observed variable.
+
+    Args:
+        sample: Rows of the log.
+        spec: Its channels.
+        setpoints: Observations that no action moves, so that none is said to show in them.
+    """
     return {
-        "delays": delays(sample, spec),
+        "delays": [row for row in delays(sample, spec) if row["obs"] not in setpoints],
         "correlation": correlation(sample).tolist(),
         "behaviour": behaviour(sample, spec),
     }

@@ -24,7 +24,13 @@ from neorl_envs.inspection._interlocks import (
 from neorl_envs.inspection._relations import relations
 from neorl_envs.inspection._reward import reward_check, reward_is_constant
 from neorl_envs.inspection._sample import episodes_sample
-from neorl_envs.inspection._signals import REPEATED, signal_sentences, signals, skipped_names
+from neorl_envs.inspection._signals import (
+    REPEATED,
+    setpoint_names,
+    signal_sentences,
+    signals,
+    skipped_names,
+)
 from neorl_envs.inspection._standstills import frozen, rarely_sampled, standstills
 from neorl_envs.inspection._wording import began, duration
 
@@ -72,7 +78,7 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
         "action": [{**c, **m} for c, m in zip(actions, movement(dataset), strict=True)],
         "manual": _manual(dataset),
         "contradictions": contradictions(dataset),
-        **relations(sample, spec),
+        **relations(sample, spec, setpoint_names(dataset)),
         **signals(dataset, sample),
         "frozen": frozen(obs_still, action_still, dataset, skipped),
         "rarely_sampled": rarely_sampled(spec.obs, obs_still, spec.dt, skipped),
@@ -158,7 +164,7 @@ def _warnings(report: dict[str, Any]) -> list[str]:
             f"{standstill['name']} stood still for {duration(standstill['duration_s'])} from "
             f"{began(standstill, time)} while other signals moved ({usual_text}): did the "
             "instrument freeze? "
-            "Leave these rows out, or mark the values as bad"
+            "Leave these rows out ([[exclude]] in plant.toml), or mark the values as bad"
         )
     warnings += signal_sentences(report, time)
     for action, values in zip(report["action"], report["correlation"], strict=True):
@@ -209,7 +215,8 @@ def _remarks(report: dict[str, Any]) -> list[str]:
     fixed = [b["action"] for b in report["behaviour"] if b["repeatable"] > REPEATABLE]
     if fixed:
         notes.append(
-            f"the observation determines {_some(fixed)}: the log shows no other actions there"
+            f"the observation determines {_some(fixed)}: similar observations always come with the "
+            "same action, so the log does not show what another one would do"
         )
     return notes + [
         f"action {c['name']} is at an end of its range in {c['saturated']:.0%} of rows"

@@ -36,10 +36,16 @@ def signal_warnings(dataset: Dataset) -> list[str]:
 
 def skipped_names(dataset: Dataset) -> set[str]:
     """Observations that may stand still, such as set points, or that repeat another row."""
-    names = {channel.name for channel in dataset.spec.obs if REPEATED.search(channel.name)}
-    for entry in dataset.attributes.get("setpoints") or ():
-        names.add(str(entry.get("name") if isinstance(entry, dict) else entry))
-    return names
+    repeated = {channel.name for channel in dataset.spec.obs if REPEATED.search(channel.name)}
+    return repeated | setpoint_names(dataset)
+
+
+def setpoint_names(dataset: Dataset) -> set[str]:
+    """Observations that the log declares as set points."""
+    return {
+        str(entry.get("name") if isinstance(entry, dict) else entry)
+        for entry in dataset.attributes.get("setpoints") or ()
+    }
 
 
 def signals(dataset: Dataset, sample: Sample) -> dict[str, Any]:

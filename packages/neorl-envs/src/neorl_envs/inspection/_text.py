@@ -151,7 +151,7 @@ def _pairs(values: dict[str, Any]) -> str:
 
 def _channel_table(title: str, channels: list[dict[str, Any]]) -> list[str]:
     moving = "step_std" in channels[0]
-    head = [title, "unit", "min", "mean", "max", "std", "coverage", "saturated", "longest flat"]
+    head = [title, "unit", "min", "mean", "max", "std", "range used", "saturated", "longest flat"]
     rows = [head + (["std of step", "moves"] if moving else [])]
     for c in channels:
         numbers = [figures(c.get(name, float("nan"))) for name in ("min", "mean", "max", "std")]

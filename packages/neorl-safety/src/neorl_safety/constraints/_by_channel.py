@@ -20,6 +20,7 @@ from neorl_safety.constraints._protocol import (
 from neorl_safety.constraints._records import column, index_of, require_unit, shortest
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+PERIODS = {"s": "second", "min": "minute", "h": "hour"}
 
 
 class Box(NamedTuple):
@@ -130,7 +131,7 @@ class RateKind:
         sentences, unlimited = [], []
         for channel, up, down in zip(channels.action, constraint.up, constraint.down, strict=True):
             limited = [
-                f"{verb} by at most {float(rate):g} {channel.unit} per second"
+                f"{verb} by at most {_rate_words(float(rate), channel.unit)}"
                 for verb, rate in (("rises", up), ("falls", down))
                 if np.isfinite(rate)
             ]
@@ -262,3 +263,15 @@ def _seconds(where: str, record: Mapping[str, Any], channel: ChannelRange) -> fl
     )
     require_unit(where, "unit", unit, channel)
     return SECONDS[per]
+
+
+def _rate_words(rate: float, unit: str) -> str:
+    """A rate per second, or per minute or hour if the rate per second has more than four digits.
+
+    Example:
+        >>> _rate_words(0.5, "%"), _rate_words(5 / 60, "%")
+        ('0.5 % per second', '5 % per minute')
+    """
+    numbers = {name: f"{rate * SECONDS[per]:g}" for per, name in PERIODS.items()}
+    period = next((name for name, number in numbers.items() if len(number) <= 5), "second")
+    return f"{numbers[period]} {unit} per {period}"

@@ -295,8 +295,8 @@ def _excitation_check(excitation: Excitation) -> Check:
         "excitation",
         excitation.suffices,
         "; ".join(excitation.warnings)
-        or "every action also moved independently of the measurements, by at least "
-        f"{percent(excitation.least)} of its variance",
+        or "every action also moved independently of the measurements, with a fraction of at least "
+        f"{excitation.least:.2g} of its variance",
     )
 
 
