@@ -3,8 +3,8 @@
 Usage:
     python tools/report_picture.py RUN [OUT]    default: docs/pages/images/report.png
 
-Opens RUN/report.html in a headless Chromium and keeps its top: the verdict, its clauses and the
-typical episode. The colours are reduced until the file is below 200 kB. Needs Chromium, and Pillow
+Opens RUN/report.html in a headless Chromium and keeps its top: the verdict, its reasons and the
+clauses with their intervals. The colours are reduced until the file is below 200 kB. Needs Chromium, and Pillow
 (which the extra `report` brings with matplotlib).
 """
 
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-WIDTH, HEIGHT, LIMIT = 1280, 1645, 200_000
+WIDTH, HEIGHT, LIMIT = 1280, 1450, 200_000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--headless",
