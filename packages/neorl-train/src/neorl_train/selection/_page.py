@@ -261,7 +261,8 @@ def _corrections(selection: Selection) -> Html:
         "The means above were fitted to a part of the log. Their errors in the other episodes are "
         "averaged over the logged observations and actions that are nearest to those that a "
         "candidate visits in the plant model, and added. The interval of a corrected value "
-        "includes that of its error. Where more than half of what a candidate visits is farther "
+        "includes that of its error, but no error of the plant model in what is visited. Where "
+        "more than half of what a candidate visits is farther "
         "from the log than 99 % of the logged rows are from other episodes, no error is stated."
     )
     return joined([paragraph(words), table("Corrected by the nearest logged rows.", columns, rows)])

@@ -53,7 +53,8 @@ class ReturnDistribution(NamedTuple):
         over: Fraction of episodes whose discounted cost is higher than that of a cost spread evenly
             up to the limit; ``None`` for a limit per step, which a sum does not show.
         bias: Error of ``mean`` that the nearest logged rows show, to be added.
-        corrected: ``mean`` plus ``bias``; the interval includes both.
+        corrected: ``mean`` plus ``bias``; the interval includes both, but no error of the plant
+            model in what the policy visits.
         cost_bias: The same error of every cost.
         corrected_costs: ``costs`` plus ``cost_bias``.
         far: Fraction of what the policy visits that is far from the log.

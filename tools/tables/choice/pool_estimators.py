@@ -1,0 +1,164 @@
+"""Estimates of discounted returns from a log alone, beside the returns on the plant.
+
+Usage:
+    python tools/tables/choice/pool_estimators.py [NAME ...]   what has no result yet
+    python tools/tables/choice/pool_estimators.py --page       write the page alone
+
+The pools are those of candidate_pools.py, with every third candidate, some near the ordinary
+controller and some far away. The log is the same one, which only the ordinary controller and its
+operators filled. Each candidate is estimated by fitted Q evaluation, by its distributional form and
+by the correction with the nearest logged rows, as ``select`` does it but with 3,000 updates, and
+runs in 200 episodes of the plant. The discount is 0.95, because episodes of 100 steps then contain
+99.4 % of the sum.
+Result: tools/baselines/choice/pool_estimators.json.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from candidate_pools import KEY, STARTS, STEPS, pool_of
+
+from neorl_agents.retuning import PlantFacts, learned_plants
+from neorl_core.infrastructure import write_text
+from neorl_core.statistics import rank_correlation
+from neorl_envs import collect_log, make
+from neorl_train.evaluation._rollout import rollouts_in_chunks
+from neorl_train.results._tables import Estimate
+from neorl_train.selection import logged_episodes, return_distribution, value_estimates
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULT = ROOT / "tools/baselines/choice/pool_estimators.json"
+PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
+BEGIN = "<!-- estimators: python tools/tables/choice/pool_estimators.py -->"
+END = "<!-- end of estimators -->"
+PLANTS, DISCOUNT, UPDATES, TENTH = ("CSTR-v0", "DMSD-v0"), 0.95, 3_000, 10
+ESTIMATORS = {
+    "fitted_q": "fitted Q evaluation",
+    "mean": "distributional fitted Q evaluation",
+    "corrected": "the same corrected by neighbours",
+}
+
+
+def measured(name: str, seed: int) -> dict[str, Any]:
+    """One pool of one plant."""
+    env, started_at = make(name), time.process_time()
+    tunings = env.tunings()
+    ordinary = next(iter(tunings))
+    log = collect_log(env, {ordinary: tunings[ordinary]}, n_steps=STEPS, key=jax.random.key(seed))
+    facts = PlantFacts(env.action_rates(), env.exogenous, env.interlock, env.objective)
+    plants = learned_plants(log.transitions, env.spec, seed, facts)
+    pool = pool_of(tunings[ordinary], env, np.std(log.transitions.obs, axis=0), seed)
+    episodes = logged_episodes(log)
+    settings = {"discount": DISCOUNT, "updates": UPDATES, "seed": seed}
+    candidates = []
+    for label in ("today", *list(pool)[1::3]):
+        values = value_estimates(log, episodes, pool[label], **settings)
+        distribution = return_distribution(log, episodes, pool[label], plants, **settings)
+        candidates.append(
+            {
+                "name": label,
+                **on_plant(env, pool[label]),
+                "fitted_q": ends(values.fitted_q),
+                "mean": ends(distribution.mean),
+                "corrected": ends(distribution.corrected),
+                "worst_tenth": ends(distribution.worst_tenth),
+                "far": distribution.far,
+                "near": distribution.near,
+            }
+        )
+        print(json.dumps(candidates[-1]))
+        sys.stdout.flush()
+    seconds = round(time.process_time() - started_at, 1)
+    return {"plant": name, "seed": seed, "candidates": candidates, "seconds": seconds}
+
+
+def on_plant(env: Any, policy: Any) -> dict[str, Any]:
+    """Discounted and plain returns on the plant, with the standard error of the former."""
+    policy = jax.tree.map(jnp.asarray, policy)
+    key, indices = jax.random.key(KEY), np.arange(STARTS)
+    rows = next(rollouts_in_chunks(env, policy, key, indices, at_once=STARTS))
+    reward = np.where(rows.mask, rows.reward, 0).astype(np.float64)
+    returns = reward @ DISCOUNT ** np.arange(reward.shape[1])
+    return {
+        "true": float(returns.mean()),
+        "error": float(returns.std(ddof=1) / np.sqrt(STARTS)),
+        "true_worst_tenth": float(np.sort(returns)[: STARTS // TENTH].mean()),
+        "true_return": float(reward.sum(axis=1).mean()),
+    }
+
+
+def ends(one: Estimate) -> list[float]:
+    """An estimate and its interval as a list."""
+    return [one.value, one.low, one.high]
+
+
+def rows() -> list[dict[str, Any]]:
+    """The rows so far."""
+    return json.loads(RESULT.read_text()) if RESULT.is_file() else []
+
+
+def covers(candidate: dict[str, Any], name: str) -> bool:
+    """Whether the interval holds the true value, up to the chance of the 200 episodes."""
+    value, low, high = candidate[name]
+    reach = np.hypot((high - low) / 2, 1.96 * candidate["error"])
+    return bool(abs(value - candidate["true"]) <= reach)
+
+
+def page() -> None:
+    """Writes the table between its marks, where there is a row."""
+    if not rows():
+        return
+    lines = [
+        "| Plant | Estimator | Candidates | Rank correlation | Median error | Intervals that hold "
+        "the true value |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows(), key=lambda row: row["plant"]):
+        near = [one for one in row["candidates"] if one["near"]]
+        true = np.asarray([one["true"] for one in near])
+        for name, words in ESTIMATORS.items():
+            values = np.asarray([one[name][0] for one in near])
+            inside = sum(covers(one, name) for one in near)
+            lines.append(
+                f"| {row['plant']} | {words} | {len(near)} of {len(row['candidates'])} | "
+                f"{float(rank_correlation(values, true)):.2f} | "
+                f"{np.median(np.abs(values - true)):.3g} | {inside} of {len(near)} |"
+            )
+        tails = [np.asarray([one[k] for one in near]) for k in ("worst_tenth", "true_worst_tenth")]
+        error = np.median(np.abs(tails[0][:, 0] - tails[1]))
+        lines.append(
+            f"| {row['plant']} | worst tenth of the returns | {len(near)} of "
+            f"{len(row['candidates'])} | {float(rank_correlation(tails[0][:, 0], tails[1])):.2f} | "
+            f"{error:.3g} | - |"
+        )
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    table = "\n".join(lines)
+    write_text(PAGE, f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+
+
+def main() -> None:
+    """Measures what is missing, then writes the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", default=list(PLANTS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--page", action="store_true")
+    options = parser.parse_args()
+    for name in () if options.page else options.names:
+        if any((row["plant"], row["seed"]) == (name, options.seed) for row in rows()):
+            continue
+        row = measured(name, options.seed)
+        write_text(RESULT, json.dumps([*rows(), row], indent=1) + "\n")
+    page()
+
+
+if __name__ == "__main__":
+    main()
