@@ -263,6 +263,39 @@ def test_the_equalities_of_the_page_for_newcomers_hold() -> None:
 
 
 @pytest.mark.nightly
+def command_lines(text: str) -> list[str]:
+    """The command lines of a page that call one of the programs, continuation lines joined."""
+    blocks = "\n".join(re.findall(r"```console\n(.+?)```", text, flags=re.DOTALL))
+    return re.findall(r"(?:^|\s)(neorl-(?:envs|train|deploy) .+)", blocks.replace("\\\n", " "))
+
+
+def options_of(line: str) -> tuple[str, list[str], set[str]]:
+    """The command of a line, the options that it uses, and all options in its ``--help``.
+
+    Options with a dot are left out: ``--help`` of a run shows their sections only.
+    """
+    program, command, *words = shlex.split(line, comments=True)
+    page = (ROOT / f"docs/pages/reference/commands/{program}.md").read_text()
+    _, _, section = page.partition(f"\n## {command}\n")
+    known = set(re.findall(r"--[a-z][\w.-]*", section.partition("\n## ")[0]))
+    used = [word.partition("=")[0] for word in words if word.startswith("--")]
+    return command, [option for option in used if "." not in option], known
+
+
+@pytest.mark.parametrize("page", [*READMES, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_option_on_a_page_exists(page: Path) -> None:
+    for line in command_lines(page.read_text()):
+        command, used, known = options_of(line)
+        assert not known or {*used} <= known | {"--help", "--version", "--json"}, (command, line)
+
+
+def test_an_option_that_does_not_exist_is_noticed() -> None:
+    (line,) = command_lines("```console\n$ neorl-train run A \\\n  --algorithms iql\n```")
+    _, used, known = options_of(line)
+    assert used == ["--algorithms"]
+    assert "--algorithms" not in known
+
+
 def test_the_variation_of_the_how_to_trains_beside_the_original(tmp_path: Path) -> None:
     text = (ROOT / "docs/pages/how-to/vary-a-learner.md").read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))

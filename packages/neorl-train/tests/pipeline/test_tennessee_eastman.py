@@ -12,7 +12,7 @@ from neorl_envs.plant_logs import convert_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_train import configure, start
 from neorl_train._command.main import main
-from neorl_train.verdicts._rule import closing
+from neorl_train.verdicts._verdict import closing
 
 CASES, PERIOD_S = range(1, 5), 600
 MEASURED = {6: "kscmh", 7: "kPa", 8: "%", 9: "degC", 21: "degC"}

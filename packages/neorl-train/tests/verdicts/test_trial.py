@@ -10,8 +10,8 @@ from neorl_core import Channel, CostChannel, Spec
 from neorl_train.results import ResultTables
 from neorl_train.selection._agreement import contradicted
 from neorl_train.verdicts import LogPrediction, OtherEstimate, trial_verdict
-from neorl_train.verdicts._rule import closing
 from neorl_train.verdicts._trial import ReplayCheck
+from neorl_train.verdicts._verdict import closing
 
 SPEC = Spec(
     (Channel("level", "m", 0.0, 1.0),),

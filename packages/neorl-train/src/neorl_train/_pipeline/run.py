@@ -21,7 +21,7 @@ from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import REPORT, VERDICT, policy_file
 from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._rule import Verdict
+from neorl_train.verdicts._verdict import Verdict
 
 
 class Run:

@@ -17,7 +17,7 @@ from neorl_train.runs._checkpoint_manifest import tree_digest
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._names import EVALUATION, TRACES
 from neorl_train.verdicts._file import write_verdict
-from neorl_train.verdicts._rule import Verdict
+from neorl_train.verdicts._verdict import Verdict
 
 INPUTS, RESULTS = "evaluation_inputs", "evaluation_digest"
 """Fields of the record: the digest of an evaluation's inputs, and that of its results."""

@@ -14,7 +14,7 @@ from neorl_train.runs._directory import earlier_verdicts
 from neorl_train.runs._names import CONFIG, CONSTRAINTS, METRICS, RECORD
 from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._rule import DEPLOY, Verdict
+from neorl_train.verdicts._verdict import DEPLOY, Verdict
 
 
 @dataclasses.dataclass(frozen=True)

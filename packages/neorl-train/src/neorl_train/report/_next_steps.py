@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from neorl_core.infrastructure.command_line import command_prefix
-from neorl_train.verdicts._rule import DEPLOY, REFUSE, Verdict
+from neorl_train.verdicts._verdict import DEPLOY, REFUSE, Verdict
 
 Step = tuple[str, str]
 """A command and its purpose."""

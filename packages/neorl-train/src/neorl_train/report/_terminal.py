@@ -29,15 +29,8 @@ from neorl_train.results._wording import (
 from neorl_train.runs._names import METRICS, RECORD, REPORT
 from neorl_train.runs._records import read_records
 from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._rule import (
-    DEPLOY,
-    REFUSE,
-    Verdict,
-    clause_lines,
-    closing,
-    parts,
-    violation_sentences,
-)
+from neorl_train.verdicts._rule import violation_sentences
+from neorl_train.verdicts._verdict import DEPLOY, REFUSE, Verdict, clause_lines, closing, parts
 
 WIDTH = 118  # columns needed to show every mean with its interval on one line
 _COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}

@@ -18,7 +18,7 @@ from neorl_train.results._tables import Estimate, PooledRow, ResultTables, Role
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._rule import Verdict
+from neorl_train.verdicts._verdict import Verdict
 
 LEFT_OUT_SECTIONS = ("output", "checkpoints")
 """Sections of a configuration that influence no result."""

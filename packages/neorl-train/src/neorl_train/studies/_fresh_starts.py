@@ -28,7 +28,8 @@ from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT, policy_file
 from neorl_train.safety._subject import read_policy_under_test
-from neorl_train.verdicts._rule import Verdict, verdict
+from neorl_train.verdicts._rule import verdict
+from neorl_train.verdicts._verdict import Verdict
 
 VERSION = 1
 """Version of ``starts.json``."""

@@ -2,11 +2,11 @@
 
 from neorl_train.verdicts._file import read_verdict as read_verdict
 from neorl_train.verdicts._file import write_verdict as write_verdict
-from neorl_train.verdicts._rule import Clause as Clause
-from neorl_train.verdicts._rule import Verdict as Verdict
 from neorl_train.verdicts._trial import LogPrediction as LogPrediction
 from neorl_train.verdicts._trial import OtherEstimate as OtherEstimate
 from neorl_train.verdicts._trial import trial_verdict as trial_verdict
+from neorl_train.verdicts._verdict import Clause as Clause
+from neorl_train.verdicts._verdict import Verdict as Verdict
 
 __all__ = [
     "Clause",

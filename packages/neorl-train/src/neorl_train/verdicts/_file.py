@@ -7,7 +7,7 @@ from typing import Any
 from neorl_core.infrastructure import head, write_json
 from neorl_train.results._json import decoded, from_plain, read_json, to_plain
 from neorl_train.runs._names import VERDICT, policy_file
-from neorl_train.verdicts._rule import Verdict
+from neorl_train.verdicts._verdict import Verdict
 
 VERSION = 1
 

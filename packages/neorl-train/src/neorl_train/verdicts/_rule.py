@@ -1,114 +1,20 @@
 """The verdict: one pure function of the result tables."""
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 from scipy.special import betaincinv
 
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import CostCell, Estimate, PolicyRow, ResultTables
 from neorl_train.results._wording import confidence, number, quantity
+from neorl_train.verdicts._verdict import DEPLOY, REFUSE, UNKNOWN, Answer, Clause, Verdict
 
-Answer = Literal["deploy", "worth a trial", "do not deploy", "cannot tell"]
-DEPLOY, TRIAL, REFUSE, UNKNOWN = "deploy", "worth a trial", "do not deploy", "cannot tell"
 MIN_EPISODES = 64
 """Fewer paired episodes are not enough: with 16, a bound stated at 2.5 % misses in 10 to 39 %."""
 MAX_FALLBACK = 0.05
 """Largest fraction of steps in which the fallback may act; above it, the merit is its own."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Clause:
-    """One condition of the rule, with the numbers on which it was decided.
-
-    Attributes:
-        name: Subject of the clause: ``"return"``, a cost channel or ``"trips"``.
-        statistic: Description of the estimated quantity.
-        value: Point estimate.
-        low: Lower end of its interval.
-        high: Upper end.
-        bound: Number to compare: an end of the interval or a largest value.
-        relation: Required relation to the limit.
-        limit: Number to compare with.
-        unit: Unit of all these numbers.
-        holds: Whether the relation holds.
-        sentence: The clause as a sentence, with its numbers.
-    """
-
-    name: str
-    statistic: str
-    value: float
-    low: float
-    high: float
-    bound: float
-    relation: Literal[">", "<="]
-    limit: float
-    unit: str
-    holds: bool
-    sentence: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """What may be done with the guarded candidate, and why.
-
-    Attributes:
-        answer: ``"deploy"``, ``"worth a trial"``, ``"do not deploy"`` or ``"cannot tell"``.
-        sentence: The verdict in one sentence.
-        candidate: The policy that it applies to: only this seed, with its guard.
-        reference: The controller it was compared with; empty if there was none.
-        rule: The rule as text.
-        clauses: Every condition, whether it holds or not.
-        reason: Reason for "cannot tell"; empty otherwise.
-    """
-
-    answer: Answer
-    sentence: str
-    candidate: str
-    reference: str
-    rule: str
-    clauses: tuple[Clause, ...]
-    reason: str
-
-    def __repr__(self) -> str:
-        """The answer, its sentence, and a line for every clause."""
-        lines = [f"{self.answer.upper()}  {parts(self)[0]}", *clause_lines(self)]
-        return "\n".join([*lines, *([f"  {closing(self)}"] if closing(self) else [])])
-
-
-def clause_lines(verdict: Verdict) -> list[str]:
-    """One line for each clause, whether it holds or not."""
-    marks = {True: "ok  ", False: "FAIL"}
-    return [f"  {marks[bool(clause.holds)]} {clause.sentence}" for clause in verdict.clauses]
-
-
-def closing(verdict: Verdict) -> str:
-    """Closing lines of a verdict on a log, after its clauses: the trial, or what is missing.
-
-    Empty for a verdict on a plant, and if there is nothing to add.
-    """
-    on_log = any(clause.name == "model" for clause in verdict.clauses)
-    if verdict.answer == DEPLOY or (verdict.answer == REFUSE and not on_log):
-        return ""
-    return parts(verdict)[2]
-
-
-def parts(verdict: Verdict) -> tuple[str, list[str], str]:
-    """The sentence of a verdict in three parts, to be read as a list.
-
-    Returns:
-        What may be done, the sentences of the clauses that decided it (those that do not hold, or
-        all of them), and what follows them. Without clauses, the whole sentence and nothing more.
-    """
-    deciding = [clause for clause in verdict.clauses if not clause.holds] or verdict.clauses
-    reasons = [clause.sentence for clause in deciding]
-    opening, listed, rest = verdict.sentence.partition(f": {'; '.join(reasons)}.")
-    if not reasons or not listed:
-        return verdict.sentence, [], ""
-    return opening, reasons, rest.strip()
 
 
 def verdict(tables: ResultTables) -> Verdict:

@@ -8,7 +8,7 @@ from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import ResultTables
 from neorl_train.results._wording import number, quantity, with_ends, with_unit
-from neorl_train.verdicts._rule import REFUSE, TRIAL, UNKNOWN, Answer, Clause, Verdict
+from neorl_train.verdicts._verdict import REFUSE, TRIAL, UNKNOWN, Answer, Clause, Verdict
 
 MAX_REPLAY_ERROR = 0.25
 """Largest error of the incumbent's predicted return, in spreads of returns in the log."""

@@ -26,15 +26,7 @@ from neorl_train.results._wording import (
     with_ends,
     with_unit,
 )
-from neorl_train.verdicts._rule import (
-    DEPLOY,
-    REFUSE,
-    TRIAL,
-    Clause,
-    Verdict,
-    closing,
-    parts,
-)
+from neorl_train.verdicts._verdict import DEPLOY, REFUSE, TRIAL, Clause, Verdict, closing, parts
 
 _MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
 _WIDTH, _HEIGHT = 190, 26
