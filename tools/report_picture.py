@@ -4,8 +4,8 @@ Usage:
     python tools/report_picture.py RUN [OUT]    default: docs/pages/images/report.png
 
 Opens RUN/report.html in a headless Chromium and keeps its top: the verdict, its reasons and the
-clauses with their intervals. The colours are reduced until the file is below 200 kB. Needs Chromium, and Pillow
-(which the extra `report` brings with matplotlib).
+clauses with their intervals. The colours are reduced until the file is below 200 kB. Needs
+Chromium, and Pillow (which the extra `report` brings with matplotlib).
 """
 
 import argparse

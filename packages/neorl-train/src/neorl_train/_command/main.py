@@ -26,7 +26,7 @@ commands:
   safety-report RUN                        count violations with and without the filter
   inspect RUN                              show the settings, progress and results of a run
   list [RUNS]                              list environments, algorithms and runs
-  model LOG [--OPTION VALUE ...]           learn a plant model and check whether it may be used
+  model RUN_OR_LOG [--OPTION VALUE ...]    learn a plant model and check whether it may be used
   select RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]

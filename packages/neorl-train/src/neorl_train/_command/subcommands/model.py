@@ -1,4 +1,4 @@
-"""``neorl-train model LOG``: learns a plant model from a log and reports whether it is usable."""
+"""``neorl-train model``: learns a plant model from a log and reports whether it is usable."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ INCUMBENT_UNKNOWN = (
     "reproduces it, and only the predictions from the logged actions decide; a run with "
     "retuning.controller names the controller, and the clause 'model' of its verdict is that check"
 )
-USAGE = """neorl-train model LOG [--OPTION VALUE ...]
+USAGE = """neorl-train model RUN_OR_LOG [--OPTION VALUE ...]
 
 Learns a model of the plant from three quarters of a log, predicts the other episodes from their
 first row and the logged actions, and writes a page that shows whether the model may be used.
-LOG is a dataset file, or the directory of a run: then the model is the one that the run learned,
-and the check "model" is the clause of its verdict.
+For a run, the model is the one that the run learned, and the check "model" is the clause of its
+verdict.
 
 examples:
   neorl-train model plant.h5
@@ -29,10 +29,12 @@ examples:
 
 
 def command(arguments: list[str]) -> None:
-    """``neorl-train model LOG [--OPTION VALUE ...]``."""
+    """``neorl-train model RUN_OR_LOG [--OPTION VALUE ...]``."""
     words, as_json = take_flag("--json", arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(ModelOptions, words, program="neorl-train model LOG", description=USAGE)
+    options = parse_options(
+        ModelOptions, words, program="neorl-train model RUN_OR_LOG", description=USAGE
+    )
     if not name:
         raise InputError(
             "model takes a log or the directory of a run; for example `neorl-train model plant.h5`"
