@@ -32,6 +32,7 @@ from neorl_envs import collect_log, make
 from neorl_train.evaluation._rollout import rollouts_in_chunks
 from neorl_train.results._tables import Estimate
 from neorl_train.selection import logged_episodes, return_distribution, value_estimates
+from neorl_train.selection._return_distribution import MOST_FAR
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULT = ROOT / "tools/baselines/choice/pool_estimators.json"
@@ -43,6 +44,7 @@ ESTIMATORS = {
     "fitted_q": "fitted Q evaluation",
     "mean": "distributional fitted Q evaluation",
     "corrected": "the same corrected by neighbours",
+    "worst_tenth": "its worst tenth",
 }
 
 
@@ -70,7 +72,6 @@ def measured(name: str, seed: int) -> dict[str, Any]:
                 "corrected": ends(distribution.corrected),
                 "worst_tenth": ends(distribution.worst_tenth),
                 "far": distribution.far,
-                "near": distribution.near,
             }
         )
         print(json.dumps(candidates[-1]))
@@ -111,33 +112,35 @@ def covers(candidate: dict[str, Any], name: str) -> bool:
     return bool(abs(value - candidate["true"]) <= reach)
 
 
+def facts(candidates: list[dict[str, Any]], name: str) -> list[str]:
+    """Rank correlation, median error and intervals that hold the true value of one estimator."""
+    tail = name == "worst_tenth"
+    true = np.asarray([one["true_worst_tenth" if tail else "true"] for one in candidates])
+    values = np.asarray([one[name][0] for one in candidates])
+    inside = sum(covers(one, name) for one in candidates)
+    return [
+        f"{float(rank_correlation(values, true)):.2f}",
+        f"{np.median(np.abs(values - true)):.3g}",
+        "-" if tail else f"{inside} of {len(candidates)}",
+    ]
+
+
 def page() -> None:
     """Writes the table between its marks, where there is a row."""
     if not rows():
         return
     lines = [
-        "| Plant | Estimator | Candidates | Rank correlation | Median error | Intervals that hold "
-        "the true value |",
-        "|---|---|---|---|---|---|",
+        "| Plant | Estimator | Rank correlation | Median error | Intervals that hold the true "
+        "value |",
+        "|---|---|---|---|---|",
     ]
     for row in sorted(rows(), key=lambda row: row["plant"]):
-        near = [one for one in row["candidates"] if one["near"]]
-        true = np.asarray([one["true"] for one in near])
+        near = [one for one in row["candidates"] if one["far"] <= MOST_FAR]
+        groups = (row["candidates"], near)
         for name, words in ESTIMATORS.items():
-            values = np.asarray([one[name][0] for one in near])
-            inside = sum(covers(one, name) for one in near)
-            lines.append(
-                f"| {row['plant']} | {words} | {len(near)} of {len(row['candidates'])} | "
-                f"{float(rank_correlation(values, true)):.2f} | "
-                f"{np.median(np.abs(values - true)):.3g} | {inside} of {len(near)} |"
-            )
-        tails = [np.asarray([one[k] for one in near]) for k in ("worst_tenth", "true_worst_tenth")]
-        error = np.median(np.abs(tails[0][:, 0] - tails[1]))
-        lines.append(
-            f"| {row['plant']} | worst tenth of the returns | {len(near)} of "
-            f"{len(row['candidates'])} | {float(rank_correlation(tails[0][:, 0], tails[1])):.2f} | "
-            f"{error:.3g} | - |"
-        )
+            of_all, of_near = (facts(group, name) for group in groups)
+            cells = " | ".join(f"{x}; {y}" for x, y in zip(of_all, of_near, strict=True))
+            lines.append(f"| {row['plant']} | {words} | {cells} |")
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]

@@ -10,6 +10,7 @@ from neorl_train.report._document import Section, document
 from neorl_train.report._html import Column, Html, bullets, joined, paragraph, table, tag
 from neorl_train.results._tables import Estimate
 from neorl_train.results._wording import number, percent, quantity, with_ends
+from neorl_train.selection._return_distribution import MOST_FAR
 from neorl_train.selection._select import CandidateEstimates, Selection
 from neorl_train.selection._value_estimates import MIN_SIZE
 
@@ -261,9 +262,9 @@ def _corrections(selection: Selection) -> Html:
         "The means above were fitted to a part of the log. Their errors in the other episodes are "
         "averaged over the logged observations and actions that are nearest to those that a "
         "candidate visits in the plant model, and added. The interval of a corrected value "
-        "includes that of its error, but no error of the plant model in what is visited. Where "
-        "more than half of what a candidate visits is farther "
-        "from the log than 99 % of the logged rows are from other episodes, no error is stated."
+        "includes that of its error, but no error of the plant model in what is visited. If more "
+        f"than {percent(MOST_FAR)} of what a candidate visits is farther from the log than 99 % of "
+        "the logged rows are from other episodes, no error is stated."
     )
     return joined([paragraph(words), table("Corrected by the nearest logged rows.", columns, rows)])
 
