@@ -52,6 +52,8 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys
     words += (manipulated, "--classical.setpoint", controlled, str(setpoint))
     (here / "settings.toml").write_text("[classical.pid_imitation]\nderivative = true\n")
     words += ("--fallback.kind", "classical", "--fallback.controller", "pid_imitation")
+    (cost,) = make_log(n_cost=1).spec.cost
+    words += ("--limits.cost", cost.name, str(cost.limit + 0.5))
     assert main(["run", "settings.toml", *QUICK, *words]) in (0, 3)
     (run,) = (path for path in (here / "runs").iterdir() if (path / "run.json").exists())
     fallback = load_policy(run / "policies/fallback.safetensors")
@@ -72,6 +74,7 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys
     # What select and a search take for a candidate is the same controller, fitted again.
     log = log_context(run)
     assert (list(log.controllers), log.incumbent) == (["pid_imitation"], "")
+    assert log.dataset.spec.cost[0].limit == cost.limit + 0.5  # the run's, not the log's
     again: Any = log.controllers["pid_imitation"]
     for gain in ("kp", "ki", "kd"):
         np.testing.assert_array_equal(getattr(again, gain), getattr(fallback.policy, gain))

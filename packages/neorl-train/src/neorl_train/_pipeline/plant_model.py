@@ -12,6 +12,7 @@ from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset, make, read_dataset
 from neorl_envs.plants import PLANTS
 from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._source import source_named
@@ -69,8 +70,8 @@ def log_context(path: Path) -> LogContext:
         path: Dataset file, or directory of a run.
 
     Returns:
-        The log, the declarations of a built-in plant if it was recorded on one, and the controllers
-        that the run identified, refitted to the same episodes.
+        The log with the cost limits of the run, the declarations of a built-in plant if it was
+        recorded on one, and the controllers that the run identified, refitted to the same episodes.
 
     Raises:
         InputError: If the path is neither, or the file cannot be read.
@@ -86,6 +87,8 @@ def log_context(path: Path) -> LogContext:
             hint = f"; record one with `neorl-envs collect {path} --out log.h5`"
         raise InputError(f"{path}: there is no such log or run{hint}")
     dataset = read_dataset(path)
+    if config is not None:  # the run's own limits, as in its verdict
+        dataset = dataclasses.replace(dataset, spec=limited_spec(dataset.spec, config.limits.cost))
     retuning_config = config if config is not None and config.retuning.controller else None
     name = dataset.attributes.get("provenance", {}).get("environment", "")
     if name not in PLANTS:
