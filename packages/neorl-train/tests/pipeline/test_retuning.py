@@ -120,7 +120,7 @@ def test_both_comparisons_stand_in_the_tables(runs):
     assert {"PI", "PI feed-forward"} <= against
     lines = pooled_lines(runs[0].evaluation.tables)
     group = runs[0].verdict.candidate.partition("-")[0]
-    start = f"{group} beside PI feed-forward, the plant's reference: return "
+    start = f"{group} compared with PI feed-forward, the plant's reference: return "
     assert sum(line.startswith(start) for line in lines) == 1
 
 

@@ -301,7 +301,8 @@ def _agreement_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Cl
     return [
         Clause(
             name="agreement",
-            statistic=f"largest gain that {worst.name} leaves possible, the smallest of {names}",
+            statistic=f"largest gain in discounted return that {worst.name} leaves possible, "
+            f"the smallest of {names}",
             value=worst.gain,
             low=2 * worst.gain - worst.high,
             high=worst.high,
