@@ -15,11 +15,12 @@ from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
 from neorl_train._pipeline.artefacts import parity_observations
-from neorl_train._pipeline.plant_model import log_context
+from neorl_train._pipeline.plant_model import log_context, policies_beside
 from neorl_train._pipeline.retuning import residual_words
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_candidate, check_retuning
 from neorl_train.report._terminal import pooled_lines
+from neorl_train.selection import SelectOptions, select_candidates
 from neorl_train.verdicts import read_verdict
 
 QUICK = {
@@ -165,6 +166,21 @@ def test_a_log_alone_is_worth_a_trial_or_says_what_is_missing(runs):
 @pytest.mark.nightly
 def test_select_takes_what_was_retuned_for_what_runs_today(runs):
     assert [log_context(run.path).incumbent for run in runs] == ["PI", "pid_imitation"]
+
+
+@pytest.mark.nightly
+def test_select_and_the_verdict_of_the_run_judge_on_the_same_episodes(runs):
+    run = runs[1]
+    log = log_context(run.path)
+    asked = SelectOptions(value_updates=0, incumbent=log.incumbent)
+    dataset, options = log.for_run_options(asked)
+    assert (options.updates, options.seed) == (200, run.config.retuning.seed)
+    candidates = {**log.controllers, **policies_beside(run.path, [], dataset.spec)}
+    selection = select_candidates(dataset, "log", candidates, options, log.facts)
+    predictions = {one.prediction.name: one.prediction for one in selection.candidates}
+    (gain,) = [clause for clause in run.verdict.clauses if clause.name == "return"]
+    ours = predictions[run.verdict.candidate]
+    assert [ours.gain, ours.low, ours.high] == pytest.approx([gain.value, gain.low, gain.high])
 
 
 @pytest.mark.nightly

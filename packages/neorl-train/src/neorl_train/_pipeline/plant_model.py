@@ -4,7 +4,7 @@ import dataclasses
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from neorl_agents import load_policy
 from neorl_agents.retuning import PlantFacts
@@ -20,6 +20,9 @@ from neorl_train.experience._split import training_sample
 from neorl_train.plant_models import ModelOptions
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FALLBACK, POLICIES, RECORD
+from neorl_train.selection import SelectOptions
+
+Options = TypeVar("Options", ModelOptions, SelectOptions)
 
 
 class LogContext(NamedTuple):
@@ -41,8 +44,10 @@ class LogContext(NamedTuple):
     incumbent: str = ""
     retuning_config: Config | None = None
 
-    def for_run_options(self, options: ModelOptions) -> tuple[Dataset, ModelOptions]:
+    def for_run_options(self, options: Options) -> tuple[Dataset, Options]:
         """Episodes and options of the plant model that the run itself learned.
+
+        So a page about a run judges on the episodes on which the run judged.
 
         Args:
             options: Options; those left at their defaults take the run's values.
@@ -53,7 +58,7 @@ class LogContext(NamedTuple):
         """
         if self.retuning_config is None:
             return self.dataset, options
-        defaults, retuning = ModelOptions(), self.retuning_config.retuning
+        defaults, retuning = type(options)(), self.retuning_config.retuning
         from_run: dict[str, Any] = {
             name: getattr(retuning, name)
             for name in ("updates", "seed")

@@ -291,8 +291,8 @@ def _limits(selection: Selection) -> Html:
         f"{quantity(selection.error, selection.reward_unit)}; a gain must be at least a fifth of "
         "that."
         if selection.error
-        else "The log does not state which controller recorded it, so the model was not compared "
-        "with the incumbent."
+        else "The log does not state which controller recorded each episode, so a gain need not "
+        "exceed an error of the model in the episodes of a controller."
     )
     return bullets(
         [

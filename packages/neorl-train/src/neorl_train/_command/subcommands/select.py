@@ -24,7 +24,8 @@ The page also shows the distribution of each return, its worst tenth, and a corr
 nearest logged rows; these are for information.
 Candidates are the policies of the run, the controllers of a built-in plant, those that the run
 identified from the log, and --policies. The incumbent is the plant's ordinary controller, or the
-identified controller that the run retuned.
+identified controller that the run retuned. After a run that retuned a controller, the model learns
+from the training episodes of that run and judges on the same episodes, so that both answers agree.
 
 examples:
   neorl-train select runs/0001
@@ -50,14 +51,15 @@ def command(arguments: list[str]) -> None:
 
     path = named_run(name)
     log = log_context(path)
-    policies = policies_beside(path, options.policies, log.dataset.spec)
+    dataset, options = log.for_run_options(options)
+    policies = policies_beside(path, options.policies, dataset.spec)
     if log.incumbent:
         options = dataclasses.replace(options, incumbent=options.incumbent or log.incumbent)
         candidates = {log.incumbent: log.controllers[log.incumbent], **log.controllers, **policies}
     else:
         candidates = {**policies, **log.controllers}
     with only_stage(f"learning the plant from the log and estimating {len(candidates)} candidates"):
-        selection = select_candidates(log.dataset, path.name, candidates, options, log.facts)
+        selection = select_candidates(dataset, path.name, candidates, options, log.facts)
     page, json_path = write_selection(selection, Path(options.output))
     if as_json:
         print_json("selection", {**selection_to_json(selection), "page": str(page.absolute())})
