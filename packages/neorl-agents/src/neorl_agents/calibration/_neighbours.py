@@ -1,12 +1,14 @@
 """Errors of predictions near the rows that a policy visits, from the nearest rows of a log."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.spatial import KDTree
 
 from neorl_core import InputError
+
+if TYPE_CHECKING:
+    from scipy.spatial import KDTree
 
 COMPARED_ROWS = 2_000
 """Largest number of logged rows whose distance from other episodes is measured."""
@@ -121,6 +123,8 @@ def neighbour_calibration(
         local = np.full((len(visited), error.shape[1]), np.nan)
         return NeighbourCalibration(zeros, infinite, local, infinite, 1.0, count, len(names))
     scale = _scales(logged, visited)
+    from scipy.spatial import KDTree  # Imported here: slow, and only needed for this.
+
     tree, looked_up = KDTree(logged / scale), min(LOOKED_UP * count, len(logged))
     distance, nearest = (
         x.reshape(len(visited), -1) for x in tree.query(visited / scale, looked_up)
@@ -170,7 +174,9 @@ def _scales(logged: np.ndarray, visited: np.ndarray) -> np.ndarray:
     return np.where(scale > 0, scale, 1)
 
 
-def _usual_distance(tree: KDTree, points: np.ndarray, number: np.ndarray, looked_up: int) -> float:
+def _usual_distance(
+    tree: "KDTree", points: np.ndarray, number: np.ndarray, looked_up: int
+) -> float:
     """A high quantile of the distance of a logged row from the nearest one of another episode."""
     some = np.arange(0, len(points), -(-len(points) // COMPARED_ROWS))
     distance, nearest = (x.reshape(len(some), -1) for x in tree.query(points[some], looked_up))

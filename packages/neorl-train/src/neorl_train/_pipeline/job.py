@@ -252,6 +252,7 @@ def first_record(complete: Resolved) -> dict[str, Any]:
         "origins": complete.origins,
         "fallback": complete.fallback,
         "controllers": [],
+        "changes": [],
         "fine_tunes": complete.run.kind.fine_tunes,
     }
 
