@@ -1,4 +1,4 @@
-"""Gradients of losses, returns and densities beside differences, in float64, forward and reverse."""
+"""Gradients of losses, returns and densities beside differences in float64, in both modes."""
 
 import chex
 import jax
