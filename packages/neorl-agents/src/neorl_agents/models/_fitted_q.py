@@ -131,18 +131,17 @@ class FittedQEvaluation(BaseLearner):
         reward = (rows.reward + steps_left * maps.reward_offset / maps.reward_unit)[:, None]
         signals = jnp.concatenate([reward, *[rows.cost] * self.evaluates_costs], axis=-1)
         following = _values(state.targets["values"], rows.next_obs, rows.next_action)
+        following = following.reshape(*signals.shape, max(self.quantiles, 1))
+        target = td_target(
+            jnp.broadcast_to(signals[..., None], following.shape),
+            following,
+            jnp.broadcast_to(rows.terminated[:, None, None], following.shape),
+            discount=self.discount,
+        )
         if self.quantiles:
-            shape = (*signals.shape, self.quantiles)
-            target = td_target(
-                jnp.broadcast_to(signals[..., None], shape),
-                following.reshape(shape),
-                jnp.broadcast_to(rows.terminated[:, None, None], shape),
-                discount=self.discount,
-            )
             state, loss, value = self.descend(state, "values", _quantile_loss, rows, target)
         else:
-            target = signals + self.discount * jnp.where(rows.terminated[:, None], 0, following)
-            state, loss, value = self.descend(state, "values", _loss, rows, target)
+            state, loss, value = self.descend(state, "values", _loss, rows, target[..., 0])
         return state.with_averaged_targets("values", tau=self.tau), {
             "loss": loss,
             "q": value * maps.reward_unit,

@@ -44,10 +44,10 @@ def interlock_report(dataset: Dataset) -> dict[str, Any]:
                 "always": always_active(one) if one.always else "",
                 "contradictions": [
                     {
-                        **found._asdict(),
-                        "start": None if time is None else float(time[found.first]),
+                        **contradiction._asdict(),
+                        "start": None if time is None else float(time[contradiction.first]),
                     }
-                    for found in one.contradictions
+                    for contradiction in one.contradictions
                 ],
             }
         )
@@ -56,14 +56,14 @@ def interlock_report(dataset: Dataset) -> dict[str, Any]:
 
 def interlock_lines(report: Mapping[str, Any]) -> list[str]:
     """One line for every interlock: what it does, and how often it was active."""
-    found = report["interlocks"]
-    if not found["checked"]:
-        return [] if found["why"] == "none is declared" else [f"interlocks: {found['why']}"]
+    section = report["interlocks"]
+    if not section["checked"]:
+        return [] if section["why"] == "none is declared" else [f"interlocks: {section['why']}"]
     return [
         f"interlock {one['name']}: {one['sentence']}; active in {one['active']} of {one['rows']} "
         f"rows ({one['active'] / max(one['rows'], 1):.1%}), in {one['episodes']} of "
         f"{report['episodes']} episodes"
-        for one in found["entries"]
+        for one in section["entries"]
     ]
 
 
@@ -74,15 +74,15 @@ def interlock_warnings(entries: Sequence[Mapping[str, Any]], time: Any) -> list[
         if one["always"]:
             warnings.append(one["always"])
             continue
-        for found in one["contradictions"]:
-            when = f"row {found['first']}"
-            if time is not None and found["start"] is not None:
-                when = moment(found["start"], time["origin"])
+        for entry in one["contradictions"]:
+            when = f"row {entry['first']}"
+            if time is not None and entry["start"] is not None:
+                when = moment(entry["start"], time["origin"])
             warnings.append(
                 f"interlock {one['name']} ({one['sentence']}): the log contradicts it in "
-                f"{found['rows']} of {one['active']} rows in which its condition holds, first at "
-                f"{when}, where {found['action']} is {figures(found['logged'])} "
-                f"{found['unit']} and not {figures(found['declared'])} {found['unit']}: check its "
+                f"{entry['rows']} of {one['active']} rows in which its condition holds, first at "
+                f"{when}, where {entry['action']} is {figures(entry['logged'])} "
+                f"{entry['unit']} and not {figures(entry['declared'])} {entry['unit']}: check its "
                 "condition, its value and their units; a tag that is measured with noise or logged "
                 "late contradicts it near the threshold"
             )
