@@ -5,7 +5,8 @@ import tomllib
 
 import pytest
 
-from neorl_agents import ALGORITHMS
+from neorl_agents import ALGORITHMS, CQL, IQL
+from neorl_agents.learning import Networks
 from neorl_core import InputError
 from neorl_envs import make
 from neorl_train._command.options import read_fine_tuning_options
@@ -18,6 +19,7 @@ from neorl_train.configuration import (
     load_toml,
     validate,
 )
+from neorl_train.configuration._sizes import size_notes
 from neorl_train.configuration._untrained import untrained_notes
 
 DEFAULT = config_type(ALGORITHMS)()
@@ -252,3 +254,44 @@ def test_brackets_that_are_nested_too_deep_are_named(tmp_path):
     path.write_text(f"a = {'[' * 3000}{']' * 3000}")
     with pytest.raises(InputError, match=r"deep.toml is not a TOML file: its brackets"):
         load_toml(path, DEFAULT)
+
+
+class Varied(IQL):
+    """Implicit Q-learning with a field more and another default."""
+
+    noise: float = 0.1
+    tau: float = 0.5
+
+
+class VariedAgain(Varied):
+    """A variation of a variation, with networks of its own."""
+
+    networks: Networks = Networks(hidden=(16,))
+
+
+class OtherVaried(CQL):
+    """A variation of a learner whose defaults in a run are those of its class."""
+
+
+def test_a_variation_has_the_defaults_of_a_run_that_its_learner_has():
+    table = {"cql": CQL, "iql": IQL, "other": OtherVaried, "twice": VariedAgain, "varied": Varied}
+    learners = config_type(table)().algorithms
+    for field in dataclasses.fields(IQL):
+        expected = 0.5 if field.name == "tau" else getattr(learners.iql, field.name)
+        assert getattr(learners.varied, field.name) == expected, field.name
+    assert learners.iql != IQL(), "a run has defaults of its own"
+    assert learners.twice.networks == Networks(hidden=(16,))
+    assert learners.twice.steps == learners.iql.steps
+    assert learners.twice.tau == 0.5
+    assert learners.other == OtherVaried()
+    assert DEFAULT.algorithms.iql_lag == ALGORITHMS["iql_lag"](), (
+        "those of neorl-agents keep theirs"
+    )
+
+
+def test_learners_of_different_sizes_are_noted():
+    learners = {name: getattr(DEFAULT.algorithms, name) for name in ("bc", "iql", "cql")}
+    (note,) = size_notes(learners)
+    assert "bc, iql: hidden layers of 64 64, batches of 128; cql: hidden layers of 256 256" in note
+    assert "the same networks.hidden and steps.batch_size" in note
+    assert size_notes({"bc": learners["bc"], "iql": learners["iql"], "own": object()}) == []

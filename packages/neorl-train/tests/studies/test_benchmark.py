@@ -24,6 +24,7 @@ from neorl_train.runs import RunDirectory
 from neorl_train.runs._directory import create_run
 from neorl_train.studies import _benchmark_run, _sweep, benchmark_plan, write_benchmark
 from neorl_train.studies._benchmark import PROFILE, Entry, benchmark_of
+from neorl_train.studies._benchmark_plan import benchmark_notes
 from neorl_train.studies._benchmark_tables import benchmark_text
 from neorl_train.studies._pictures import write_benchmark_pictures
 from neorl_train.studies._scores import Scale
@@ -65,6 +66,9 @@ def test_a_grid_is_every_learner_on_every_log_of_every_plant(tmp_path):
     apart = _plan(tmp_path, given={"separate_seeds": True}).cells()
     assert len(apart) == 16
     assert apart[1].config.training.seeds == (4,)
+    assert benchmark_notes(cells) == []
+    (note,) = benchmark_notes(_plan(tmp_path, given={"algorithms": ("bc", "cql")}).cells())
+    assert "bc: hidden layers of 64 64, batches of 128; cql: " in note
 
 
 def test_options_override_the_file_and_the_folder_continues_it(tmp_path):

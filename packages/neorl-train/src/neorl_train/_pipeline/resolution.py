@@ -44,6 +44,7 @@ from neorl_train.configuration._sections import (
     config_hash,
     hyperparameters,
 )
+from neorl_train.configuration._sizes import size_notes
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.experience._source import (
     FileSource,
@@ -144,6 +145,7 @@ def resolved(config: Config) -> Resolved:
         ],
         fallback=words,
         notes=untrained_notes(config, kind.usual_hyperparameters(config))
+        + size_notes({name: hyperparameters(config, name) for name in config.training.algorithms})
         + ([] if environment is not None else _undeclared(config, limits, words, spec)),
         origins=origins(config, constraints),
     )

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import inspect
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -219,13 +220,10 @@ def config_type(table: Mapping[str, type]) -> type[Config]:
     Returns:
         A subclass whose instances have the demo's values by default.
     """
+    kinds = dict(_importable(table))
     sections = [
-        (
-            name,
-            kind,
-            dataclasses.field(default_factory=_Defaults(kind, DEMO_HYPERPARAMETERS.get(name, {}))),
-        )
-        for name, kind in _importable(table)
+        (name, kind, dataclasses.field(default_factory=_Defaults(kind, _preset(name, kinds))))
+        for name, kind in kinds.items()
     ]
     algorithms = dataclasses.make_dataclass("Algorithms", sections, frozen=True)
     algorithms.__doc__ = "Hyperparameters of every learner."
@@ -240,6 +238,25 @@ def _importable(table: Mapping[str, type]) -> Iterator[tuple[str, type]]:
     for name in table:
         with contextlib.suppress(InputError):
             yield name, table[name]
+
+
+def _preset(name: str, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """The defaults of a run for one learner that differ from those of its class.
+
+    A variation from another distribution has those of the learner that it varies, except for fields
+    that it declares itself: a run that trains both then compares the variation alone.
+    """
+    kind = kinds[name]
+    if name in DEMO_HYPERPARAMETERS or kind.__module__.startswith("neorl_agents."):
+        return DEMO_HYPERPARAMETERS.get(name, {})
+    declared: set[str] = set()
+    for base in kind.__mro__:
+        varied = next((other for other, known in kinds.items() if known is base is not kind), "")
+        if varied:
+            preset = _preset(varied, kinds)
+            return {field: value for field, value in preset.items() if field not in declared}
+        declared |= set(inspect.get_annotations(base))
+    return {}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,8 @@ from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name, write_text
 from neorl_envs import environment_names
 from neorl_envs.recording import QUALITIES
+from neorl_train.configuration._sections import hyperparameters
+from neorl_train.configuration._sizes import size_notes
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.studies._cells import Cell, SweepFile
 
@@ -120,6 +122,16 @@ def benchmark_plan(
         base=base,
         directory=directory,
     )
+
+
+def benchmark_notes(cells: Sequence[Cell]) -> list[str]:
+    """Notes about the settings of its learners, before they are trained."""
+    learners = {
+        name: hyperparameters(cell.config, name)
+        for cell in cells
+        for name in cell.config.training.algorithms
+    }
+    return size_notes(learners)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def command(arguments: list[str]) -> None:
     for field in ("updates", "steps", "starts"):
         if getattr(options, field) < 0:
             raise InputError(f"{field} must not be negative, got {getattr(options, field)}")
-    from neorl_train.studies._benchmark_plan import benchmark_plan
+    from neorl_train.studies._benchmark_plan import benchmark_notes, benchmark_plan
     from neorl_train.studies._benchmark_run import carry_out_benchmark, state_words
 
     print_line = partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
@@ -110,6 +110,8 @@ def command(arguments: list[str]) -> None:
     plan = benchmark_plan(Path(name) if name else None, options.given(), output)
     cells = plan.cells()
     print_line(state_words(plan, cells, retry=options.retry))
+    for note in benchmark_notes(cells):
+        print_line(note)
     if options.dry_run:
         for cell in cells:
             print_line(f"  {cell.words()}")
