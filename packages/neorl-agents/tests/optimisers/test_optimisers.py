@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from neorl_agents import BC, TD3BC
-from neorl_agents.optimisers import OPTIMISERS, descend, init_optimiser
+from neorl_agents.optimisers import OPTIMISERS, descend, init_optimiser, minimise
 from neorl_agents.testing import sized
 from neorl_core import InputError, as_arrays
 from neorl_core.testing import assert_close, state_keeps_form
@@ -187,3 +187,21 @@ def test_what_is_no_optimiser_is_refused_when_it_is_registered(optimiser, messag
     with pytest.raises(InputError, match=message):
         OPTIMISERS.register("test_wrong", optimiser)
     assert "test_wrong" not in OPTIMISERS
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda x: jnp.sum(x), r"must return two results, .*`return loss, None`.*, got one result"),
+        (lambda x: (jnp.sum(x), x, x), "must return two results, .*, got 3 results"),
+        (
+            lambda x: (x**2, None),
+            r"must be one number, such as masked_mean\(.*\), got shape \(2,\)",
+        ),
+    ],
+    ids=["alone", "three", "not reduced"],
+)
+def test_a_loss_in_another_form_is_refused(loss, message):
+    x = jnp.asarray([1.0, -2.0])
+    with pytest.raises(TypeError, match=message):
+        minimise("adam", loss, x, init_optimiser("adam", x, 0.1), 0.1)

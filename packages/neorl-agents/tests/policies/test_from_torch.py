@@ -69,7 +69,12 @@ def test_it_is_stored_and_read_like_every_policy(tmp_path):
 REFUSED = {
     "a further tensor": (state(2, 8, 2) | {"log_std": np.zeros(2)}, {}, "'log_std'.*layers="),
     "a normalisation": (state(2, 8, 2) | {"norm.weight": np.ones(8)}, {}, "'norm.weight'.*layers="),
-    "nothing": ({}, {}, "must have linear layers"),
+    "nothing": ({}, {}, "must have linear layers .* but it is empty"),
+    "a checkpoint": (
+        {"actor": state(2, 8, 2), "qf": {}},
+        {},
+        r"has 'actor', 'qf'; give the state_dict\(\) of the actor alone",
+    ),
     "no such layer": (state(2, 8, 2), {"layers": ["mu"]}, "no 'mu.weight'; it has 'net.0.weight'"),
     "another order": (
         state(2, 8, 2),

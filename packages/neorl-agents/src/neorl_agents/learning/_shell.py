@@ -219,7 +219,7 @@ class BaseLearner(eqx.Module):
             state: State before the step.
             name: Name of the parameter.
             loss: Function of the parameter and ``data`` that returns a scalar, and any further
-                result that is needed.
+                result that is needed, or ``None``.
             *data: Further arguments of the loss.
             rate: Learning rate, if it is not that of :attr:`rates`.
 

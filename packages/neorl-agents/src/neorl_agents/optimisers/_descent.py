@@ -1,6 +1,7 @@
 """A step of a named optimiser, with the learning rate as an argument."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -86,7 +87,7 @@ def minimise(
 
     Args:
         name: Name of an entry of :data:`OPTIMISERS`; static.
-        loss: Function that returns a scalar, and any further result that is needed.
+        loss: Function that returns a scalar, and any further result that is needed, or ``None``.
         parameters: A PyTree of arrays.
         state: State from :func:`init_optimiser` or the last step.
         learning_rate: Learning rate; positive.
@@ -94,6 +95,9 @@ def minimise(
 
     Returns:
         New parameters and state, the loss before the step, and the further result of the loss.
+
+    Raises:
+        TypeError: If the loss does not return two results, the first of which is a scalar.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -106,9 +110,29 @@ def minimise(
         >>> print(jax.device_get(x).round(3), float(loss))
         [ 0.9 -1.9] 5.0
     """
-    (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(parameters, *data)
+    of_two = partial(_two_results, loss)
+    (value, aux), gradient = jax.value_and_grad(of_two, has_aux=True)(parameters, *data)
     new_parameters, new_state = descend(name, parameters, state, gradient, learning_rate)
     return new_parameters, new_state, value, aux
+
+
+def _two_results(
+    loss: Callable[..., tuple[Float[Array, ""], Any]], parameters: Any, *data: Any
+) -> tuple[Float[Array, ""], Any]:
+    """What the loss returns, if that is a scalar and a further result."""
+    answer = loss(parameters, *data)
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        parts = f"{len(answer)} results" if isinstance(answer, tuple) else "one result"
+        raise TypeError(
+            "a loss must return two results, the loss and whatever else is needed "
+            f"(`return loss, None` if nothing is), got {parts}"
+        )
+    if jnp.shape(answer[0]) != ():
+        raise TypeError(
+            "a loss must be one number, such as masked_mean(losses, rows.mask), "
+            f"got shape {jnp.shape(answer[0])}"
+        )
+    return answer
 
 
 def _as_dtype_of(new_state: Array, old: Array) -> Array:

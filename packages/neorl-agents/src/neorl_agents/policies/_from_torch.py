@@ -94,16 +94,17 @@ def _linear_layers(state: Mapping[str, Any]) -> list[str]:
     linear = [name for name in names if np.ndim(state[name + WEIGHT]) == 2]
     linear_entries = {name + part for name in linear for part in (WEIGHT, BIAS)}
     others = [name for name in state if name not in linear_entries]
+    if not linear:
+        holds = f"it has {', '.join(map(repr, others[:4]))}" if others else "it is empty"
+        raise InputError(
+            "the state must have linear layers with entries NAME.weight and NAME.bias, but "
+            f"{holds}; give the state_dict() of the actor alone, such as checkpoint['actor']"
+        )
     if others:
         raise InputError(
             f"the state has entries that do not belong to a linear layer: "
             f"{', '.join(map(repr, others[:4]))}; name the layers that compute the action with "
             f"layers=, from {', '.join(map(repr, linear))}"
-        )
-    if not linear:
-        raise InputError(
-            "the state must have linear layers with entries NAME.weight and NAME.bias, but it has "
-            "none"
         )
     return linear
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import _cached_text
+from neorl_core.infrastructure.command_line import _cached_text, summary_of
 from neorl_core.infrastructure.command_line._cached_text import cached_text, rendered_help
 from neorl_core.infrastructure.command_line._completion import completion_script, options_in
 from neorl_core.infrastructure.command_line._program import Program
@@ -149,3 +149,11 @@ def test_completion_without_a_shell_is_told(
     assert "takes one of bash, zsh, fish" in capsys.readouterr().err
     assert program.run(["completion", "--help"]) == 0
     assert "~/.bashrc" in capsys.readouterr().out
+
+
+def test_a_dataclass_without_a_docstring_is_summed_up_by_its_name() -> None:
+    bare = dataclasses.make_dataclass("Bare", ["level"])
+    assert (bare.__doc__ or "").startswith("Bare(")
+    assert summary_of(bare) == "Bare"
+    bare.__doc__ = "Bare(level) holds the level."
+    assert summary_of(bare) == "Bare(level) holds the level."

@@ -31,7 +31,14 @@ def summary_of(kind: type) -> str:
         >>> summary_of(Cost)
         'A Cost in GBP.'
     """
-    first = (kind.__doc__ or kind.__name__).strip().split("\n\n")[0]
+    text = kind.__doc__ or kind.__name__
+    if (
+        dataclasses.is_dataclass(kind)
+        and text.startswith(f"{kind.__name__}(")
+        and text.endswith(")")
+    ):
+        text = kind.__name__  # Python gives a dataclass without a docstring its signature as one.
+    first = text.strip().split("\n\n")[0]
     return " ".join(MARKUP.sub(r"\1", first).split())
 
 
