@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -12,9 +13,14 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_train._command.main import main
 from neorl_train._pipeline.write_results import write_results
+from neorl_train.report.figures._studies import Dots
+from neorl_train.results import ActionFit, Estimate
 from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
 from neorl_train.studies._comparison import _flat
+from neorl_train.studies._pictures import _of_comparison
+from neorl_train.studies._tables import comparison_tables
+from neorl_train.verdicts import Clause, Verdict
 
 CONFIG = """
 [data]
@@ -145,6 +151,90 @@ def test_the_command_prints_the_table_and_json(runs, comparison, aggregates, cap
     assert printed.strip() == comparison_text(comparison, aggregates).strip()
     assert main(["compare", str(runs[0]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["level"] == 0.95
+
+
+PREDICTED = (0.25, 0.125, 0.375)
+
+
+@pytest.fixture(scope="module")
+def runs_on_logs(tmp_path_factory, noisy):
+    """Two runs on one log without a simulator; the first retuned the controller of the log."""
+    folder = tmp_path_factory.mktemp("log_runs")
+    log = next(row for row in noisy.tables.rows if row.role == "log")
+    fits = [
+        ActionFit(name, "valve", "%", Estimate(1.0, 0.5, 1.5), 2.0, explained, 4, 400)
+        for name, explained in (("steady", 0.9), ("retuned-0", 0.75), ("good-0", -0.5))
+    ]
+    bounds = (PREDICTED[1], ">", 0.0, "EUR", True, "the predicted gain is above zero")
+    gain = Clause("return", "predicted gain", *PREDICTED, *bounds)
+    trial = Verdict("worth a trial", "Try it.", "retuned-0", "steady", "rule", (gain,), "")
+    unknown = Verdict("cannot tell", "Only a log.", "good-0", "", "rule", (), "only a log")
+    paths = []
+    for number, (verdict, shown) in enumerate(((trial, fits), (unknown, fits[2:])), start=1):
+        path = _leave_run(folder / f"000{number}", noisy, source="plant.h5", gain=0.5)
+        tables = dataclasses.replace(noisy.tables, environment="", reference="", rows=(log,))
+        result = dataclasses.replace(
+            noisy.evaluation,
+            tables=dataclasses.replace(tables, candidate=verdict.candidate, pooled=()),
+            imitation=tuple(shown),
+            source=dataclasses.replace(noisy.evaluation.source, name="plant.h5"),
+        )
+        write_results(path, result, verdict)
+        paths.append(path)
+    return paths
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".tex", ".html", ".csv", ".json"])
+def test_a_run_on_a_log_shows_the_predicted_gain_and_its_answer(runs_on_logs, tmp_path, suffix):
+    path = tmp_path / f"table{suffix}"
+    comparison = compare_runs(runs_on_logs)
+    write_comparison(path, comparison, aggregate(comparison))
+    text = path.read_text()
+    if suffix == ".json":
+        found = {row["policy"]: row for row in json.loads(text)["rows"] if row["run"] == "0001"}
+        predicted = found["retuned"]["predicted"]
+        assert tuple(predicted[end] for end in ("value", "low", "high")) == PREDICTED
+        assert found["retuned"]["answer"] == "worth a trial"
+        assert found["good"]["predicted"] is None
+        return
+    if suffix == ".csv":
+        table = csv.DictReader(text.splitlines())
+        found = {row["policy"]: row for row in table if row["run"] == "0001"}
+        ends = [float(found["retuned"][f"predicted_{end}"]) for end in ("gain", "low", "high")]
+        assert tuple(ends) == PREDICTED
+        assert found["retuned"]["verdict"] == "worth a trial"
+        assert found["good"]["predicted_gain"] == ""
+        return
+    plain = text.replace("\N{NO-BREAK SPACE}", " ").replace("~", " ")
+    assert "+0.25 [0.12, 0.38] EUR" in plain
+    assert {"worth a trial", "cannot tell"} <= set(re.findall("worth a trial|cannot tell", text))
+    assert "Run 0002 predicted no gain" in text
+    assert "over a limit in" in text  # the log itself broke limits
+    assert "trips" not in text
+    assert "Wilcoxon" not in text
+
+
+def test_a_log_is_listed_once_and_what_runs_today_is_marked(runs_on_logs):
+    comparison = compare_runs(runs_on_logs)
+    assert [row.run for row in comparison.rows if row.policy == "log"] == ["0001"]
+    heads, *lines = comparison_tables(comparison, ())[0].cells
+    column = heads.index("predicted gain over the incumbent")
+    assert [line[column] for line in lines if "steady" in line] == ["incumbent"]
+    assert "gain over the incumbent" not in heads
+
+
+def test_pictures_of_runs_on_logs_show_the_predicted_gains(runs_on_logs, tmp_path):
+    pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
+    comparison = compare_runs(runs_on_logs)
+    (shown,) = _of_comparison(comparison, ())
+    assert isinstance(shown.picture, list)
+    (panel,) = shown.picture
+    assert isinstance(panel, Dots)
+    assert panel.values == {"retuned": Estimate(*PREDICTED)}
+    write_comparison(tmp_path / "gains.png", comparison, ())
+    assert (tmp_path / "gains.png").stat().st_size > 0
+    with pytest.raises(InputError, match="no gain is predicted"):
+        write_comparison(tmp_path / "none.png", compare_runs(runs_on_logs[1:]), ())
 
 
 def test_what_cannot_be_compared_is_named(runs, tmp_path, noisy, capsys):

@@ -1,6 +1,7 @@
 """Compares several runs: their differences, and a row for each learner and controller."""
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ class ComparedRow:
         seeds: Number of trained policies that are pooled.
         unit: Unit of the return.
         returns: Mean return over seeds and starts; ``None`` if no policy could be run.
-        incumbent: Name of the controller that runs today in this run.
+        incumbent: Name of the controller that runs today in this run; empty if the run names none.
         gain: Paired gain in return over the incumbent; ``None`` for the incumbent itself and if
             there was no simulator.
         each_seed: Gain of every single seed.
@@ -59,6 +60,8 @@ class ComparedRow:
         explained: Fraction of the variance of the logged actions on held-out rows that the policy's
             actions explain, averaged over seeds and channels; ``None`` if there was a simulator.
         answer: Verdict of the run if this is its candidate; empty otherwise.
+        predicted: Gain in return over the incumbent that a plant model of the log predicts;
+            ``None`` if there was a simulator, for all but the candidate, and without such a model.
     """
 
     run: str
@@ -80,6 +83,7 @@ class ComparedRow:
     trips: float | None
     explained: float | None
     answer: str
+    predicted: Estimate | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,19 +151,29 @@ def _adjusted(rows: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
 
 def _is_repeated(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
     """Whether an earlier run has the same controller on the same starts, with the same results."""
-    same = [dataclasses.replace(other, run=row.run) for other in rows if other.policy == row.policy]
-    return row.role != "learner" and row in same
+    if row.role == "learner":
+        return False
+    incumbent = row.policy == row.incumbent
+    # Results that are compared with no incumbent do not depend on its name.
+    same = [
+        dataclasses.replace(other, run=row.run, incumbent=row.incumbent)
+        for other in rows
+        if other.policy == row.policy and (other.policy == other.incumbent) == incumbent
+    ]
+    return row in same
 
 
 def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -> list[ComparedRow]:
     tables, answer = evaluation.tables, read_verdict(run.path)
     source = tables.environment or Path(evaluation.source.name).name
-    spread = next((r.return_std for r in tables.rows if r.name == tables.reference), float("nan"))
+    # `math.nan` is one object, so rows without a spread are equal; two NaNs would not be.
+    spread = next((r.return_std for r in tables.rows if r.name == tables.reference), math.nan)
     common: dict[str, Any] = {
         "run": run.path.name,
         "source": source,
         "unit": tables.reward_unit,
-        "incumbent": tables.reference,
+        # Only a prediction from the log names the controller that runs today.
+        "incumbent": tables.reference if tables.environment else answer.reference,
         "spread": spread,
     }
     rows = _imitations(evaluation, common, settings, answer)
@@ -225,6 +239,7 @@ def _imitations(
     evaluation: Evaluation, common: dict[str, Any], settings: dict[str, str], answer: Verdict
 ) -> list[ComparedRow]:
     """Rows of learners on a log without a simulator: how near their actions are to the log's."""
+    candidate, predicted = group_of(answer.candidate), _predicted_gain(evaluation, answer)
     groups: dict[str, list[Any]] = {}
     for fit in evaluation.imitation:
         groups.setdefault(group_of(fit.policy), []).append(fit)
@@ -245,10 +260,19 @@ def _imitations(
             over=None,
             trips=None,
             explained=float(np.mean([fit.explained for fit in fits])),
-            answer=answer.answer if group_of(answer.candidate) == group else "",
+            predicted=predicted if candidate == group else None,
+            answer=answer.answer if candidate == group else "",
         )
         for group, fits in groups.items()
     ]
+
+
+def _predicted_gain(evaluation: Evaluation, answer: Verdict) -> Estimate | None:
+    """The predicted gain of the candidate of a run on a log, which its verdict was based on."""
+    for clause in answer.clauses if not evaluation.tables.environment else ():
+        if clause.name == "return":
+            return Estimate(clause.value, clause.low, clause.high)
+    return None
 
 
 def _pooled(tables: ResultTables, group: str) -> PooledRow | None:

@@ -21,11 +21,13 @@ from neorl_train.report._html import (
 )
 from neorl_train.report.figures import _style
 from neorl_train.report.figures._studies import Curves, Dots, Picture, Profiles, study_figure
+from neorl_train.results._results import LOG
+from neorl_train.results._tables import Estimate
 from neorl_train.results._wording import confidence
 from neorl_train.studies._aggregates import THRESHOLDS, LearnerAggregate
 from neorl_train.studies._benchmark import PROFILE, Benchmark
 from neorl_train.studies._benchmark_tables import benchmark_tables, notes
-from neorl_train.studies._comparison import Comparison
+from neorl_train.studies._comparison import ComparedRow, Comparison
 from neorl_train.studies._formats import Table
 from neorl_train.studies._tables import comparison_tables
 
@@ -99,7 +101,10 @@ def write_comparison_picture(
     if not _style.installed():
         raise InputError(f'pictures need matplotlib: python -m pip install "{_style.EXTRA}"')
     if not shown:
-        raise InputError(f"{path}: no policy was run on a plant, so there is nothing to draw")
+        raise InputError(
+            f"{path}: no policy was run on a plant and no gain is predicted, so there is nothing "
+            "to draw"
+        )
     _write_png(path, shown, learners)
 
 
@@ -130,9 +135,8 @@ def _page(
     missing = []
     if not _style.installed():
         missing = [paragraph(f"Pictures need matplotlib: {_style.EXTRA}", class_="note")]
-    content = joined(
-        [*missing, *(_table(content) for content in tables), bullets(list(note_lines))]
-    )
+    remarks = [bullets(list(note_lines))] if note_lines else []
+    content = joined([*missing, *(_table(content) for content in tables), *remarks])
     return document(title, header, [*pictures, ("tables", "Tables", content)])
 
 
@@ -202,30 +206,25 @@ def _of_comparison(
     level, panels = confidence(comparison.level), []
     for source in dict.fromkeys(row.source for row in comparison.rows):
         rows = [r for r in comparison.rows if r.source == source and r.returns is not None]
-        names = [row.policy for row in rows]
-        values = {}
-        for row in rows:
-            name = row.policy if names.count(row.policy) == 1 else f"{row.policy} ({row.run})"
-            values[name] = row.returns
-        if rows:
-            incumbent_returns = [
-                r.returns.value for r in rows if r.policy == r.incumbent and r.returns
-            ]
-            named = tuple(
-                name for name, row in zip(values, rows, strict=True) if row.role == "learner"
+        # A log has a return, but nothing to compare it with.
+        if any(row.role != LOG for row in rows):
+            today = [r.returns.value for r in rows if r.policy == r.incumbent and r.returns]
+            values = _by_policy(rows, "returns")
+            line = today[0] if today else math.nan
+            panels.append(
+                Dots(source, f"return [{rows[0].unit}]", values, _learners_of(rows), line)
             )
-            line = incumbent_returns[0] if incumbent_returns else math.nan
-            panels.append(Dots(source, f"return [{rows[0].unit}]", values, named, line))
-    if not panels:
-        return []
-    shown = [
-        ShownPicture(
-            "Returns",
-            f"Mean return with its {level} interval: learners behind their guard (dots), "
-            "controllers as they are (diamonds); the dashed line is what runs today.",
-            panels,
+    shown = []
+    if panels:
+        shown.append(
+            ShownPicture(
+                "Returns",
+                f"Mean return with its {level} interval: learners behind their guard (dots), "
+                "controllers as they are (diamonds); the dashed line is what runs today.",
+                panels,
+            )
         )
-    ]
+    shown += _predicted_gains(comparison)
     if aggregates:
         unit = "gain over what runs today, in standard deviations of its return"
         names = [_title(aggregate) for aggregate in aggregates]
@@ -244,6 +243,41 @@ def _of_comparison(
             ),
         ]
     return shown
+
+
+def _predicted_gains(comparison: Comparison) -> list[ShownPicture]:
+    """The gains that models of logs predict, a panel for each log; empty if there are none."""
+    rows = [row for row in comparison.rows if row.predicted is not None]
+    panels = []
+    for source in dict.fromkeys(row.source for row in rows):
+        own = [row for row in rows if row.source == source]
+        unit = f"predicted gain in return [{own[0].unit}]"
+        panels.append(Dots(source, unit, _by_policy(own, "predicted"), _learners_of(own), 0.0))
+    if not panels:
+        return []
+    words = (
+        "Gain of each run's candidate over the controller that runs today, predicted by a plant "
+        "model of the log, with its interval; the dashed line is no gain."
+    )
+    return [ShownPicture("Predicted gains", words, panels)]
+
+
+def _names(rows: Sequence[ComparedRow]) -> list[str]:
+    """The names of the policies, with their run if several have the same name."""
+    names = [row.policy for row in rows]
+    return [
+        row.policy if names.count(row.policy) == 1 else f"{row.policy} ({row.run})" for row in rows
+    ]
+
+
+def _by_policy(rows: Sequence[ComparedRow], field: str) -> dict[str, Estimate]:
+    return {name: getattr(row, field) for name, row in zip(_names(rows), rows, strict=True)}
+
+
+def _learners_of(rows: Sequence[ComparedRow]) -> tuple[str, ...]:
+    return tuple(
+        name for name, row in zip(_names(rows), rows, strict=True) if row.role == "learner"
+    )
 
 
 def _title(aggregate: LearnerAggregate) -> str:

@@ -14,7 +14,9 @@ from neorl_train.results._wording import (
     confidence,
     decimals,
     difference,
+    fixed,
     interval,
+    listed,
     percent,
     signed,
     with_interval,
@@ -84,12 +86,37 @@ def comparison_tables(
 
 
 def _runs_title(comparison: Comparison) -> str:
-    return (
-        "Learners behind their guard, controllers as they are; mean with its "
-        f"{confidence(comparison.level)} interval. The gain is paired with the incumbent of the "
-        "run; with several seeds its interval applies to the next training run. p is that of "
-        "Wilcoxon's test of these policies on the same starts, adjusted by Holm for all rows."
-    )
+    """Describes the columns that the rows fill."""
+    rows, level = comparison.rows, confidence(comparison.level)
+    on_log = [row for row in rows if row.explained is not None]
+    sentences = [f"Means with their {level} intervals."]
+    if any(row.gain is not None for row in rows):
+        sentences.append(
+            "Learners behind their guard, controllers as they are. The gain is paired with the "
+            "incumbent of the run; with several seeds its interval applies to the next training "
+            "run. p is that of Wilcoxon's test of these policies on the same starts, adjusted by "
+            "Holm for all rows."
+        )
+    if on_log:
+        sentences.append(
+            "In a run on a log without a simulator no policy was run: the return is that of the "
+            "log, and R2 is the fraction of the variance of its actions on held-out rows that the "
+            "policy's actions explain."
+        )
+    if any(row.predicted is not None for row in on_log):
+        sentences.append(
+            "The predicted gain is that of the run's candidate in a plant model of the log; its "
+            "interval covers the differences between episodes and between the networks of the "
+            "model."
+        )
+    predicting = {row.run for row in on_log if row.predicted is not None}
+    others = dict.fromkeys(row.run for row in on_log if row.run not in predicting)
+    if others:
+        sentences.append(
+            f"{'Run' if len(others) == 1 else 'Runs'} {listed(list(others))} predicted no gain, "
+            "because no controller was retuned; retuning.controller names the one to retune."
+        )
+    return " ".join(sentences)
 
 
 def _aggregate_title(level: float) -> str:
@@ -101,40 +128,52 @@ def _aggregate_title(level: float) -> str:
 
 
 def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
+    """Heads and rows, without the columns that no row fills."""
     settings = list(dict.fromkeys(name for row in rows for name in row.settings))
-    short = short_names(settings)
-    heads = ["run", "source", *short, "policy", "seeds", "return", "gain over the incumbent", "p"]
-    offline = any(row.explained is not None for row in rows)
-    heads += ["over a limit in", "trips", *["R2 of logged actions"] * offline, "verdict"]
-    lines = [heads]
-    for row in rows:
-        digits = decimals([row.returns])
-        returns = DASH
-        if row.returns is not None:
-            returns = f"{with_interval(row.returns, digits)} {row.unit}"
-        explained = DASH if row.explained is None else f"{row.explained:.2f}"
-        incumbent = row.policy == row.incumbent
-        gain = "incumbent" if incumbent else DASH
-        if row.gain is not None:
-            gain = difference(row.gain, digits)
-        over = DASH if row.over is None else f"{percent(row.over.value)} ({row.worst_cost})"
-        lines.append(
-            [
-                row.run,
-                row.source,
-                *(row.settings.get(name, DASH) for name in settings),
-                row.policy,
-                str(row.seeds),
-                returns,
-                gain,
-                _p_text(row.adjusted),
-                over,
-                DASH if row.trips is None else percent(row.trips),
-                *[explained] * offline,
-                row.answer or DASH,
-            ]
-        )
-    return lines
+    heads = ["run", "source", *short_names(settings), "policy", "seeds", "return"]
+    heads += ["gain over the incumbent", "p", "over a limit in", "trips", "R2 of logged actions"]
+    heads += ["predicted gain over the incumbent", "verdict"]
+    lines = [
+        [
+            row.run,
+            row.source,
+            *(row.settings.get(name, DASH) for name in settings),
+            row.policy,
+            str(row.seeds),
+            *_result_cells(row),
+            row.answer or DASH,
+        ]
+        for row in rows
+    ]
+    filled = [i for i in range(len(heads)) if any(line[i] != DASH for line in lines)]
+    return [[line[i] for i in filled] for line in (heads, *lines)]
+
+
+def _result_cells(row: ComparedRow) -> list[str]:
+    """The results of a row, those on a plant before those on a log."""
+    digits, on_log = decimals([row.returns]), row.explained is not None
+    returns = DASH
+    if row.returns is not None:
+        returns = f"{with_interval(row.returns, digits)} {row.unit}"
+    nothing = "incumbent" if row.policy == row.incumbent else DASH
+    gain = predicted = DASH
+    if on_log:
+        predicted = nothing
+    else:
+        gain = nothing
+    if row.gain is not None:
+        gain = difference(row.gain, digits)
+    if row.predicted is not None:
+        predicted = f"{difference(row.predicted, decimals([row.predicted]))} {row.unit}"
+    return [
+        returns,
+        gain,
+        _p_text(row.adjusted),
+        DASH if row.over is None else f"{percent(row.over.value)} ({row.worst_cost})",
+        DASH if row.trips is None else percent(row.trips),
+        DASH if row.explained is None else fixed(row.explained, 2),
+        predicted,
+    ]
 
 
 def _p_text(value: float | None) -> str:
@@ -173,7 +212,8 @@ def _csv(comparison: Comparison) -> str:
         *("run", "source", *settings, "policy", "role", "seeds", "unit"),
         *("return", "return_low", "return_high", "incumbent", "gain", "gain_low", "gain_high"),
         *("p_value", "p_adjusted"),
-        *("worst_cost", "over", "over_low", "over_high", "trips", "explained", "verdict"),
+        *("worst_cost", "over", "over_low", "over_high", "trips", "explained"),
+        *("predicted_gain", "predicted_low", "predicted_high", "verdict"),
     ]
     rows = [
         [
@@ -183,7 +223,7 @@ def _csv(comparison: Comparison) -> str:
             *("" if p is None else p for p in (row.p_value, row.adjusted)),
             *(row.worst_cost, *ends(row.over)),
             *("" if row.trips is None else row.trips,),
-            *("" if row.explained is None else row.explained, row.answer),
+            *("" if row.explained is None else row.explained, *ends(row.predicted), row.answer),
         ]
         for row in comparison.rows
     ]

@@ -12,8 +12,10 @@ USAGE = """neorl-train compare RUN RUN ... [--OPTION VALUE ...]
 
 Puts the results of several finished runs into one table: every learner behind its guard with all
 its seeds, every controller, what differs between the configurations, the paired gain over what runs
-today, limits, trips and verdicts. Learners that ran on two plants or more are also compared over
-these, by interquartile means. The ending of --output decides the format.
+today, limits, trips and verdicts. A run on a log without a simulator shows the predicted gain of
+its candidate instead. Learners that ran on two plants or more are also compared over these, by
+interquartile means. The ending of --output decides the format; columns that would be empty are left
+out, except in CSV and JSON.
 
 examples:
   neorl-train compare runs/0001 runs/0002
