@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -30,6 +31,17 @@ def test_a_refusal_on_a_log_alone_shows_its_clauses(tmp_path, noisy):
     assert "Reason:" not in page
     assert "For a trial, every clause must hold" in page
     assert "predicted worst step" in page
+    # On a narrow screen each row is a list, in which the cells repeat the heads of their columns.
+    row = page[page.index("<strong>hot</strong>") :].partition("</tr>")[0]
+    assert re.findall('<td[^>]*data-label="([^"]*)"', row) == [
+        "Holds",
+        "Estimate with its interval",
+        "Must hold",
+        "Interval and limit",
+    ]
+    assert ">0.8 [0.1,\N{NO-BREAK SPACE}1.5] K<" in row
+    assert ">1.5 \N{LESS-THAN OR EQUAL TO} 0 K<" in row
+    assert len(re.findall("<td", page)) == len(re.findall('<td[^>]* data-label="[^"]', page))
     assert "of a model learned from the log" in page
     assert "neorl-train model" in page
 

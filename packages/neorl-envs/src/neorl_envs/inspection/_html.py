@@ -25,8 +25,18 @@ small { color: var(--soft); }
 .trend svg { display: block; width: 100%; height: 3.5rem; }
 .trend path { fill: var(--bar); stroke: var(--bar); vector-effect: non-scaling-stroke; }
 .trend rect { fill: var(--bad); opacity: .25; }
-@media (max-width: 40rem) { .trend { grid-template-columns: 1fr; }
-  .trend > div:nth-child(odd) { border: 0; padding-bottom: 0; } }
+small, li, p { overflow-wrap: anywhere; }
+@media (max-width: 60rem) { .wide th, .wide td { padding: .2rem .35rem; }
+  .wide { font-size: .85rem; } }
+@media screen and (max-width: 44rem) { .trend { grid-template-columns: 1fr; }
+  .trend > div:nth-child(odd) { border: 0; padding-bottom: 0; }
+  .wide { font-size: 1rem; } .wide :is(table, tbody, tr) { display: block; }
+  .wide tr { padding: .5rem 0; border-bottom: 1px solid #8884; }
+  .wide tr:first-child { display: none; }
+  .wide td { display: flex; justify-content: space-between; gap: 1rem; padding: 0; border: 0;
+    overflow-wrap: anywhere; }
+  .wide td::before { content: attr(data-label); color: var(--soft); text-align: left; }
+  .wide td:first-child { font-weight: bold; } .wide td:first-child::before { content: none; } }
 """
 
 
@@ -208,8 +218,16 @@ def _costs(costs: Sequence[dict[str, Any]]) -> str:
 
 
 def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    top = "".join(f"<th>{html.escape(word)}</th>" for word in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    """A table; on a narrow screen each row becomes a list in which every cell repeats its head."""
+    words = [html.escape(word) for word in head]
+    top = "".join(f"<th>{word}</th>" for word in words)
+    lines = [
+        "".join(
+            f'<td data-label="{word}">{cell}</td>' for word, cell in zip(words, row, strict=True)
+        )
+        for row in rows
+    ]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
 
 

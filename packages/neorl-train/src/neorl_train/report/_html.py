@@ -86,7 +86,8 @@ def table(
         rows: Cells in the order of the columns, or the heading of the rows that follow.
 
     Returns:
-        The table in a frame that scrolls sideways on a narrow screen.
+        The table in a frame that scrolls sideways; on a narrow screen every row becomes a list, in
+        which each cell repeats the head of its column.
     """
     head = tag("tr", *(_head(column) for column in columns))
     body = [_row(columns, row) for row in rows]
@@ -105,10 +106,17 @@ def _row(columns: Sequence[Column], row: Sequence[Content] | Group) -> Html:
     if isinstance(row, Group):
         return tag("tr", tag("th", row.title, colspan=str(len(columns)), scope="colgroup"))
     cells = [
-        tag("td" if i else "th", cell, class_=column.align, **({} if i else {"scope": "row"}))
+        tag("td", cell, class_=column.align, data_label=_label(column))
+        if i
+        else tag("th", cell, class_=column.align, scope="row")
         for i, (column, cell) in enumerate(zip(columns, row, strict=True))
     ]
     return tag("tr", *cells)
+
+
+def _label(column: Column) -> str:
+    """The head of a column on one line."""
+    return f"{column.title}, {column.unit}" if column.unit else column.title
 
 
 def figure(picture: Html, caption: Content) -> Html:

@@ -20,6 +20,7 @@ from neorl_train.results._wording import (
     decimals,
     fixed,
     interval,
+    number,
     percent,
     sign_digits,
     signed,
@@ -89,11 +90,8 @@ def clause_table(verdict: Verdict, level: float | None = None) -> Html:
     columns = [
         Column("Clause", align="left"),
         Column("Holds", align="left"),
-        Column("Estimate"),
-        Column("Interval" if level is None else f"{confidence(level)} interval"),
-        Column("Must hold", align="left"),
-        Column("Limit"),
-        Column("Unit", align="left"),
+        Column(f"Estimate with {'its' if level is None else f'{confidence(level)}'} interval"),
+        Column("Must hold"),
         Column("Interval and limit", align="left"),
     ]
     return table(
@@ -108,15 +106,15 @@ def _row(clause: Clause) -> list[Content]:
     estimate = Estimate(clause.value, clause.low, clause.high)
     digits = sign_digits(estimate, decimals([estimate]))
     sign = "\N{GREATER-THAN SIGN}" if clause.relation == ">" else "\N{LESS-THAN OR EQUAL TO}"
+    estimate_words = f"{fixed(clause.value, digits)} {interval(estimate, digits)}"
+    limit = with_unit(number(clause.limit), clause.unit)
+    required = f"{fixed(clause.bound, digits)} {sign} {limit}"
     mark = "\N{CHECK MARK} yes" if clause.holds else "\N{MULTIPLICATION X} no"
     return [
         joined([tag("strong", clause.name), tag("span", clause.statistic, class_="detail")]),
         tag("span", mark, class_="holds" if clause.holds else "fails"),
-        fixed(clause.value, digits),
-        interval(estimate, digits),
-        f"{fixed(clause.bound, digits)} {sign} limit",
-        f"{clause.limit:g}",
-        clause.unit,
+        tag("span", with_unit(estimate_words, clause.unit), class_="wraps"),
+        tag("span", required, class_="wraps"),
         clause_picture(clause),
     ]
 
