@@ -381,3 +381,10 @@ def test_a_browser_understands_it(run, page, tmp_path, browser):
     assert [h for h in shown.headings if h.strip()] == [h for h in page.headings if h.strip()]
     assert shown.pictures == page.pictures
     assert "CONSOLE" not in seen.stderr
+
+
+def test_text_states_time_in_the_unit_of_the_axis_beside_it():
+    for steps, words in ((4, "240 s"), (90, "90 min"), (400, "6.67 h")):
+        assert _style.duration(steps, 60.0) == words
+        assert words.endswith(f" {_style.time_axis(steps, 60.0)[1]}")
+    assert _style.duration(90, 60.0, axis=400) == "1.5 h"

@@ -19,10 +19,10 @@ from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._contradictions import time_report
 from neorl_envs.inspection._interlocks import interlock_report, interlock_warnings
+from neorl_envs.inspection._origin import excluded_words
 from neorl_envs.inspection._report import FEWEST
 from neorl_envs.inspection._reward import reward_is_constant
-from neorl_envs.inspection._text import excluded_words
-from neorl_envs.inspection._wording import duration
+from neorl_envs.inspection._wording import durations
 
 VERSION = 1
 """Version of the JSON document."""
@@ -143,9 +143,10 @@ def _empty(path: Path, config: Any, dataset: Any) -> list[str]:
     if empty <= MASKING * (dataset.n_rows + empty):
         return []
     period, hold_s = config.sampling.period_s, config.sampling.largest_gap_s
+    one, held = durations([period, hold_s])
     return [
-        f"no observed or manipulated tag has a sample in {empty} periods of {duration(period)}, so "
-        f"the rows there repeat earlier values (for up to {duration(hold_s)}) or are masked; if "
+        f"no observed or manipulated tag has a sample in {empty} periods of {one}, so "
+        f"the rows there repeat earlier values (for up to {held}) or are masked; if "
         "the export lost rows, export it again; if the log is slower, set sampling.period_s in "
         f"{path}; if its tags are logged on change, this is normal"
     ]
@@ -165,14 +166,15 @@ def _masking_tags(path: Path, config: Any, dataset: Any) -> list[str]:
         if unknown["rows"] <= MASKING * rows:
             continue
         spacing = unknown["mean_spacing_s"]
-        every = f"its values are {duration(spacing)} apart on average; " if spacing else ""
+        apart, hold = durations([spacing, hold_s[name]])
+        every = f"its values are {apart} apart on average; " if spacing else ""
         advice = (
             f"set its largest_gap_s in {path} to how long a value holds (inf if it is logged on "
             "change), or remove the tag"
         )
         if spacing and hold_s[name] >= spacing:  # a longer gap would not help
             advice = (
-                f"its largest_gap_s, {duration(hold_s[name])}, bridges that, so these rows are "
+                f"its largest_gap_s, {hold}, bridges that, so these rows are "
                 "before its first value or in a longer gap; accept that, or remove the tag"
             )
         lines.append(

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from neorl_envs.inspection._text import origin_lines, relation_lines
+from neorl_envs.inspection._origin import origin_lines
+from neorl_envs.inspection._text import relation_lines
 from neorl_envs.inspection._trends import Trends
-from neorl_envs.inspection._wording import duration, figures, moment
+from neorl_envs.inspection._wording import durations, figures, moment
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --soft: #777; --bar: #2a6db0; --bad: #b3261e; }
@@ -105,10 +106,11 @@ def _time(report: dict[str, Any]) -> str:
         f'{max(1000 * (b - a) / span, 0.5):.1f}" y="0" height="24"/>'
         for a, b in time["pieces"]
     )
+    length, longest = durations([time["span_s"], time["longest_gap_s"]])
     words = (
         f"{moment(time['start'], time['origin'])} to {moment(time['end'], time['origin'])}: "
-        f"{duration(time['span_s'])}, of which rows cover {time['covered']:.1%}; {time['gaps']} "
-        f"gaps, the longest {duration(time['longest_gap_s'])}."
+        f"{length}, of which rows cover {time['covered']:.1%}; {time['gaps']} "
+        f"gaps, the longest {longest}."
     )
     return (
         f"<p>{html.escape(words)}</p>"
@@ -181,10 +183,11 @@ def _channels(channels: Sequence[dict[str, Any]], *, moving: bool) -> str:
     head = ["name", "unit", "min", "mean", "max", "range used", "saturated", "outside", "flat for"]
     head += ["moves", "std of step"] if moving else []
     rows = []
-    for c in channels:
+    flat = durations([c["longest_flat_s"] for c in channels])
+    for c, longest in zip(channels, flat, strict=True):
         numbers = [figures(c.get(key, float("nan"))) for key in ("min", "mean", "max")]
         shares = [f"{c[key]:.1%}" for key in ("coverage", "saturated", "outside")]
-        cells = [c["name"], c["unit"], *numbers, *shares, duration(c["longest_flat_s"])]
+        cells = [c["name"], c["unit"], *numbers, *shares, longest]
         cells += [f"{c['moved']:.0%}", f"{c['step_std']:.4g}"] if moving else []
         picture = _bars(c["histogram"], f"{c['name']} over its range {c['low']:g} to {c['high']:g}")
         rows.append([*map(html.escape, cells), picture])

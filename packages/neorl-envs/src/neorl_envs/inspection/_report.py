@@ -32,7 +32,7 @@ from neorl_envs.inspection._signals import (
     skipped_names,
 )
 from neorl_envs.inspection._standstills import frozen, rarely_sampled, standstills
-from neorl_envs.inspection._wording import began, duration
+from neorl_envs.inspection._wording import began, duration, durations
 
 
 def dataset_report(dataset: Dataset) -> dict[str, Any]:
@@ -157,11 +157,12 @@ def _warnings(report: dict[str, Any]) -> list[str]:
     time = report["time"]
     warnings += interlock_warnings(report["interlocks"]["entries"], time)
     for standstill in report["frozen"]:
-        usual_text = f"its usual standstills last {duration(standstill['usual_s'])} at most"
+        usual, length = durations([standstill["usual_s"], standstill["duration_s"]])
+        usual_text = f"its usual standstills last {usual} at most"
         if not standstill["usual_s"]:
             usual_text = "it usually moves in every row"
         warnings.append(
-            f"{standstill['name']} stood still for {duration(standstill['duration_s'])} from "
+            f"{standstill['name']} stood still for {length} from "
             f"{began(standstill, time)} while other signals moved ({usual_text}): did the "
             "instrument freeze? "
             "Leave these rows out ([[exclude]] in plant.toml), or mark the values as bad"
@@ -189,8 +190,8 @@ def _warnings(report: dict[str, Any]) -> list[str]:
 def _remarks(report: dict[str, Any]) -> list[str]:
     """Notes for information, which may well be correct."""
     notes = []
-    for rare in report["rarely_sampled"]:
-        every = duration(rare["every_s"])
+    rarely = report["rarely_sampled"]
+    for rare, every in zip(rarely, durations([one["every_s"] for one in rarely]), strict=True):
         notes.append(
             f"{rare['name']} changes every {every} on average: a laboratory value, a value "
             "logged on change, or a coarse one; in between, a policy sees an old value"

@@ -6,7 +6,8 @@ from typing import Any
 
 from neorl_core.costs import limit_kind
 from neorl_envs.inspection._interlocks import interlock_lines
-from neorl_envs.inspection._wording import duration, figures, moment
+from neorl_envs.inspection._origin import origin_lines
+from neorl_envs.inspection._wording import durations, figures, moment
 
 WIDTH = 110
 
@@ -57,10 +58,11 @@ def report_text(report: dict[str, Any]) -> str:
 def _time_lines(time: dict[str, Any] | None) -> list[str]:
     if time is None:
         return []
+    span, longest = durations([time["span_s"], time["longest_gap_s"]])
     return [
-        f"time: {duration(time['span_s'])} from {moment(time['start'], time['origin'])} to "
+        f"time: {span} from {moment(time['start'], time['origin'])} to "
         f"{moment(time['end'], time['origin'])}; rows cover {time['covered']:.1%}; {time['gaps']} "
-        f"gaps, the longest {duration(time['longest_gap_s'])}"
+        f"gaps, the longest {longest}"
     ]
 
 
@@ -75,10 +77,11 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
         shares = zip(report["action"], report["manual"], strict=True)
         lines.append("in manual: " + ", ".join(f"{c['name']} {m:.1%}" for c, m in shares))
     strongest = sorted(report["delays"], key=lambda d: -abs(d["correlation"]))[:8]
+    delays = durations([d["delay_s"] for d in strongest])
     lines += [
-        f"{d['action']} affects {d['obs']} after {duration(d['delay_s'])} (correlation of changes "
+        f"{d['action']} affects {d['obs']} after {delay} (correlation of changes "
         f"{d['correlation']:+.2f})"
-        for d in strongest
+        for d, delay in zip(strongest, delays, strict=True)
     ]
     if not report["delays"]:
         lines.append("no observation responds to a change of an action")
@@ -96,67 +99,14 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
     return [*lines, *interlock_lines(report)]
 
 
-def origin_lines(report: dict[str, Any]) -> list[str]:
-    """Lines on excitation, ingestion, provenance and split from the file's attributes."""
-    lines = []
-    excitation = report["excitation"]
-    channels = excitation.get("channels", []) if isinstance(excitation, dict) else []
-    for c in channels if isinstance(channels, list) else []:
-        if isinstance(c, dict) and "channel" in c:
-            numbers = {k: v for k, v in c.items() if k not in ("channel", "unit")}
-            lines.append(f"excitation of {c['channel']}: {_pairs(numbers)}")
-    for name in ("ingestion", "provenance", "split"):
-        value = report[name]
-        if isinstance(value, dict):
-            lines.append(f"{name}: {_pairs(value)}")
-    ingestion = report["ingestion"] if isinstance(report["ingestion"], dict) else {}
-    if isinstance(ingestion.get("rows"), dict):
-        lines.append(f"rows: {_pairs(ingestion['rows'])}")
-    lines += _excluded_lines(ingestion)
-    for title, key in (("values of", "tags"), ("unknown:", "unknown")):
-        tags = ingestion.get(key)
-        for tag, counts in tags.items() if isinstance(tags, dict) else ():
-            if isinstance(counts, dict):
-                lines.append(f"{title} {tag}: {_pairs(counts)}")
-    return lines
-
-
-def _excluded_lines(ingestion: dict[str, Any]) -> list[str]:
-    excluded = ingestion.get("excluded")
-    return [
-        f"excluded: {excluded_words(one)}"
-        for one in (excluded if isinstance(excluded, list) else ())
-        if isinstance(one, dict) and {"from", "to", "reason", "rows"} <= one.keys()
-    ]
-
-
-def excluded_words(one: dict[str, Any]) -> str:
-    """Number of rows that an ``[[exclude]]`` period removed, with the reason."""
-    count = f"{one['rows']} {'row' if one['rows'] == 1 else 'rows'}"
-    return f"{count} from {one['from']} to {one['to']}: {one['reason']}"
-
-
-def _pairs(values: dict[str, Any]) -> str:
-    """The plain members of an object, and the sizes of its lists and objects."""
-
-    def shortened(value: Any) -> str:
-        if isinstance(value, float):
-            return f"{value:.4g}"
-        if isinstance(value, dict | list) and len(str(value)) > 60:
-            return f"({len(value)})"
-        return str(value)
-
-    return ", ".join(f"{name} {shortened(value)}" for name, value in values.items())
-
-
 def _channel_table(title: str, channels: list[dict[str, Any]]) -> list[str]:
     moving = "step_std" in channels[0]
     head = [title, "unit", "min", "mean", "max", "std", "range used", "saturated", "longest flat"]
     rows = [head + (["std of step", "moves"] if moving else [])]
-    for c in channels:
+    flat = durations([c["longest_flat_s"] for c in channels])
+    for c, longest in zip(channels, flat, strict=True):
         numbers = [figures(c.get(name, float("nan"))) for name in ("min", "mean", "max", "std")]
-        fractions = [f"{c['coverage']:.0%}", f"{c['saturated']:.1%}"]
-        fractions.append(duration(c["longest_flat_s"]))
+        fractions = [f"{c['coverage']:.0%}", f"{c['saturated']:.1%}", longest]
         moved = [f"{c['step_std']:.4g}", f"{c['moved']:.0%}"] if moving else []
         rows.append([c["name"], c["unit"], *numbers, *fractions, *moved])
     return _aligned(rows)

@@ -1,17 +1,41 @@
 """Formats times and numbers for readers."""
 
+import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 EPOCH = "1970-01-01T00:00:00Z"
 
 
+UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def durations(seconds: Sequence[float]) -> list[str]:
+    """Durations that a reader compares, in one unit if it suits all of them.
+
+    The unit is the largest in which the shortest duration is at least 0.5 and the longest below
+    1000. If there is none, each duration has a unit of its own.
+
+    Example:
+        >>> durations([600.0, 9_000.0])
+        ['10 min', '150 min']
+    """
+    known = [value for value in seconds if 0 < value < math.inf]
+    for size, unit in UNITS if known else ():
+        if min(known) >= 0.5 * size and max(known) < 1000 * size and max(known) >= 2 * size:
+            return [_with_unit(value, size, unit) for value in seconds]
+    return [duration(value) for value in seconds]
+
+
 def duration(seconds: float) -> str:
     """A readable duration in seconds, minutes, hours or days."""
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
+    size, unit = next((one for one in UNITS if seconds >= 2 * one[0]), UNITS[-1])
+    return _with_unit(seconds, size, unit)
+
+
+def _with_unit(seconds: float, size: int, unit: str) -> str:
+    return f"{seconds / size:.3g} {unit}" if math.isfinite(seconds) else f"{seconds:g}"
 
 
 def moment(seconds: float, origin: str | None) -> str:

@@ -122,6 +122,22 @@ def time_axis(steps: int, dt: float) -> tuple[float, str]:
     return next((seconds, unit) for least, seconds, unit in UNITS_OF_TIME if steps * dt >= least)
 
 
+def duration(steps: int, dt: float, axis: int = 0) -> str:
+    """A number of steps as time, in the unit of a time axis, so that text and picture agree.
+
+    Args:
+        steps: Number of steps.
+        dt: Seconds of a step.
+        axis: Number of steps that the axis covers; by default ``steps``.
+
+    Example:
+        >>> duration(50, 600.0), duration(10, 600.0, axis=50)
+        ('8.33 h', '1.67 h')
+    """
+    seconds, unit = time_axis(max(steps, axis), dt)
+    return f"{steps * dt / seconds:.3g} {unit}"
+
+
 def window(values: Sequence[float], *, margin: float = 0.08) -> tuple[float, float]:
     """The ends of an axis that shows all finite values with a margin."""
     finite = [float(value) for value in values if math.isfinite(value)] or [0.0]

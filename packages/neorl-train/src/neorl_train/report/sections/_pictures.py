@@ -117,14 +117,15 @@ def other_policy(traces: tuple[Trace, ...], ours: Trace) -> Trace | None:
 def _described(trace: Trace, reference: Trace | None, inputs: Inputs) -> str:
     tables = inputs.evaluation.tables
     unit, dt = tables.reward_unit, tables.spec.dt
+    longest = max(len(one.reward) for one in (trace, reference) if one is not None)
     text = (
         f"Start {trace.start}: {trace.policy} behind its guard, return {trace.reward.sum():.1f} "
-        f"{unit} in {len(trace.reward) * dt / 60:.0f} min"
+        f"{unit} in {_style.duration(len(trace.reward), dt, axis=longest)}"
     )
     if reference is not None:
         text += (
             f"; {reference.policy} on the same start, {reference.reward.sum():.1f} {unit} in "
-            f"{len(reference.reward) * dt / 60:.0f} min"
+            f"{_style.duration(len(reference.reward), dt, axis=longest)}"
         )
     return f"{text}. Shaded: beyond a limit. Dotted: ends of the actuator."
 

@@ -8,6 +8,7 @@ from neorl_safety.filters import Flag
 from neorl_train.report._html import Html, joined, paragraph, tag
 from neorl_train.report._inputs import Inputs
 from neorl_train.report.figures._stretch import MAX_ACTIONS, shown_actions, stretch_trend
+from neorl_train.report.figures._style import duration
 from neorl_train.report.sections._pictures import picture
 from neorl_train.results._stretches import BEST, MEDIAN, WORST, Stretch
 from neorl_train.results._wording import listed, number, percent
@@ -71,7 +72,7 @@ def _described(stretch: Stretch, inputs: Inputs) -> str:
     unit = "" if tables.reward_unit == "reward" else f" {tables.reward_unit}"
     part_of_log = "not trained on" if stretch.held_out else "trained on"
     parts = [
-        f"{when}, {duration(len(stretch.known) * spec.dt)}, {part_of_log}; mean logged reward "
+        f"{when}, {duration(len(stretch.known), spec.dt)}, {part_of_log}; mean logged reward "
         f"{number(stretch.reward)}{unit} a step."
     ]
     n_known = max(int(stretch.known.sum()), 1)
@@ -112,16 +113,3 @@ def _beyond_limits(stretch: Stretch, inputs: Inputs) -> str:
                     f"{percent(float(over.mean()))} of the steps"
                 )
     return listed(words) if words else ""
-
-
-def duration(seconds: float) -> str:
-    """A duration as text.
-
-    Example:
-        >>> duration(30_000)
-        '8.3 h'
-    """
-    for least, unit, name in ((3600.0, 3600.0, "h"), (60.0, 60.0, "min")):
-        if seconds >= 2 * least:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds:.3g} s"
