@@ -1,5 +1,7 @@
 """The plant model of a log against least squares, a simulator with the same noise, and the log."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -227,6 +229,45 @@ def test_declared_rewards_and_costs_take_the_place_of_learned_ones(model):
     assert np.isfinite(np.asarray(step.cost)).all()
     _, step = plant.step(start, plant.reset(start)[0], jnp.asarray(ROWS.action[STARTS[1]]))
     np.testing.assert_allclose(step.reward, ROWS.outcome[STARTS[1], 0], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("difference", "of_closed", "of_log"), [(1e-4, 0.0, 0.002), (0.1, 0.1, 0.102)]
+)
+def test_the_rounding_of_a_declared_cost_is_no_cost_of_a_policy_that_keeps_its_limit(
+    model, difference, of_closed, of_log
+):
+    """The flow of one row is 0.002 above a limit of zero, whose cost the log gives in float64.
+
+    In float32 that flow has steps of 2.4e-4. A policy that closes the valve must not be charged
+    with what float32 lost; a difference that no rounding explains remains.
+    """
+    flow = ROWS.next_obs[:, 1]
+    top = np.float32(np.sort(flow)[-1] - 0.002)
+    cost = np.maximum(flow - top, 0) + difference * (flow > top)
+    rows = ROWS._replace(outcome=np.stack([ROWS.outcome[:, 0], cost], 1).astype(np.float32))
+    scale = model.scales.outcome.at[:, 1].set(jnp.asarray([cost.mean(), cost.std()]))
+    fitted = dataclasses.replace(model, scales=model.scales._replace(outcome=scale))
+
+    def declared(obs, action, after, last):
+        return jnp.stack([jnp.nan, jnp.maximum(after[1] - top, 0)])
+
+    episode, peak = divmod(int(np.argmax(flow)), SPEC.horizon)
+    plant = replayed_plant(fitted, rows, STARTS[[episode]], objective=declared)
+    start = ReplayedStart(jnp.asarray(0), jnp.asarray(0))
+    one_step = jax.jit(lambda state, action: plant.step(start, state, action))
+
+    def costs(actions):
+        state, _ = plant.reset(start)
+        for action in actions[: peak + 1]:
+            state, step = one_step(state, jnp.asarray(action))
+        return float(step.cost[0])
+
+    logged = rows.action[STARTS[episode] : STARTS[episode] + SPEC.horizon]
+    assert costs(logged) == pytest.approx(of_log, abs=1e-3)
+    # The last valve position is 5 % lower, which makes the flow 15 l/h smaller.
+    closer = logged - 5 * (np.arange(SPEC.horizon) == peak)[:, None]
+    assert costs(closer) == pytest.approx(of_closed, abs=1e-6)
 
 
 @pytest.mark.nightly

@@ -16,6 +16,8 @@ from neorl_core import Policy, Spec, Step, highs, lows
 
 LEAST_COST = 0.1
 """Fraction of a cost's standard deviation in the log below which a prediction counts as zero."""
+ULPS = 4
+"""Largest rounding of a declared cost, in units in the last place of the largest reading."""
 Interlock = Callable[[Array, Array], Array]
 """Function from observation and action to the action after the plant's own interlocks."""
 Objective = Callable[[Array, Array, Array, Array], Array]
@@ -101,6 +103,8 @@ class ReplayedPlant(eqx.Module):
         interlock: The plant's interlocks, as a function of observation and action; static.
         objective: Declared reward and costs, used instead of learned ones; static.
         horizon: Steps of a rollout; static.
+        least_cost: Predicted costs up to this count as zero, for a learned cost is never exactly
+            zero, and a declared one is rounded.
     """
 
     model: HistoryModel
@@ -109,6 +113,7 @@ class ReplayedPlant(eqx.Module):
     interlock: Interlock | None = eqx.field(static=True)
     objective: Objective | None = eqx.field(static=True)
     horizon: int = eqx.field(static=True)
+    least_cost: Float[Array, " cost"]
 
     @property
     def spec(self) -> Spec:
@@ -186,7 +191,7 @@ class ReplayedPlant(eqx.Module):
             obs=next_reading,
             final_obs=next_reading,
             reward=outcome[0],
-            cost=jnp.where(outcome[1:] > self._least_cost(), outcome[1:], 0),
+            cost=jnp.where(outcome[1:] > self.least_cost, outcome[1:], 0),
             applied=applied,
             terminated=odds > 0,
             truncated=time + 1 >= self.horizon,
@@ -204,10 +209,6 @@ class ReplayedPlant(eqx.Module):
 
     def _measured(self, obs: Array) -> Array:
         return jnp.clip(obs, jnp.asarray(lows(self.spec.obs)), jnp.asarray(highs(self.spec.obs)))
-
-    def _least_cost(self) -> Array:
-        """Predicted costs below this are taken as zero; a learned cost is never exactly zero."""
-        return jnp.maximum(LEAST_COST * self.model.scales.outcome[1, 1:], 1e-6)
 
     def _outside(self, obs: Array) -> Array:
         scales, channels = self.model.scales, jnp.asarray(self.model.predicted)
@@ -320,11 +321,10 @@ def replayed_plant(
     indices = episodes[:, None] + np.arange(steps) % lengths[:, None]
     next_reading, action_rows = histories(rows, indices, model.history)
     columns = (
-        rows.obs[next_reading],
-        rows.action[action_rows],
-        rows.action[indices],
+        rows.obs[next_reading], rows.action[action_rows], rows.action[indices],
         rows.next_obs[indices],
-    )
+    )  # fmt: skip
+    least_cost = jnp.maximum(LEAST_COST * model.scales.outcome[1, 1:], 1e-6)
     numbers = jnp.append(jnp.arange(model.members), -1)
     residual, outcome_residual = jax.lax.map(
         lambda member: _residuals(model, member, columns, rows.outcome[indices]), numbers
@@ -335,9 +335,9 @@ def replayed_plant(
             objective, rows.obs[indices], rows.action[indices], rows.next_obs[indices],
             rows.action[action_rows[..., -1]], *ends,
         )  # fmt: skip
-        outcome_residual = jnp.where(
-            jnp.isnan(declared_outcome), outcome_residual, rows.outcome[indices] - declared_outcome
-        )
+        rounding = rows.outcome[indices] - declared_outcome
+        outcome_residual = jnp.where(jnp.isnan(declared_outcome), outcome_residual, rounding)
+        least_cost = jnp.maximum(least_cost, _rounding(model.spec, rounding[..., 1:]))
     exogenous_indices = np.setdiff1d(np.arange(model.spec.n_obs), model.predicted)
     n_action = model.spec.n_action
     rates = jnp.full(n_action, jnp.inf) if rates is None else jnp.asarray(rates, jnp.float32)
@@ -350,11 +350,20 @@ def replayed_plant(
             residual,
             outcome_residual,
         ),
-        rates=rates,
-        interlock=interlock,
-        objective=objective,
-        horizon=steps,
-    )
+        rates=rates, interlock=interlock, objective=objective, horizon=steps, least_cost=least_cost,
+    )  # fmt: skip
+
+
+def _rounding(spec: Spec, difference: Array) -> Float[Array, " cost"]:
+    """Largest difference of a declared cost from the log; zero if rounding cannot explain it.
+
+    The differences are replayed. Where a policy keeps a limit of zero that the log exceeds, they
+    would be a cost of their own.
+    """
+    ends = [*lows(spec.obs), *highs(spec.obs), *lows(spec.action), *highs(spec.action)]
+    possible = ULPS * jnp.finfo(jnp.float32).eps * max(map(abs, ends))
+    largest = jnp.abs(difference).max(axis=(0, 1))
+    return jnp.where(largest <= possible, largest, 0.0)  # zero also for NaN, a learned cost
 
 
 @partial(jax.jit, static_argnums=0)
@@ -369,10 +378,8 @@ def _declared_outcomes(
 ) -> Array:
     """Declared reward and costs of logged rows, shape ``(episode, time, 1 + cost)``."""
 
-    def of_row(before: Array, action_rows: Array, next_obs: Array, last: Array) -> Array:
-        return objective(
-            jnp.clip(before, low, high), action_rows, jnp.clip(next_obs, low, high), last
-        )
+    def of_row(before: Array, action: Array, after: Array, last: Array) -> Array:
+        return objective(jnp.clip(before, low, high), action, jnp.clip(after, low, high), last)
 
     return jax.vmap(jax.vmap(of_row))(obs, action, next_obs, last)
 
