@@ -60,6 +60,7 @@ def test_reward_cost_and_roles_of_a_converted_log(wide):
     dataset = converted(wide)
     declared = declared_plant(dataset)
     assert declared.exogenous == ("setpoint",)
+    assert declared.setpoints == ("setpoint",)
     assert declared.notes == (
         "computed by the expressions of plant.toml: reward, cost overflow",
         "taken from the log, as set points and disturbances are: setpoint",

@@ -68,6 +68,7 @@ def test_expressions_and_roles_are_facts_of_the_plant(log, tmp_path):
     known = log_context(tmp_path / "log.h5")
     assert known.controllers == {}
     assert known.facts.exogenous == ("demand",)
+    assert known.facts.setpoints == ()  # a demand acts on the plant itself
     assert known.notes[0] == "computed by the expressions of plant.toml: reward, cost overflow"
     quick = RetuneSettings(model=HistoryModelSettings(updates=20))
     plants = learned_plants(log.transitions, SPEC, 0, known.facts, quick)

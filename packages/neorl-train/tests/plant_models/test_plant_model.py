@@ -54,7 +54,7 @@ def test_what_decides_and_what_is_only_to_be_looked_at(check):
     assert not failed.usable
     assert failed.sentence == (
         "No choice should be based on this model: excitation. To change that, provide a test "
-        "signal or manual moves on each actuator that is named."
+        "signal or manual moves on each actuator that is named, or many steps of its set point."
     )
 
 

@@ -46,12 +46,15 @@ class PlantFacts:
         interlock: Function from observation and action to the action after the interlocks.
         objective: Function from observation, action, next observation and the action before to
             reward and costs; NaN for numbers that are not declared.
+        setpoints: Those of ``exogenous`` that are set points of the controllers that compute the
+            actions and do not act on the plant by themselves.
     """
 
     rates: tuple[float, ...] = ()
     exogenous: tuple[str, ...] = ()
     interlock: Any = None
     objective: Any = None
+    setpoints: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,8 +212,14 @@ def learned_plants(
         else np.asarray(by_incumbent, bool)[np.searchsorted(starts, evaluation_starts)],
         evaluation_starts,
         len(fitted),
-        excitation(rows, spec, model.history),
+        excitation(rows, spec, model.history, model=model, setpoints=_read_setpoints(model, facts)),
     )
+
+
+def _read_setpoints(model: HistoryModel, facts: PlantFacts) -> tuple[str, ...]:
+    """The set points that the model takes from the log."""
+    names = {c.name for i, c in enumerate(model.spec.obs) if i not in model.predicted}
+    return tuple(name for name in facts.setpoints if name in names)
 
 
 def _require_episodes(count: int, by_incumbent: Any) -> None:

@@ -146,7 +146,9 @@ def declared_facts(
 
     declared = declared_plant(dataset)
     exogenous_names = tuple(dict.fromkeys((*declared.exogenous, *exogenous)))
-    facts = PlantFacts(tuple(rates), exogenous_names, declared.interlock, declared.objective)
+    facts = PlantFacts(
+        tuple(rates), exogenous_names, declared.interlock, declared.objective, declared.setpoints
+    )
     return facts, declared.notes
 
 

@@ -29,7 +29,7 @@ from neorl_envs.inspection import interlock_report
 from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.results._wording import number, percent, quantity
-from neorl_train.verdicts._trial import ReplayCheck
+from neorl_train.verdicts._trial import ReplayCheck, setpoint_words
 
 MAX_BIAS = 0.25
 """Largest mean error of predicted returns, relative to the spread of returns in the log."""
@@ -40,7 +40,8 @@ REMEDIES = {
     "model": "the channels that no controller influences, named with --exogenous, or a controller "
     "that is closer to the one that recorded the log",
     "log": "a reward that varies, and signals that are what their tags state",
-    "excitation": "a test signal or manual moves on each actuator that is named",
+    "excitation": "a test signal or manual moves on each actuator that is named, or many steps of "
+    "its set point",
     "one step ahead": "measurements of the variables that drive these channels, or a longer "
     "period, in which they change by more than their noise",
     "return": "more episodes, every channel that no controller influences declared with "
@@ -296,7 +297,7 @@ def _excitation_check(excitation: Excitation) -> Check:
         excitation.suffices,
         "; ".join(excitation.warnings)
         or "every action also moved independently of the measurements, with a fraction of at least "
-        f"{excitation.least:.2g} of its variance",
+        f"{excitation.least:.2g} of its variance{setpoint_words(excitation)}",
     )
 
 

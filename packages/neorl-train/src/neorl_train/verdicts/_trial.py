@@ -334,9 +334,17 @@ def _excitation_clauses(excitation: Excitation | None) -> list[Clause]:
             unit="1",
             holds=excitation.suffices,
             sentence="; ".join(excitation.warnings)
-            or "every action of the log also moved independently of the measurements",
+            or "every action of the log also moved independently of the measurements"
+            f"{setpoint_words(excitation)}",
         )
     ]
+
+
+def setpoint_words(excitation: Excitation) -> str:
+    """Says which actions moved freely only because a set point did, if there are any."""
+    if not excitation.by_setpoints:
+        return ""
+    return f" ({', '.join(excitation.by_setpoints)} only after moves of set points)"
 
 
 def _log_clauses(warnings: tuple[str, ...]) -> list[Clause]:
@@ -380,8 +388,8 @@ def _remedies(failed: list[Clause], answer: Answer) -> str:
         "return": "Record more episodes, or with more excitation.",
         "log": "Correct the log, or leave these rows out, and start again.",
         "excitation": "Record a test signal or manual moves on the actuator (if the log has some, "
-        'keep them with manual = "keep" in plant.toml); an actuator that no candidate will move '
-        "may be declared a disturbance in plant.toml.",
+        'keep them with manual = "keep" in plant.toml), or many steps of its set point; an '
+        "actuator that no candidate will move may be declared a disturbance in plant.toml.",
         "agreement": "Record episodes in which the actions differ from today's controller, by a "
         "test signal or by steps of its set points, to show which estimator is right.",
     }

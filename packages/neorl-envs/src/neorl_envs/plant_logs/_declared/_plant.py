@@ -84,12 +84,14 @@ class DeclaredPlant:
         objective: Declared reward and costs; ``None`` if none of them can be used.
         interlock: Declared interlocks; ``None`` if there are none.
         notes: One sentence on each declaration: whether it is used, and if not, why.
+        setpoints: Those of ``exogenous`` that are set points.
     """
 
     exogenous: tuple[str, ...] = ()
     objective: DeclaredObjective | None = None
     interlock: DeclaredInterlocks | None = None
     notes: tuple[str, ...] = ()
+    setpoints: tuple[str, ...] = ()
 
 
 def declared_plant(dataset: Dataset) -> DeclaredPlant:
@@ -113,8 +115,7 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
     if not isinstance(configuration, Mapping) or "tag" not in configuration:
         return DeclaredPlant(interlock=interlock, notes=tuple(interlock_notes))
     tags: Sequence[Mapping[str, Any]] = configuration["tag"]
-    external = {tag["name"] for tag in tags if tag["role"] in ("setpoint", "disturbance")}
-    exogenous = tuple(c.name for c in dataset.spec.obs if c.name.partition("[-")[0] in external)
+    exogenous = _of_role(dataset.spec, tags, "setpoint", "disturbance")
     texts = [configuration["reward"]["expression"]]
     texts += [cost["expression"] for cost in configuration.get("cost", ())]
     sources = _sources(dataset.spec, {tag["name"] for tag in tags if tag.get("delay_s")})
@@ -137,7 +138,14 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
             f"taken from the log, as set points and disturbances are: {', '.join(exogenous)}"
         )
     objective = DeclaredObjective(tuple(outputs), tuple(sources.items())) if used else None
-    return DeclaredPlant(exogenous, objective, interlock, (*notes, *interlock_notes))
+    setpoints = _of_role(dataset.spec, tags, "setpoint")
+    return DeclaredPlant(exogenous, objective, interlock, (*notes, *interlock_notes), setpoints)
+
+
+def _of_role(spec: Spec, tags: Sequence[Mapping[str, Any]], *roles: str) -> tuple[str, ...]:
+    """Observations whose tags have one of some roles, with their earlier values."""
+    names = {tag["name"] for tag in tags if tag["role"] in roles}
+    return tuple(c.name for c in spec.obs if c.name.partition("[-")[0] in names)
 
 
 def _interlock(dataset: Dataset) -> tuple[DeclaredInterlocks | None, list[str]]:
