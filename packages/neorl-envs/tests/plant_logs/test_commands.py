@@ -127,7 +127,7 @@ def test_rows_that_the_export_lost_are_counted(
     dataset = read_dataset("log.h5")
     empty = dataset.attributes["ingestion"]["empty_periods"]
     assert empty == len(rows) - len(lost) + before
-    assert f"no observed or manipulated tag has a sample in {empty} periods of 60 s" in out
+    assert f"no observed or manipulated tag has a sample in {empty} periods of 1 min" in out
     assert "export it again" in out
     assert any(f"{empty} periods have no sample" in n for n in dataset_report(dataset)["notes"])
 
@@ -198,7 +198,8 @@ def test_the_tag_that_masks_most_rows_is_named(
     assert expected in out.splitlines()
     assert main(["inspect", "log.h5"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "unknown: lab: rows 91, alone 91, mean_spacing_s 1800" in text
+    words = "lab is unknown in 91 rows, in 91 of them alone; its values are 30 min apart"
+    assert words in text
     Path("plant.toml").write_text(toml_of(values).replace("9.0", "9.0\nlargest_gap_s = 1800"))
     assert main(["convert", "plant.toml", "--out", "whole.h5"]) == 0
     assert "unknown in" not in capsys.readouterr().out

@@ -80,6 +80,40 @@ def test_roles_and_units_come_from_headers_with_units(tmp_path: Path) -> None:
     assert text.count("# TODO") == 1 + 5 + 1 + 1  # reward, ranges, one unit, one role
 
 
+@pytest.mark.parametrize("values", [("A7", "B2", "A7"), ("3", "12", "3"), ("3.0", "12.0", "3.0")])
+def test_a_grade_becomes_a_batch_and_ends_episodes(tmp_path: Path, values: tuple[str, ...]) -> None:
+    """It was left out if it held words, and an ordinary observation if it held numbers."""
+    grade = [value for value in values for _ in range(40)]
+    level = [f"{50 + minute % 7}.5" for minute in range(120)]
+    path = write(tmp_path / "log.csv", ["LI-1.PV", "GRADE"], [level, grade])
+    text = draft_plant_log(path)
+    assert 'role = "batch"  # TODO an episode ends where it changes' in text
+    drafted_tags = tomllib.loads(text)
+    assert set(tags_of(drafted_tags)["GRADE"]) == {"name", "role"}
+    dataset = convert_log(plant_log_from_dict(drafted_tags, "plant.toml"), folder=tmp_path)
+    assert dataset.n_episodes == 3
+    assert [channel.name for channel in dataset.spec.obs] == ["LI_1_PV"]
+
+
+def test_what_only_resembles_a_grade_is_no_batch(tmp_path: Path) -> None:
+    columns = {
+        "Discharge pressure": ["3", "4", "5"] * 40,  # integers that change in every row
+        "PRODUCT.FLOW": ["1.5"] * 60 + ["2.5"] * 60,  # numbers that are no codes
+        "Pump": ["0"] * 60 + ["1"] * 60,  # a code whose name does not say that it is a grade
+        "REMARK": [f"shift {minute}" for minute in range(120)],  # other words in every row
+        "SITE": ["north"] * 120,  # the same word in every row
+        "STEP": ["heat"] * 60 + ["cool"] * 60,
+    }
+    text = draft_plant_log(write(tmp_path / "log.csv", list(columns), list(columns.values())))
+    tags = tags_of(tomllib.loads(text))
+    roles = {name: tag["role"] for name, tag in tags.items()}
+    assert roles.pop("V.OP") == "manipulated"
+    assert roles.pop("STEP") == "batch"
+    assert set(roles.values()) == {"observation"}
+    assert {"REMARK", "SITE"}.isdisjoint(roles)
+    assert '# "REMARK" holds no numbers' in text
+
+
 MARKS = {
     "points": ["51.84", "51.85", "52.1"],
     "commas": ["51,84", "51,85", "52,1"],

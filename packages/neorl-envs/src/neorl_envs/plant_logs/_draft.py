@@ -28,6 +28,8 @@ ROLES = (
     ),
     ("observation", re.compile(r"([\s._-]|^)(pv|cv|me)$|xmeas|^y_?\d+$", re.IGNORECASE)),
 )
+GRADE = re.compile(r"grade|recipe|product|campaign|sorte|rezept", re.IGNORECASE)
+"""Names of columns that say what is produced; an episode ends where they change."""
 AUTOMATIC = re.compile(r"^(a|aut|auto|automatic|cas|cascade|rcas|rauto)$", re.IGNORECASE)
 MANUAL = re.compile(r"^(m|man|manual|hand|iman|rout)$", re.IGNORECASE)
 BRACKETS = re.compile(r"^(?P<name>.*\S)\s*\[(?P<unit>[^\[\]]*)\]$")
@@ -182,9 +184,7 @@ def _tags(
         notation = tag_notation(tag, log)
         reading = tag.readings.get(notation, Reading())
         numeric = tag.is_numeric(notation)
-        role = next((role for role, pattern in ROLES if pattern.search(base)), "")
-        if role == "mode" and numeric:
-            role = ""
+        role, remark = _role(base, tag, numeric, layout.period_s)
         if not numeric and role not in ("mode", "batch"):
             lines += ["", f"# {quoted(column)} holds no numbers{_instead(tag, reading)}"]
             continue
@@ -192,7 +192,7 @@ def _tags(
         used_names.add(name)
         lines += ["", "[[tag]]", f"name = {quoted(name)}"]
         lines += [f"tag = {quoted(column)}"] if column != name else []
-        lines.append(f'role = "{role}"' if role else 'role = "observation"  # TODO check')
+        lines.append(f'role = "{role or "observation"}"{remark}')
         if role == "mode":
             lines.append(_automatic(reading))
         elif role != "batch":
@@ -207,6 +207,26 @@ def _tags(
         quality = layout.qualities.get(column)
         lines += [f"quality = {quoted(quality)}  # TODO check log.good"] if quality else []
     return lines, missing
+
+
+def _role(base: str, tag: Evidence, numeric: bool, period: float) -> tuple[str, str]:
+    """The role of a column, empty if nothing shows it, and the comment beside it.
+
+    A column of numbers is never a mode. It is a batch only if it holds integers that change seldom,
+    so that a discharge pressure is not taken for a charge.
+    """
+    is_code = tag.is_code() and tag.changes_seldom(period)
+    for role, pattern in ROLES:
+        excluded = numeric and (role == "mode" or (role == "batch" and not is_code))
+        if pattern.search(base) and not excluded:
+            return role, ""
+    if tag.has_few_levels() and tag.changes_seldom(period):
+        ends = "  # TODO an episode ends where it changes; "
+        if not numeric:
+            return "batch", f"{ends}remove this tag if it is not a grade, recipe or batch"
+        if is_code and GRADE.search(base):
+            return "batch", f'{ends}"observation" if a policy needs to know it'
+    return "", "  # TODO check"
 
 
 def split_unit(column: str) -> tuple[str, str]:

@@ -1,8 +1,10 @@
 """Evidence about each tag in the rows of a log, for the draft of ``plant.toml``."""
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,7 +21,12 @@ GROUPED = (
     Notation(",", "'"),
 )
 SOME_GROUP = r"^[+\u2212-]?[1-9][0-9]{0,2}[., '\u2019\u00a0\u2009\u202f][0-9]{3}"
+INTEGER = re.compile(r"[+-]?\d+(\.0+)?")
 MOST_WORDS = 50
+MOST_LEVELS = 20
+"""A column with more different values is not a grade or recipe."""
+SELDOM = 20
+"""A column that changes seldom holds a value for at least this many samples on average."""
 MOST_UNITS = 3
 """A column with more different texts after its numbers holds remarks, not units."""
 
@@ -69,6 +76,9 @@ class Evidence:
             decimal mark.
         long: Whether a number has four or more consecutive digits before any mark.
         units: Units that follow numbers in their cell or stand in the unit column.
+        changes: Number of cells that differ from the one before them.
+        levels: The different values, at most one more than :data:`MOST_LEVELS`.
+        last: The last cell that was added.
     """
 
     dtype: pl.DataType
@@ -80,6 +90,9 @@ class Evidence:
     decided: set[Notation] = dataclasses.field(default_factory=set)
     long: bool = False
     units: Counter[str] = dataclasses.field(default_factory=Counter)
+    changes: int = 0
+    levels: set[str] = dataclasses.field(default_factory=set)
+    last: Any = None
 
     def add(self, values: pl.Series, at: pl.Series | None) -> None:
         """Adds cells of the tag, with their stamps if these could be read."""
@@ -95,11 +108,38 @@ class Evidence:
                 self.spacing_s = float(np.median(np.diff(stamps)))
                 self.spacings = len(stamps) - 1
         values = values.filter(present)
+        self._add_changes(values)
         if values.dtype == pl.String:
             self._add_text(values)
         elif values.dtype.is_numeric() or values.dtype == pl.Boolean:
             number = values.cast(pl.Float64, strict=False)
             self._reading(PLAIN[0]).add(values.cast(pl.String), number)
+
+    def _add_changes(self, values: pl.Series) -> None:
+        if not len(values):
+            return
+        self.changes += int((values != values.shift(1)).sum())
+        self.changes += self.last is not None and self.last != values[0]
+        self.last = values[-1]
+        if len(self.levels) <= MOST_LEVELS:
+            different = values.unique().head(MOST_LEVELS + 1)
+            self.levels |= set(different.cast(pl.String, strict=False).drop_nulls().to_list())
+
+    def changes_seldom(self, period: float) -> bool:
+        """Whether a value lasts for many samples, or is recorded only when it changes.
+
+        Args:
+            period: Control period of the log, seconds.
+        """
+        return self.changes * SELDOM <= self.filled or self.spacing_s >= SELDOM * period > 0
+
+    def has_few_levels(self) -> bool:
+        """Whether there are a few different values, but more than one."""
+        return 1 < len(self.levels) <= MOST_LEVELS
+
+    def is_code(self) -> bool:
+        """Whether the values looked at are integers, such as the numbers of batches or recipes."""
+        return all(INTEGER.fullmatch(level) for level in self.levels)
 
     def _add_text(self, text: pl.Series) -> None:
         plain: dict[str, pl.Series] = {}
