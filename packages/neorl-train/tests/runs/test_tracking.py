@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -18,7 +17,6 @@ import pytest
 
 from neorl_train._pipeline.write_results import write_results
 from neorl_train.runs import MlflowTracker, NoTracker, Records, create_run, file_lock
-from neorl_train.runs._names import MLFLOW_DATABASE
 from neorl_train.runs._tracker import MISSING, mlflow_installed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
@@ -372,25 +370,6 @@ def test_an_error_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch
     assert not mlflow_installed() or "(database is locked)" in message
     assert message.endswith(f"`neorl-train track {run.path}` writes them later")
     assert "\n" not in message
-
-
-def test_a_database_that_is_none_is_to_be_moved_away(run, records):
-    """As a full disk leaves it: half made, or without its head."""
-    pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
-    database = run.path.parent / MLFLOW_DATABASE
-    database.write_bytes(b"no database" * 100)
-    tracker = MlflowTracker(run)
-    tracker.follow()
-    said = tracker.finish()
-    assert "not a database" in said
-    assert f"move {database} away, which is damaged, and `neorl-train track {run.path}`" in said
-    database.unlink()
-    with sqlite3.connect(database) as half:  # the first table of the schema, and no version of it
-        half.execute("CREATE TABLE experiments (experiment_id INTEGER)")
-    half.close()
-    tracker = MlflowTracker(run)
-    tracker.follow()
-    assert f"move {database} away, which is damaged, and " in tracker.finish()
 
 
 def test_without_mlflow_one_line_says_what_to_do(monkeypatch):

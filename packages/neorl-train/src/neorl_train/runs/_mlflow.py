@@ -10,6 +10,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
@@ -87,6 +88,8 @@ class MlflowCopy:
         self.lines = RecordReader(run.metrics)
         self.waiting: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         with self._lock():
+            if not os.environ.get("MLFLOW_TRACKING_URI"):
+                _make_database(run.path.parent.absolute() / MLFLOW_DATABASE)
             self.client = MlflowClient(tracking_uri=tracking_uri(run))
             self.experiment = self._experiment()
             self.parent, self.runs = self._existing()
@@ -266,6 +269,20 @@ class MlflowCopy:
 
 
 _STATUS = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+
+
+def _make_database(path: Path) -> None:
+    """Makes an empty database if there is none, under another name until it is complete.
+
+    MLflow builds it table by table, which takes seconds, and cannot continue one whose process was
+    killed on the way.
+    """
+    if path.exists():
+        return
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    MlflowClient(tracking_uri=f"sqlite:///{unfinished}").get_experiment_by_name(EXPERIMENT)
+    os.replace(unfinished, path)
 
 
 def _batches(lines: list[dict[str, Any]]) -> Iterator[tuple[list[Metric], int]]:

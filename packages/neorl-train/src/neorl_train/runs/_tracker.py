@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any, Protocol
 
+from neorl_core import InputError
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import METRICS, MLFLOW_DATABASE
@@ -15,8 +16,8 @@ MISSING = (
     f"MLflow is not installed, so metrics are only in {METRICS}; `pip install "
     "'neorl-train[mlflow]'` and `neorl-train track RUN` write them later"
 )
-DAMAGED = ("already exists", "malformed", "not a database")
-"""SQLite's messages about a database that a full disk left incomplete, or that is not one."""
+DAMAGED = ("already exists", "duplicate column", "malformed", "not a database")
+"""SQLite's messages about a database that was left incomplete, or that is not one."""
 CLOSING_SECONDS = 30.0
 """Longest time in seconds that the end of a run waits for a database or a server."""
 
@@ -81,12 +82,8 @@ class MlflowTracker:
         return self._message(self._error) if self._error else ""
 
     def _message(self, reason: str) -> str:
-        advice = ""
-        if any(words in reason for words in DAMAGED):
-            database = self._run.path.parent / MLFLOW_DATABASE
-            advice = f"move {database} away, which is damaged, and "
         return (
-            f"tracking stopped ({reason}); the records are complete: {advice}"
+            f"tracking stopped ({reason}); the records are complete: {_repair(self._run, reason)}"
             f"`neorl-train track {self._run.path}` writes them later"
         )
 
@@ -111,16 +108,47 @@ class MlflowTracker:
                 self._error = ""
             except Exception as error:
                 # The next copy recognises partial writes by their tags.
-                self._error, copy = _reason(error), None
+                self._error, copy = failure(error), None
             if last:
                 return
             self._wake.wait(SAMPLE_SECONDS)
 
 
-def _reason(error: Exception) -> str:
+def failure(error: Exception) -> str:
     """The message of the database, without its statement and the address of its manual."""
     message = re.sub(r"\s*\(Background on this error at: \S+\)", "", one_line(error))
     return message.partition(" [SQL:")[0][:200]
+
+
+def copy_once(run: RunDirectory) -> None:
+    """Copies the records of a run to MLflow now.
+
+    Args:
+        run: The run.
+
+    Raises:
+        InputError: If they cannot be copied; one line gives the reason, and what to do if the
+            database is damaged.
+    """
+    from neorl_train.runs._mlflow import copy_to_mlflow
+
+    try:
+        copy_to_mlflow(run)
+    except InputError:
+        raise
+    except Exception as error:  # MLflow and its database raise errors of many classes.
+        reason = failure(error)
+        raise InputError(
+            f"the records of {run.path} cannot be copied to MLflow ({reason}); "
+            f"{_repair(run, reason)}run the same command again"
+        ) from error
+
+
+def _repair(run: RunDirectory, reason: str) -> str:
+    """What to do first if the database is damaged; else nothing."""
+    if any(words in reason for words in DAMAGED):
+        return f"move {run.path.parent / MLFLOW_DATABASE} away, which is damaged, and "
+    return ""
 
 
 def mlflow_installed() -> bool:

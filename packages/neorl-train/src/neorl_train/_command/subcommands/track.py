@@ -9,14 +9,14 @@ def command(arguments: list[str]) -> None:
     """``neorl-train track RUN``."""
     summary = "Copies the records of a run into MLflow."
     run, flags = read_run_argument("track", arguments, summary, accepted=["--json"])
-    from neorl_train.runs._tracker import MISSING, mlflow_installed
+    from neorl_train.runs._tracker import MISSING, copy_once, mlflow_installed
 
     run.record()
     if not mlflow_installed():
         raise InputError(MISSING)
-    from neorl_train.runs._mlflow import copy_to_mlflow, tracking_uri
+    from neorl_train.runs._mlflow import tracking_uri
 
-    copy_to_mlflow(run)
+    copy_once(run)
     where = tracking_uri(run)
     if flags.json:
         print_json("tracked", {"run": str(run.path), "tracking_uri": where})

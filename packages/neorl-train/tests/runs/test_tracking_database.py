@@ -1,0 +1,65 @@
+"""A database of MLflow that was left incomplete is never made, and otherwise named."""
+
+import re
+import sqlite3
+
+import pytest
+
+from neorl_core import InputError
+from neorl_train.runs import MlflowTracker, create_run
+from neorl_train.runs._names import MLFLOW_DATABASE
+from neorl_train.runs._tracker import copy_once
+
+pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
+
+
+@pytest.fixture
+def run(tmp_path):
+    record = {"id": "abc", "config_hash": "sha256:c", "execution_mode": "form", "status": "running"}
+    return create_run(tmp_path / "runs", "[training]\nalgorithms = []\n", record)
+
+
+def test_a_database_that_is_none_is_to_be_moved_away(run):
+    """As a full disk leaves it: half made, or without its head."""
+    database = run.path.parent / MLFLOW_DATABASE
+    database.write_bytes(b"no database" * 100)
+    tracker = MlflowTracker(run)
+    tracker.follow()
+    said = tracker.finish()
+    assert "not a database" in said
+    assert f"move {database} away, which is damaged, and `neorl-train track {run.path}`" in said
+    moved = f"move {database} away, which is damaged, and run the same command again"
+    with pytest.raises(InputError, match=rf"not a database\); {re.escape(moved)}$"):
+        copy_once(run)
+    database.unlink()
+    with sqlite3.connect(database) as half:  # the first table of the schema, and no version of it
+        half.execute("CREATE TABLE experiments (experiment_id INTEGER)")
+    half.close()
+    tracker = MlflowTracker(run)
+    tracker.follow()
+    assert f"move {database} away, which is damaged, and " in tracker.finish()
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_leaves_no_incomplete_database(run, monkeypatch):
+    """MLflow cannot continue one: it adds the columns of a later version again and stops."""
+    from neorl_train.runs import _mlflow
+
+    database = run.path.parent / MLFLOW_DATABASE
+    unfinished = database.with_name(f"{MLFLOW_DATABASE}.new")
+
+    def killed(tracking_uri):
+        assert tracking_uri == f"sqlite:///{unfinished}"
+        unfinished.write_text("the first table")
+        raise OSError("duplicate column name: generation [SQL: ALTER TABLE]")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_mlflow, "MlflowClient", killed)
+        with pytest.raises(InputError, match=r"\(.*duplicate column name: generation\); move "):
+            copy_once(run)
+    assert not database.exists()
+    assert unfinished.exists()
+    copy_once(run)
+    assert database.exists()
+    assert not unfinished.exists()
