@@ -30,6 +30,7 @@ from neorl_core._internal.checks import (
     require_together,
 )
 from neorl_core._internal.float_widths import checked_wide, is_half_precision, narrowed, widened
+from neorl_core.distributions import categorical_sample, diagonal_gaussian_sample
 from neorl_core.off_policy_evaluation import LoggedTrajectories, magic
 from neorl_core.statistics import (
     block_bootstrap_interval,
@@ -366,3 +367,11 @@ DRAWS = {
 def test_what_draws_refuses_a_seed(draw):
     with pytest.raises(TypeError, match="key must be a JAX random key, got 0"):
         draw(0)
+
+
+def test_a_key_among_the_data_is_no_number():
+    message = "^expected numbers, got a random key; give the key after all data$"
+    with pytest.raises(TypeError, match=message):
+        diagonal_gaussian_sample(jax.random.key(0), jnp.zeros(2), jnp.zeros(2))
+    with pytest.raises(TypeError, match=message):
+        categorical_sample(jax.random.key(0), jnp.zeros(2))

@@ -12,6 +12,7 @@ from neorl_deploy.loop._connection import connect
 from neorl_deploy.loop._serve import (
     HUNG_EXIT_CODE,
     Watchdog,
+    cycle_line,
     drop_old_orders,
     loop_lock,
     order,
@@ -177,3 +178,22 @@ def test_a_connection_that_is_none_is_one_line(make, connection, words):
     object.__setattr__(tags, "connection", connection)
     with pytest.raises(DeployError, match=words):
         connect(tags)
+
+
+def test_what_is_lost_in_shadow_is_printed_once_and_so_is_its_return(make):
+    """The mode does not change there, so nothing else would show that the fallback acts."""
+    bench = make()
+    bench.step(2)
+    bench.plant.age["TI"] = 90.0
+    cycles = bench.step(3)
+    fault = f"temperature: {cycles[0].measured.faults['temperature']}"
+    assert [cycle.notes for cycle in cycles] == [(fault,), (), ()]
+    assert cycle_line(cycles[0]).count("temperature: ") == 1
+    del bench.plant.age["TI"]
+    assert bench.step().notes == ("temperature: good again",)
+    bench.plant.down = True
+    line = cycle_line(bench.step())
+    assert line.count("opc.tcp://plant does not answer") == 1
+    assert "temperature" not in line
+    bench.plant.down = False
+    assert bench.step().notes == ("the connection is back",)

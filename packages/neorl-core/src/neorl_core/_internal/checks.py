@@ -32,6 +32,8 @@ def floats(value: ArrayLike) -> Array:
     array = value if isinstance(value, jax.Array) else jnp.asarray(value)
     if jnp.issubdtype(array.dtype, jnp.floating):
         return array.astype(array.dtype) if jax.typeof(array).weak_type else array
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        raise TypeError("expected numbers, got a random key; give the key after all data")
     return array.astype(jnp.result_type(float))
 
 

@@ -146,5 +146,6 @@ def _cycle_event(record: dict[str, Any]) -> str:
     parts = []
     if record["mode"] != record["before"]:
         parts.append(f"from {record['before']} to {record['mode']}: {record['reason']}")
-    parts += [note for note in record["notes"] if note != record["reason"]]
+    shown = record["reason"] if parts else ""
+    parts += [note for note in record["notes"] if note not in shown and note != record["reason"]]
     return "; ".join(parts)

@@ -11,7 +11,12 @@ import numpy as np
 from neorl_deploy.bundle._verdict import DEPLOY
 from neorl_deploy.loop._authority import Authority
 from neorl_deploy.loop._cycle import Cycle, Memory
-from neorl_deploy.loop._inputs import Measurements, judge_readings, no_measurements
+from neorl_deploy.loop._inputs import (
+    Measurements,
+    fault_changes,
+    judge_readings,
+    no_measurements,
+)
 from neorl_deploy.loop._modes import TARGETS, WRITING, Mode, ModeConditions, next_mode
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Quality, Reading
 from neorl_deploy.loop._tags import Output, TagMap
@@ -218,6 +223,8 @@ class ControlLoop:
         )
         raw = [readings[rule.tag] for rule in self.tags.inputs]
         now.inputs, measured = judge_readings(self.tags.inputs, raw, now.inputs, at)
+        now.faulty, changes = fault_changes(now.faulty, self.tags.inputs, measured)
+        notes += changes
         if settings.plant_heartbeat:
             if loop_tags["plant"] != now.alive[0] and not math.isnan(loop_tags["plant"]):
                 now.alive = loop_tags["plant"], at.monotonic

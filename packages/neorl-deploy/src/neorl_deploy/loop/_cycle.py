@@ -65,6 +65,8 @@ class Memory:
         failures: Number of consecutive periods without a connection or with a refused write.
         failure: The last of these failures; empty if there is none.
         connected: Whether the last reading succeeded.
+        faulty: Channels that could not be trusted in the last period with a connection, and whether
+            their last good value was held.
         unrecorded: Events since the last recorded cycle.
         carry: State of the bundle after the last decision.
         beat: Heartbeat counter.
@@ -85,6 +87,7 @@ class Memory:
     failures: int = 0
     failure: str = ""
     connected: bool = True
+    faulty: dict[str, bool] = dataclasses.field(default_factory=dict)
     unrecorded: tuple[str, ...] = ()
     carry: np.ndarray | None = None
     beat: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -86,6 +86,34 @@ def judge_readings(
             after = after._replace(good=value, good_at=now.monotonic - ages[i])
         new_memory.append(after)
     return new_memory, Measurements(obs, ages, faults)
+
+
+def fault_changes(
+    before: Mapping[str, bool], inputs: Sequence[Input], measured: Measurements
+) -> tuple[dict[str, bool], list[str]]:
+    """What changed since the last period in which values may be trusted.
+
+    Args:
+        before: For each channel with a fault in the last period, whether its last good value was
+            held.
+        inputs: Rules of the tags, in the order of the bundle's observations.
+        measured: The measurements of this period.
+
+    Returns:
+        The same for this period, and one line for each channel that is lost, held or good again.
+    """
+    held = {
+        rule.channel: bool(np.isfinite(value))
+        for rule, value in zip(inputs, measured.obs, strict=True)
+        if rule.channel in measured.faults
+    }
+    lines = [
+        f"{channel}: {measured.faults[channel]}"
+        for channel in held
+        if before.get(channel) is not held[channel]
+    ]
+    lines += [f"{channel}: good again" for channel in before if channel not in held]
+    return held, lines
 
 
 def no_measurements(inputs: Sequence[Input], why: str) -> Measurements:

@@ -230,7 +230,10 @@ def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None)
 def cycle_line(cycle: Cycle) -> str:
     """One line describing a cycle: mode, reason and other events."""
     change = f"{cycle.before} -> {cycle.mode}" if cycle.before != cycle.mode else str(cycle.mode)
-    words = [f"{cycle.number}: {change} ({cycle.reason})", *cycle.notes]
-    if cycle.mode not in (Mode.MANUAL,) and cycle.measured.faults:
-        words += [f"{channel}: {why}" for channel, why in cycle.measured.faults.items()]
-    return "; ".join(dict.fromkeys(words))
+    words = list(cycle.notes)
+    if cycle.mode is not Mode.MANUAL:
+        lost = {f"no connection: {note}" for note in cycle.notes}  # once, and not for each channel
+        faults = cycle.measured.faults.items()
+        words += [f"{channel}: {why}" for channel, why in faults if why not in lost]
+    others = [word for word in dict.fromkeys(words) if word not in cycle.reason]
+    return "; ".join([f"{cycle.number}: {change} ({cycle.reason})", *others])

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import datetime
+import logging
 import math
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
@@ -63,6 +64,7 @@ class OpcUaPlant:
             from asyncua import ua
         except ImportError as error:
             raise missing_extra("a connection of kind opcua", "opcua", error) from error
+        logging.getLogger("asyncua").addHandler(logging.NullHandler())  # the loop reports failures
         require_timeout(timeout)
         require_address(
             address,
