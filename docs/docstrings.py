@@ -3,10 +3,14 @@
 Named in docs/mkdocs.yml. We write `Example:`, griffe knows `Examples:`; without the change the
 lines of an example are read as prose, and `[[1.0]]` in a result as a broken link. We write the
 roles that Python's own documentation uses, such as :func:`guard`; a reader of the site gets a link
-to the public name where a reference page shows it, and the name as code otherwise.
+to the public name where a reference page shows it, and the name as code otherwise. The examples use
+what their file imports; on a page they begin with these imports, so that they run when copied.
 """
 
+import ast
+import builtins
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import griffe
@@ -28,7 +32,64 @@ class Docstrings(griffe.Extension):
         for obj in _objects(pkg):
             if obj.docstring is not None:
                 text = obj.docstring.value
-                obj.docstring.value = ROLE.sub(lambda match, at=obj: _link(match, at, public), text)
+                text = ROLE.sub(lambda match, at=obj: _link(match, at, public), text)
+                obj.docstring.value = with_imports(text, _scope(obj, public))
+
+
+def with_imports(text: str, scope: Mapping[str, str]) -> str:
+    """A docstring whose example imports every name that it uses and does not make itself.
+
+    Args:
+        text: The docstring.
+        scope: From the names that the example may use to the paths to import them from.
+    """
+    prompts = re.findall(r"(?m)^( *)(?:>>>|\.\.\.) ?(.*)$", text)
+    names = _undefined("\n".join(line for _, line in prompts))
+    modules: dict[str, list[str]] = {}
+    lines = []
+    for name in sorted(names & {*scope}):
+        module, _, last = scope[name].rpartition(".")
+        if last == name and module:
+            modules.setdefault(module, []).append(name)
+        else:
+            lines.append(f"import {scope[name]}" + (f" as {name}" if last != name else ""))
+    lines += [f"from {module} import {', '.join(modules[module])}" for module in sorted(modules)]
+    if not lines:
+        return text
+    indent, first = prompts[0][0], re.search(r"(?m)^ *>>>", text)
+    assert first is not None  # there is no name without a prompt
+    block = "".join(f"{indent}>>> {line}\n" for line in lines)
+    return text[: first.start()] + block + text[first.start() :]
+
+
+def _undefined(code: str) -> set[str]:
+    """Names that a piece of code uses without making them; none if it is no code."""
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except SyntaxError:
+        return set()
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    made = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    made |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    made |= {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    return {node.id for node in names} - made - {*dir(builtins)}
+
+
+def _scope(obj: griffe.Object, public: dict[str, str]) -> dict[str, str]:
+    """The names in the file of an object, with the path to import each from, where there is one."""
+    scope = {}
+    for name, member in obj.module.members.items():
+        written = _written_at(member)
+        outside = member.is_alias and not written.startswith(f"{obj.package.path}.")
+        if path := public.get(_resolved(obj, written)) or (written if outside else ""):
+            scope[name] = path
+    return scope
 
 
 def _public_names(pkg: griffe.Module) -> dict[str, str]:
