@@ -65,6 +65,9 @@ def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy
     tables = dataclasses.replace(noisy.tables, environment="")
     write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=tables), trial)
     changes = {"changes": ["gain of valve from 0.5 to 2 % per m"]}
+    compared = {"candidate": [0.3, 0.25, 0.35], "incumbent": [0.1, 0.05, 0.15]}
+    moves = {"kind": "travel", "name": "valve", "unit": "%", **compared}
+    changes["predicted_movement"] = [moves, {**moves, "kind": "deviation", "name": "level"}]
     (tmp_path / "run.json").write_text(json.dumps({**head("run", 1), **changes}))
     page = write_report(tmp_path).read_text()
     box = page[page.index('id="verdict"') : page.index("<nav")]
@@ -72,3 +75,8 @@ def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy
     told += ["Predicted gain in return over PID: 2 [1.5, 2.5] EUR per episode", plan]
     assert [box.index(line) for line in told] == sorted(box.index(line) for line in told)
     assert sentences[0] not in box
+    moved = page[page.index("Predicted by the plant model of the log") :].partition("</table>")[0]
+    moved = re.sub("<[^>]*>", " ", moved)
+    assert re.search(r"retuned-0.*PID", moved, re.DOTALL)
+    for name in ("valve", "level"):
+        assert re.search(rf"{name} +% +0.3 \[0.25, 0.35\] +0.1 \[0.05, 0.15\]", moved), moved

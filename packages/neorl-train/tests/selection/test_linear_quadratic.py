@@ -114,6 +114,26 @@ def test_the_replayed_gains_are_those_of_the_second_moments(selection):
 
 
 @pytest.mark.nightly
+def test_travel_and_deviation_are_those_of_the_plant(selection):
+    """In 4,000 episodes of it without a model, within twice the interval of 30 episodes."""
+    rng = np.random.default_rng(1)
+    for one in selection.candidates:
+        gain = GAINS[one.prediction.name]
+        state = rng.multivariate_normal(np.zeros(2), START, 4_000)
+        states = []
+        for _ in range(STEPS):
+            states.append(state)
+            noise = rng.multivariate_normal(np.zeros(2), NOISE, len(state))
+            state = state @ (DYNAMICS - INPUT @ gain).T + noise
+        states = np.stack(states, axis=1)
+        true = [np.abs(np.diff(-states @ gain.T, axis=1)).mean(), *states.std(axis=1).mean(axis=0)]
+        predicted = [*one.movement.travel, *one.movement.deviation]
+        for wanted, estimate in zip(true, predicted, strict=True):
+            reach = 2 * (estimate.high - estimate.value) + 1e-6
+            assert abs(estimate.value - wanted) <= reach, (one.prediction.name, wanted, estimate)
+
+
+@pytest.mark.nightly
 def test_fitted_values_are_those_of_the_lyapunov_equation(selection, log):
     """But for the candidate that leads out of the log, whose losses come out too small.
 

@@ -1,6 +1,7 @@
 """Choosing among controllers of a log: the command, its files, and what it refuses."""
 
 import json
+import re
 
 import jax
 import numpy as np
@@ -42,8 +43,12 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     captured = capsys.readouterr()
     assert "learning the plant from the log and estimating 2 candidates ...\n" in captured.err
     printed = captured.out.splitlines()
-    assert printed[0].startswith("  PI: return")
-    assert printed[1].startswith("* PI feed-forward: return")
+    interval = r"-?[\d.]+ \[-?[\d.]+, -?[\d.]+\]"
+    cost = r"temperature [\d.]+ \(up to [\d.]+\) K min"
+    unit = "reward"
+    assert re.match(rf"  PI: return {interval} {unit}, runs today; {cost}", printed[0])
+    better = rf"\* PI feed-forward: return {interval} {unit}, gain {interval} {unit}; {cost}"
+    assert re.match(better, printed[1])
     result = json.loads((tmp_path / "choice.json").read_text())
     assert (result["incumbent"], result["chosen"]) == ("PI", "PI feed-forward")
     assert main(["select", str(tmp_path / "log.h5"), *words, "--json"]) == 0
@@ -87,6 +92,11 @@ def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
     assert kept.chosen == kept.incumbent == "best"
     assert kept.sentence.startswith("Keep best; from this log alone no candidate")
     assert kept.candidates[1].prediction.refusals
+    best, shut = (one.movement for one in kept.candidates)
+    assert shut.travel[0].value == shut.travel[0].high == 0
+    assert 0 < best.travel[0].low < best.travel[0].value < best.travel[0].high
+    assert len(best.deviation) == 3  # no observation is declared exogenous here
+    assert "travel per step" in page(kept)
     assert "not preferred" in lines(kept)[1]
     assert "Keep best" in page(kept)
     assert np.isnan(kept.agreement)

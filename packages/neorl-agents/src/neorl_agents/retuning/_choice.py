@@ -128,6 +128,8 @@ class Prediction:
         outside_incumbent: The incumbent's ``outside``.
         episodes: Number of logged episodes that were replayed.
         refusals: Reasons why it may not be preferred, in sentences; empty if it may.
+        returns_reach: Half of the width of the interval of ``returns``: the standard errors between
+            episodes plus the standard deviation between networks; infinite if it is not known.
     """
 
     name: str
@@ -144,6 +146,7 @@ class Prediction:
     outside_incumbent: float
     episodes: int
     refusals: tuple[str, ...] = ()
+    returns_reach: float = math.inf
 
     @property
     def high(self) -> float:
@@ -278,6 +281,7 @@ def _prediction(
         outside=outside[0],
         outside_incumbent=outside[1],
         episodes=networks.shape[1],
+        returns_reach=_returns_reach(candidate_episodes, rule.z),
     )
     if is_incumbent:
         return prediction
@@ -339,6 +343,14 @@ def _refuse_within_error(one: Prediction, error: float, rule: ChoiceRule) -> Pre
         f"on logged episodes, {error:.4g}"
     )
     return dataclasses.replace(one, refusals=(*one.refusals, reason))
+
+
+def _returns_reach(episodes: PredictedEpisodes, z: float) -> float:
+    networks = np.asarray(episodes.returns[:-1], np.float64)
+    if not np.isfinite(networks).all():
+        return math.inf
+    error = networks.mean(axis=0).std() / np.sqrt(networks.shape[1])
+    return float(z * error + networks.mean(axis=1).std())
 
 
 def _upper(cost: Float[np.ndarray, "member episode cost"], z: float) -> np.ndarray:

@@ -26,7 +26,12 @@ from neorl_train.configuration._sections import Config
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._split import training_sample
-from neorl_train.selection import logged_episodes, other_estimates, value_estimates
+from neorl_train.selection import (
+    logged_episodes,
+    movement_rows,
+    other_estimates,
+    value_estimates,
+)
 from neorl_train.verdicts._trial import LogPrediction
 
 IMITATOR = "pid_imitation"
@@ -222,6 +227,9 @@ def choose_stage(
             if run.environment is None and experience is not None:
                 policy = policies[candidate] if candidate in policies else others[candidate].policy
                 prediction = with_others(prediction, retuning, policy, experience)
+                compared = {"candidate": policy, "incumbent": retuning.incumbent}
+                movement = movement_rows(retuning.plants.evaluation_plant, compared)
+                session.directory.update_record(predicted_movement=movement)
         words = [*notes, *words]
         session.directory.update_record(choice=words)
         for line in words:

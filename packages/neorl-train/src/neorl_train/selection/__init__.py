@@ -11,6 +11,9 @@ from neorl_train.selection._page import lines as lines
 from neorl_train.selection._page import page as page
 from neorl_train.selection._page import selection_to_json as selection_to_json
 from neorl_train.selection._page import write_selection as write_selection
+from neorl_train.selection._predicted_movement import PredictedMovement as PredictedMovement
+from neorl_train.selection._predicted_movement import movement_rows as movement_rows
+from neorl_train.selection._predicted_movement import predicted_movement as predicted_movement
 from neorl_train.selection._return_distribution import ReturnDistribution as ReturnDistribution
 from neorl_train.selection._return_distribution import return_distribution as return_distribution
 from neorl_train.selection._select import CandidateEstimates as CandidateEstimates
@@ -26,6 +29,7 @@ from neorl_train.selection._value_estimates import value_estimates as value_esti
 __all__ = [
     "CandidateEstimates",
     "LoggedEpisodes",
+    "PredictedMovement",
     "ReturnDistribution",
     "SelectOptions",
     "Selection",
@@ -37,9 +41,11 @@ __all__ = [
     "held_out_picks",
     "lines",
     "logged_episodes",
+    "movement_rows",
     "other_estimates",
     "page",
     "pick",
+    "predicted_movement",
     "regret",
     "return_distribution",
     "select_candidates",

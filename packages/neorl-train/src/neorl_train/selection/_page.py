@@ -1,15 +1,17 @@
 """The page and the data file of a choice without the plant."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
+from neorl_agents.retuning import Prediction
 from neorl_core.costs import limit_kind
 from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train.report._document import Section, document
 from neorl_train.report._html import Column, Html, bullets, joined, paragraph, table, tag
 from neorl_train.results._tables import Estimate
-from neorl_train.results._wording import number, percent, quantity, with_ends
+from neorl_train.results._wording import number, percent, quantity, with_ends, with_unit
 from neorl_train.selection._return_distribution import MOST_FAR
 from neorl_train.selection._select import CandidateEstimates, Selection
 from neorl_train.selection._value_estimates import MIN_SIZE
@@ -51,7 +53,10 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
     ]
     rows = []
     for candidate in selection.candidates:
-        row: dict[str, Any] = {"prediction": dataclasses.asdict(candidate.prediction)}
+        row: dict[str, Any] = {"prediction": _finite(dataclasses.asdict(candidate.prediction))}
+        if candidate.movement is not None:
+            movement = candidate.movement._asdict()
+            row["movement"] = {name: _plain(value) for name, value in movement.items()}
         if candidate.values is not None:
             values = candidate.values._asdict()
             del values["first"]
@@ -86,6 +91,7 @@ def page(selection: Selection) -> str:
     ]
     sections: list[Section] = [
         ("returns", "Predicted return and costs", _predictions(selection)),
+        ("movement", "Movement of actuators and measurements", _movement(selection)),
         ("refused", "Reasons against each candidate", _refusals(selection)),
         ("values", "Other estimators", _values(selection)),
         ("distribution", "Distribution of the return", _distributions(selection)),
@@ -105,17 +111,18 @@ def lines(selection: Selection) -> list[str]:
             "*" if candidate.prediction.name == selection.chosen else " ",
         )
         costs = "".join(
-            f"; {c.name} {number(value)} (up to {number(high)})"
+            f"; {c.name} {with_unit(f'{number(value)} (up to {number(high)})', c.unit)}"
             for c, value, high in zip(
                 selection.spec.cost, prediction.cost, prediction.cost_high, strict=True
             )
         )
-        gain = (
-            f"gain {_range(prediction)}" if prediction.name != selection.incumbent else "runs today"
-        )
+        unit, gain = selection.reward_unit, "runs today"
+        if prediction.name != selection.incumbent:
+            gain = f"gain {with_unit(_range(prediction), unit)}"
         why = f"; not preferred: {prediction.refusals[0]}" if prediction.refusals else ""
         rows.append(
-            f"{mark} {prediction.name}: return {number(prediction.returns)}, {gain}{costs}{why}"
+            f"{mark} {prediction.name}: return {with_unit(_returns(prediction), unit)}, "
+            f"{gain}{costs}{why}"
         )
     return rows
 
@@ -143,7 +150,7 @@ def _predictions(selection: Selection) -> Html:
 def _cells(candidate: CandidateEstimates, selection: Selection) -> list[str]:
     prediction = candidate.prediction
     gain = "runs today" if prediction.name == selection.incumbent else _range(prediction)
-    cells = [number(prediction.returns), gain]
+    cells = [_returns(prediction), gain]
     for channel, value, high, over in zip(
         selection.spec.cost, prediction.cost, prediction.cost_high, prediction.over, strict=True
     ):
@@ -157,8 +164,36 @@ def _named(candidate: CandidateEstimates, selection: Selection) -> str:
     return f"{name} (the choice)" if name == selection.chosen else name
 
 
-def _range(prediction: Any) -> str:
+def _returns(prediction: Prediction) -> str:
+    value, reach = prediction.returns, prediction.returns_reach
+    return with_ends(value, value - reach, value + reach)
+
+
+def _range(prediction: Prediction) -> str:
     return with_ends(prediction.gain, prediction.low, prediction.high)
+
+
+def _movement(selection: Selection) -> Html:
+    """Travel of every actuator and deviation of every predicted measurement."""
+    if selection.candidates[0].movement is None:
+        return Html("")
+    spec = selection.spec
+    columns = [Column("Candidate", align="left")]
+    columns += [Column(f"{c.name}, travel per step", c.unit) for c in spec.action]
+    measured = [c for c in spec.obs if c.name in selection.predicted]
+    columns += [Column(f"{c.name}, standard deviation", c.unit) for c in measured]
+    rows = [
+        [_named(one, selection), *map(_interval, (*one.movement.travel, *one.movement.deviation))]
+        for one in selection.candidates
+        if one.movement is not None
+    ]
+    words = (
+        "Mean absolute move of each actuator from one step to the next, and the standard deviation "
+        "of each measurement within an episode, which contains the moves of a set point that it "
+        "follows, in the same replayed episodes. In brackets: the 95 % interval over episodes and "
+        "the networks of the model."
+    )
+    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
 
 
 def _refusals(selection: Selection) -> Html:
@@ -275,6 +310,15 @@ def _interval(estimate: Estimate) -> str:
 
 def _known(value: float) -> float | None:
     return None if value != value else value
+
+
+def _finite(value: Any) -> Any:
+    """Plain JSON with null for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:

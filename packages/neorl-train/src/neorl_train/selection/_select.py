@@ -25,6 +25,7 @@ from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.results._wording import with_ends, with_unit
 from neorl_train.selection._agreement import contradicted, other_estimates
+from neorl_train.selection._predicted_movement import PredictedMovement, predicted_movement
 from neorl_train.selection._return_distribution import ReturnDistribution, return_distribution
 from neorl_train.selection._value_estimates import (
     ValueEstimates,
@@ -90,12 +91,14 @@ class CandidateEstimates(NamedTuple):
         others: Its gain according to other estimators; empty if none were requested.
         distribution: Distribution of its return and the correction by neighbours, for information;
             ``None`` if none was requested.
+        movement: Movement of actuators and measurements in the replayed episodes.
     """
 
     prediction: Prediction
     values: ValueEstimates | None
     others: tuple[OtherEstimate, ...] = ()
     distribution: ReturnDistribution | None = None
+    movement: PredictedMovement | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +123,8 @@ class Selection:
         discount: Discount of the values.
         warnings: Defects of the log or the model on which no choice may rest, in sentences; with
             one of them nothing is preferred.
+        predicted: Observations that the model predicts, in the order of
+            :attr:`PredictedMovement.deviation`.
     """
 
     source: str
@@ -135,6 +140,7 @@ class Selection:
     discount: float
     warnings: tuple[str, ...] = ()
     agreements: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    predicted: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -227,6 +233,7 @@ def select_candidates(
         ]
         table = (table[0], *map(contradicted, table[1:], others[1:]))
         chosen = choose(table, incumbent)
+    movements = [predicted_movement(plants.evaluation_plant, order[one.name]) for one in table]
     warnings = (*log_warnings(dataset), *_model_warnings(dataset, plants, table[0], options))
     return Selection(
         source=source,
@@ -234,7 +241,7 @@ def select_candidates(
         reward_unit=reward_unit(dataset),
         incumbent=incumbent,
         chosen=incumbent if warnings else chosen,
-        candidates=tuple(map(CandidateEstimates, table, values, others, distributions)),
+        candidates=tuple(map(CandidateEstimates, table, values, others, distributions, movements)),
         scale=plants.scale,
         error=plants.error,
         episodes=plants.evaluation_plant.n_episodes,
@@ -242,6 +249,7 @@ def select_candidates(
         discount=options.discount,
         warnings=warnings,
         agreements=_agreements(table, distributions),
+        predicted=tuple(dataset.spec.obs[i].name for i in plants.model.predicted),
     )
 
 

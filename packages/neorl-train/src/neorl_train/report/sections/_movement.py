@@ -12,7 +12,7 @@ from neorl_train.report.sections._benefit import amount_table
 from neorl_train.report.sections._pictures import TITLES, other_policy
 from neorl_train.results._episodes import SMALLEST, Trace
 from neorl_train.results._tables import AmountKind
-from neorl_train.results._wording import DASH
+from neorl_train.results._wording import DASH, with_ends
 
 HEADINGS: dict[AmountKind, str] = {
     "travel": "Travel of the actuators",
@@ -45,10 +45,44 @@ def movement_table(inputs: Inputs) -> Html:
         f"Movement of the actuators: {where}. A move of less than {SMALLEST:.1%} of a range does "
         "not count as a reversal."
     )
-    parts = [amount_table(inputs, HEADINGS, caption)]
+    parts = [amount_table(inputs, HEADINGS, caption), _predicted(inputs)]
     if single:
         parts.append(folded("Show the tables of the episodes in the pictures", *single))
     return joined([part for part in parts if part.text])
+
+
+def _predicted(inputs: Inputs) -> Html:
+    """The predictions of the plant model of a log; nothing if there are none."""
+    predicted, verdict = inputs.record.get("predicted_movement", []), inputs.verdict
+    if inputs.simulated or not predicted:
+        return Html("")
+    headings = {
+        "travel": "Mean travel of the actuators per step",
+        "deviation": "Standard deviation of the measurements within an episode",
+    }
+    rows: list[Sequence[Content] | Group] = []
+    for kind, heading in headings.items():
+        rows.append(Group(heading))
+        rows += [
+            [
+                one["name"],
+                one["unit"],
+                *(with_ends(*one[who]) for who in ("candidate", "incumbent")),
+            ]
+            for one in predicted
+            if one["kind"] == kind
+        ]
+    columns = [
+        Column("Channel", align="left"),
+        Column("Unit", align="left"),
+        Column(verdict.candidate, "predicted"),
+        Column(verdict.reference, "predicted"),
+    ]
+    caption = (
+        "Predicted by the plant model of the log, in the same replayed episodes for both. In "
+        "brackets: the 95 % interval over episodes and the networks of the model."
+    )
+    return table(caption, columns, rows)
 
 
 def _table(ours: Trace, theirs: Trace | None, inputs: Inputs) -> Html:
