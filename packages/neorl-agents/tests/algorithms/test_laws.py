@@ -1,5 +1,7 @@
 """The laws that every entry of ``ALGORITHMS`` keeps, and bad hyperparameters by name."""
 
+import inspect
+import re
 from dataclasses import fields
 from functools import partial
 
@@ -327,6 +329,17 @@ def test_bad_values_are_refused_by_name(name, field, value, problem):
         algorithm.init(problem.spec, problem.statistics, jax.random.key(0))
 
 
+def test_every_field_is_described():
+    """Under *Attributes* of its class, where the help of the commands and the pages find it."""
+    for name, kind in ALGORITHMS.items():
+        texts = [inspect.cleandoc(base.__dict__.get("__doc__") or "") for base in kind.__mro__]
+        described = set(re.findall(r"(?m)^    (\w+): \S", "\n".join(texts)))
+        missing = {field.name for field in fields(kind)} - described
+        assert not missing, (
+            f"describe {sorted(missing)} under Attributes of {kind.__name__} ({name})"
+        )
+
+
 def test_every_field_is_checked():
     for name, kind in ALGORITHMS.items():
         parts = {"networks", "steps", "multiplier", "rollouts"}
@@ -334,4 +347,7 @@ def test_every_field_is_checked():
         own = {field.name for field in fields(kind)} - nested - {"model"}  # its own tests check it
         own |= {field for field, part in PLACES.items() if part in nested}
         unchecked = own - set(BAD[name]) - {"hidden", "batch_size", "graph"}
-        assert not unchecked, f"{name}: no bad value of {unchecked} is tested"
+        assert not unchecked, (
+            f"refuse bad values of {sorted(unchecked)} in check() of {name}, and add one to "
+            f"BAD[{name!r}] above"
+        )
