@@ -25,7 +25,8 @@ def test_collect_inspect_and_list(
     output = capsys.readouterr().out
     assert "106/1500" in output
     last = "Next: neorl-train run --data.source log.h5 --penalty temperature NUMBER pressure NUMBER"
-    assert output.endswith(f"{last}\n")
+    assert f"\n{last}\n" in output
+    assert "NUMBER: what one unit of that cost subtracts from the reward" in output
     assert main(["inspect", "log.h5", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["format"], document["version"]) == ("neorl-dataset-report", 3)

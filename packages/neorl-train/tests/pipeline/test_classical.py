@@ -67,8 +67,8 @@ def test_a_run_compares_and_falls_back_to_what_was_fitted(here, make_log, capsys
         r"opposite signs .*\bkd \S+\).* without ki and kd", warning
     )  # the file asks for kd
     assert re.fullmatch(
-        rf"pid_imitation: {controlled} by {manipulated}: kp \S+ .*, explains \S+ of the changes, "
-        r"from \d+ rows",
+        rf"pid_imitation: {controlled} by {manipulated}: kp \S+ .*, "
+        r"explains \S+ of the variance of the action, from \d+ rows",
         controller,
     )
     # What select and a search take for a candidate is the same controller, fitted again.

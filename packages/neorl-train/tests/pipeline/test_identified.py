@@ -24,9 +24,13 @@ def test_a_loop_is_told_as_a_step_shows_it_and_its_doubts_as_warnings():
     report = {"loops": [{**LOOP, **GAINS, "gain_margin": 0.6, "warnings": ["it swings"]}]}
     assert words("pid", report) == [
         "pid: outlet by steam: gain 1.2 degF per %, time constant 60 s, dead time 14 s, explains "
-        "99.3% of the changes, kp 1.9 % per degF, ki 0.03 % per degF and s, gain margin 0.6",
+        "99.3% of the variance of the output changes, kp 1.9 % per degF, ki 0.03 % per degF and s, "
+        "gain margin 0.6",
         "warning: pid: outlet by steam: it swings",
     ]
+    # An imitated loop has no model of the plant: its share is of the action, as its warning has it.
+    (imitated,) = words("pid_imitation", {"loops": [{"share": 0.5, "kp": 1.76, "rows": 9}]})
+    assert "explains 50.0% of the variance of the action, " in imitated
     integrating = {**LOOP, "pole": 1.0, "static_gain": None, "time_constant": None, **GAINS}
     (line,) = words("pid", {"loops": [{**integrating, "gain_margin": None, "warnings": []}]})
     assert line.startswith("pid: outlet by steam: integrating, 0.02 degF per % and s, dead time")

@@ -41,9 +41,9 @@ def tuning_warnings(model: FirstOrderModel, margin: float | None, longest: int) 
         )
     if model.share <= 0:
         warnings.append(
-            "the model explains none of the output's variance: disturbances moved the output as "
-            "much as the input did, or feedback hides the input's effect; compare gain and dead "
-            "time with those of a step test"
+            "the model explains none of the variance of the output changes: disturbances moved the "
+            "output as much as the input did, or feedback hides the input's effect; compare gain "
+            "and dead time with those of a step test"
         )
     return warnings
 
@@ -62,8 +62,8 @@ def imitation_warnings(loop: ImitatedLoop) -> list[str]:
         )
     if loop.share < LEAST_SHARE:
         warnings.append(
-            f"it explains {loop.share:.0%} of the action's variance, so no such loop recorded this "
-            "log (operators, limits, another set-point or a feed-forward may have moved the "
+            f"it explains {loop.share:.0%} of the variance of the action, so no such loop recorded "
+            "this log (operators, limits, another set-point or a feed-forward may have moved the "
             "action); do not take it for the logged controller"
         )
     return warnings

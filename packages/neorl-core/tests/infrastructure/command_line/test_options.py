@@ -197,7 +197,15 @@ MISTAKES = {
     "no file": ([], "PATH file (required)"),
     "an integer": (["a", "--training.updates", "x"], "updates must be an integer, got 'x'"),
     "a number": (["a", "--training.rate", "x"], "--training.rate must be a number, got 'x'"),
-    "pairs": (["a", "--penalty", "heat"], "--penalty takes pairs of a name and a number"),
+    "pairs": (
+        ["a", "--penalty", "heat"],
+        "--penalty takes pairs of a name and a number, such as --penalty NAME 0.75; 'heat' has no "
+        "value",
+    ),
+    "a number in a pair": (
+        ["a", "--penalty", "heat", "0.5", "cold", "0,75", "--training.updates", "3"],
+        "a name and a number, such as --penalty NAME 0.75; got '0,75' for cold",
+    ),
 }
 
 

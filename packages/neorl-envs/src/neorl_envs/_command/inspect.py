@@ -56,6 +56,8 @@ def command(words: list[str]) -> None:
     costs = [word for cost in report["costs"] for word in (cost["name"], "NUMBER")]
     penalty = ["--penalty", *costs] if costs else []
     print("Next:", shlex.join(["neorl-train", "run", "--data.source", str(options.file), *penalty]))
+    if penalty:
+        print("      NUMBER: what one unit of that cost subtracts from the reward in training")
 
 
 def _opened(path: Path) -> Dataset:

@@ -79,12 +79,14 @@ def identification_lines(
 
 def _loop_text(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
     """Describes one PID loop; ``y`` and ``u`` are the units of its measured and moved channel."""
+    # A model of the plant explains changes of the output, an imitation the action itself.
+    what = f"variance of {'the output changes' if 'static_gain' in identified else 'the action'}"
     formatters: dict[str, Callable[[Any], str]] = {
         "static_gain": lambda v: f"gain {v:.4g} {y} per {u}",
         "gain_error": lambda v: f"standard error {v:.0%}",
         "time_constant": lambda v: f"time constant {v:.4g} s",
         "delay": lambda v: f"dead time {v * dt:g} s",
-        "share": lambda v: f"explains {f'{v:.1%}' if v > 0 else 'none'} of the changes",
+        "share": lambda v: f"explains {f'{v:.1%}' if v > 0 else 'none'} of the {what}",
         "kp": lambda v: f"kp {v:.4g} {u} per {y}",
         "ki": lambda v: f"ki {v:.4g} {u} per {y} and s",
         "kd": lambda v: f"kd {v:.4g} {u} s per {y}" if v else "",

@@ -95,7 +95,8 @@ def validate(config: Config) -> None:
     for name, value in config.penalty.items():
         _require(
             math.isfinite(value) and value >= 0,
-            f"penalty.{name} must be finite and not negative, got {value}",
+            f"penalty.{name}, which one unit of that cost subtracts from the reward, must be a "
+            f"finite number of at least 0, got {value}",
         )
 
 

@@ -33,6 +33,8 @@ NEAR = 0.6
 MOST_LISTED = 8
 """Largest number of options of a section that a message lists in full."""
 
+VALUES: dict[Any, tuple[str, str]] = {float: ("a number", "0.75"), int: ("an integer", "3")}
+"""Kinds of values of an option that takes pairs, in words and as an example."""
 PAIRS = re.compile(r"Error parsing (--\S+): Failed to parse key-value pairs!")
 
 
@@ -105,7 +107,7 @@ def parse_options(
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        message = _reworded(_first_message(messages.getvalue()), kind, default)
+        message = _reworded(_first_message(messages.getvalue()), words, kind, default)
         raise InputError(f"{message}; see `{program} --help`") from None
     if unknown:
         raise _unknown(unknown[0], list(_names(kind, default)), program, words)
@@ -157,28 +159,54 @@ def _first_message(boxes: str) -> str:
     return " ".join(" ".join(chosen).split()) or "the options cannot be read"
 
 
-def _reworded(message: str, kind: type, default: Any) -> str:
+def _reworded(message: str, words: Sequence[str], kind: type, default: Any) -> str:
     for pattern, expected in REWORDED:
         message = re.sub(pattern, rf"\1 must be {expected}, got \2", message)
     pairs = PAIRS.search(message)
     if pairs:
         option = pairs[1]
-        numbers = _holds_numbers(kind, default, option)
-        value_kind, value = ("number", "0.75") if numbers else ("text", "TEXT")
+        value_type = _type_of_values(kind, default, option)
+        value_kind, value = VALUES.get(value_type, ("a text", "TEXT"))
         message = (
-            f"{option} takes pairs of a name and a {value_kind}, such as {option} NAME {value}"
+            f"{option} takes pairs of a name and {value_kind}, such as {option} NAME {value}"
+            f"{_fault_of_pairs(option, words, value_type)}"
         )
     return message.removesuffix(".")
 
 
-def _holds_numbers(kind: type, default: Any, option: str) -> bool:
-    """Whether the values of an option that takes pairs are numbers."""
+def _fault_of_pairs(option: str, words: Sequence[str], value_type: Any) -> str:
+    """The name without a value, or the first value that is not of the type; empty if unclear."""
+    names = [word.replace("_", "-") for word in words]
+    if names.count(option) != 1:
+        return ""
+    given: list[str] = []
+    for word in words[names.index(option) + 1 :]:
+        if word.startswith("--"):
+            break
+        given.append(word)
+    if len(given) % 2:
+        return f"; {given[-1]!r} has no value"
+    for name, value in zip(given[::2], given[1::2], strict=True):
+        if value_type in VALUES and not _is_of(value_type, value):
+            return f"; got {value!r} for {name}"
+    return ""
+
+
+def _is_of(value_type: Any, word: str) -> bool:
+    try:
+        value_type(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _type_of_values(kind: type, default: Any, option: str) -> Any:
+    """The type of the values of an option that takes pairs; ``None`` if it is unknown."""
     *sections, last = option.removeprefix("--").replace("-", "_").split(".")
     for section in sections:
         default = getattr(kind() if default is None else default, section)
         kind = type(default)
-    values = typing.get_args(typing.get_type_hints(kind)[last])[1:]
-    return values[:1] in ((float,), (int,))
+    return next(iter(typing.get_args(typing.get_type_hints(kind)[last])[1:]), None)
 
 
 def _unknown(
