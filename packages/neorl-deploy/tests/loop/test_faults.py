@@ -51,6 +51,16 @@ FAULTS = {
 }
 
 
+def test_an_end_of_the_range_that_float32_rounded_is_no_fault(make):
+    """A float32 sensor at 406 K may send the next number above it."""
+    bench = make()
+    for value in (406.0, float(np.nextafter(np.float32(406), np.float32(np.inf)))):
+        bench.plant.tags["TI"] = value
+        assert bench.step().measured.faults == {}
+    bench.plant.tags["TI"] = 406.01
+    assert "is not within 274 to 406 K" in bench.step().measured.faults["temperature"]
+
+
 def healed(plant):
     plant.quality.clear()
     plant.age.clear()

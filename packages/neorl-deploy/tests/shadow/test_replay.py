@@ -117,6 +117,19 @@ def test_an_episode_does_not_feel_the_one_before(exported, log, replayed):
     np.testing.assert_array_equal(shadow.action, replayed.shadow.action[rows])
 
 
+def test_an_end_of_the_range_that_float32_rounded_is_inside(exported, log):
+    high = np.float32(read_bundle(exported).manifest.obs[2].high)
+    obs = log.obs.copy()
+    obs[5, 2] = np.nextafter(high, np.float32(np.inf))
+    result = replay(read_bundle(exported), dataclasses.replace(log, obs=obs))
+    assert result.report["observations"]["out_of_range"] == 0
+    obs[5, 2] = high + np.float32(1e-3) * abs(high)
+    result = replay(read_bundle(exported), dataclasses.replace(log, obs=obs))
+    assert result.report["observations"]["out_of_range_channels"] == {
+        read_bundle(exported).manifest.obs[2].name: pytest.approx(1 / len(obs))
+    }
+
+
 def test_masked_and_broken_rows_are_stepped_but_not_counted(exported, log):
     mask, action, obs = log.mask.copy(), log.action.copy(), log.obs.copy()
     mask[:10] = False

@@ -344,6 +344,26 @@ def test_history_is_stacked_within_an_episode(tank: Tank, wide: Path) -> None:
     np.testing.assert_array_equal(columns.obs, np.float32(np.stack(expected, axis=1)))
 
 
+def test_an_end_of_the_range_that_float32_rounded_is_inside(wide: Path) -> None:
+    """A historian writes float32 numbers with nine digits; some lie above the declared end."""
+    header, *lines = (wide / "log.csv").read_text().splitlines()
+    column = header.split(",").index("LI-1.PV")
+    written = {3: "1.40000001", 4: "1.40000010", 5: "-0.0000001", 6: "1.40001"}
+    for row, text in written.items():
+        cells = lines[row].split(",")
+        cells[column] = text
+        lines[row] = ",".join(cells)
+    (wide / "log.csv").write_text("\n".join([header, *lines]) + "\n")
+    values = changed()
+    values["tag"][0] |= {"low": 0.0, "high": 1.4, "largest_gap_s": 0}
+    dataset = converted(wide, {**values, "reward": {"expression": "level"}, "cost": []})
+    columns: Any = dataset.transitions
+    level = columns.obs[:, 0]
+    assert np.nanmax(level) == np.float32(1.4)
+    assert np.nanmin(level) == 0.0
+    assert dataset.attributes["ingestion"]["tags"]["level"] == {"outside the range": 1}
+
+
 def test_values_outside_the_range_are_missing(tank: Tank, wide: Path) -> None:
     values = changed()
     values["tag"][0] |= {"high": 120, "factor": 100.0, "unit": "cm", "largest_gap_s": 0}

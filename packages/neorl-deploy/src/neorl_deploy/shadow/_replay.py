@@ -9,6 +9,7 @@ import numpy as np
 from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle._document_heads import head
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
+from neorl_deploy.bundle._ranges import outside
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.runtime._forms import FormName
 from neorl_deploy.shadow._log import Log
@@ -218,16 +219,16 @@ def _alarms(manifest: Manifest, log: Log, alarms: np.ndarray) -> Report:
 
 
 def _observations(channels: tuple[ChannelEntry, ...], obs: np.ndarray) -> Report:
-    low = np.array([channel.low for channel in channels], np.float32)
-    high = np.array([channel.high for channel in channels], np.float32)
-    outside = (obs < low) | (obs > high)
+    low = np.array([channel.low for channel in channels])
+    high = np.array([channel.high for channel in channels])
+    beyond = outside(obs, low, high)
     return {
         "not_finite": float((~np.isfinite(obs)).any(axis=1).mean()),
-        "out_of_range": float(outside.any(axis=1).mean()),
+        "out_of_range": float(beyond.any(axis=1).mean()),
         "out_of_range_channels": {
-            channel.name: float(outside[:, i].mean())
+            channel.name: float(beyond[:, i].mean())
             for i, channel in enumerate(channels)
-            if outside[:, i].any()
+            if beyond[:, i].any()
         },
     }
 

@@ -2,12 +2,14 @@
 
 import dataclasses
 import hashlib
+import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from neorl_envs.datasets._checks import DatasetError
@@ -224,10 +226,14 @@ def _values(
     number = _where(usable & number.is_not_nan(), number)
     number = _in_unit(number, tag, table, cell_unit, source)
     tally.extend(tag.name, number)
-    outside = ((number < tag.low) | (number > tag.high)).fill_null(False)
+    slack = float(np.finfo(np.float32).eps) * max(
+        (abs(end) for end in (tag.low, tag.high) if math.isfinite(end)), default=0.0
+    )
+    outside = ((number < tag.low - slack) | (number > tag.high + slack)).fill_null(False)
     tally.count(tag.name, OUTSIDE, int(outside.sum()))
     tally.count(tag.name, "missing", int((usable & number.is_null()).sum()))
-    return _where(~outside, number)
+    # What lies within the slack was rounded to float32 on its way, as 100 to 100.000008.
+    return _where(~outside, number).clip(tag.low, tag.high)
 
 
 def _where(condition: pl.Series, column: pl.Series) -> pl.Series:
