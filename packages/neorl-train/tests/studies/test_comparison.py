@@ -4,19 +4,23 @@ import csv
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from scipy.stats import trim_mean, wilcoxon
 
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
+from neorl_core.statistics import crossed_interval
 from neorl_train._command.main import main
 from neorl_train._pipeline.write_results import write_results
 from neorl_train.report.figures._studies import Dots
 from neorl_train.results import ActionFit, Estimate
 from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
+from neorl_train.studies._against import paired_with
 from neorl_train.studies._comparison import _flat
 from neorl_train.studies._pictures import _of_comparison
 from neorl_train.studies._tables import comparison_tables
@@ -100,6 +104,63 @@ def test_the_paired_test_is_that_of_scipy_and_is_adjusted_for_all_rows(compariso
     np.testing.assert_allclose(least.adjusted, min(1, len(tested) * least.p_value), rtol=1e-5)
     in_order = sorted(tested, key=lambda one: one.p_value)
     assert [one.adjusted for one in in_order] == sorted(one.adjusted for one in tested)
+
+
+def test_gains_over_a_learner_are_paired_by_seed_and_start(runs, noisy):
+    results = {(one.name, one.guarded): one.episodes.returns for one in noisy.evaluation.results}
+    good = np.stack([results[f"good-{i}", True] for i in range(2)]).astype(np.float64)
+    bad, steady = results["bad-0", True], results["steady", False]
+    comparison = compare_runs(runs[:1], against="good")
+    rows = {row.policy: row for row in comparison.rows}
+    with jax.enable_x64(True):
+        expected = crossed_interval(bad - good, level=comparison.level)
+    gain = rows["bad"].gain
+    np.testing.assert_allclose(gain.value, np.mean(bad - good), rtol=1e-6)
+    np.testing.assert_allclose((gain.low, gain.high), (expected.low, expected.high), rtol=1e-6)
+    np.testing.assert_allclose(rows["bad"].each_seed, (bad - good).mean(axis=1), rtol=1e-6)
+    p_value = wilcoxon(bad, good.mean(axis=0), correction=True).pvalue
+    np.testing.assert_allclose(rows["bad"].p_value, p_value, rtol=1e-3)
+    np.testing.assert_allclose(rows["steady"].gain.value, np.mean(steady - good), rtol=1e-6)
+    assert (rows["good"].gain, rows["good"].p_value, rows["log"].gain) == (None, None, None)
+    text = comparison_text(comparison, ())
+    assert "gain over good" in text
+    assert "The gain is paired with good;" in text
+    first = {row.policy: row for row in compare_runs(runs[:1], against="good-1").rows}
+    np.testing.assert_allclose(first["bad"].each_seed, np.mean(bad - good[1]), rtol=1e-6)
+
+
+def test_seeds_are_paired_in_order_as_many_as_both_have():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(1.0, 1.0, (3, 20)), rng.normal(0.0, 1.0, (2, 20))
+    paired = paired_with(first, second, level=0.9)
+    np.testing.assert_allclose(paired.each_seed, (first[:2] - second).mean(axis=1))
+    with jax.enable_x64(True):
+        expected = crossed_interval(first[:2] - second, level=0.9)
+    gain = paired.gain
+    np.testing.assert_allclose((gain.value, gain.low, gain.high), list(expected), rtol=1e-12)
+    p_value = wilcoxon(first[:2].mean(axis=0), second.mean(axis=0)).pvalue
+    np.testing.assert_allclose(paired.p_value, p_value, rtol=1e-4)
+    assert len(paired_with(first, second[:1], level=0.9).each_seed) == 3
+
+
+def test_a_policy_of_another_run_is_compared_on_the_same_starts_alone(runs, noisy, tmp_path):
+    tables = noisy.tables
+    kept = [row for row in tables.rows if row.group != "bad"]
+    results = [one for one in noisy.evaluation.results if not one.name.startswith("bad-")]
+    without = SimpleNamespace(
+        tables=dataclasses.replace(tables, rows=kept),
+        evaluation=dataclasses.replace(noisy.evaluation, results=results),
+        verdict=noisy.verdict,
+    )
+    path = _leave_run(tmp_path / "0004", without, source="First-v0", gain=0.5)
+    whole = next(row for row in compare_runs(runs[:1], against="bad").rows if row.policy == "good")
+    rows = [
+        row for row in compare_runs([path, *runs[:2]], against="bad").rows if row.policy == "good"
+    ]
+    assert [row.gain for row in rows] == [whole.gain] * 3
+    message = r"no policy 'bad' was run on the starts of run 0004, which has good, .*--against"
+    with pytest.raises(InputError, match=message):
+        compare_runs([path, runs[1]], against="bad")
 
 
 def test_only_what_differs_is_said_and_a_controller_once_a_plant(comparison):

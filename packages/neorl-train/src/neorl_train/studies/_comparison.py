@@ -18,6 +18,7 @@ from neorl_train.results._results import Evaluation, group_of
 from neorl_train.results._tables import Estimate, PooledRow, ResultTables, Role
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
+from neorl_train.studies._against import baselines, paired_with, seed_returns
 from neorl_train.verdicts._file import read_verdict
 from neorl_train.verdicts._verdict import Verdict
 
@@ -93,25 +94,31 @@ class Comparison:
     Attributes:
         level: Confidence level of all intervals.
         rows: Rows of every run, learners before controllers.
+        against: Policy that gains and p values are compared with; empty for the incumbents.
     """
 
     level: float
     rows: tuple[ComparedRow, ...]
+    against: str = ""
 
 
-def compare_runs(paths: Sequence[Path]) -> Comparison:
+def compare_runs(paths: Sequence[Path], *, against: str = "") -> Comparison:
     """Reads the evaluations of several runs.
 
     Args:
         paths: Directories of the runs.
+        against: Learner, one of its seeds, or controller that gains and p values are compared with;
+            empty for the incumbent of each run. A run that does not have it takes it from another
+            one on the same starts.
 
     Returns:
         One row for each learner of each run, and one for each controller of a plant; a controller
         with the same results in several runs appears once.
 
     Raises:
-        InputError: If none is given, one is not a run or is not finished, one is given twice, or
-            their intervals have different confidence levels.
+        InputError: If none is given, one is not a run or is not finished, one is given twice,
+            their intervals have different confidence levels, or ``against`` was not run on the
+            starts of one of them.
     """
     runs = [RunDirectory(path.absolute()) for path in paths]
     repeated = [str(p) for p, run in zip(paths, runs, strict=True) if runs.count(run) > 1]
@@ -133,10 +140,25 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
             "these runs have intervals of different confidence levels "
             f"({', '.join(map(str, sorted(levels)))}); compare runs with the same evaluation.level"
         )
+    level, names = levels.pop(), [run.path.name for run in runs]
+    others = baselines(names, evaluations, against) if against else [None] * len(runs)
     rows: list[ComparedRow] = []
-    for run, evaluation, settings in zip(runs, evaluations, differing, strict=True):
-        rows += [row for row in _rows(run, evaluation, settings) if not _is_repeated(row, rows)]
-    return Comparison(levels.pop(), _adjusted(rows))
+    for run, evaluation, settings, other in zip(runs, evaluations, differing, others, strict=True):
+        own = _rows(run, evaluation, settings)
+        if other is not None:
+            own = [_against(row, evaluation, other, against, level) for row in own]
+        rows += [row for row in own if not _is_repeated(row, rows)]
+    return Comparison(level, _adjusted(rows), against)
+
+
+def _against(
+    row: ComparedRow, evaluation: Evaluation, baseline: np.ndarray, name: str, level: float
+) -> ComparedRow:
+    """A row whose gain and p value are those over another policy than the incumbent."""
+    returns = seed_returns(evaluation, row.policy)
+    if returns is None or row.policy == name:
+        return dataclasses.replace(row, gain=None, each_seed=(), p_value=None)
+    return dataclasses.replace(row, **paired_with(returns, baseline, level=level)._asdict())
 
 
 def _adjusted(rows: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:

@@ -226,7 +226,11 @@ def _of_comparison(
         )
     shown += _predicted_gains(comparison)
     if aggregates:
-        unit = "gain over what runs today, in standard deviations of its return"
+        unit = (
+            f"gain over {comparison.against}, in standard deviations of today's return"
+            if comparison.against
+            else "gain over what runs today, in standard deviations of its return"
+        )
         names = [_title(aggregate) for aggregate in aggregates]
         means = {name: aggregate.score for name, aggregate in zip(names, aggregates, strict=True)}
         parts = {name: aggregate.profile for name, aggregate in zip(names, aggregates, strict=True)}

@@ -79,9 +79,9 @@ def comparison_tables(
     comparison: Comparison, aggregates: Sequence[LearnerAggregate]
 ) -> list[Table]:
     """The rows of the runs, and the learners over several plants if there are any."""
-    tables = [Table(_runs_title(comparison), _run_cells(comparison.rows))]
+    tables = [Table(_runs_title(comparison), _run_cells(comparison))]
     if aggregates:
-        tables.append(Table(_aggregate_title(comparison.level), _aggregate_cells(aggregates)))
+        tables.append(Table(_aggregate_title(comparison), _aggregate_cells(aggregates)))
     return tables
 
 
@@ -91,11 +91,12 @@ def _runs_title(comparison: Comparison) -> str:
     on_log = [row for row in rows if row.explained is not None]
     sentences = [f"Means with their {level} intervals."]
     if any(row.gain is not None for row in rows):
+        other = comparison.against or "the incumbent of the run"
         sentences.append(
-            "Learners behind their guard, controllers as they are. The gain is paired with the "
-            "incumbent of the run; with several seeds its interval applies to the next training "
-            "run. p is that of Wilcoxon's test of these policies on the same starts, adjusted by "
-            "Holm for all rows."
+            "Learners behind their guard, controllers as they are. The gain is paired with "
+            f"{other}; with several seeds its interval applies to the next training run. p is that "
+            "of Wilcoxon's test of these policies on the same starts, adjusted by Holm for all "
+            "rows."
         )
     if on_log:
         sentences.append(
@@ -119,19 +120,21 @@ def _runs_title(comparison: Comparison) -> str:
     return " ".join(sentences)
 
 
-def _aggregate_title(level: float) -> str:
+def _aggregate_title(comparison: Comparison) -> str:
     return (
-        "Gain over the incumbent in standard deviations of its return over the starts: "
-        f"interquartile mean over plants and seeds, {confidence(level)} interval. Limits are not "
-        "part of it."
+        f"Gain over {comparison.against or 'the incumbent'} in standard deviations of the "
+        "incumbent's return over the starts: interquartile mean over plants and seeds, "
+        f"{confidence(comparison.level)} interval. Limits are not part of it."
     )
 
 
-def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
+def _run_cells(comparison: Comparison) -> list[list[str]]:
     """Heads and rows, without the columns that no row fills."""
+    rows = comparison.rows
     settings = list(dict.fromkeys(name for row in rows for name in row.settings))
     heads = ["run", "source", *short_names(settings), "policy", "seeds", "return"]
-    heads += ["gain over the incumbent", "p", "over a limit in", "trips", "R2 of logged actions"]
+    heads += [f"gain over {comparison.against or 'the incumbent'}", "p", "over a limit in"]
+    heads += ["trips", "R2 of logged actions"]
     heads += ["predicted gain over the incumbent", "verdict"]
     lines = [
         [
@@ -140,7 +143,7 @@ def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
             *(row.settings.get(name, DASH) for name in settings),
             row.policy,
             str(row.seeds),
-            *_result_cells(row),
+            *_result_cells(row, comparison.against),
             row.answer or DASH,
         ]
         for row in rows
@@ -149,13 +152,13 @@ def _run_cells(rows: Sequence[ComparedRow]) -> list[list[str]]:
     return [[line[i] for i in filled] for line in (heads, *lines)]
 
 
-def _result_cells(row: ComparedRow) -> list[str]:
+def _result_cells(row: ComparedRow, against: str) -> list[str]:
     """The results of a row, those on a plant before those on a log."""
     digits, on_log = decimals([row.returns]), row.explained is not None
     returns = DASH
     if row.returns is not None:
         returns = f"{with_interval(row.returns, digits)} {row.unit}"
-    nothing = "incumbent" if row.policy == row.incumbent else DASH
+    nothing = "incumbent" if row.policy == row.incumbent and not against else DASH
     gain = predicted = DASH
     if on_log:
         predicted = nothing

@@ -14,11 +14,13 @@ Puts the results of several finished runs into one table: every learner behind i
 its seeds, every controller, what differs between the configurations, the paired gain over what runs
 today, limits, trips and verdicts. A run on a log without a simulator shows the predicted gain of
 its candidate instead. Learners that ran on two plants or more are also compared over these, by
-interquartile means. The ending of --output decides the format; columns that would be empty are left
-out, except in CSV and JSON.
+interquartile means. With --against, gains and p values are those over a learner or a controller of
+your choice. The ending of --output decides the format; columns that would be empty are left out,
+except in CSV and JSON.
 
 examples:
   neorl-train compare runs/0001 runs/0002
+  neorl-train compare runs/0001 --against iql
   neorl-train compare runs/* --output table.md
   neorl-train compare runs/0001 runs/0002 --output table.tex
   neorl-train compare runs/* --output page.html
@@ -31,11 +33,13 @@ class CompareOptions:
     """File and format of the table.
 
     Attributes:
+        against: Learner or controller that the others are compared with; empty for what runs today.
         output: File to write: .txt, .md, .tex, .csv, .json, or .html and .png for figures; empty
             writes none.
         json: Print JSON instead of the table.
     """
 
+    against: str = ""
     output: str = ""
     json: bool = False
 
@@ -64,7 +68,7 @@ def command(arguments: list[str]) -> None:
 
     if options.output:
         check_output(Path(options.output), SUFFIXES)
-    comparison = compare_runs([named_run(run) for run in runs])
+    comparison = compare_runs([named_run(run) for run in runs], against=options.against)
     aggregates = aggregate(comparison)
     if options.json:
         print(json.dumps(comparison_to_json(comparison, aggregates), indent=1))
