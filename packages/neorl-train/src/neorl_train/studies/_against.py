@@ -115,5 +115,5 @@ def _same_starts(one: Evaluation, other: Evaluation) -> bool:
     """Whether the controller that runs today has the same returns in both."""
     if one.tables.environment != other.tables.environment:
         return False
-    returns = [seed_returns(run, run.tables.reference) for run in (one, other)]
-    return returns[0] is not None and np.array_equal(returns[0], returns[1])
+    first, second = (seed_returns(run, run.tables.reference) for run in (one, other))
+    return first is not None and second is not None and np.array_equal(first, second)
