@@ -204,6 +204,33 @@ def test_sums_are_those_of_the_steps(plant):
         np.testing.assert_allclose(rows.alive[i], 1, atol=1e-5)
 
 
+@pytest.mark.parametrize("terminated", [False, True])
+def test_an_episode_that_was_cut_is_counted_as_far_as_the_log_goes(model, terminated):
+    """A gap after 25 of 40 rows; what the plant ended itself might have gone on."""
+    cut, number = STARTS[2] + 25, np.arange(len(ROWS.obs))
+    rows = ROWS._replace(
+        start=np.where((ROWS.start == STARTS[2]) & (number >= cut), cut, ROWS.start),
+        ends=ROWS.ends | (number == cut - 1),
+        terminated=ROWS.terminated | (terminated & (number == cut - 1)),
+    )
+    plant = replayed_plant(model, rows, np.asarray([STARTS[2], STARTS[3]]), horizon=SPEC.horizon)
+    law, starts = ConstantPolicy(jnp.asarray([5.0])), every_start(plant, [0], [0, 1])
+    actual = predicted_episodes(plant, law, starts)
+    alive = np.asarray(visited_rows(plant, law, starts).alive)
+    one_step = jax.jit(lambda start, state: plant.step(start, state, jnp.asarray([5.0])))
+    for i, length in enumerate((40 if terminated else 25, 40)):
+        start = ReplayedStart(jnp.asarray(i), jnp.asarray(0))
+        state, rewards, outside = plant.reset(start)[0], [], []
+        for t in range(length):
+            state, step = one_step(start, state)
+            assert bool(step.truncated) == (t == length - 1)
+            rewards.append(float(step.reward))
+            outside.append(float(step.info.outside))
+        np.testing.assert_allclose(actual.returns[i], np.sum(rewards), rtol=1e-4)
+        np.testing.assert_allclose(actual.outside[i], np.mean(outside), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(alive[i], np.arange(SPEC.horizon) < length, atol=1e-5)
+
+
 def test_rates_interlocks_and_ranges_limit_an_action(model):
     half = lambda obs, action: jnp.minimum(action, 30.0)  # noqa: E731
     plant = replayed_plant(model, ROWS, STARTS[:2], rates=[8.0], interlock=half)

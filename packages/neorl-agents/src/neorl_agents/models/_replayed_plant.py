@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents.models._history_model import HistoryModel
 from neorl_agents.models._log_rows import LogRows, histories
-from neorl_core import Policy, Spec, Step, highs, lows
+from neorl_core import Spec, Step, highs, lows
 
 LEAST_COST = 0.1
 """Fraction of a cost's standard deviation in the log below which a prediction counts as zero."""
@@ -37,6 +37,8 @@ class ReplayedEpisodes(NamedTuple):
             ``(member, episode, time, predicted)``.
         outcome_residual: Residual on reward and costs, ``(member, episode, time, 1 + cost)``; for
             declared ones that of the declaration.
+        length: Steps that a rollout counts, shape ``(episode,)``: those of the log if the episode
+            was cut, and the horizon if the plant ended it, because under another policy it may not.
     """
 
     obs: Float[Array, "episode obs"]
@@ -44,6 +46,7 @@ class ReplayedEpisodes(NamedTuple):
     exogenous: Float[Array, "episode time exogenous"]
     residual: Float[Array, "member episode time predicted"]
     outcome_residual: Float[Array, "member episode time outcome"]
+    length: Int[Array, " episode"]
 
 
 class ReplayedStart(NamedTuple):
@@ -90,8 +93,9 @@ class ReplayedPlant(eqx.Module):
 
     Every step adds the model's residual of the logged step at the same time, which contains
     disturbances, noise and other peculiarities of the episode; with the logged actions an episode
-    is repeated exactly. Channels that are not predicted take their logged values. An episode that
-    is shorter than the horizon reuses its residuals from its beginning.
+    is repeated exactly. Channels that are not predicted take their logged values. A logged episode
+    that is shorter than the horizon is truncated where the log was cut, for example by a gap. If
+    the plant ended it, it goes on and reuses its residuals from its beginning.
 
     It is an environment: ``reset(params, key)`` and ``step(params, state, action, key)`` with a
     :class:`ReplayedStart` as parameters; the key is ignored.
@@ -194,7 +198,7 @@ class ReplayedPlant(eqx.Module):
             cost=jnp.where(outcome[1:] > self.least_cost, outcome[1:], 0),
             applied=applied,
             terminated=odds > 0,
-            truncated=time + 1 >= self.horizon,
+            truncated=time + 1 >= self.episodes.length[episode],
             info=ReplayedStep(jax.nn.sigmoid(odds), self._outside(next_obs)),
         )
 
@@ -214,80 +218,6 @@ class ReplayedPlant(eqx.Module):
         scales, channels = self.model.scales, jnp.asarray(self.model.predicted)
         excess = jnp.maximum(obs - scales.seen_high, scales.seen_low - obs)
         return jnp.sum(jnp.maximum(excess, 0)[channels] / scales.obs[1][channels])
-
-
-class PredictedEpisodes(NamedTuple):
-    """Results of a policy in a learned plant, with the leading axes of the starts.
-
-    Attributes:
-        returns: Sum of the rewards, each times the probability that the episode still continues.
-        cost_sum: Sum of every cost, likewise, shape ``(..., cost)``.
-        cost_worst: Largest cost of a step, likewise.
-        ended: Probability that the plant has ended the episode.
-        outside: Mean of :attr:`ReplayedStep.outside` over the steps.
-    """
-
-    returns: Float[Array, "*start"]
-    cost_sum: Float[Array, "*start cost"]
-    cost_worst: Float[Array, "*start cost"]
-    ended: Float[Array, "*start"]
-    outside: Float[Array, "*start"]
-
-
-def predicted_episodes(
-    plant: ReplayedPlant, policy: Policy, starts: ReplayedStart
-) -> PredictedEpisodes:
-    """Simulates episodes of a policy in a learned plant.
-
-    Args:
-        plant: The plant.
-        policy: Policy in physical units that ignores its key.
-        starts: Episodes and members, shape ``(start,)`` each.
-
-    Returns:
-        One entry for each start. A rollout that is no longer finite has a return of minus infinity.
-    """
-    return jax.vmap(partial(_episode, plant, policy))(starts)
-
-
-def every_start(plant: ReplayedPlant, members: Any, episodes: Any) -> ReplayedStart:
-    """All pairs of the given members and episodes, members first, flattened."""
-    m, e = jnp.meshgrid(jnp.asarray(members), jnp.asarray(episodes), indexing="ij")
-    return ReplayedStart(e.ravel(), m.ravel())
-
-
-class _Running(NamedTuple):
-    state: Any
-    carry: Any
-    obs: Array
-    alive: Array
-    total: PredictedEpisodes
-
-
-def _episode(plant: ReplayedPlant, policy: Policy, start: ReplayedStart) -> PredictedEpisodes:
-    state, obs = plant.reset(start)
-    zero, zeros = jnp.zeros(()), jnp.zeros(plant.spec.n_cost)
-    total = PredictedEpisodes(zero, zeros, zeros, zero, zero)
-    initial = _Running(state, policy.initial_carry(), obs, jnp.ones(()), total)
-
-    def step(running: _Running, _: None) -> tuple[_Running, None]:
-        carry, action = policy(running.carry, running.obs, None)
-        state, next_reading = plant.step(start, running.state, action)
-        cost = running.alive * next_reading.cost
-        total = PredictedEpisodes(
-            running.total.returns + running.alive * next_reading.reward,
-            running.total.cost_sum + cost,
-            jnp.maximum(running.total.cost_worst, cost),
-            running.total.ended + running.alive * next_reading.info.end,
-            running.total.outside + next_reading.info.outside / plant.horizon,
-        )
-        alive = running.alive * (1 - next_reading.info.end)
-        carry = policy.sent(carry, next_reading.applied)
-        return _Running(state, carry, next_reading.obs, alive, total), None
-
-    total = jax.lax.scan(step, initial, None, length=plant.horizon)[0].total
-    finite = jnp.isfinite(total.returns) & jnp.all(jnp.isfinite(total.cost_sum))
-    return total._replace(returns=jnp.where(finite, total.returns, -jnp.inf))
 
 
 def replayed_plant(
@@ -317,7 +247,8 @@ def replayed_plant(
     ends = np.flatnonzero(rows.ends)
     lengths = ends[np.searchsorted(ends, episodes)] - episodes + 1
     steps = int(lengths.max()) if horizon is None else horizon
-    # A shorter episode continues with the residuals of its own beginning.
+    lasts = np.where(rows.terminated[episodes + lengths - 1], steps, np.minimum(lengths, steps))
+    # An episode that the plant ended continues with the residuals of its own beginning.
     indices = episodes[:, None] + np.arange(steps) % lengths[:, None]
     next_reading, action_rows = histories(rows, indices, model.history)
     columns = (
@@ -349,6 +280,7 @@ def replayed_plant(
             jnp.asarray(rows.next_obs[indices][..., exogenous_indices]),
             residual,
             outcome_residual,
+            jnp.asarray(lasts, jnp.int32),
         ),
         rates=rates, interlock=interlock, objective=objective, horizon=steps, least_cost=least_cost,
     )  # fmt: skip

@@ -16,7 +16,8 @@ class VisitedRows(NamedTuple):
     Attributes:
         obs: Observation before every step, shape ``(..., time, obs)``.
         action: Action in force in it, shape ``(..., time, act)``.
-        alive: Probability that the episode has not ended before it, shape ``(..., time)``.
+        alive: Probability that the episode has not ended before it, shape ``(..., time)``; zero
+            from where it is truncated.
     """
 
     obs: Float[Array, "*start time obs"]
@@ -46,7 +47,8 @@ def visited_rows(plant: ReplayedPlant, policy: Policy, starts: ReplayedStart) ->
             state, following = plant.step(start, state, action)
             carry = policy.sent(carry, following.applied)
             row = VisitedRows(obs, following.applied, alive)
-            return (state, carry, following.obs, alive * (1 - following.info.end)), row
+            alive = alive * (1 - following.info.end) * (1 - following.truncated)
+            return (state, carry, following.obs, alive), row
 
         initial = state, policy.initial_carry(), obs, jnp.ones(())
         return jax.lax.scan(step, initial, None, length=plant.horizon)[1]
