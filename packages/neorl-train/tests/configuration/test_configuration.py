@@ -295,3 +295,12 @@ def test_learners_of_different_sizes_are_noted():
     assert "bc, iql: hidden layers of 64 64, batches of 128; cql: hidden layers of 256 256" in note
     assert "the same networks.hidden and steps.batch_size" in note
     assert size_notes({"bc": learners["bc"], "iql": learners["iql"], "own": object()}) == []
+
+
+def test_a_learner_that_only_a_script_knew_is_explained(load):
+    message = (
+        r"config\.toml: unknown key in \[algorithms\] 'iqll'; did you mean 'iql'\? .*\. "
+        r"A learner of your own needs .* point neorl\.algorithms, or in Python ALGORITHMS\.register"
+    )
+    with pytest.raises(InputError, match=message):
+        load("[algorithms.iqll]\ndiscount = 0.9")

@@ -109,6 +109,8 @@ def test_pictures_are_drawn_and_written(finished, noisy, tmp_path):
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match="there was no simulator"):
         finished.plot(what="episode")
+    with pytest.raises(InputError, match="unknown figure 'lerning'; did you mean 'learning'"):
+        finished.plot(what="lerning")
     assert len(plot_episode(noisy.evaluation).axes) > 2
     with pytest.raises(InputError, match="'longest' was stored; stored episodes: typical"):
         plot_episode(noisy.evaluation, "longest")

@@ -8,7 +8,7 @@ import jax
 
 from neorl_agents import load_policy
 from neorl_core import Policy
-from neorl_core.infrastructure import replacing
+from neorl_core.infrastructure import replacing, unknown_name
 from neorl_train._pipeline.job import resume_job, run_job
 from neorl_train._process.progress import Reporter
 from neorl_train._process.switches import cores, prepare_process
@@ -108,8 +108,11 @@ class Run:
             A ``matplotlib.figure.Figure``.
 
         Raises:
-            InputError: If the run has no such data, or matplotlib is missing.
+            InputError: If there is no such figure, the run has no such data, or matplotlib is
+                missing.
         """
+        if what not in ("", "episode", "learning"):
+            raise unknown_name("figure", what, ("episode", "learning"))
         evaluation = self.evaluation
         what = what or ("episode" if evaluation.tables.environment else "learning")
         figure = plot_learning(self.path) if what == "learning" else plot_episode(evaluation)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError
-from neorl_core.infrastructure import Binder
+from neorl_core.infrastructure import Binder, unknown_name
 
 T = TypeVar("T")
 
@@ -78,9 +78,15 @@ def updated(default: T, data: Mapping[str, Any]) -> T:
 
 
 def _why_no_section(where: str, key: str) -> None:
-    """Explains why a learner that cannot be imported has no section."""
-    if where == "algorithms" and key in ALGORITHMS:
-        ALGORITHMS.find(key)
+    """Explains why a learner has no section: it cannot be imported, or only a script knew it."""
+    if where == "algorithms":
+        if key in ALGORITHMS:
+            ALGORITHMS.find(key)
+        raise InputError(
+            f"{unknown_name('key in [algorithms]', key, ALGORITHMS)}. A learner of your own needs "
+            "an installed distribution with the entry point neorl.algorithms, or in Python "
+            "ALGORITHMS.register before this"
+        )
 
 
 _BINDER = Binder(unknown=_why_no_section)
