@@ -49,6 +49,16 @@ def test_still_channels_are_noted(toy_spec: Spec, toy_columns: dict) -> None:
     assert "no row is terminated: a log without a single trip is valid" in report["notes"]
 
 
+def test_no_share_of_a_variance_is_negative(toy_spec: Spec, toy_columns: dict) -> None:
+    """A prediction that is worse than the mean was said to recur by -39%."""
+    report = dataset_report(dataset_from_columns(toy_spec, **toy_columns))
+    behaviour = [{"action": "valve", "explained": 0.05, "repeatable": -0.39}]
+    assert (
+        "behaviour of valve: 5% of its variance is linear in the observation, and none recurs in "
+        "similar situations"
+    ) in report_text({**report, "behaviour": behaviour})
+
+
 def test_the_text_says_units_and_notes(log: Dataset) -> None:
     text = report_text(dataset_report(log))
     for words in ("period 50 s", "T_R ", " K ", "kg/h", "106/1500", "limit 20 K min per episode"):

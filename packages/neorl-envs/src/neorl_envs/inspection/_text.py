@@ -69,8 +69,8 @@ def _time_lines(time: dict[str, Any] | None) -> list[str]:
 def relation_lines(report: dict[str, Any]) -> list[str]:
     """Lines on behaviour, delays, drift, the check of the reward and the interlocks."""
     lines = [
-        f"behaviour of {b['action']}: {b['explained']:.0%} of its variance is linear in the "
-        f"observation, and {b['repeatable']:.0%} recurs in similar situations"
+        f"behaviour of {b['action']}: {_fraction(b['explained'])} of its variance is linear in the "
+        f"observation, and {_fraction(b['repeatable'])} recurs in similar situations"
         for b in report["behaviour"]
     ]
     if report["manual"] is not None:
@@ -97,6 +97,11 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
         else f"reward not recomputed: {check['why']}"
     )
     return [*lines, *interlock_lines(report)]
+
+
+def _fraction(explained: float) -> str:
+    """A fraction of a variance; a prediction that is worse than the mean explains none of it."""
+    return f"{explained:.0%}" if explained >= 0.005 else "none"
 
 
 def _channel_table(title: str, channels: list[dict[str, Any]]) -> list[str]:

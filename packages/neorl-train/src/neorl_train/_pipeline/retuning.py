@@ -231,9 +231,10 @@ def retuning_words(name: str, result: RetuneResult, plants: LearnedPlants) -> li
         result: Result of the search.
         plants: The learned plants.
     """
-    model, judged = plants.model, plants.evaluation_plant.n_episodes
+    history, judged = plants.model.history, plants.evaluation_plant.n_episodes
+    steps = f"{history} step{'s' * (history != 1)}"
     lines = [
-        f"{name} was retuned in a plant model with {model.history} steps of history; the "
+        f"{name} was retuned in a plant model with {steps} of history; the "
         f"candidates were compared on {judged} episodes that were used neither for the model nor "
         "for the search"
     ]
