@@ -1,0 +1,94 @@
+"""The verdict of the README's demo on logs of several seeds, and what its candidate changed.
+
+Usage:
+    python tools/tables/choice/demo_verdicts.py             the seeds that have no result yet
+    python tools/tables/choice/demo_verdicts.py --seeds 5   another log
+    python tools/tables/choice/demo_verdicts.py --page      write the page alone
+
+Runs the demo's first command, ``neorl-train run --retuning.controller incumbent``, with
+``--data.seed``: log, split, plant model, search and training differ from seed to seed, and the
+settings are the demo's. The evaluation's starts are the same for all.
+Result: tools/baselines/choice/demo_verdicts.json.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from neorl_core.infrastructure import write_text
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULT = ROOT / "tools/baselines/choice/demo_verdicts.json"
+PAGE = ROOT / "docs/pages/explanation/retuned-on-every-plant.md"
+BEGIN, END = "<!-- demo: python tools/tables/choice/demo_verdicts.py --page -->", "<!-- end -->"
+COMMAND = (sys.executable, "-m", "neorl_train", "run", "--retuning.controller", "incumbent")
+
+
+def measured(seed: int, folder: Path) -> dict[str, Any]:
+    """Runs the demo on the log of a seed and reads its verdict, choice and gain."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([*COMMAND, "--data.seed", str(seed)], cwd=folder, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    (run,) = (folder / "runs").glob("0*")
+    record, verdict = (json.loads((run / f"{n}.json").read_text()) for n in ("run", "verdict"))
+    return {
+        "seed": seed,
+        "answer": verdict["answer"],
+        "candidate": verdict["candidate"],
+        "clauses": {
+            clause["name"]: {key: clause[key] for key in ("value", "low", "high", "holds")}
+            for clause in verdict["clauses"]
+        },
+        "changes": record["changes"],
+        "choice": record["choice"],
+        "processor_seconds": round(
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        ),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """One line for each log."""
+    deployed = sum(row["answer"] == "deploy" for row in rows)
+    lines = [
+        f"Of {len(rows)} logs, the demo ends in *deploy* on {deployed}.",
+        "",
+        "| Seed of the log | Verdict | Candidate | Gain in return (95 %) | What was changed |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        changes = "; ".join(row["changes"]) or "-"
+        gain = row["clauses"]["return"]
+        interval = f"{gain['value']:.3g} ({gain['low']:.3g} to {gain['high']:.3g})"
+        cells = (row["seed"], row["answer"], row["candidate"], interval, changes)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Runs what is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--page", action="store_true")
+    given = parser.parse_args()
+    rows = json.loads(RESULT.read_text()) if RESULT.exists() else []
+    missing = [seed for seed in given.seeds if seed not in {row["seed"] for row in rows}]
+    for seed in () if given.page else missing:
+        with tempfile.TemporaryDirectory() as folder:
+            rows = sorted([*rows, measured(seed, Path(folder))], key=lambda row: row["seed"])
+        write_text(RESULT, json.dumps(rows, indent=1) + "\n")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    write_text(PAGE, "\n\n".join([before + BEGIN, table(rows), END]) + after)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
