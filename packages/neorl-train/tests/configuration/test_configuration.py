@@ -197,7 +197,7 @@ def test_a_schedule_that_ends_before_the_run_is_named():
 
 @pytest.mark.parametrize("penalty", [-1.0, float("nan"), float("inf")])
 def test_a_penalty_is_finite_and_not_negative(penalty):
-    with pytest.raises(InputError, match=r"penalty\.a must be finite and not negative"):
+    with pytest.raises(InputError, match=r"penalty\.a, .*, must be a finite number of at least 0"):
         validate(dataclasses.replace(DEFAULT, penalty={"a": penalty}))
 
 
