@@ -1,24 +1,33 @@
 """Compares numbers with declared ranges, of which both may have been rounded to float32."""
 
+import math
+
 import numpy as np
 
 RESOLUTION = float(np.finfo(np.float32).eps)
 """Relative distance of neighbouring float32 numbers."""
 
 
-def outside(
-    values: np.ndarray | float, low: np.ndarray | float, high: np.ndarray | float
-) -> np.ndarray:
-    """Whether numbers lie outside their range by more than the rounding of float32.
+def rounding(low: float, high: float) -> float:
+    """How far rounding to float32 may take a number beyond its range.
 
     A sensor at the end of its range may send 100.00001 for a limit of 100.
 
     Args:
-        values: The numbers; NaN is not outside.
-        low: Lower ends of the ranges, possibly minus infinity.
-        high: Upper ends, possibly infinity.
+        low: Lower end of the range, possibly minus infinity.
+        high: Upper end, possibly infinity.
     """
-    ends = np.abs(np.stack(np.broadcast_arrays(low, high)).astype(np.float64))
-    slack = RESOLUTION * np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
+    return RESOLUTION * max((abs(end) for end in (low, high) if math.isfinite(end)), default=0.0)
+
+
+def outside(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Whether numbers lie outside their ranges by more than the rounding of float32.
+
+    Args:
+        values: Rows of numbers, one column per range; NaN is not outside.
+        low: Lower ends of the ranges.
+        high: Upper ends.
+    """
+    slack = np.array([rounding(*ends) for ends in zip(low, high, strict=True)])
     numbers = np.asarray(values, np.float64)
     return (numbers < low - slack) | (numbers > high + slack)

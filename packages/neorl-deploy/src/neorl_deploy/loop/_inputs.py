@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neorl_deploy.bundle._ranges import outside
+from neorl_deploy.bundle._ranges import rounding
 from neorl_deploy.loop._plant import Instant, Quality, Reading
 from neorl_deploy.loop._tags import Input
 
@@ -154,7 +154,8 @@ def _fault(rule: Input, reading: Reading, value: float, age: float, still: float
         return f"it is stamped {-age:.0f} s in the future: set the clocks"
     if age > rule.max_age:
         return f"it is {age:.1f} s old, and {rule.max_age:g} s are allowed"
-    if outside(value, rule.low, rule.high):
+    slack = rounding(rule.low, rule.high)
+    if not rule.low - slack <= value <= rule.high + slack:
         return f"{value:g} {rule.unit} is not within {rule.low:g} to {rule.high:g} {rule.unit}"
     if still > rule.frozen:
         return f"it has not moved for {still:.0f} s"
