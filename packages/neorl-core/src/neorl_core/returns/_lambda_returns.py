@@ -163,6 +163,15 @@ def segment_generalised_advantages(
 
     Raises:
         ValueError: See :func:`generalised_advantages`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tripped, stopped = jnp.array([False, True, False]), jnp.array([False, False, True])
+        >>> now, then = jnp.zeros(3), jnp.array([0.0, 0.0, 8.0])
+        >>> segment_generalised_advantages(
+        ...     jnp.ones(3), now, then, tripped, stopped, discount=0.5, lam=1.0
+        ... ).tolist()
+        [1.5, 1.0, 5.0]
     """
     require_series(reward=reward, value=value)
     dtype = jnp.result_type(floats(reward), floats(value), floats(next_value))
