@@ -79,6 +79,15 @@ def segment_td_lambda_returns(
 
     Raises:
         ValueError: See :func:`td_lambda_returns`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tripped, stopped = jnp.array([False, True, False]), jnp.array([False, False, True])
+        >>> then = jnp.array([0.0, 0.0, 8.0])
+        >>> segment_td_lambda_returns(
+        ...     jnp.ones(3), then, tripped, stopped, discount=0.5, lam=1.0
+        ... ).tolist()
+        [1.5, 1.0, 5.0]
     """
     dtype = jnp.result_type(floats(reward), floats(next_value))
     reward, next_value, terminated, ends, factor, trace = _checked(

@@ -79,6 +79,15 @@ def segment_n_step_returns(
 
     Raises:
         ValueError: See :func:`n_step_returns`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tripped, stopped = jnp.array([False, True, False]), jnp.array([False, False, True])
+        >>> then = jnp.array([0.0, 0.0, 8.0])
+        >>> segment_n_step_returns(
+        ...     jnp.ones(3), then, tripped, stopped, n=2, discount=0.5
+        ... ).tolist()
+        [1.5, 1.0, 5.0]
     """
     require_series(reward=reward, next_value=next_value, terminated=terminated, truncated=truncated)
     discount = checked_probability("discount", discount, closed=True)

@@ -107,6 +107,16 @@ def segment_retrace_returns(
 
     Raises:
         ValueError: See :func:`retrace_returns`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tripped, stopped = jnp.array([False, True, False]), jnp.array([False, False, True])
+        >>> then = jnp.array([0.0, 0.0, 8.0])
+        >>> rewards, ratios, q = jnp.ones(3), jnp.ones(3), jnp.zeros(3)
+        >>> segment_retrace_returns(
+        ...     rewards, q, then, ratios, tripped, stopped, discount=0.5, lam=1.0
+        ... ).tolist()
+        [1.5, 1.0, 5.0]
     """
     require_series(
         reward=reward,

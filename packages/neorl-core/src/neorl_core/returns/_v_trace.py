@@ -137,6 +137,15 @@ def segment_v_trace(
 
     Raises:
         ValueError: See :func:`v_trace`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tripped, stopped = jnp.array([False, True, False]), jnp.array([False, False, True])
+        >>> then = jnp.array([0.0, 0.0, 8.0])
+        >>> segment_v_trace(
+        ...     jnp.ones(3), jnp.zeros(3), then, jnp.ones(3), tripped, stopped, discount=0.5
+        ... ).returns.tolist()
+        [1.5, 1.0, 5.0]
     """
     require_series(
         reward=reward,
