@@ -224,3 +224,29 @@ def test_without_a_folder_nothing_is_traced(monkeypatch):
     profile.begin("bc")
     profile.chunk()
     profile.end()
+
+
+CONFIGURED = """
+import jax
+from neorl_train import configure
+
+config = configure(
+    data={"source": "ChemicalReactor-v0"},
+    training={"algorithms": ["bc"], "seeds": [0, 1, 2]},
+    retuning={"controller": "PID 100/1500"},
+)
+jax.config.update("jax_num_cpu_devices", 3)  # refused once JAX has started
+print(len(jax.devices()))
+"""
+
+
+def test_a_configuration_starts_no_jax() -> None:
+    """Otherwise a run begun in Python has one device, and its seeds take turns."""
+    variables = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    variables.pop("XLA_FLAGS", None)
+    command = [sys.executable, "-c", CONFIGURED]
+    done = subprocess.run(
+        command, env=variables, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "3"

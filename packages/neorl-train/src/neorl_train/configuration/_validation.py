@@ -4,6 +4,8 @@ import dataclasses
 import math
 from typing import Any
 
+import jax
+
 from neorl_agents import ALGORITHMS
 from neorl_agents.learning import unfinished_schedules
 from neorl_core import InputError
@@ -82,7 +84,8 @@ def validate(config: Config) -> None:
     _validate_counts(config)
     check_classical(config.classical)
     check_monitors(config.monitors, algorithms=training.algorithms, seeds=len(training.seeds))
-    supervision_of(config.supervisor, 1.0)
+    # Traced, because an array would start JAX with one device, before a run can ask for one a seed.
+    jax.eval_shape(lambda: supervision_of(config.supervisor, 1.0))
     _require_distinct("classical.controllers", config.classical.controllers)
     check_candidate(
         config.evaluation.candidate,
