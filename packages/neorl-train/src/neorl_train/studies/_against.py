@@ -69,15 +69,15 @@ def baselines(
     Raises:
         InputError: If no policy of this name was run on the starts of some run.
     """
-    found = [seed_returns(evaluation, name) for evaluation in evaluations]
+    available = [seed_returns(evaluation, name) for evaluation in evaluations]
     taken = []
     for i, (run, own) in enumerate(zip(runs, evaluations, strict=True)):
         others = [
             returns
-            for returns, other in zip(found, evaluations, strict=True)
+            for returns, other in zip(available, evaluations, strict=True)
             if returns is not None and _same_starts(own, other)
         ]
-        returns = found[i] if found[i] is not None else next(iter(others), None)
+        returns = available[i] if available[i] is not None else next(iter(others), None)
         if returns is None:
             known = dict.fromkeys(row.group for row in own.tables.rows if row.role != LOG)
             raise InputError(
