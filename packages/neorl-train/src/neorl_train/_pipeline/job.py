@@ -253,6 +253,7 @@ def first_record(complete: Resolved) -> dict[str, Any]:
         "fallback": complete.fallback,
         "controllers": [],
         "changes": [],
+        "predicted_movement": [],
         "fine_tunes": complete.run.kind.fine_tunes,
     }
 

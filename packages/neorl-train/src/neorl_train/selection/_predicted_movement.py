@@ -76,10 +76,10 @@ def movement_rows(
 
     Returns:
         For every action and every predicted observation: ``kind``, ``name``, ``unit``, and for each
-        policy the value and its interval. None if a rollout diverges.
+        policy the value and its interval. No row if a rollout diverges.
     """
-    found = {name: predicted_movement(plant, policy) for name, policy in policies.items()}
-    values = [one.high for movement in found.values() for kind in movement for one in kind]
+    movements = {name: predicted_movement(plant, policy) for name, policy in policies.items()}
+    values = [one.high for movement in movements.values() for kind in movement for one in kind]
     if not np.isfinite(values).all():
         return []
     channels = [("travel", i, channel) for i, channel in enumerate(plant.spec.action)]
@@ -91,7 +91,7 @@ def movement_rows(
         row: dict[str, str | list[float]] = {
             "kind": kind, "name": channel.name, "unit": channel.unit,
         }  # fmt: skip
-        for name, movement in found.items():
+        for name, movement in movements.items():
             one = getattr(movement, kind)[i]
             row[name] = [one.value, one.low, one.high]
         rows.append(row)
