@@ -4,14 +4,14 @@ Usage:
     python tools/tables/choice/candidate_pools.py [NAME ...] [--seeds 0 1]   what has no result yet
     python tools/tables/choice/candidate_pools.py --page                     write the page alone
 
-A pool is the ordinary controller of a plant and 23 others of its kind: every number that it
-declares tunable is moved at random, in eight candidates by half a step, in eight by one and a half,
-in seven by four steps (a gain may be multiplied by exp(2) and more), so that some loops swing or
-diverge. Each is predicted in a plant model learned from a log that the ordinary controller and its
-operators alone filled (60,000 steps), and runs in 200 episodes of the plant, paired with the
-ordinary one. Nothing is trained. A row holds the rank correlation of both returns, the gain of the
-choice beside the best allowed one, and what the candidates are on the plant of which the answer for
-a log alone is *worth a trial*.
+A pool is the ordinary controller of a plant and 23 others of its kind, or 51 with a log of another
+seed than 0. Every number that it declares tunable is moved at random, in a third of the candidates
+by half a step, in a third by one and a half, in a third by four steps (a gain may be multiplied by
+exp(2) and more), so that some loops swing or diverge. Each is predicted in a plant model learned
+from a log that the ordinary controller and its operators alone filled (60,000 steps), and runs in
+200 episodes of the plant, paired with the ordinary one. Nothing is trained. A row holds the rank
+correlation of both returns, the gain of the choice beside the best allowed one, and what the
+candidates are on the plant of which the answer for a log alone is *worth a trial*.
 Result: tools/baselines/choice/candidate_pools.json.
 """
 
@@ -51,7 +51,9 @@ BEGIN = "<!-- pools: python tools/tables/choice/candidate_pools.py -->"
 END = "<!-- end of pools -->"
 STEPS, STARTS, KEY, MARGIN = 60_000, 200, 778, 0.05
 SIZES = (0.5,) * 8 + (1.5,) * 8 + (4.0,) * 7
-"""Deviations of the changes, in the steps that the controller declares."""
+"""Deviations of the changes, in the steps that the controller declares: logs of seed 0."""
+MORE_SIZES = (0.5,) * 17 + (1.5,) * 17 + (4.0,) * 17
+"""The same for all other logs."""
 
 
 def pool_of(policy: Any, env: Any, spread: Any, seed: int) -> dict[str, Policy]:
@@ -59,7 +61,7 @@ def pool_of(policy: Any, env: Any, spread: Any, seed: int) -> dict[str, Policy]:
     declared = tunables(policy, env.spec)
     rng = np.random.default_rng(seed)
     pool = {"today": policy}
-    for number, size in enumerate(SIZES):
+    for number, size in enumerate(MORE_SIZES if seed else SIZES):
         changes = jnp.asarray(size * rng.normal(size=len(declared)), jnp.float32)
         pool[f"{number}"] = tuned(policy, declared, changes, spread=spread)
     return pool
