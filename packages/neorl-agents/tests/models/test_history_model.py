@@ -252,26 +252,28 @@ def test_declared_rewards_and_costs_take_the_place_of_learned_ones(model):
     np.testing.assert_allclose(step.reward, ROWS.outcome[STARTS[1], 0], rtol=1e-4)
 
 
-@pytest.mark.parametrize(("difference", "of_closed", "of_log"), [(1e-4, 0, 2e-3), (0.1, 0.1, 0.1)])
+@pytest.mark.parametrize(
+    ("reading", "difference", "of_closed", "of_log"),
+    [(1, 1e-4, 0.0, 2e-3), (1, 0.1, 0.1, 0.102), (0, 1e-4, 1e-4, 2.1e-3)],
+)
 def test_the_rounding_of_a_declared_cost_is_no_cost_of_a_policy_that_keeps_its_limit(
-    model, difference, of_closed, of_log
+    model, reading, difference, of_closed, of_log
 ):
-    """The flow of one row is 0.002 above a limit of zero, whose cost the log gives in float64.
+    """One row is 0.002 above a limit of zero, whose cost the log gives in float64.
 
-    In float32 that flow has steps of 2.4e-4. A policy that closes the valve must not be charged
-    with what float32 lost; a difference that no rounding explains remains.
-    """
-    flow = ROWS.next_obs[:, 1]
-    top = np.float32(np.sort(flow)[-1] - 0.002)
-    cost = np.maximum(flow - top, 0) + difference * (flow > top)
+    The flow has steps of 2.4e-4 in float32, with which a policy that closes the valve must not be
+    charged. What no rounding explains, or none of this reading, remains."""
+    read = ROWS.next_obs[:, reading]
+    top = np.float32(read.max() - 0.002)
+    cost = np.maximum(read - top, 0) + difference * (read > top)
     rows = ROWS._replace(outcome=np.stack([ROWS.outcome[:, 0], cost], 1).astype(np.float32))
     scale = model.scales.outcome.at[:, 1].set(jnp.asarray([cost.mean(), cost.std()]))
     fitted = dataclasses.replace(model, scales=model.scales._replace(outcome=scale))
 
     def declared(obs, action, after, last):
-        return jnp.stack([jnp.nan, jnp.maximum(after[1] - top, 0)])
+        return jnp.stack([jnp.nan, jnp.maximum(after[reading] - top, 0)])
 
-    episode, peak = divmod(int(np.argmax(flow)), SPEC.horizon)
+    episode, peak = divmod(int(np.argmax(read)), SPEC.horizon)
     plant = replayed_plant(fitted, rows, STARTS[[episode]], objective=declared)
     start = ReplayedStart(jnp.asarray(0), jnp.asarray(0))
     one_step = jax.jit(lambda state, action: plant.step(start, state, action))

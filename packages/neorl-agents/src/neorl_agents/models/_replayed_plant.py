@@ -17,7 +17,7 @@ from neorl_core import Spec, Step, highs, lows
 LEAST_COST = 0.1
 """Fraction of a cost's standard deviation in the log below which a prediction counts as zero."""
 ULPS = 4
-"""Largest rounding of a declared cost, in units in the last place of the largest reading."""
+"""Largest rounding of the readings of a declared cost, in units in the last place of each."""
 Interlock = Callable[[Array, Array], Array]
 """Function from observation and action to the action after the plant's own interlocks."""
 Objective = Callable[[Array, Array, Array, Array], Array]
@@ -261,14 +261,16 @@ def replayed_plant(
         lambda member: _residuals(model, member, columns, rows.outcome[indices]), numbers
     )
     if objective is not None:
-        ends = (jnp.asarray(limit(model.spec.obs)) for limit in (lows, highs))
-        declared_outcome = _declared_outcomes(
-            objective, rows.obs[indices], rows.action[indices], rows.next_obs[indices],
-            rows.action[action_rows[..., -1]], *ends,
+        ends = (jnp.asarray(lows(model.spec.obs)), jnp.asarray(highs(model.spec.obs)))
+        readings = (
+            rows.obs[indices], rows.action[indices], rows.next_obs[indices],
+            rows.action[action_rows[..., -1]],
         )  # fmt: skip
-        rounding = rows.outcome[indices] - declared_outcome
-        outcome_residual = jnp.where(jnp.isnan(declared_outcome), outcome_residual, rounding)
-        least_cost = jnp.maximum(least_cost, _rounding(model.spec, rounding[..., 1:]))
+        declared = _declared_outcomes(objective, *readings, *ends)
+        difference = rows.outcome[indices] - declared
+        outcome_residual = jnp.where(jnp.isnan(declared), outcome_residual, difference)
+        rounding = _rounding(objective, readings, ends, declared, difference)
+        least_cost = jnp.maximum(least_cost, rounding)
     exogenous_indices = np.setdiff1d(np.arange(model.spec.n_obs), model.predicted)
     n_action = model.spec.n_action
     rates = jnp.full(n_action, jnp.inf) if rates is None else jnp.asarray(rates, jnp.float32)
@@ -286,16 +288,32 @@ def replayed_plant(
     )  # fmt: skip
 
 
-def _rounding(spec: Spec, difference: Array) -> Float[Array, " cost"]:
-    """Largest difference of a declared cost from the log; zero if rounding cannot explain it.
+def _rounding(
+    objective: Objective,
+    readings: tuple[np.ndarray, ...],
+    ends: tuple[Array, Array],
+    declared: Array,
+    difference: Array,
+) -> Float[Array, " cost"]:
+    """Largest difference of a declared cost from the log; zero if rounding cannot explain all.
 
     The differences are replayed. Where a policy keeps a limit of zero that the log exceeds, they
-    would be a cost of their own.
+    would be a cost of their own. What rounding explains is measured: every reading is moved by a
+    few units in its last place, one after the other, and the changes of the cost are added.
     """
-    ends = [*lows(spec.obs), *highs(spec.obs), *lows(spec.action), *highs(spec.action)]
-    possible = ULPS * jnp.finfo(jnp.float32).eps * max(map(abs, ends))
-    largest = jnp.abs(difference).max(axis=(0, 1))
-    return jnp.where(largest <= possible, largest, 0.0)  # zero also for NaN, a learned cost
+    step = np.float32(ULPS * np.finfo(np.float32).eps)
+    possible = step * jnp.abs(declared[..., 1:])
+    for k, reading in enumerate(readings):
+        for column in range(reading.shape[-1]):
+            move = step * (np.arange(reading.shape[-1]) == column)
+            changes = []
+            for factor in (1 + move, 1 - move):
+                moved = (*readings[:k], reading * factor.astype(np.float32), *readings[k + 1 :])
+                changes.append(jnp.abs(_declared_outcomes(objective, *moved, *ends) - declared))
+            possible += jnp.maximum(*changes)[..., 1:]
+    largest = jnp.abs(difference[..., 1:])
+    explained = jnp.all(largest <= possible, axis=(0, 1))  # false for NaN, a learned cost
+    return jnp.where(explained, largest.max(axis=(0, 1)), 0.0)
 
 
 @partial(jax.jit, static_argnums=0)
