@@ -8,6 +8,7 @@ of each log is right or wrong about them, and the clause on excitation should te
 import dataclasses
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,7 @@ from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
     PlantFacts,
     RetuneSettings,
+    excitation,
     learned_plants,
     select,
 )
@@ -98,11 +100,9 @@ def miss(obs, action, after, last_action):
 FACTS = PlantFacts(exogenous=("target",), objective=miss, setpoints=("target",))
 
 
-def answer(moves, dead_time, seed, settings):
-    """The excitation, and the predicted and the true gains of the tunings; which one is chosen."""
-    y, target, action, after, next_target, reward = (
-        column.ravel() for column in recorded(TODAY, moves, dead_time, seed)
-    )
+def learned(columns, settings):
+    """The plant model of a recorded log."""
+    y, target, action, after, next_target, reward = (column.ravel() for column in columns)
     n = len(y)
     log = Transition(
         obs=np.stack([y, target], axis=1), action=action[:, None], reward=reward,
@@ -110,7 +110,12 @@ def answer(moves, dead_time, seed, settings):
         terminated=np.zeros(n, bool), truncated=np.arange(n) % STEPS == STEPS - 1,
         mask=np.ones(n, bool),
     )  # fmt: skip
-    plants = learned_plants(log, SPEC, 0, FACTS, settings)
+    return learned_plants(log, SPEC, 0, FACTS, settings)
+
+
+def answer(moves, dead_time, seed, settings):
+    """The excitation, and the predicted and the true gains of the tunings; which one is chosen."""
+    plants = learned(recorded(TODAY, moves, dead_time, seed), settings)
     pool = {name: PI(*map(jnp.asarray, one)) for name, one in {"today": TODAY, **TUNINGS}.items()}
     chosen, table = select(plants, pool, "today", settings.rule)
     predicted = np.asarray([one.gain for one in table[1:]])
@@ -131,30 +136,30 @@ LINEAR = RetuneSettings(
 
 def test_set_points_that_never_move_show_nothing():
     """The model is wrong about the sign of the effect, and nothing in its errors says so."""
-    excitation, order, gained = answer("never", 3, 1, LINEAR)
-    assert not excitation.suffices
-    assert excitation.contradicted == ()
+    shown, order, gained = answer("never", 3, 1, LINEAR)
+    assert not shown.suffices
+    assert shown.contradicted == ()
     assert order < 0
     assert gained == 0
-    assert excitation.warnings[0].endswith("of its variance is independent of them")
+    assert shown.warnings[0].endswith("of its variance is independent of them")
 
 
 def test_set_points_that_move_show_what_the_valve_does():
-    excitation, order, gained = answer("every 50 steps", 3, 2, LINEAR)
-    assert excitation.suffices
-    assert excitation.by_setpoints == ("valve",)
-    assert 1e-3 < excitation.least < 0.1
+    shown, order, gained = answer("every 50 steps", 3, 2, LINEAR)
+    assert shown.suffices
+    assert shown.by_setpoints == ("valve",)
+    assert 1e-3 < shown.least < 0.1
     assert order > 0.8
     assert gained > 0.1
 
 
 def test_a_model_that_moves_of_set_points_contradict_is_not_used():
-    excitation, order, gained = answer("in every third episode", 3, 1, LINEAR)
-    assert not excitation.suffices
-    assert excitation.contradicted == ("valve",)
+    shown, order, gained = answer("in every third episode", 3, 1, LINEAR)
+    assert not shown.suffices
+    assert shown.contradicted == ("valve",)
     assert order < 0
     assert gained == 0
-    assert "the plant did not do what the model predicts" in excitation.warnings[0]
+    assert "the plant did not do what the model predicts" in shown.warnings[0]
 
 
 @pytest.mark.nightly
@@ -164,16 +169,31 @@ def test_where_set_points_count_as_excitation_the_choice_does_no_harm():
         model=HistoryModelSettings(members=2, updates=400, width=24), evaluation_episodes=15
     )
     used, refused = [], []
-    for moves, dead_time, seed in itertools.product(MOVES, (0, 3, 6), (1, 2)):
-        excitation, order, gained = answer(moves, dead_time, seed, settings)
-        print(moves, dead_time, seed, excitation.suffices, excitation.contradicted, order, gained)
-        (used if excitation.suffices else refused).append((moves, order, gained))
+    # The conditions were chosen on seeds 1 and 2; 3 and 4 check them.
+    for moves, dead_time, seed in itertools.product(MOVES, (0, 3, 6), (1, 2, 3, 4)):
+        shown, order, gained = answer(moves, dead_time, seed, settings)
+        print(moves, dead_time, seed, shown.suffices, shown.contradicted, order, gained)
+        (used if shown.suffices else refused).append((moves, order, gained))
     assert "never" not in {moves for moves, _, _ in used}
     assert "in every tenth episode" not in {moves for moves, _, _ in used}
-    # 11 of 36 logs count, with correlations of 0.66 to 1.00 and gains of 0.04 to 1.08 spreads.
-    assert len(used) >= 9
-    assert min(order for _, order, _ in used) > 0.4
+    # 23 of 72 logs count. In 22 the correlation is 0.66 to 1.00 and the gain 0.04 to 1.27 spreads;
+    # in one the order is reversed, and nothing is chosen.
+    assert len(used) >= 18
+    assert np.mean([order > 0.4 for _, order, _ in used]) > 0.9
     assert min(gained for _, _, gained in used) > -0.01
     assert np.median([gained for _, _, gained in used]) > 0.5
-    # The order is reversed in 21 of the other 25.
+    # The order is reversed in 41 of the other 49.
     assert np.mean([order < 0 for _, order, _ in refused]) > 0.7
+
+
+def test_a_model_that_is_not_finite_is_contradicted():
+    """No comparison with NaN holds, so it must not pass for a probability."""
+    plants = learned(recorded(TODAY, "every 50 steps", 3, 2), LINEAR)
+    assert plants.excitation.by_setpoints == ("valve",)
+    broken = jax.tree.map(
+        lambda leaf: leaf * jnp.nan, eqx.filter(plants.model, eqx.is_inexact_array)
+    )
+    model = eqx.combine(broken, plants.model)
+    again = excitation(plants.rows, SPEC, model.history, model=model, setpoints=("target",))
+    assert again.contradicted == ("valve",)
+    assert not again.suffices

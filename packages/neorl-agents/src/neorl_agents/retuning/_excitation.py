@@ -158,7 +158,8 @@ def correlation_probability(rows: LogRows, model: HistoryModel, setpoints: Seque
         setpoints: Indices of the observations that are set points.
 
     Returns:
-        The smallest probability over set points and predicted channels, times their number.
+        The smallest probability over set points and predicted channels, times their number; zero
+        if the model is not finite.
 
     Source: Ljung, System identification (1999), section 16.6.
     """
@@ -179,7 +180,8 @@ def correlation_probability(rows: LogRows, model: HistoryModel, setpoints: Seque
         size = np.sqrt((moves[earlier[same]] ** 2).sum(axis=0))
         products = moves[earlier[same]].T @ errors[earlier[same] + lag]
         squares += (products / np.where(size > 0, size, np.inf)[:, None]) ** 2
-    return float(min(1.0, chdtrc(lags, squares).min() * squares.size))
+    probability = float(chdtrc(lags, squares).min()) * squares.size
+    return min(1.0, probability) if np.isfinite(probability) else 0.0
 
 
 @jax.jit
