@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -46,20 +47,22 @@ def test_a_process_that_is_killed_leaves_no_incomplete_database(run, monkeypatch
     """MLflow cannot continue one: it adds the columns of a later version again and stops."""
     from neorl_train.runs import _mlflow
 
-    database = run.path.parent / MLFLOW_DATABASE
-    unfinished = database.with_name(f"{MLFLOW_DATABASE}.new")
+    database, started = run.path.parent / MLFLOW_DATABASE, []
 
     def killed(tracking_uri):
-        assert tracking_uri == f"sqlite:///{unfinished}"
-        unfinished.write_text("the first table")
+        started.append(Path(tracking_uri.removeprefix("sqlite:///")))
+        started[0].write_text("the first table")
+        started[0].with_name(f"{started[0].name}-journal").write_text("changes to undo")
         raise OSError("duplicate column name: generation [SQL: ALTER TABLE]")
 
     with monkeypatch.context() as patch:
         patch.setattr(_mlflow, "MlflowClient", killed)
         with pytest.raises(InputError, match=r"\(.*duplicate column name: generation\); move "):
             copy_once(run)
+    assert started[0].parent == database.parent
+    assert started[0] != database
     assert not database.exists()
-    assert unfinished.exists()
     copy_once(run)
-    assert database.exists()
-    assert not unfinished.exists()
+    with sqlite3.connect(database) as whole:
+        assert whole.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    whole.close()

@@ -16,6 +16,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 
+from neorl_core.infrastructure import replacing
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._lock import file_lock
@@ -279,10 +280,9 @@ def _make_database(path: Path) -> None:
     """
     if path.exists():
         return
-    unfinished = path.with_name(f"{path.name}.new")
-    unfinished.unlink(missing_ok=True)
-    MlflowClient(tracking_uri=f"sqlite:///{unfinished}").get_experiment_by_name(EXPERIMENT)
-    os.replace(unfinished, path)
+    # The name is new each time: SQLite would replay the journal of a killed process of that name.
+    with replacing(path) as unfinished:
+        MlflowClient(tracking_uri=f"sqlite:///{unfinished}").get_experiment_by_name(EXPERIMENT)
 
 
 def _batches(lines: list[dict[str, Any]]) -> Iterator[tuple[list[Metric], int]]:
