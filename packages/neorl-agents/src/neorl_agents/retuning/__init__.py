@@ -5,6 +5,7 @@ from neorl_agents.retuning._choice import IncumbentEpisodes as IncumbentEpisodes
 from neorl_agents.retuning._choice import OtherController as OtherController
 from neorl_agents.retuning._choice import Prediction as Prediction
 from neorl_agents.retuning._choice import choose as choose
+from neorl_agents.retuning._choice import half_width as half_width
 from neorl_agents.retuning._choice import model_error as model_error
 from neorl_agents.retuning._choice import predictions as predictions
 from neorl_agents.retuning._choice import replayed as replayed
@@ -46,6 +47,7 @@ __all__ = [
     "choose",
     "excitation",
     "fit_residual",
+    "half_width",
     "learned_plants",
     "model_error",
     "predictions",

@@ -259,10 +259,9 @@ def _prediction(
             nan=-1e30,
         )
     networks = difference[:-1]
-    error = networks.mean(axis=0).std() / np.sqrt(networks.shape[1])
     gain = float(networks.mean())
     outside = [float(np.mean(one.outside[:-1])) for one in (candidate_episodes, incumbent_episodes)]
-    low = gain - rule.z * float(error) - float(networks.mean(axis=1).std())
+    low = gain - float(half_width(networks, rule.z))
     low -= 0.0 if in_log else rule.penalty(outside[0], outside[1], scale)
     limits = rule.near * np.asarray([c.limit for c in spec.cost])
     costs = [_quantities(one, spec)[:-1] for one in (candidate_episodes, incumbent_episodes)]
@@ -274,7 +273,9 @@ def _prediction(
         low=low,
         by_member=tuple(float(x) for x in difference.mean(axis=1)),
         cost=tuple(float(x) for x in costs[0].mean(axis=(0, 1))),
-        cost_high=tuple(float(x) for x in _upper(costs[0], rule.z)),
+        cost_high=tuple(
+            float(x) for x in costs[0].mean(axis=(0, 1)) + half_width(costs[0], rule.z)
+        ),
         cost_incumbent=tuple(float(x) for x in costs[1].mean(axis=(0, 1))),
         over=tuple(float(x) for x in over[0]),
         over_incumbent=tuple(float(x) for x in over[1]),
@@ -345,17 +346,25 @@ def _refuse_within_error(one: Prediction, error: float, rule: ChoiceRule) -> Pre
     return dataclasses.replace(one, refusals=(*one.refusals, reason))
 
 
+def half_width(
+    values: Float[np.ndarray, "member episode *quantity"], z: float
+) -> Float[np.ndarray, "*quantity"]:
+    """Half of the width of the interval of a predicted mean.
+
+    Args:
+        values: What each network predicts for each episode.
+        z: Number of standard errors between episodes.
+
+    Returns:
+        These standard errors plus the standard deviation between the means of the networks.
+    """
+    error = values.mean(axis=0).std(axis=0) / np.sqrt(values.shape[1])
+    return z * error + values.mean(axis=1).std(axis=0)
+
+
 def _returns_reach(episodes: PredictedEpisodes, z: float) -> float:
     networks = np.asarray(episodes.returns[:-1], np.float64)
-    if not np.isfinite(networks).all():
-        return math.inf
-    error = networks.mean(axis=0).std() / np.sqrt(networks.shape[1])
-    return float(z * error + networks.mean(axis=1).std())
-
-
-def _upper(cost: Float[np.ndarray, "member episode cost"], z: float) -> np.ndarray:
-    error = cost.mean(axis=0).std(axis=0) / np.sqrt(cost.shape[1])
-    return cost.mean(axis=(0, 1)) + z * error + cost.mean(axis=1).std(axis=0)
+    return float(half_width(networks, z)) if np.isfinite(networks).all() else math.inf
 
 
 def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> list[str]:

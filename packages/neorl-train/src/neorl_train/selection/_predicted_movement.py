@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neorl_agents.models import ReplayedPlant, every_start, visited_rows
+from neorl_agents.retuning import half_width
 from neorl_core import Policy, as_arrays
 from neorl_train.results._tables import Estimate
 
@@ -57,8 +58,7 @@ def predicted_movement(plant: ReplayedPlant, policy: Policy) -> PredictedMovemen
 
 def _estimates(values: Float[np.ndarray, "member episode quantity"]) -> tuple[Estimate, ...]:
     mean = values.mean(axis=(0, 1))
-    reach = Z * values.mean(axis=0).std(axis=0) / np.sqrt(values.shape[1])
-    reach = reach + values.mean(axis=1).std(axis=0)
+    reach = half_width(values, Z)
     return tuple(
         Estimate(float(m), float(max(m - r, 0.0)), float(m + r))
         for m, r in zip(mean, reach, strict=True)
