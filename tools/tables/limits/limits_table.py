@@ -9,14 +9,15 @@ All learners get the same log of a plant (``mixed``, 20,000 rows), the same smal
 same networks; nothing is tuned to a plant. Those that know no limits get the reward less the
 plant's prices. Every policy is judged on the same 200 starts without a guard, and so are the
 plant's tunings, the first of which is today's controller. An episode that trips keeps no limit. The
-results of one plant are one file; a learner that stands in it is left out, so that a measurement
-that was cut short goes on.
+results of one plant are one file; a learner that stands in it with all its seeds is left out, and
+seeds that are missing are added, so that a measurement that was cut short goes on.
 """
 
 import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,10 @@ ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "tools/benchmarks/results/limits"
 PAGES = ROOT / "docs/pages/learners"
 BUDGET = {
-    "quality": "mixed", "rows": 20_000, "updates": 5_000, "seeds": [0, 1, 2], "hidden": [64, 64],
-    "batch_size": 128, "episodes": 200,
+    "quality": "mixed", "rows": 20_000, "updates": 5_000, "hidden": [64, 64], "batch_size": 128,
+    "episodes": 200,
 }  # fmt: skip
+SEEDS = 5
 PLAIN = ("bc", "td3_bc", "iql")
 # With targets that follow ten times as fast, so that values are there after so few updates.
 FAST = {f"{name}, tau 0.05": name for name in ("iql", "td3_bc_lag", "iql_lag", "bcq_lag")}
@@ -95,9 +97,13 @@ def measure(plant: str, learners: list[str]) -> None:
         results |= {"controllers": tunings, "reference": env.reference}
         store(path, results)
     for name in learners or (*PLAIN, *SAFE, *FAST):
-        if name not in json.loads(path.read_text())["learners"]:
+        known = json.loads(path.read_text())["learners"].get(name, {"seeds": []})
+        missing = range(len(known.get("seeds", range(SEEDS))), SEEDS)
+        if missing:
             started_at = time.monotonic()
-            cell = trained(env, data, name)
+            cell = trained(env, data, name, missing)
+            if "seeds" in cell:
+                cell["seeds"] = known["seeds"] + cell["seeds"]
             # Others may have written meanwhile.
             results = json.loads(path.read_text())
             results["learners"][name] = cell
@@ -112,18 +118,18 @@ def store(path: Path, results: dict[str, Any]) -> None:
     partial.replace(path)
 
 
-def trained(env: Any, data: Any, name: str) -> dict[str, Any]:
-    """Every seed judged, or what the learner said of the log."""
+def trained(env: Any, data: Any, name: str, seeds: Sequence[int]) -> dict[str, Any]:
+    """Every seed judged, with the device that it was trained on, or the refusal of the log."""
     settings = {"hidden": tuple(BUDGET["hidden"]), "batch_size": BUDGET["batch_size"]}
     if name in FAST:
         settings["tau"] = 0.05
     learner = sized(ALGORITHMS[FAST.get(name, name)](), **settings)
     updates = BUDGET["updates"]
     try:
-        done = train(learner, data, BUDGET["seeds"], Plan(updates, 500, updates))
+        done = train(learner, data, tuple(seeds), Plan(updates, 500, updates))
     except InputError as error:
         return {"failure": str(error)}
-    return {"seeds": [judged(env, policy) for policy in done.policies]} | made_on()
+    return {"seeds": [judged(env, policy) | made_on() for policy in done.policies]}
 
 
 def judged(env: Any, policy: Any) -> dict[str, Any]:
