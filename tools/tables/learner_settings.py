@@ -6,6 +6,7 @@ no two of them have one name.
 """
 
 import dataclasses
+import json
 from typing import Any
 
 from neorl_agents import ALGORITHMS
@@ -18,7 +19,7 @@ def flat_settings(learner: Any) -> dict[str, Any]:
     settings = dataclasses.asdict(learner)
     for part in NESTED:
         settings |= settings.pop(part)
-    return {name: list(x) if isinstance(x, tuple) else x for name, x in settings.items()}
+    return json.loads(json.dumps(settings))
 
 
 def learner_with(kind: type, **settings: Any) -> Any:

@@ -129,7 +129,10 @@ def beside_the_log(path: Path) -> str:
 def difference_to_cloning(runs: dict[str, list[list[float]]], name: str) -> tuple[float, ...]:
     """Mean, lower and upper end of the difference to ``bc``, paired by seed and episode."""
     both = min(len(runs[name]), len(runs["bc"]))
-    paired = np.asarray(runs[name][:both]) - np.asarray(runs["bc"][:both])
+    # The first of many episodes are those of a run with fewer: their keys are split from one.
+    episodes = min(len(runs[name][0]), len(runs["bc"][0]))
+    of_both = (np.asarray(runs[one][:both])[:, :episodes] for one in (name, "bc"))
+    paired = np.subtract(*of_both)
     interval = crossed_interval(jnp.asarray(paired, jnp.float32), level=LEVEL)
     return float(interval.estimate), float(interval.low), float(interval.high)
 
@@ -298,7 +301,7 @@ rows that were measured before a plant changed, or before rewards were centred w
 a difference, have been removed. A table with few updates and three seeds shows large
 differences only. The first table counts the logs on which the interval of the difference to
 behaviour cloning (paired by seed and episode, for fresh seeds and episodes) lies above or below
-zero."""
+zero; where one of the two ran more episodes, the difference is over those that both ran."""
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ from learner_settings import flat_settings, learner_with, same_settings
 from learning_page import OTHERS, beside_the_log, table
 from neorl_agents import ALGORITHMS
 from neorl_core import CostChannel, InputError, Transition, unit_interval
-from neorl_core.costs import penalised_reward
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
 from neorl_core.statistics import normalised_score
@@ -62,12 +61,8 @@ def prices(env: Any, costs: Sequence[CostChannel]) -> jax.Array:
 
 
 def penalised_data(env: Any, log: Dataset) -> TrainingData:
-    """A log to be trained on, its reward less its costs."""
-    rows, price = log.transitions, prices(env, log.spec.cost)
-    reward = penalised_reward(jnp.asarray(rows.reward), jnp.asarray(rows.cost), price)
-    return training_data(
-        dataclasses.replace(log, transitions=rows._replace(reward=np.asarray(reward)))
-    )
+    """A log to be trained on, with its prices for learners that do not read its costs."""
+    return training_data(log, penalty_weights=prices(env, log.spec.cost).tolist())
 
 
 def main() -> None:
@@ -168,7 +163,7 @@ class _Last(Watcher):
 
 def _cells(args: argparse.Namespace, env: Any, data: TrainingData, path: Path, name: str) -> None:
     """All seeds of a learner that the table does not have, trained by one program."""
-    learner = _learner(args, name)
+    learner = _learner(args, name, env)
     known = _known(args, path, name, learner)
     seeds = tuple(seed for seed in args.seeds if seed not in known)
     if not seeds:
@@ -248,9 +243,12 @@ def _add(args: argparse.Namespace, path: Path, result: dict[str, Any], learner: 
     add_cell(path, {**called, **result, **made}, order)
 
 
-def _learner(args: argparse.Namespace, name: str) -> Any:
+def _learner(args: argparse.Namespace, name: str, env: Any) -> Any:
     defaults = flat_settings(ALGORITHMS[name]())
     given: dict[str, Any] = {}
+    if "model" in defaults and env is not None:  # a declaration of the plant, as in a run's log
+        model = ALGORITHMS[name]().model
+        given["model"] = dataclasses.replace(model, exogenous=env.exogenous)
     if args.hidden:
         given["hidden"] = tuple(args.hidden)
     if args.batch_size:
