@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from baseline_table import RESULTS, ROOT
+from cell_table import made_on
 from neorl_agents.retuning import (
     TODAY,
     LearnedPlants,
@@ -114,7 +115,7 @@ def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
             row |= {"seconds": [round(fitted, 1), round(searched, 1)], "chosen": chosen}
             row |= {"predicted": taken.gain, "predicted_low": taken.low, "rule": RULE}
             row |= {"error": known.error}
-            row |= judged(env, base, before, None if chosen == TODAY else policy)
+            row |= judged(env, base, before, None if chosen == TODAY else policy) | made_on()
             rows.append(row)
             gain = row["gain"]
             words = f"{name} {seed} {base}, {way}: {chosen}, {gain[0]:.4g}, {row['failed']}"
