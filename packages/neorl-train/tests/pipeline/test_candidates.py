@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import load_policy
+from neorl_agents import load_policy, save_policy
 from neorl_agents.controllers import TrackingPID
 from neorl_agents.networks import init_mlp, largest, tanh
 from neorl_agents.policies import AveragePolicy, NetworkPolicy
@@ -16,7 +16,11 @@ from neorl_core import Affine, InputError
 from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import configure, start
-from neorl_train._pipeline.candidates import other_candidates, seed_averages
+from neorl_train._pipeline.candidates import (
+    given_candidates,
+    other_candidates,
+    seed_averages,
+)
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import (
@@ -191,3 +195,64 @@ def test_the_average_of_two_seeds_is_judged_and_left_as_a_file(tmp_path, monkeyp
     members = [load_policy(run.path / f"policies/bc-{seed}.safetensors") for seed in (0, 1)]
     mean = np.mean([one.parity_actions for one in members], axis=0)
     np.testing.assert_allclose(artefact.parity_actions, mean, rtol=1e-5, atol=1e-6)
+
+
+def run_with_policies(tmp_path, make_log, files, **evaluation):
+    log = tmp_path / "log.h5"
+    write_dataset(log, make_log(n_cost=1))
+    return configure(
+        data={"source": str(log)},
+        penalty={"cost_0": 0.1},
+        training={"algorithms": ["bc"], "seeds": [3], "updates": 2, "chunk": 1},
+        checkpoints={"interval": 2},
+        evaluation={"policies": [str(file) for file in files], **evaluation},
+        algorithms={"bc": {"steps": {"batch_size": 16}, "networks": {"hidden": [8]}}},
+        output={"directory": str(tmp_path / "runs"), "tracking": False},
+    )
+
+
+def saved_actor(path, spec, value=0.25):
+    policy = ConstantPolicy(jnp.full(spec.n_action, value))
+    save_policy(path, policy, spec, np.zeros((32, spec.n_obs), np.float32), {})
+    return policy
+
+
+def test_a_policy_from_a_file_is_judged_and_sealed(tmp_path, monkeypatch, make_log):
+    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    file = tmp_path / "actor.safetensors"
+    policy = saved_actor(file, make_log(n_cost=1).spec)
+    run = start(run_with_policies(tmp_path, make_log, [file], candidate="actor"), quiet=True)
+    assert run.verdict.candidate == "actor-3"
+    artefact = load_policy(run.path / "policies/actor-3.safetensors")
+    digest = load_policy(file).digest
+    assert run.record["given_policies"] == {str(file): digest}
+    assert artefact.metadata["given_digest"] == digest
+    jax.tree.map(np.testing.assert_array_equal, artefact.policy, policy)
+
+
+def test_files_of_policies_that_cannot_be_candidates_are_refused(tmp_path, make_log):
+    spec, missing = make_log(n_cost=1).spec, tmp_path / "missing.safetensors"
+    actor, bc, twice = (tmp_path / name for name in ("actor", "bc", "other/actor"))
+    twice.parent.mkdir()
+    files = [one.with_suffix(".safetensors") for one in (actor, bc, twice)]
+    for file in files:
+        saved_actor(file, spec)
+    for given, words in (
+        ([missing], "there is no such policy artefact"),
+        ([files[1]], "another candidate is called bc; rename the file"),
+        ([files[0], files[2]], "another candidate is called actor; rename the file"),
+    ):
+        with pytest.raises(InputError, match=words):
+            start(run_with_policies(tmp_path, make_log, given), quiet=True)
+    other = dataclasses.replace(spec, dt=spec.dt * 2)
+    saved_actor(files[0], other)
+    with pytest.raises(InputError, match="has a control period of"):
+        start(run_with_policies(tmp_path, make_log, files[:1]), quiet=True)
+    assert not (tmp_path / "runs").exists()
+    config = run_with_policies(tmp_path, make_log, files[2:])
+    before = {str(files[2]): load_policy(files[2]).digest}
+    (name,) = given_candidates(config, spec, before)
+    assert name == "actor-3"
+    saved_actor(files[2], spec, value=0.5)
+    with pytest.raises(InputError, match="was changed since the run began; restore the file"):
+        given_candidates(config, spec, before)

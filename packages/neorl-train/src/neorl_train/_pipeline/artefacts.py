@@ -1,14 +1,15 @@
 """Files of a run: checkpoints, policy artefacts and the constraints that must guard them."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents import save_policy
-from neorl_core import Policy, Spec, Transition
+from neorl_agents import PolicyArtefact, load_policy, save_policy
+from neorl_core import InputError, Policy, Spec, Transition
 from neorl_core.infrastructure import write_json
 from neorl_envs.closed_loop import LoopStep, drawn_start, rollout
 from neorl_envs.plants import Plant
@@ -22,6 +23,7 @@ from neorl_safety.constraints import (
 from neorl_safety.guards import GuardSettings, settings_to_dict
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._sections import Config, config_hash
+from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS, GUARD, policy_file
@@ -52,6 +54,19 @@ def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
     document["observations"] = [channel._asdict() for channel in spec_channels(spec).obs]
     document["constraints"] += limits.further
     return constraints_from_dict(document, source="limits.further")
+
+
+def artefact_for(file: Path, spec: Spec) -> PolicyArtefact:
+    """A policy from a file, for the channels of a run or a log.
+
+    Raises:
+        InputError: If the file is not an artefact or its policy has other channels.
+    """
+    if not file.is_file():
+        raise InputError(f"{file}: there is no such policy artefact")
+    artefact = load_policy(file)
+    require_same_channels(artefact.spec, spec, str(file))
+    return artefact
 
 
 def write_guard_files(

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from neorl_agents.artefact import POLICY_KINDS
 from neorl_agents.policies import average_policy
 from neorl_agents.retuning import Prediction, select
-from neorl_core import InputError, Policy
+from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
+from neorl_train._pipeline.artefacts import artefact_for
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train._pipeline.retuning import (
     RULE,
@@ -45,7 +47,8 @@ class OtherCandidate(NamedTuple):
 
     Attributes:
         policy: The policy.
-        description: What it is, such as ``"mode PI of the log"``; empty for a fitted controller.
+        description: What it is, such as ``"mode PI of the log"``, or the file of a policy; empty
+            for a fitted controller.
         in_log: Whether it recorded a part of the log itself.
         metadata: Metadata of its artefact, as plain JSON.
     """
@@ -91,6 +94,37 @@ def other_candidates(
         modes, notes = _modes(config, dataset, environment.tunings())
     # A controller that was fitted keeps its name.
     return {**modes, **fitted}, notes
+
+
+def given_candidates(
+    config: Config, spec: Spec, digests: Mapping[str, str]
+) -> dict[str, OtherCandidate]:
+    """The policies that the run was given as files.
+
+    Args:
+        config: Configuration, resolved.
+        spec: Channels that they must have.
+        digests: Digests of the files when the run began.
+
+    Returns:
+        The candidates by the names of their artefacts.
+
+    Raises:
+        InputError: If a file is missing or was changed since.
+    """
+    seed = config.training.seeds[0]
+    candidates: dict[str, OtherCandidate] = {}
+    for file in config.evaluation.policies:
+        artefact, name = artefact_for(Path(file), spec), Path(file).stem
+        if artefact.digest != digests[file]:
+            raise InputError(
+                f"{file} was changed since the run began; restore the file, or start a new run"
+            )
+        metadata = {"controller": name, "seed": seed, "given_digest": artefact.digest}
+        candidates |= {
+            f"{file_name(name)}-{seed}": OtherCandidate(artefact.policy, file, False, metadata)
+        }
+    return candidates
 
 
 def _modes(
@@ -258,9 +292,9 @@ def chosen_candidate(
     """The policy to deliver, chosen without the plant, and the reason.
 
     The pool contains the incumbent, the retuned controller, the one with a network on top if there
-    is one, the other controllers that were fitted on the log, modes of the log, the first seed of
-    every learner, and the average of its seeds. If nothing may be preferred to the incumbent, the
-    retuned controller represents it.
+    is one, the other controllers that were fitted on the log, modes of the log, policies from
+    files, the first seed of every learner, and the average of its seeds. If nothing may be
+    preferred to the incumbent, the retuned controller represents it.
 
     Args:
         config: Configuration, resolved.

@@ -251,6 +251,7 @@ def first_record(complete: Resolved) -> dict[str, Any]:
         "replaced_limits": complete.replaced,
         "origins": complete.origins,
         "fallback": complete.fallback,
+        "given_policies": complete.given_policies,
         "controllers": [],
         "changes": [],
         "predicted_movement": [],

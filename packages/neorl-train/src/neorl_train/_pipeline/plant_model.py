@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from neorl_agents import load_policy
 from neorl_agents.retuning import PlantFacts
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset, make, read_dataset
 from neorl_envs.plants import PLANTS
+from neorl_train._pipeline.artefacts import artefact_for
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
-from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._source import source_named
 from neorl_train.experience._split import training_sample
 from neorl_train.plant_models import ModelOptions
@@ -190,13 +189,9 @@ def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, P
     run_files = sorted((path / POLICIES).glob("*.safetensors")) if path.is_dir() else []
     run_files = [file for file in run_files if file.stem != FALLBACK]
     for file in [*run_files, *map(Path, files)]:
-        if not file.is_file():
-            raise InputError(f"{file}: there is no such policy artefact")
-        artefact = load_policy(file)
-        require_same_channels(artefact.spec, spec, str(file))
         if file.stem in policies:
             raise InputError(f"{file}: another candidate is called {file.stem}; rename the file")
-        policies[file.stem] = artefact.policy
+        policies[file.stem] = artefact_for(file, spec).policy
     return policies
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from neorl_safety.constraints import (
     spec_channels,
     with_models,
 )
-from neorl_train._pipeline.artefacts import hard_constraints
+from neorl_train._pipeline.artefacts import artefact_for, hard_constraints
 from neorl_train._pipeline.kinds import kind_of
 from neorl_train._pipeline.resolved_run import ResolvedRun, RunKind
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
@@ -75,6 +76,7 @@ class Resolved:
         fallback: Description of the fallback, as text.
         notes: Warnings about what the user did not declare, or declared without effect.
         origins: Distribution of everything supplied by third parties.
+        given_policies: Digest of every file of ``evaluation.policies``.
     """
 
     run: ResolvedRun
@@ -83,6 +85,7 @@ class Resolved:
     fallback: str
     notes: list[str]
     origins: dict[str, dict[str, str]]
+    given_policies: dict[str, str]
 
 
 def resolved(config: Config) -> Resolved:
@@ -128,10 +131,13 @@ def resolved(config: Config) -> Resolved:
         check_split(config.data, dataset)
         check_batches(batch_sizes(config), training_rows(config.data, dataset))
     declared_watches(config.monitors, spec)  # refused by name before anything is written
+    files = config.evaluation.policies
+    given_policies = {file: artefact_for(Path(file), spec).digest for file in files}
     constraints = hard_constraints(limits, spec)
     limit_sentences = _words(limits, spec)
-    given = config.fallback.kind != "default"
-    words = fallback_sentence(fallback, spec, reference=reference, given=given)
+    words = fallback_sentence(
+        fallback, spec, reference=reference, given=config.fallback.kind != "default"
+    )
     config = _with_candidate_and_incumbent(
         config, [] if environment is None else list(environment.tunings())
     )
@@ -148,6 +154,7 @@ def resolved(config: Config) -> Resolved:
         + size_notes({name: hyperparameters(config, name) for name in config.training.algorithms})
         + ([] if environment is not None else _undeclared(config, limits, words, spec)),
         origins=origins(config, constraints),
+        given_policies=given_policies,
     )
 
 
@@ -208,6 +215,7 @@ def _with_candidate_and_incumbent(config: Config, tunings: list[str]) -> Config:
         config.classical.controllers,
         n_seeds=len(training.seeds),
         tunings=[name for name in tunings if name not in compared],
+        policies=given.policies,
     )
     default_candidate = BEST if retuning.controller else training.algorithms[-1]
     evaluation = dataclasses.replace(

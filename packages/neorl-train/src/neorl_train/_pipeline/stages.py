@@ -16,7 +16,11 @@ from neorl_train._pipeline.artefacts import (
     write_guard_files,
     write_policies,
 )
-from neorl_train._pipeline.candidates import choose_stage, other_candidates
+from neorl_train._pipeline.candidates import (
+    choose_stage,
+    given_candidates,
+    other_candidates,
+)
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.fine_tuning import fine_tuning_results
 from neorl_train._pipeline.monitors import (
@@ -68,6 +72,8 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         controllers = _fit_controllers(run, session, experience)
         dataset = None if experience is None else experience.dataset
         others, notes = other_candidates(config, dataset, run.environment, controllers)
+        digests = session.directory.record()["given_policies"]
+        others = {**others, **given_candidates(config, run.spec, digests)}
         for line in notes:
             session.reporter.print_line(line)
         retuning, retuned = retune_stage(run, session, experience, controllers)

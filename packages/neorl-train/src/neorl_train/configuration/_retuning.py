@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import SearchSettings
@@ -77,8 +78,9 @@ def check_candidate(
     *,
     n_seeds: int = 1,
     tunings: Sequence[str] = (),
+    policies: Sequence[str] = (),
 ) -> None:
-    """Refuses a candidate that the run does not produce.
+    """Refuses a candidate that the run does not have, and policies with the name of another one.
 
     Args:
         candidate: Its name; empty for the default.
@@ -87,9 +89,10 @@ def check_candidate(
         controllers: Names of the classical controllers that the run fits on its log.
         n_seeds: Number of seeds of every learner.
         tunings: Names of the plant's tunings that may be delivered; none without a plant and a log.
+        policies: Files of ``evaluation.policies``.
 
     Raises:
-        InputError: Names those that it produces.
+        InputError: Names the candidates that it has, or the file to rename.
     """
     if candidate == RESIDUAL and RESIDUAL not in algorithms and not retuning.residual:
         raise InputError(
@@ -116,6 +119,13 @@ def check_candidate(
     names = [*algorithms, *averages, *controllers, *tunings]
     names += [RETUNED, BEST] if retuning.controller else []
     names += [RESIDUAL] if retuning.controller and retuning.residual else []
+    for file in policies:
+        if (name := Path(file).stem) in (*names, RETUNED, RESIDUAL, BEST):
+            raise InputError(
+                f"evaluation.policies has {file}, but another candidate is called {name}; rename "
+                "the file"
+            )
+        names.append(name)
     if candidate not in ("", *names):
         raise InputError(
             f"evaluation.candidate is {candidate!r}, which this run does not produce; choose one "

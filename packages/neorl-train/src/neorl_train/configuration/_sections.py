@@ -104,8 +104,11 @@ class EvaluationConfig:
         candidate: Policy to deliver: an algorithm, represented by its first seed, or the average of
             its seeds, ``"iql-mean"`` for ``"iql"``; one of ``classical.controllers``, fitted on the
             log; a tuning of the plant that recorded a part of the log; ``"retuned"``, the retuned
-            controller; or ``"best"``, chosen from all of them without the plant. If empty, the best
-            one if a controller is retuned, else the last of the trained algorithms.
+            controller; the name of one of ``policies``; or ``"best"``, chosen from all of them
+            without the plant. If empty, the best one if a controller is retuned, else the last of
+            the trained algorithms.
+        policies: Policy artefacts that are candidates too, such as an actor that another program
+            trained; each is called like its file, without the suffix.
         incumbent: What runs on the plant today, which the candidate must beat: a tuning of the
             plant, one of ``classical.controllers``, or ``"logged behaviour"``, everything that
             filled the log in turns. If empty, the retuned controller, else the plant's first
@@ -120,6 +123,7 @@ class EvaluationConfig:
     seed: int = -1
     curve_starts: int = 8
     candidate: str = ""
+    policies: tuple[str, ...] = ()
     incumbent: str = ""
     level: float = DEFAULT_LEVEL
     episode_margin: float = 0.05

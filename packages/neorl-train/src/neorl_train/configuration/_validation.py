@@ -94,6 +94,7 @@ def validate(config: Config) -> None:
         config.classical.controllers,
         n_seeds=len(training.seeds),
         tunings=_tunings(config),
+        policies=config.evaluation.policies,
     )
     for name, value in config.penalty.items():
         _require(
