@@ -320,6 +320,14 @@ def test_what_cannot_be_compared_is_named(runs, tmp_path, noisy, capsys):
     assert "takes the directories of finished runs" in capsys.readouterr().err
 
 
-def test_what_decides_no_result_is_no_difference(tmp_path):
-    runs = [create_run(tmp_path, f"[devices]\n{line}\n", {}) for line in ("", 'memory = "2GB"')]
-    assert _flat(runs[0]) == _flat(runs[1])
+def test_what_decides_no_result_is_no_difference(tmp_path, noisy):
+    memory = [create_run(tmp_path, f"[devices]\n{line}\n", {}) for line in ("", 'memory = "2GB"')]
+    assert _flat(memory[0], noisy.evaluation) == _flat(memory[1], noisy.evaluation)
+    starts = [create_run(tmp_path, f"[evaluation]\nseed = {seed}\n", {}) for seed in (1, 2)]
+    assert [_flat(run, noisy.evaluation) for run in starts] == [
+        {"evaluation.seed": "1"},
+        {"evaluation.seed": "2"},
+    ]
+    tables = dataclasses.replace(noisy.tables, environment="")
+    of_log = dataclasses.replace(noisy.evaluation, tables=tables)
+    assert _flat(starts[0], of_log) == _flat(starts[1], of_log) == {}

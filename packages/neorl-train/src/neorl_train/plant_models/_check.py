@@ -316,7 +316,9 @@ def _steps_check(ahead: ErrorsAhead, predicted: tuple[str, ...]) -> Check:
         )
     possessive, pronoun = ("its", "it") if len(bad) == 1 else ("their", "them")
     majority = len(bad) > len(predicted) / 2
-    rest = "" if majority else f"; the other {len(predicted) - len(bad)} can"
+    good = len(predicted) - len(bad)
+    others = "the other channel" if good == 1 else f"the other {good} channels"
+    rest = "" if majority else f"; {others} can"
     return Check(
         "one step ahead",
         not majority,

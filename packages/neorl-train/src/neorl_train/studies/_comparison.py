@@ -26,6 +26,7 @@ LEFT_OUT_SECTIONS = ("output", "checkpoints")
 """Sections of a configuration that influence no result."""
 LEFT_OUT_KEYS = ("devices.memory",)
 """Single settings that influence no result."""
+STARTS_KEY = "evaluation.seed"
 
 OTHER_COLUMNS = ("data.source", "training.algorithms", "evaluation.candidate")
 OF_THE_SOURCE = ("penalty.", "limits.", "fallback.", "evaluation.incumbent")
@@ -132,8 +133,8 @@ def compare_runs(paths: Sequence[Path], *, against: str = "") -> Comparison:
         raise InputError(
             "there is no run to compare; name some, as `neorl-train compare runs/0001 runs/0002`"
         )
-    differing = _differing([_flat(run) for run in runs])
     evaluations = [read_evaluation(run.path) for run in runs]
+    differing = _differing([_flat(*pair) for pair in zip(runs, evaluations, strict=True)])
     levels = {evaluation.tables.level for evaluation in evaluations}
     if len(levels) > 1:
         raise InputError(
@@ -345,14 +346,18 @@ def _worst_cost(members: Sequence[Any]) -> tuple[str, Estimate | None]:
     return worst.name, worst.violating
 
 
-def _flat(run: RunDirectory) -> dict[str, str]:
-    """The configuration of a run, one entry for each value, by dotted name."""
+def _flat(run: RunDirectory, evaluation: Evaluation) -> dict[str, str]:
+    """The configuration of a run, one entry for each value, by dotted name.
+
+    Without a simulator the seed of the starts influences nothing, so it is left out.
+    """
     try:
         content = tomllib.loads(run.config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{run.config} is damaged ({error}); restore it") from None
     settings = {name: value for name, value in content.items() if name not in LEFT_OUT_SECTIONS}
-    return {name: value for name, value in _leaves(settings, "") if name not in LEFT_OUT_KEYS}
+    left_out = LEFT_OUT_KEYS if evaluation.tables.environment else (*LEFT_OUT_KEYS, STARTS_KEY)
+    return {name: value for name, value in _leaves(settings, "") if name not in left_out}
 
 
 def _leaves(value: Mapping[str, Any], where: str) -> Any:

@@ -1,5 +1,6 @@
 """``neorl-train select RUN_OR_LOG``: chooses among candidates without using the plant."""
 
+import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -37,10 +38,10 @@ examples:
 
 def command(arguments: list[str]) -> None:
     """``neorl-train select RUN_OR_LOG [--OPTION VALUE ...]``."""
-    words, as_json = take_flag("--json", arguments)
-    name = words.pop(0) if words and not words[0].startswith("-") else ""
+    given, as_json = take_flag("--json", arguments)
+    name = given.pop(0) if given and not given[0].startswith("-") else ""
     options = parse_options(
-        SelectOptions, words, program="neorl-train select RUN_OR_LOG", description=USAGE
+        SelectOptions, given, program="neorl-train select RUN_OR_LOG", description=USAGE
     )
     if not name:
         raise InputError(
@@ -58,7 +59,9 @@ def command(arguments: list[str]) -> None:
         candidates = {log.incumbent: log.controllers[log.incumbent], **log.controllers, **policies}
     else:
         candidates = {**policies, **log.controllers}
-    with only_stage(f"learning the plant from the log and estimating {len(candidates)} candidates"):
+    words = f"learning the plant from the log and estimating {len(candidates)} candidates"
+    # Fewer are refused at once.
+    with only_stage(words) if len(candidates) > 1 else contextlib.nullcontext():
         selection = select_candidates(dataset, path.name, candidates, options, log.facts)
     page, json_path = write_selection(selection, Path(options.output))
     if as_json:
