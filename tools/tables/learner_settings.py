@@ -7,6 +7,7 @@ no two of them have one name.
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from neorl_agents import ALGORITHMS
@@ -36,13 +37,26 @@ def learner_with(kind: type, **settings: Any) -> Any:
 def changed_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Of stored settings those that are not the learner's defaults, by their full names."""
     learner: Any = ALGORITHMS[name]()
-    defaults, full = flat_settings(learner), {}
+    full = {}
     for part in NESTED:
         full |= {
             field.name: f"{part}.{field.name}"
             for field in dataclasses.fields(getattr(learner, part))
         }
-    return {full.get(k, k): value for k, value in settings.items() if value != defaults[k]}
+    return {
+        full.get(name, name): value for name, value in _other(settings, flat_settings(learner), "")
+    }
+
+
+def _other(
+    settings: dict[str, Any], defaults: dict[str, Any], where: str
+) -> Iterator[tuple[str, Any]]:
+    """The values that differ from the defaults, those of a nested setting by dotted names."""
+    for name, value in settings.items():
+        if isinstance(value, dict) and isinstance(defaults[name], dict):
+            yield from _other(value, defaults[name], f"{where}{name}.")
+        elif value != defaults[name]:
+            yield f"{where}{name}", value
 
 
 def same_settings(learner: Any, stored: dict[str, Any]) -> bool:

@@ -34,7 +34,8 @@ import numpy as np
 from cell_table import add_also, add_cell, made_on, read_table
 from learner_settings import flat_settings, learner_with, same_settings
 from learning_page import OTHERS, beside_the_log, table
-from neorl_agents import ALGORITHMS
+from neorl_agents import ALGORITHMS, LearnerState
+from neorl_agents.learning import for_run
 from neorl_core import CostChannel, InputError, Transition, unit_interval
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
@@ -47,7 +48,10 @@ from neorl_train import train
 from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
 from neorl_train.experience import TrainingData, training_data
 from neorl_train.results import training_signs
-from neorl_train.training import Plan, Watcher
+from neorl_train.training import Plan, Trained, Watcher
+from neorl_train.training._loop import never, run_loop
+from neorl_train.training._queues import devices_for
+from neorl_train.training._seeds import offline_seeds
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
 LOGGED = sorted(name for name, kind in ALGORITHMS.items() if not kind.needs_rollouts)
@@ -207,8 +211,7 @@ def _stored(
     """Trains seeds side by side and stores a cell of each."""
     watcher = _Last(args.updates)
     started_at = time.monotonic()
-    plan = Plan(args.updates, args.chunk, args.updates)
-    trained = train(learner, data, seeds, plan, watcher=watcher)
+    trained = _trained(learner, data, seeds, Plan(args.updates, args.chunk, args.updates), watcher)
     seconds = (time.monotonic() - started_at) / len(seeds)
     for seed, policy, metrics in zip(seeds, trained.policies, watcher.metrics, strict=True):
         line = {"kind": "chunk", "algorithm": name, "seed": seed, "metrics": metrics}
@@ -227,6 +230,30 @@ def _stored(
         elif args.held_out:
             result["held_out"] = _beside_the_log(policy, read_dataset(args.held_out))
         _add(args, path, result, learner)
+
+
+MODELS: dict[tuple[int, str], LearnerState] = {}
+"""Models of the log by seed and settings, which all learners of one command share."""
+
+
+def _trained(
+    learner: Any, data: TrainingData, seeds: tuple[int, ...], plan: Plan, watcher: Watcher
+) -> Trained:
+    """Trains seeds side by side, in the models of their seeds if the learner needs one."""
+    if "model" not in learner.fits():
+        return train(learner, data, seeds, plan, watcher=watcher)
+    fit = learner.fits()["model"]
+    # How a model is read changes nothing in its fit.
+    alike = dataclasses.replace(fit.learner, uncertainty="disagreement", termination="learned")
+    keys = [(seed, repr(alike)) for seed in seeds]
+    missing = tuple(seed for seed, key in zip(seeds, keys, strict=True) if key not in MODELS)
+    if missing:
+        steps = Plan(fit.updates, plan.chunk, fit.updates)
+        fitted = train(fit.learner, data, missing, steps).states()
+        MODELS.update(zip(((seed, repr(alike)) for seed in missing), fitted, strict=True))
+    made, contexts = for_run(learner, plan.updates), [{"model": MODELS[key]} for key in keys]
+    queues = offline_seeds(made, data, seeds, devices_for(seeds), contexts=contexts)
+    return run_loop(queues, made, plan, watcher, None, None, never)
 
 
 def _add(args: argparse.Namespace, path: Path, result: dict[str, Any], learner: Any) -> None:
