@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -36,12 +38,22 @@ def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes()
     tables = sorted(RESULTS.glob("*.jsonl"))
     assert RESULTS / f"{OFFICIAL}.jsonl" in tables
     for path in tables:
-        episodes = set()
         for name, result in read_cells(path).items():
             assert len({str(one["hyperparameters"]) for one in result}) == 1, (path, name)
             assert len({one["seed"] for one in result}) == len(result), (path, name)
-            episodes |= {len(one.get("scores", ())) for one in result}
-        assert len(episodes) == 1, path
+            assert len({len(one.get("scores", ())) for one in result}) == 1, (path, name)
+
+
+def test_the_difference_to_cloning_is_over_the_seeds_and_episodes_that_both_ran() -> None:
+    rng = np.random.default_rng(0)
+    few, many = rng.normal(size=(2, 5)), rng.normal(size=(3, 8))
+    difference = difference_to_cloning({"bc": few.tolist(), "dt": many.tolist()}, "dt")
+    cut = difference_to_cloning({"bc": few.tolist(), "dt": many[:2, :5].tolist()}, "dt")
+    assert difference == cut
+    assert difference[0] == pytest.approx(np.mean(many[:2, :5] - few), abs=1e-6)
+    # The episodes of a shorter run are the first ones of a longer: their keys are split from one.
+    few_keys, many_keys = (jax.random.split(jax.random.key(1), count) for count in (32, 200))
+    assert bool(jnp.all(few_keys == many_keys[:32]))
 
 
 def test_a_table_of_cells_comes_back_and_a_changed_one_is_noticed(tmp_path: Path) -> None:
