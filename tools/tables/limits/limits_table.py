@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents import ALGORITHMS
@@ -31,6 +32,7 @@ from neorl_core import InputError
 from neorl_core.costs import limit_kind
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
+from neorl_core.statistics import student_interval
 from neorl_envs import collect_log, make
 from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores, within_limits
@@ -49,7 +51,7 @@ BUDGET = {
     "quality": "mixed", "rows": 20_000, "updates": 5_000, "hidden": [64, 64], "batch_size": 128,
     "episodes": 200,
 }  # fmt: skip
-SEEDS = 5
+SEEDS, LEVEL = 5, 0.95
 PLAIN = ("bc", "td3_bc", "iql")
 # With targets that follow ten times as fast, so that values are there after so few updates.
 FAST = {f"{name}, tau 0.05": name for name in ("iql", "td3_bc_lag", "iql_lag", "bcq_lag")}
@@ -175,9 +177,10 @@ def table(path: Path, only: str = "") -> str:
     lines = [
         f"**{path.stem}**",
         "",
-        f"| | {' | '.join(heads)} | over any | trips | return | return minus penalties |",
+        f"| | {' | '.join(heads)} | over any | its difference to `bc` [{LEVEL:.0%}] | trips | "
+        "return | return minus penalties |",
     ]
-    lines.append("|---" * (len(heads) + 5) + "|")
+    lines.append("|---" * (len(heads) + 6) + "|")
     log = results["log"]
     lines.append(row(f"the log ({log['episodes']} episodes)", [log]))
     today = next(iter(results["controllers"]))
@@ -188,9 +191,10 @@ def table(path: Path, only: str = "") -> str:
         if cell is None or (only and FAST.get(name, name) not in (*PLAIN, "bc_safe", only)):
             continue
         if "failure" in cell:
-            lines.append(f"| `{name}` | refused: {cell['failure']} |" + " |" * (len(heads) + 3))
+            lines.append(f"| `{name}` | refused: {cell['failure']} |" + " |" * (len(heads) + 4))
         else:
-            lines.append(row(f"`{name}`", cell["seeds"]))
+            cloning = None if name == "bc" else results["learners"].get("bc")
+            lines.append(row(f"`{name}`", cell["seeds"], cloning and cloning["seeds"]))
     return "\n".join(lines)
 
 
@@ -202,7 +206,7 @@ def page_table(path: Path, name: str) -> str:
     return table(path, name)
 
 
-def row(name: str, cells: list[dict[str, Any]]) -> str:
+def row(name: str, cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | None = None) -> str:
     shares = [*np.mean([cell["over"] for cell in cells], axis=0)]
     shares.append(np.mean([cell["over_any"] for cell in cells]))
     trips = f"{np.mean([cell['trips'] for cell in cells]):.0%}" if "trips" in cells[0] else ""
@@ -211,7 +215,18 @@ def row(name: str, cells: list[dict[str, Any]]) -> str:
         values = np.array([cell[which] for cell in cells])
         spread = f" ± {values.std(ddof=1):.3g}" if len(cells) > 1 else ""
         numbers.append(f"{values.mean():.4g}{spread}")
-    return "| " + " | ".join([name, *(f"{share:.0%}" for share in shares), trips, *numbers]) + " |"
+    words = [f"{share:.0%}" for share in shares]
+    return f"| {' | '.join([name, *words, compared(cells, cloning), trips, *numbers])} |"
+
+
+def compared(cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | None) -> str:
+    """The difference of *over any* to behaviour cloning, paired by seed, for fresh seeds."""
+    if cloning is None or len(cells) != len(cloning):
+        return ""
+    pairs = zip(cells, cloning, strict=True)
+    differences = [100 * (one["over_any"] - other["over_any"]) for one, other in pairs]
+    interval = student_interval(jnp.asarray(differences), level=LEVEL)
+    return f"{interval.estimate:+.0f} points [{interval.low:+.0f}, {interval.high:+.0f}]"
 
 
 def write_page(name: str) -> None:
