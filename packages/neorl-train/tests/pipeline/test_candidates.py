@@ -161,6 +161,14 @@ def test_candidates_that_a_run_does_not_produce_are_refused_with_those_that_it_d
     assert file_name("PID 106/1500") == "PID 106_1500"
 
 
+def test_a_file_named_like_the_incumbent_is_refused():
+    """Its candidate would be left out without a word."""
+    none, files = RetuningConfig(), ["files/PI.safetensors"]
+    check_candidate("", none, ["bc"], tunings=["PI feed-forward"], policies=files)
+    with pytest.raises(InputError, match="another policy of the run is called PI; rename"):
+        check_candidate("", none, ["bc"], policies=files, taken=["PI", "PI feed-forward"])
+
+
 def test_the_incumbent_is_no_candidate(tmp_path):
     config = configure(
         output={"directory": str(tmp_path / "runs"), "tracking": False},
@@ -232,15 +240,16 @@ def test_a_policy_from_a_file_is_judged_and_sealed(tmp_path, monkeypatch, make_l
 
 def test_files_of_policies_that_cannot_be_candidates_are_refused(tmp_path, make_log):
     spec, missing = make_log(n_cost=1).spec, tmp_path / "missing.safetensors"
-    actor, bc, twice = (tmp_path / name for name in ("actor", "bc", "other/actor"))
-    twice.parent.mkdir()
-    files = [one.with_suffix(".safetensors") for one in (actor, bc, twice)]
+    (tmp_path / "other").mkdir()
+    names = ("actor", "bc", "other/actor", "fallback")
+    files = [tmp_path / f"{name}.safetensors" for name in names]
     for file in files:
         saved_actor(file, spec)
     for given, words in (
         ([missing], "there is no such policy artefact"),
-        ([files[1]], "another candidate is called bc; rename the file"),
-        ([files[0], files[2]], "another candidate is called actor; rename the file"),
+        ([files[1]], "another policy of the run is called bc; rename the file"),
+        ([files[0], files[2]], "another policy of the run is called actor; rename the file"),
+        ([files[3]], "another policy of the run is called fallback"),
     ):
         with pytest.raises(InputError, match=words):
             start(run_with_policies(tmp_path, make_log, given), quiet=True)
@@ -249,7 +258,7 @@ def test_files_of_policies_that_cannot_be_candidates_are_refused(tmp_path, make_
     with pytest.raises(InputError, match="has a control period of"):
         start(run_with_policies(tmp_path, make_log, files[:1]), quiet=True)
     assert not (tmp_path / "runs").exists()
-    config = run_with_policies(tmp_path, make_log, files[2:])
+    config = run_with_policies(tmp_path, make_log, files[2:3])
     before = {str(files[2]): load_policy(files[2]).digest}
     (name,) = given_candidates(config, spec, before)
     assert name == "actor-3"

@@ -59,6 +59,7 @@ from neorl_train.experience._source import (
 from neorl_train.experience._split import check_batches, check_split, training_rows
 from neorl_train.experience._streamed import require_streamable
 from neorl_train.results._results import BEHAVIOUR
+from neorl_train.runs._names import FALLBACK
 
 ROWS_AT_ONCE = 65_536
 MAX_MODEL_ROWS = 1_000_000
@@ -216,6 +217,7 @@ def _with_candidate_and_incumbent(config: Config, tunings: list[str]) -> Config:
         n_seeds=len(training.seeds),
         tunings=[name for name in tunings if name not in compared],
         policies=given.policies,
+        taken=[*tunings, FALLBACK],
     )
     default_candidate = BEST if retuning.controller else training.algorithms[-1]
     evaluation = dataclasses.replace(

@@ -72,7 +72,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         controllers = _fit_controllers(run, session, experience)
         dataset = None if experience is None else experience.dataset
         others, notes = other_candidates(config, dataset, run.environment, controllers)
-        digests = session.directory.record()["given_policies"]
+        digests = session.directory.record().get("given_policies", {})
         others = {**others, **given_candidates(config, run.spec, digests)}
         for line in notes:
             session.reporter.print_line(line)

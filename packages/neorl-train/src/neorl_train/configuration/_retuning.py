@@ -79,6 +79,7 @@ def check_candidate(
     n_seeds: int = 1,
     tunings: Sequence[str] = (),
     policies: Sequence[str] = (),
+    taken: Sequence[str] = (),
 ) -> None:
     """Refuses a candidate that the run does not have, and policies with the name of another one.
 
@@ -90,6 +91,7 @@ def check_candidate(
         n_seeds: Number of seeds of every learner.
         tunings: Names of the plant's tunings that may be delivered; none without a plant and a log.
         policies: Files of ``evaluation.policies``.
+        taken: Further names that none of these files may have, such as that of the incumbent.
 
     Raises:
         InputError: Names the candidates that it has, or the file to rename.
@@ -120,10 +122,10 @@ def check_candidate(
     names += [RETUNED, BEST] if retuning.controller else []
     names += [RESIDUAL] if retuning.controller and retuning.residual else []
     for file in policies:
-        if (name := Path(file).stem) in (*names, RETUNED, RESIDUAL, BEST):
+        if (name := Path(file).stem) in (*names, *taken, RETUNED, RESIDUAL, BEST):
             raise InputError(
-                f"evaluation.policies has {file}, but another candidate is called {name}; rename "
-                "the file"
+                f"evaluation.policies has {file}, but another policy of the run is called {name}; "
+                "rename the file"
             )
         names.append(name)
     if candidate not in ("", *names):
