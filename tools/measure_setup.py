@@ -41,7 +41,7 @@ def steps(only: str | None) -> list[tuple[str, str]]:
     return [
         ("`pip install hatch`, nothing cached", "python -m pip install --quiet hatch"),
         *chosen,
-        ("the demo's environment anew, all cached", again),
+        ("the demo's environment again, with the caches of pip and hatch", again),
     ]
 
 

@@ -179,7 +179,8 @@ and 95 % intervals for controllers. A cost is shown as its mean per episode and,
 slash, the share of episodes over its limit. Verdicts follow [the rule](verdict.md), once
 against the plant's *ordinary* controller, with which a run compares by default, and once
 against its *reference*, the best controller known for it. Whether a policy can be picked
-without the plant is another question; see [retuned on every plant](retuned-on-every-plant.md)."""
+without the plant is another question; see [choosing without the
+plant](choosing-without-the-plant.md)."""
 
 
 def section(result: dict[str, Any]) -> list[str]:

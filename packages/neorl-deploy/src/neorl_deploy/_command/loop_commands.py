@@ -281,7 +281,7 @@ def _http(options: argparse.Namespace) -> int:
     from neorl_deploy.serving._server import require_token_beyond_this_machine, serve_http
 
     if not options.rate > 0 or not 0 < options.port < 65_536 or not options.name.isidentifier():
-        raise DeployError("--rate is above zero, --port from 1 to 65535, --name one word")
+        raise DeployError("--rate must be above zero, --port from 1 to 65535, and --name one word")
     token = "" if options.token_file is None else read_token(options.token_file)
     limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
     require_token_beyond_this_machine(options.host, limits)

@@ -47,7 +47,7 @@ examples:
   neorl-deploy completion zsh >> ~/.zshrc
   neorl-deploy completion fish > ~/.config/fish/completions/neorl-deploy.fish
 
-exit codes: 0 done; 2 bad input; 3 do not deploy (only where --require-deploy asks)
+exit codes: 0 done; 2 bad input; 3 the verdict is not "deploy" (only with --require-deploy)
 """
 
 

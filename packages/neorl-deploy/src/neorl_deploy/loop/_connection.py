@@ -78,8 +78,8 @@ def require_address(
         raise DeployError(f"[connection]: address must look like {example}, got {address!r}")
     if not (trusted or _of_this_machine(parts.hostname or "")):
         raise DeployError(
-            f"[connection]: {address} is another machine; {advice}, or write insecure = true and "
-            "know that anybody on the way can write your actuators"
+            f"[connection]: {address} is another machine; {advice}, or write insecure = true, "
+            "which lets anybody on the network path write to your actuators"
         )
     return parts
 

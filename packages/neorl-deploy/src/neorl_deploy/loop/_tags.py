@@ -188,8 +188,8 @@ def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
     if document.get("bundle") != digest:
         raise DeployError(
             f"{source} is for the bundle {document.get('bundle', '(none named)')}, this one is "
-            f"{digest}; draft it anew with `neorl-deploy init`, or name this digest after "
-            "comparing every channel"
+            f"{digest}; draft it anew with `neorl-deploy init`, or compare every channel "
+            "and then write this digest into the tag map"
         )
     connection = document.get("connection")
     if not isinstance(connection, dict) or not isinstance(connection.get("kind"), str):

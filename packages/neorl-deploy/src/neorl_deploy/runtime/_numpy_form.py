@@ -74,8 +74,8 @@ def read_operations(
     """
     if bundle_files.OPERATIONS not in files or bundle_files.WEIGHTS not in files:
         raise BundleError(
-            f"{source} has no form for NumPy alone; `neorl-deploy inspect` says why, and the extra "
-            "jax runs it"
+            f"{source} has no form for NumPy alone; `neorl-deploy inspect` says why; to run it, "
+            "install the extra jax"
         )
     where = f"{source}: {bundle_files.OPERATIONS}"
     document = parse_strict(files[bundle_files.OPERATIONS], where)

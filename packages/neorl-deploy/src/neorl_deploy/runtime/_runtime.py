@@ -354,10 +354,10 @@ class Runtime:
             same = np.array_equal(flags & checked_bits, vectors["flags"] & checked_bits)
             if not (difference <= tolerance and same):
                 raise BundleError(
-                    f"{self.bundle.path}: this machine answers the test vectors ({section}) "
-                    f"otherwise: largest difference {difference:.1e} of a channel's size, allowed "
-                    f"{tolerance:.0e}, flags {'equal' if same else 'different'}; do not run it "
-                    "here (is fast math on?)"
+                    f"{self.bundle.path}: on this machine, the answers to the test vectors "
+                    f"({section}) differ from the stored ones: largest difference "
+                    f"{difference:.1e} of a channel's size, allowed {tolerance:.0e}, flags "
+                    f"{'equal' if same else 'different'}; do not run it here (is fast math on?)"
                 )
         return worst
 

@@ -76,19 +76,7 @@ def read_run_options(arguments: list[str], algorithms: Mapping[str, type]) -> tu
     first = next((i for i, word in enumerate(words) if word not in FLAGS), None)
     if first is not None and not words[first].startswith("-"):
         default = _with_first_word(words.pop(first), default)
-    kind = with_flags(type(default))
-    options = parse_options(
-        kind,
-        words,
-        program="neorl-train run",
-        default=kind(**_fields(default)),
-        description=USAGE,
-        by_section=True,
-    )
-    flags = Flags(**{name: getattr(options, name) for name in _fields(Flags())})
-    config = type(default)(**{name: getattr(options, name) for name in _fields(default)})
-    refuse_untrained(config, words)
-    return config, flags
+    return _config_and_flags(default, words, program="neorl-train run", description=USAGE)
 
 
 def read_fine_tuning_options(
@@ -108,8 +96,8 @@ def read_fine_tuning_options(
         InputError: If no run is named, it cannot be fine-tuned, or an option is wrong; one line.
         SystemExit: After ``--help``.
     """
+    flag_words = [word for word in arguments if word in FLAGS]
     words = [word for word in arguments if word not in FLAGS]
-    flags = Flags(**{field.name: flag in arguments for flag, field in FLAGS.items()})
     default = config_type(algorithms)()
     require_importable(default, words)
     if not {"-h", "--help"} & set(words):
@@ -123,17 +111,31 @@ def read_fine_tuning_options(
         default = continued(str(named_run(words.pop(0))))
         if words and not words[0].startswith("-"):
             default = load_toml(Path(words.pop(0)), default)
+    program = "neorl-train finetune RUN"
+    config, flags = _config_and_flags(
+        default, [*words, *flag_words], program=program, description=FINE_TUNING_USAGE
+    )
+    chunk_given = any(word.startswith("--training.chunk") for word in words)
+    return (config if chunk_given else _with_fitting_chunk(config)), flags
+
+
+def _config_and_flags(
+    default: Config, words: list[str], *, program: str, description: str
+) -> tuple[Config, Flags]:
+    """Parses the options and flags of a command that trains."""
+    kind = with_flags(type(default))
     options = parse_options(
-        type(default),
+        kind,
         words,
-        program="neorl-train finetune RUN",
-        default=default,
-        description=FINE_TUNING_USAGE,
+        program=program,
+        default=kind(**_fields(default)),
+        description=description,
         by_section=True,
     )
-    refuse_untrained(options, words)
-    chunk_given = any(word.startswith("--training.chunk") for word in words)
-    return (options if chunk_given else _with_fitting_chunk(options)), flags
+    flags = Flags(**{name: getattr(options, name) for name in _fields(Flags())})
+    config = type(default)(**{name: getattr(options, name) for name in _fields(default)})
+    refuse_untrained(config, words)
+    return config, flags
 
 
 def _with_first_word(word: str, default: Config) -> Config:

@@ -154,7 +154,7 @@ def check_retuning(
     if retuning.modes and not retuning.controller:
         raise InputError(
             "retuning.modes has no effect without a pool of candidates; name the controller to "
-            "retune with --retuning.controller, or deliver a mode with --evaluation.candidate"
+            "retune with --retuning.controller, or select a mode with --evaluation.candidate"
         )
     known = [*tunings, *controllers]
     if retuning.controller and retuning.controller not in known:

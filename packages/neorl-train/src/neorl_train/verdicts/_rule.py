@@ -313,7 +313,7 @@ def violation_sentences(tables: ResultTables) -> list[str]:
     if row.n_trips:
         theirs = f"; {tables.reference}: {reference.n_trips}" if reference else ""
         sentences.append(
-            f"The plant tripped in {row.n_trips} of {row.n_episodes} episodes, which count as "
-            f"keeping no limit{theirs}."
+            f"The plant tripped in {row.n_trips} of {row.n_episodes} episodes; a tripped episode "
+            f"counts as over every limit{theirs}."
         )
     return sentences

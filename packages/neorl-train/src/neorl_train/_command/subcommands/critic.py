@@ -13,9 +13,9 @@ from neorl_train.runs._directory import RunDirectory
 
 USAGE = """neorl-train critic RUN [--OPTION VALUE ...]
 
-Fits a safety critic (risk of a violation within the next steps, one number a limit) and an ensemble
-of the plant's dynamics on the training episodes of a run, calibrates both, and checks them on the
-held-out episodes. Results are written to RUN/critics and critics.json.
+Fits a safety critic (risk of a violation within the next steps, one number per limit) and an
+ensemble of the plant's dynamics on the training episodes of a run, calibrates both, and checks them
+on the held-out episodes. Results are written to RUN/critics and critics.json.
 
 examples:
   neorl-train critic runs/0001

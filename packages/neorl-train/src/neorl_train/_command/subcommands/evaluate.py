@@ -9,8 +9,9 @@ from neorl_train._command.run_argument import named_run
 USAGE = """neorl-train evaluate RUN [--OPTION VALUE ...]
 
 Evaluates the policies of a finished run on fresh starts of its simulated plant, behind the same
-guard and by the same rule. Nothing is trained, and the run's own verdict stays. The results lie in
-a numbered folder of RUN/evaluations. If RUN was trained on a log, --plant names the simulator.
+guard and by the same rule. Nothing is trained, and the run's own verdict is not changed. The
+results are written to a numbered folder in RUN/evaluations. If RUN was trained on a log, --plant
+names the simulator.
 
 examples:
   neorl-train evaluate runs/0001
