@@ -1,6 +1,8 @@
 """The three commands of the demo on the reactor, small; no process reaches another machine."""
 
 import json
+import shlex
+import tomllib
 from pathlib import Path
 
 import chex
@@ -76,6 +78,38 @@ def test_it_succeeds_twice(
         chex.assert_trees_all_equal(once.policy, again.policy)
     command("neorl-deploy", "export", cwd=workplace)
     command("neorl-deploy", "replay", cwd=workplace)
+
+
+@pytest.mark.nightly
+def test_the_commands_of_the_script_retune_judge_seal_and_replay(
+    command, small: tuple[str, ...], checkout: Path, tmp_path: Path
+) -> None:
+    """As pyproject.toml states them; the run takes further arguments that only make it small."""
+    settings = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
+    script = settings["tool"]["hatch"]["envs"]["default"]["scripts"]["demo"]
+    lines = [shlex.split(line.replace("{args}", shlex.join(small))) for line in script]
+    assert [line[:2] for line in lines] == [
+        ["neorl-train", "run"],
+        ["neorl-deploy", "export"],
+        ["neorl-deploy", "replay"],
+    ]
+    assert lines[0][-len(small) :] == list(small)
+    printed = [command(*line, cwd=tmp_path).stdout for line in lines]
+
+    run = tmp_path / "runs" / "0001"
+    record, verdict = (json.loads((run / f"{n}.json").read_text()) for n in ("run", "verdict"))
+    assert verdict["answer"] in {"deploy", "do not deploy", "cannot tell"}
+    assert f"Verdict of run 0001: {verdict['answer']}" in printed[1]
+    # The retuned controller, every learner, and the mean of its seeds compete without the plant.
+    names = [f"{name}{which}" for name in ("bc", "td3_bc", "iql") for which in ("-0", "-mean")]
+    for name in ("retuned-0", *names):
+        assert any(line.startswith((f"{name}:", f"{name} (")) for line in record["choice"]), name
+    manifest = json.loads((run / "policy.bundle" / "manifest.json").read_text())
+    assert manifest["verdict"] == verdict
+    assert manifest["parity"]["worst"] <= 1e-6
+    command("neorl-deploy", "verify", "runs/0001/policy.bundle", cwd=tmp_path)
+    assert json.loads((run / "replay.json").read_text())["finite"]
+    assert printed[2].strip().splitlines()[-1].startswith("Report of the run: ")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's use of its database layer

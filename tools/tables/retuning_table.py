@@ -25,8 +25,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from baseline_table import RESULTS, ROOT
+from baseline_table import RESULTS
 from cell_table import made_on
+from choice.retuning_page import BOTH, LOGS, NETWORK, PICK, RETUNED, RULE, write_page
 from neorl_agents.retuning import (
     TODAY,
     LearnedPlants,
@@ -50,36 +51,9 @@ from neorl_train.evaluation._summary import policy_rows
 from neorl_train.results import PolicyResult, ResultTables
 
 WHERE = RESULTS / "retuning"
-PAGE = ROOT / "docs/pages/explanation/retuned-on-every-plant.md"
-BEGIN, END = "<!-- retuning: python tools/tables/retuning_table.py --page -->", "<!-- end -->"
 STEPS, STARTS, AT_ONCE, LEVEL, MARGIN = 120_000, 1_000, 250, 0.95, 0.05
 KEY = 777
 CANDIDATE = "retuned-0"
-RULE = 2
-"""Number of the rule that a row was made by; rows of an older one are made anew."""
-RETUNED, NETWORK, BOTH, PICK = "retuned", "network", "retuned and network", "pick"
-LOGS = ("all controllers", "the ordinary controller alone")
-KINDS = (
-    (LOGS[1], False, RETUNED),
-    (LOGS[0], False, RETUNED),
-    (LOGS[0], False, NETWORK),
-    (LOGS[0], False, PICK),
-    (LOGS[0], True, PICK),
-)
-HEADS = (
-    "The ordinary, own log: retuned",
-    "The ordinary, log of all: retuned",
-    "network",
-    "pick",
-    "The reference, log of all: pick",
-)
-WORDS = (
-    "retuned ordinary controllers from their own logs",
-    "retuned ordinary controllers from logs of all",
-    "networks on top of ordinary controllers from logs of all",
-    "picks for ordinary controllers from logs of all",
-    "picks for references",
-)
 
 
 def measured(name: str, seed: int, *, alone: bool) -> list[dict[str, Any]]:
@@ -200,120 +174,9 @@ def stored(name: str) -> list[dict[str, Any]]:
     return json.loads(path.read_text()) if path.is_file() else []
 
 
-def answer(row: dict[str, Any]) -> str:
-    """What became of one choice: deployed, kept, not deployed, or harm."""
-    if row["failed"] == ["kept"]:
-        return "kept"
-    if not row["failed"]:
-        return "deploy"
-    return "harm" if row["gain"][2] < 0 or any(name != "return" for name in row["failed"]) else "no"
-
-
-def table(results: dict[str, list[dict[str, Any]]]) -> str:
-    """A line for each plant: answers of the seeds and their gains, for every way."""
-    lines = [f"| Plant | {' | '.join(f'{head} | Gain' for head in HEADS)} |"]
-    lines.append("|---" * (1 + 2 * len(HEADS)) + "|")
-    for name, rows in results.items():
-        cells = []
-        for kind in KINDS:
-            some = [row for row in rows if _kind(row) == kind]
-            answers = [answer(row) for row in some]
-            words = [f"{answers.count(w)} {w}" for w in dict.fromkeys(answers)]
-            gains = ", ".join(f"{row['gain'][0]:+.3g}" for row in some)
-            cells += [", ".join(words) or "-", gains or "-"]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _kind(row: dict[str, Any]) -> tuple[str, bool, str]:
-    return row["log"], row["reference"], row["way"]
-
-
-def counted(results: dict[str, list[dict[str, Any]]]) -> str:
-    """The counts over all plants and seeds, one sentence a way."""
-    every = [row for rows in results.values() for row in rows]
-    lines = []
-    for kind, word in zip(KINDS, WORDS, strict=True):
-        answers = [answer(row) for row in every if _kind(row) == kind]
-        lines.append(
-            f"- Of {len(answers)} {word} {answers.count('deploy')} were deployed, "
-            f"{answers.count('kept')} kept, {answers.count('no')} changed without a sure gain, and "
-            f"{answers.count('harm')} made worse or taken over a limit."
-        )
-    lines = [line for line in lines if not line.startswith("- Of 0 ")]
-    times = [sum(row["seconds"]) for row in every]
-    time_words = f"Model, search and networks together took {np.median(times):.0f} s in the median "
-    return "\n".join(lines) + f"\n\n{time_words}and {max(times):.0f} s at most."
-
-
-GOALS = (
-    ("picks for ordinary controllers from logs of all", (LOGS[0], False, PICK), 9),
-    ("picks for ordinary controllers from their own logs", (LOGS[1], False, PICK), 8),
-    ("picks for references from logs of all", (LOGS[0], True, PICK), 3),
-    ("networks on top of ordinary controllers", (LOGS[0], False, NETWORK), 8),
-)
-MOST_HARM = 2
-"""Of 55 picks for ordinary controllers, five logs of each plant."""
-MOST_ERROR = 0.1
-
-
-def goals(results: dict[str, list[dict[str, Any]]]) -> str:
-    """A line for each goal, with the number of plants and logs that were measured."""
-    lines = ["| Goal, with five logs of each plant | Measured |", "|---|---|"]
-    for words, kind, goal in GOALS:
-        of_plants = [
-            [answer(row) for row in rows if _kind(row) == kind] for rows in results.values()
-        ]
-        of_plants = [answers for answers in of_plants if answers]
-        enough = sum(5 * answers.count("deploy") >= 4 * len(answers) for answers in of_plants)
-        lines.append(
-            f"| {words}: *deploy* in four of five logs on {goal} of 11 plants | on {enough} of "
-            f"{len(of_plants)} plants; logs in all: {sum(map(len, of_plants))} |"
-        )
-    errors = {name: model_error(name, rows) for name, rows in results.items()}
-    errors = {name: error for name, error in errors.items() if error is not None}
-    close = [name for name, error in errors.items() if error <= MOST_ERROR]
-    lines.append(
-        f"| the model's error across the controllers of the log is at most {MOST_ERROR:.0%} of the "
-        f"difference between ordinary controller and reference on 7 of 11 plants | on {len(close)} "
-        f"of {len(errors)} plants; {min(errors.values()):.0%} to {max(errors.values()):.0%} |"
-    )
-    picks = [row for rows in results.values() for row in rows if _kind(row) == GOALS[0][1]]
-    harm = [answer(row) for row in picks].count("harm")
-    lines.append(
-        f"| at most {MOST_HARM} of 55 picks for ordinary controllers do harm | {harm} of "
-        f"{len(picks)} |"
-    )
-    return "\n".join(lines)
-
-
-def model_error(name: str, rows: list[dict[str, Any]]) -> float | None:
-    """The mean error of the models of a plant, as a share of what its controllers differ by.
-
-    ``None`` where the picks of one controller are not there.
-    """
-    stored_rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
-    returns = {row["policy"]: row["return"] for row in stored_rows}
-    known = [row for row in rows if _kind(row)[::2] == (LOGS[0], PICK)]
-    own = [returns[row["controller"]] for row in known]
-    errors = [row["error"] for row in known if not row["reference"]]
-    return float(np.mean(errors)) / (max(own) - min(own)) if len(set(own)) == 2 else None
-
-
-def write_page() -> None:
-    """Writes the table of today's rule and the counts of both rules between the page's markers."""
-    every = {name: stored(name) for name in environment_names() if stored(name)}
-    today, older = (
-        {name: some for name, rows in every.items() if (some := [r for r in rows if of(r)])}
-        for of in (lambda row: row.get("rule") == RULE, lambda row: row.get("rule") != RULE)
-    )
-    blocks = [counted(today), goals(today), table(today)]
-    if older:
-        blocks += ["By the earlier rule, from other logs:", counted(older)]
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    write_text(PAGE, before + "\n\n".join([BEGIN, *blocks, END]) + after)
+def write() -> None:
+    """Writes the page from all rows so far."""
+    write_page({name: rows for name in environment_names() if (rows := stored(name))})
 
 
 def main() -> int:
@@ -339,7 +202,7 @@ def main() -> int:
                 rows.sort(key=lambda row: (row["log"], row["seed"], row["reference"]))
                 write_text(WHERE / f"{name}.json", json.dumps(rows, indent=1) + "\n")
                 jax.clear_caches()  # programs of one plant are no use to the next
-    write_page()
+    write()
     return 0
 
 

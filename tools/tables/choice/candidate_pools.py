@@ -1,4 +1,4 @@
-"""Pools of good, bad and diverged candidates, ordered without the plant and judged on it.
+"""Pools of good and bad candidates, ordered without the plant and judged on it.
 
 Usage:
     python tools/tables/choice/candidate_pools.py [NAME ...] [--seeds 0 1]   what has no result yet
@@ -7,11 +7,11 @@ Usage:
 A pool is the ordinary controller of a plant and 23 others of its kind, or 51 with a log of another
 seed than 0. Every number that it declares tunable is moved at random, in a third of the candidates
 by half a step, in a third by one and a half, in a third by four steps (a gain may be multiplied by
-exp(2) and more), so that some loops swing or diverge. Each is predicted in a plant model learned
-from a log that the ordinary controller and its operators alone filled (60,000 steps), and runs in
-200 episodes of the plant, paired with the ordinary one. Nothing is trained. A row holds the rank
-correlation of both returns, the gain of the choice beside the best allowed one, and what the
-candidates are on the plant of which the answer for a log alone is *worth a trial*.
+exp(2) and more), so that some lose many spreads of the log's returns. Each is predicted in a plant
+model learned from a log that the ordinary controller and its operators alone filled (60,000 steps),
+and runs in 200 episodes of the plant, paired with the ordinary one. Nothing is trained. A row holds
+the rank correlation of both returns, the gain of the choice beside the best allowed one, and what
+the candidates are on the plant of which the answer for a log alone is *worth a trial*.
 Result: tools/baselines/choice/candidate_pools.json.
 """
 
@@ -157,6 +157,40 @@ def trials_of(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in row["candidates"] if one["answer"] == "worth a trial"]
 
 
+def interval_words(pools: list[dict[str, Any]]) -> str:
+    """How often the interval of a predicted gain holds the gain on the plant, worth a trial."""
+    trials = [one for row in pools for one in trials_of(row)]
+    highs = [2 * one["predicted"] - one["predicted_low"] for one in trials]
+    below = [one for one in trials if one["gain"] < one["predicted_low"]]
+    above = sum(one["gain"] > high for one, high in zip(trials, highs, strict=True))
+    # The gain on the plant has an interval too: as far above it as `low` is below.
+    surely = sum(2 * one["gain"] - one["low"] < one["predicted_low"] for one in below)
+    return (
+        f"**The interval of a predicted gain is not one of the true gain.** Of the {len(trials)} "
+        f"that were worth a trial, the gain on the plant lies in the interval of the predicted "
+        f"gain for {len(trials) - len(below) - above}, below it for {len(below)} and above it for "
+        f"{above}; for {surely} of those below, the whole interval of the gain on the plant lies "
+        "below too."
+    )
+
+
+def extent_words(pools: list[dict[str, Any]]) -> str:
+    """How bad the worst candidate is, and how many diverged numerically."""
+    losses = {
+        f"{row['plant']}, log {row['seed']}": -min(one["gain"] for one in row["candidates"])
+        / row["scale"]
+        for row in pools
+    }
+    worst = max(losses, key=lambda name: losses[name])
+    on_plant = sum(not np.isfinite(one["gain"]) for row in pools for one in row["candidates"])
+    return (
+        f"All candidates of a pool are changes of one controller. The worst one loses "
+        f"{losses[worst]:.0f} spreads of the log's returns ({worst}). Number of candidates whose "
+        f"returns are not finite: {sum(row['diverged'] for row in pools)} in the model, {on_plant} "
+        "on the plant."
+    )
+
+
 def page() -> None:
     """Writes the table between its marks, where there is a row."""
     if not rows():
@@ -189,7 +223,8 @@ def page() -> None:
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    table = "\n".join([words, "", *lines])
+    further = [interval_words(pools), "", extent_words(pools), ""]
+    table = "\n".join([words, "", *further, *lines])
     write_text(PAGE, f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
 
 

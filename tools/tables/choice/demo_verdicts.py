@@ -7,12 +7,14 @@ Usage:
 
 Runs the demo's first command, ``neorl-train run --retuning.controller incumbent``, with
 ``--data.seed``: log, split, plant model, search and training differ from seed to seed, and the
-settings are the demo's. The evaluation's starts are the same for all.
+other settings are the demo's. The starts of the evaluation differ too, because their seed is
+derived from all settings of a run, of which ``data.seed`` is one.
 Result: tools/baselines/choice/demo_verdicts.json.
 """
 
 import argparse
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -26,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[3]
 RESULT = ROOT / "tools/baselines/choice/demo_verdicts.json"
 PAGE = ROOT / "docs/pages/explanation/retuned-on-every-plant.md"
 BEGIN, END = "<!-- demo: python tools/tables/choice/demo_verdicts.py --page -->", "<!-- end -->"
+PREDICTED = re.compile(r"^(\S+)(?: \(.*\))?: predicted gain (\S+) \[(\S+), (\S+)\]; (.*)$")
+"""A line of the record on one candidate: name, predicted gain, its interval, and objections."""
 COMMAND = (sys.executable, "-m", "neorl_train", "run", "--retuning.controller", "incumbent")
 
 
@@ -52,20 +56,39 @@ def measured(seed: int, folder: Path) -> dict[str, Any]:
     }
 
 
+def pool(row: dict[str, Any]) -> dict[str, tuple[list[float], bool]]:
+    """Predicted gain with its interval of every candidate, and whether it may be preferred."""
+    matches = [match.groups() for line in row["choice"] if (match := PREDICTED.match(line))]
+    return {
+        name: ([float(number) for number in numbers], objections == "it may be preferred")
+        for name, *numbers, objections in matches
+    }
+
+
 def table(rows: list[dict[str, Any]]) -> str:
-    """One line for each log."""
+    """What the pools and their predictions are worth, and one line for each log."""
     deployed = sum(row["answer"] == "deploy" for row in rows)
+    below = sum(
+        row["clauses"]["return"]["value"] < pool(row)[row["candidate"]][0][1] for row in rows
+    )
+    others = [allowed for row in rows for name, (_, allowed) in pool(row).items()
+              if not name.startswith("retuned")]  # fmt: skip
     lines = [
-        f"Of {len(rows)} logs, the demo ends in *deploy* on {deployed}.",
+        f"Of {len(rows)} logs, the demo ends in *deploy* on {deployed}. Beside the retuned "
+        f"controllers, {len(others)} learners and means of their seeds competed, of which the rule "
+        f"allowed {sum(others)}. On {below} of the {len(rows)} logs the gain on the plant is below "
+        "the interval of the predicted gain.",
         "",
-        "| Seed of the log | Verdict | Candidate | Gain in return (95 %) | What was changed |",
-        "|---|---|---|---|---|",
+        "| Seed of the log | Verdict | Candidate | Predicted gain (its interval) | Gain on the "
+        "plant (95 %) | What was changed |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
         changes = "; ".join(row["changes"]) or "-"
         gain = row["clauses"]["return"]
-        interval = f"{gain['value']:.3g} ({gain['low']:.3g} to {gain['high']:.3g})"
-        cells = (row["seed"], row["answer"], row["candidate"], interval, changes)
+        numbers = (pool(row)[row["candidate"]][0], [gain[key] for key in ("value", "low", "high")])
+        intervals = [f"{value:.3g} ({low:.3g} to {high:.3g})" for value, low, high in numbers]
+        cells = (row["seed"], row["answer"], row["candidate"], *intervals, changes)
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 

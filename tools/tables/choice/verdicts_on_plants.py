@@ -133,6 +133,12 @@ def rows() -> list[dict[str, Any]]:
     return json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else []
 
 
+def _missing(measured_plants: list[str]) -> str:
+    """A sentence on the built-in plants that have no row; empty if all have one."""
+    names = [name for name in environment_names() if name not in measured_plants]
+    return f" Not run yet: {', '.join(names)}." * bool(names)
+
+
 def page() -> None:
     """Writes the table between its marks."""
     plants = sorted(rows(), key=lambda row: row["plant"])
@@ -158,7 +164,7 @@ def page() -> None:
         f"{sum(p['sets'] for p in pairs)} verdicts on "
         f"{STARTS} starts each; in {skewed} pairs the paired differences have a skew beyond 1. Of "
         f"{judged} verdicts on candidates that are worse or over a limit, {deployed} were deploy "
-        f"({100 * deployed / max(judged, 1):.1f} %)."
+        f"({100 * deployed / max(judged, 1):.1f} %).{_missing([row['plant'] for row in plants])}"
     )
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)

@@ -1,0 +1,86 @@
+"""The pages on choosing without the plant say what the stored results hold."""
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from choice import candidate_pools, demo_verdicts, retuning_page, verdicts_on_plants
+from neorl_envs import environment_names
+from retuning_table import stored, write
+
+
+@pytest.mark.parametrize(
+    ("module", "writes"),
+    [
+        (candidate_pools, candidate_pools.page),
+        (verdicts_on_plants, verdicts_on_plants.page),
+        (retuning_page, write),
+    ],
+)
+def test_the_page_is_current(
+    module: ModuleType, writes: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, copied = module.PAGE, tmp_path / "page.md"
+    copied.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(module, "PAGE", copied)
+    writes()
+    assert copied.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+
+
+def test_the_verdicts_of_the_demo_are_current() -> None:
+    rows = json.loads(demo_verdicts.RESULT.read_text(encoding="utf-8"))
+    assert demo_verdicts.table(rows) in demo_verdicts.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def results() -> retuning_page.Results:
+    return {name: stored(name) for name in environment_names()}
+
+
+def test_a_goal_is_counted_over_the_logs_that_are_there(results: retuning_page.Results) -> None:
+    kind, _ = retuning_page.GOALS[0]
+    fewer = copy.deepcopy(results)
+    fewer["CSTR-v0"] = [
+        row
+        for row in fewer["CSTR-v0"]
+        if retuning_page.kind_of(row) != kind or row["seed"] not in (1, 4)
+    ]
+    whole, cut = (retuning_page.goals(one).splitlines()[2] for one in (results, fewer))
+    assert "with 5 logs of each (55 in all)" in whole
+    assert "with 3 to 5 logs of each (53 in all)" in cut
+
+
+def test_gains_outside_the_predicted_interval_are_counted_on_their_side(
+    results: retuning_page.Results,
+) -> None:
+    """A pick whose prediction is moved above its gain leaves the interval on the lower side."""
+    moved = copy.deepcopy(results)
+    row = next(
+        row
+        for row in moved["CSTR-v0"]
+        if row["way"] == "pick"
+        and not row["reference"]
+        and row["predicted_low"] <= row["gain"][0] <= 2 * row["predicted"] - row["predicted_low"]
+    )
+    width = row["gain"][2] - row["predicted_low"]
+    row["predicted"] += 2 * width
+    row["predicted_low"] += 2 * width
+    before, after = (counts_of(retuning_page.covered(one)) for one in (results, moved))
+    assert after == [before[0], before[1] - 1, before[2] + 1, before[3], before[4] + 1]
+
+
+def counts_of(text: str) -> list[int]:
+    """Picks for ordinary controllers, those inside, below, above, and surely below."""
+    first = text.partition("Of ")[2].partition(" Of ")[0]
+    return [int(number) for number in re.findall(r"\b\d+\b", first)]
+
+
+def test_a_gain_has_the_digits_that_its_interval_has() -> None:
+    assert retuning_page.gain_words((2.6134, 2.6021, 2.6247)) == "+2.613 (2.602 to 2.625)"
+    assert retuning_page.gain_words((-34.6, -39.2, -30.1)) == "-35 (-39 to -30)"
+    assert retuning_page.gain_words((7778.6, 7187.2, 8381.4)) == "+7779 (7187 to 8381)"
