@@ -20,6 +20,7 @@ from learning_page import (
     read_cells,
     trips,
 )
+from limits import limits_table
 from model_based import rollout_table
 
 
@@ -88,6 +89,22 @@ def test_the_table_of_learners_in_a_model_is_current() -> None:
     assert text == rollout_table.current(text), (
         "tools/tables/model_based/rollout_table.py --show writes it anew"
     )
+
+
+@pytest.mark.parametrize("name", limits_table.SAFE)
+def test_the_tables_of_a_learner_under_limits_are_current(name: str) -> None:
+    text = limits_table.page_of(name).read_text()
+    assert text == limits_table.current(name, text), (
+        "tools/tables/limits/limits_table.py pages writes them anew"
+    )
+
+
+def test_a_learner_under_limits_says_which_plants_with_costs_have_no_results() -> None:
+    named = limits_table.unmeasured("no such learner")
+    assert "CSTR, ChemicalReactor" in named
+    assert "PowerGrid" in named
+    assert "DMSD" not in named  # it has no costs
+    assert "ChemicalReactor" not in limits_table.unmeasured("bc_safe")
 
 
 @pytest.mark.parametrize(

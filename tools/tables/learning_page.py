@@ -35,7 +35,10 @@ PUBLISHED = {
     "edac": "78.7 ± 2.3 / 73.7 / 69.2",
 }
 
-COMPARED = ("bc", "td3_bc", "iql", "awac", "xql", "rebrac", "cql", "cal_ql", "sac_n", "edac")
+COMPARED = (
+    *("bc", "td3_bc", "iql", "awac", "xql", "rebrac", "cql", "cal_ql", "sac_n", "edac", "fql"),
+    *("dt", "mopo", "mobile", "combo", "rambo", "morel"),
+)
 
 Cells = dict[str, list[dict[str, Any]]]
 
@@ -268,7 +271,12 @@ table run the same episodes, and learners act without a guard. *Trips* is the sh
 episodes that the plant ended. *In test* is the mean with the plant's constants in test mode.
 *Standard deviation over seeds* is that of the seeds' means. The networks are always the
 last ones of a run, never the best. Each table is followed by its updates, settings, episodes
-and date, and by the runs that diverged."""
+and date, and by the runs that diverged. Updates, episodes and seeds differ between plants. Within
+a table all learners have the same updates and seeds, but for a run that is missing or diverged;
+some ran more episodes, of which the first are those of the others.
+
+Learners under cost limits are not on this page: how often they break the limits, and what they
+earn, is measured [with smaller logs](../learners/bc-safe.md#expected-numbers)."""
 
 NOT_CENTRED = """*These settings were tried before learners subtracted the mean reward on logs
 without a terminated row. This log is one of those, so the figures cannot be compared with the

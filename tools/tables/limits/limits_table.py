@@ -33,7 +33,7 @@ from neorl_core.costs import limit_kind
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
 from neorl_core.statistics import student_interval
-from neorl_envs import collect_log, make
+from neorl_envs import collect_log, environment_names, make
 from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores, within_limits
 from neorl_train import train
@@ -229,14 +229,43 @@ def compared(cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | None) 
     return f"{interval.estimate:+.0f} points [{interval.low:+.0f}, {interval.high:+.0f}]"
 
 
+def page_of(name: str) -> Path:
+    return PAGES / f"{name.replace('_', '-')}.md"
+
+
 def write_page(name: str) -> None:
-    page = PAGES / f"{name.replace('_', '-')}.md"
-    before, _, rest = page.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    if not rest:
+    page = page_of(name)
+    text = page.read_text()
+    if BEGIN not in text:
         raise SystemExit(f"{page} has no place for the table; put {BEGIN} and {END} into it")
-    tables = "\n\n".join(page_table(path, name) for path in sorted(RESULTS.glob("*.json")))
-    page.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")
+    page.write_text(current(name, text))
+
+
+def current(name: str, text: str) -> str:
+    """The text of a learner's page with the tables of the stored results between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    parts = [page_table(path, name) for path in sorted(RESULTS.glob("*.json"))]
+    tables = "\n\n".join(part for part in (*parts, unmeasured(name)) if part)
+    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+
+
+def unmeasured(name: str) -> str:
+    """Which plants with cost limits have no results of a learner."""
+    left = [
+        plant.removesuffix("-v0")
+        for plant in sorted(environment_names())
+        if make(plant).spec.cost and name not in measured_learners(plant)
+    ]
+    if not left:
+        return ""
+    return f"Plants with cost limits on which it has not been measured: {', '.join(left)}."
+
+
+def measured_learners(plant: str) -> set[str]:
+    """The learners that the file of a plant has, also those that refused its log."""
+    path = RESULTS / f"{plant}.json"
+    return set(json.loads(path.read_text())["learners"]) if path.is_file() else set()
 
 
 if __name__ == "__main__":

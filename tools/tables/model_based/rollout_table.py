@@ -160,7 +160,7 @@ def current(text: str) -> str:
 def _page_rows() -> list[str]:
     """One row for each learner and plant; a setting is the mean of its seeds."""
     settings = " | ".join(SETTINGS[1:])
-    rows = [f"| learner | plant | default, by seed | {settings} | best less worst | seconds |"]
+    rows = [f"| learner | plant | base setting, by seed | {settings} | best less worst | seconds |"]
     rows.append("|---" * (len(SETTINGS) + 4) + "|")
     for plant in EXOGENOUS:
         cells = read_table(OUT / f"{plant}.jsonl").cells

@@ -3,10 +3,11 @@
 The numbers are of CORL's classes (``tools/oracles/corl_updates.py``), of published JAX code
 (``tools/oracles/published_jax_updates.py``, ``tools/oracles/flow_updates.py``), and of OSRL, CAPS
 and FISOR (``tools/oracles/constrained_updates.py``, ``tools/oracles/safe_updates.py``), on the same
-rows, batches and noise. What those
-scripts take out of them is in their docstrings and in those of the learners; besides, the test
-gives our learners CORL's scale of the observations (``std + 1e-3``), for ours is at least a
-thousandth of the measuring range.
+rows, batches and noise. What those scripts take out of them is in their docstrings and in those of
+the learners; besides, the test gives our learners CORL's scale of the observations (``std +
+1e-3``), for ours is at least a thousandth of the measuring range. Learners of sequences are
+compared in ``policies/test_sequence_policy.py``, those on rollouts in a model in
+``rollouts/test_recorded_rollout_updates.py``.
 """
 
 import json

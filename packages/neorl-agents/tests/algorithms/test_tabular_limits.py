@@ -7,13 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import FISOR, COptiDICE, IQLLag, TD3BCLag
+from neorl_agents import CPQ, FISOR, COptiDICE, IQLLag, TD3BCLag
+from neorl_agents.algorithms.constrained._cpq import _safe
+from neorl_agents.algorithms.constrained._lagrangian import cost_values
 from neorl_agents.artefact import policy_actions
 from neorl_agents.learning import Log, begin_training, log_tables, train_chunk
 from neorl_agents.testing import Problem, sized, statistics_of
 from neorl_core import Channel, CostChannel, as_arrays
 
 from .tabular import HORIZON, STATES, optimum, tabular_problem, value_and_cost
+from .test_definitions import chain
 
 DISCOUNT, LIMIT = 0.9, 1.0
 SMALL = {"hidden": (32, 32), "batch_size": 128, "discount": DISCOUNT}
@@ -102,6 +105,43 @@ def test_the_limit_is_met_and_most_of_the_optimum_earned(process, learner, updat
     assert value > share * best.value
     assert float(metrics["multiplier"]) > 1
     assert abs(float(metrics["cost_excess"])) < 0.25, "the prediction does not meet the limit"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("rate", "expected"), [(1e-4, 2.33), (1e-3, 5.0)])
+def test_cpq_stays_beyond_the_limit_that_its_actor_left_while_the_costs_were_learned(
+    process, rate, expected
+):
+    """No action is safe in the end, so that nothing moves the actor; 5.03 is without a limit."""
+    learner = sized(CPQ(), actor_learning_rate=rate, tau=0.05, **SMALL)
+    state, metrics = trained(learner, process, 1_500)
+    action = policy_actions(learner.policy(state), np.eye(STATES, dtype=np.float32))
+    _, cost = value_and_cost(action[:, 0], DISCOUNT)
+    np.testing.assert_allclose(cost, expected * LIMIT, atol=0.3)
+    assert float(metrics["safe_actions"]) == 0
+
+
+def test_a_cost_of_exactly_the_limit_is_safe_to_cpq_and_every_cost_counts():
+    above = np.nextafter(np.float32(0.3), np.float32(1))
+    cost = jnp.asarray([[0.3, 0.3, above], [2.0, 2.5, 0.0]])
+    np.testing.assert_array_equal(_safe(cost, jnp.asarray([0.3, 2.0])), [True, False, False])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("ends", ["terminated", "truncated"])
+def test_the_cost_critics_of_iql_lag_go_on_after_a_timeout_and_stop_at_a_termination(ends):
+    """Costs of 1, 2, 4 in a row of three states; where the episode is cut off, 4 go on for ever."""
+    spec, log, statistics, exact = chain(ends)
+    spec = replace(spec, cost=(CostChannel("c", "1", 100.0, "episode"),))
+    log = log._replace(cost=log.reward[:, None], reward=np.zeros_like(log.reward))
+    learner = sized(
+        IQLLag(), critic_learning_rate=3e-3, tau=0.1, hidden=(32, 32), batch_size=96, discount=0.9
+    )
+    state, _ = trained(learner, Problem(spec, log, statistics), 1_500)
+    obs = state.preparation.obs.to_scaled(jnp.asarray(log.obs[:3]))
+    actual = cost_values(state.parameters["cost_critics"], obs, jnp.asarray(log.action[:3]))
+    unit = state.preparation.cost_unit
+    np.testing.assert_allclose(actual[0] * unit, exact, rtol=0.02)
 
 
 CHAIN = ((1,), (2,), (2,), (3,))

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import save_policy
+from neorl_agents import CAPS, CDT, FQL, BCQLag, save_policy
 from neorl_agents.networks import (
     Encoding,
     SequenceShape,
@@ -21,6 +22,7 @@ from neorl_agents.networks import (
 from neorl_agents.policies import HistoryPolicy, SequencePolicy
 from neorl_agents.sampling import Histories, Rows
 from neorl_agents.sampling._histories import windows
+from neorl_agents.testing import sized, statistics_of
 from neorl_core import Transition
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.runtime import LastSent, Runtime
@@ -97,11 +99,8 @@ def test_the_manifest_names_the_memory(runtime_with_memory):
     assert runtime_with_memory.self_test() < 1e-4
 
 
-@pytest.mark.nightly
-def test_a_sequence_policy_acts_from_its_bundle_as_it_does(
-    finished_run, network, spec, log_columns, tmp_path
-):
-    """With and without JAX: it counts what is left of its target by itself."""
+def sequence_of_one_aim(network, spec, log):
+    """One whose transformer and target are large, so that its actions move."""
     shape = SequenceShape(
         steps=3, aims=1, n_obs=3, n_action=2, n_out=2, n_forecast=0, horizon=LENGTH, width=8,
         layers=2, heads=2,
@@ -110,27 +109,70 @@ def test_a_sequence_policy_acts_from_its_bundle_as_it_does(
     counts = init_mlp((8, 8, 1), jax.random.key(2))
     one, none = jnp.ones(()), jnp.zeros(0)
     maps = (network.action, network.low, network.high)
-    policy = SequencePolicy(
+    return SequencePolicy(
         network.obs, transformer, counts, *maps, 5 * one, none, one, 0 * one, none
     )
+
+
+def of_learner(learner, scale):
+    """A learner's policy; before any update, with its networks ``scale`` times as large."""
+
+    def made(network, spec, log):
+        state = learner.init(spec, statistics_of(log), jax.random.key(4))
+        larger = jax.tree.map(lambda x: scale * x, state.parameters)
+        return learner.policy(replace(state, parameters=larger))
+
+    return made
+
+
+SMALL = {"hidden": (16, 16), "batch_size": 8}
+POLICIES = {
+    "dt": sequence_of_one_aim,
+    "cdt": of_learner(sized(CDT(heads=2), hidden=(8, 8), history_steps=3), 8.0),
+    "caps": of_learner(sized(CAPS(n_heads=3), **SMALL), 2.0),
+    "fql": of_learner(sized(FQL(), **SMALL), 3.0),
+    "bcq_lag": of_learner(sized(BCQLag(), **SMALL), 3.0),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_acts_from_its_bundle_as_it_does(
+    finished_run, network, spec, log_columns, tmp_path, name
+):
+    """With and without JAX, over an episode in which the plant receives other actions.
+
+    Policies with budgets or a target count by themselves what is left of them, which their carry
+    shows in every step.
+    """
+    columns = log_columns(EPISODES, LENGTH)
+    obs, action = columns["obs"], columns["action"]
+    ends = {which: columns[which] > 0 for which in ("terminated", "truncated")}
+    log = Transition(obs, action, columns["reward"], 1 + obs[:, :1], **ends)
+    log = jax.tree.map(lambda column: column[:96], log)
+    policy = POLICIES[name](network, spec, log)
     run = tmp_path / "runs" / "0001"
     shutil.copytree(finished_run, run)
-    columns = log_columns(1, LENGTH)
-    obs, action = columns["obs"], columns["action"]
     save_policy(run / "policies/iql-0.safetensors", policy, spec, obs[:40], {"seed": 0})
     free = constraints_to_dict(action_constraints(spec, [None, None]))
     (run / "constraints.json").write_text(json.dumps(free))
     bundle = export_run(run, ExportOptions(out=tmp_path / "plant.bundle"))
-    assert (tmp_path / "plant.bundle/operations.json").is_file()
-    runtime, sent = Runtime(bundle), LastSent.UNKNOWN
-    half = np.asarray(policy.high - policy.low) / 2
+    runtimes, sent = [Runtime(bundle, form) for form in ("stablehlo", "numpy")], LastSent.UNKNOWN
+    half = np.asarray(network.high - network.low) / 2
     step = jax.jit(lambda carry, one, done: policy(policy.sent(carry, done), one, None))
     carry, done = policy.initial_carry(), np.full(2, np.nan, np.float32)
-    actions = []
+    actions, remaining = [], []
     for row in range(LENGTH):
         carry, expected = step(carry, obs[row], done)
-        decision = runtime.step(obs[row], sent)
-        np.testing.assert_allclose(decision.action / half, expected / half, atol=1e-5)
+        for runtime in runtimes:
+            decision = runtime.step(obs[row], sent)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(carry):
+                held = runtime.carry[f".policy{jax.tree_util.keystr(path)}"]
+                np.testing.assert_allclose(held, leaf, atol=1e-5, rtol=1e-5)
+            np.testing.assert_allclose(decision.action / half, expected / half, atol=1e-5)
         sent = done = action[row]
         actions.append(expected)
+        if hasattr(carry, "remaining"):
+            remaining.append(float(carry.remaining[-1]))
     assert np.std(actions, axis=0).min() > 0
+    assert not carry or len(set(remaining)) > 10, "nothing was counted"

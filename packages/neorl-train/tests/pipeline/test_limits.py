@@ -201,3 +201,30 @@ def test_keep_below_without_a_log_is_refused_before_anything_is_collected():
     limits = {"further": [{"kind": "keep_below", "obs": "T_R", "at_most": 380.0}]}
     with pytest.raises(InputError, match="name a log as the source of the run"):
         resolved(configure(data={"source": "ChemicalReactor-v0"}, limits=limits))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "n_cost", "options", "reason"),
+    [
+        ("bc_safe", 0, (), "BCSafe learns to keep cost limits, but the plant has no costs"),
+        (
+            "cpq",
+            1,
+            ("--limits.cost", "cost_0", "0", "--penalty", "cost_0", "1"),
+            "keep the limit of cost_0, 0 per episode, but no logged episode does",
+        ),
+    ],
+)
+def test_a_log_that_cannot_teach_limits_is_refused_and_leaves_no_run(
+    tmp_path, monkeypatch, capsys, make_log, algorithm, n_cost, options, reason
+):
+    monkeypatch.chdir(tmp_path)
+    write_dataset(tmp_path / "log.h5", make_log(n_cost=n_cost, episodes=60))
+    words = ("--data.source", "log.h5", "--output.no-tracking", "--training.seeds", "0")
+    assert main(["run", *words, "--training.algorithms", algorithm, *options]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    refusals = [line for line in lines if line.startswith("neorl-train: ")]
+    assert len(refusals) == 1
+    assert reason in refusals[0]
+    assert lines[-1] == refusals[0]
+    assert list(tmp_path.glob("runs/*/")) == []
