@@ -53,7 +53,10 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
     ]
     rows = []
     for candidate in selection.candidates:
-        row: dict[str, Any] = {"prediction": _finite(dataclasses.asdict(candidate.prediction))}
+        prediction = dataclasses.asdict(candidate.prediction)
+        del prediction["refused_by"]
+        prediction["refusals"] = candidate.prediction.refusals
+        row: dict[str, Any] = {"prediction": _finite(prediction)}
         if candidate.movement is not None:
             movement = candidate.movement._asdict()
             row["movement"] = {name: _plain(value) for name, value in movement.items()}
