@@ -19,7 +19,7 @@ from neorl_train.selection import (
     select_candidates,
     value_estimates,
 )
-from neorl_train.verdicts._trial import MAX_REPLAY_ERROR
+from neorl_train.verdicts._replay_check import MAX_REPLAY_ERROR
 
 STEPS, EPISODES = 25, 24
 SPEC = Spec(

@@ -29,7 +29,8 @@ from neorl_envs.inspection import interlock_report
 from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.results._wording import number, percent, quantity
-from neorl_train.verdicts._trial import ReplayCheck, setpoint_words
+from neorl_train.verdicts._replay_check import ReplayCheck
+from neorl_train.verdicts._trial import setpoint_words
 
 MAX_BIAS = 0.25
 """Largest mean error of predicted returns, relative to the spread of returns in the log."""

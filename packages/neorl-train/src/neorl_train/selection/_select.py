@@ -33,7 +33,7 @@ from neorl_train.selection._value_estimates import (
     value_estimates,
 )
 from neorl_train.verdicts import OtherEstimate
-from neorl_train.verdicts._trial import ReplayCheck
+from neorl_train.verdicts._replay_check import ReplayCheck
 
 MIN_AGREEMENT = 3
 """Smallest number of candidates for which the agreement of two estimators is reported."""
