@@ -339,7 +339,9 @@ def _limits(selection: Selection) -> Html:
         "that."
         if selection.error
         else "The log does not state which controller recorded each episode, so a gain need not "
-        "exceed an error of the model in the episodes of a controller."
+        "exceed an error of the model in the episodes of a controller. Instead, the model must "
+        "reproduce the controller that is named as today's, or else pass the checks of "
+        "`neorl-train model`."
     )
     return bullets(
         [
