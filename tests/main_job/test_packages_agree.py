@@ -4,8 +4,6 @@ import json
 import math
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +17,7 @@ from neorl_deploy.shadow import read_log
 from neorl_envs import read_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_safety.guards import guard
-from neorl_train.verdicts._trial import POWER_FACTOR, _trial_advice
+from neorl_train.verdicts._trial_plan import POWER_FACTOR, BrokenEpisodes, trial_plan
 
 pytestmark = pytest.mark.slow
 
@@ -93,10 +91,6 @@ def test_a_bundle_is_what_its_page_says(checkout: Path, workplace: Path, finishe
 
 
 def test_the_words_of_the_verdict_say_how_many_episodes_a_trial_takes():
-    result: Any = SimpleNamespace(
-        prediction=SimpleNamespace(low=0.5), scale=1.5, incumbent="the PID in use"
-    )
-    tables: Any = SimpleNamespace(reward_unit="EUR")
-    match = EPISODES.search(_trial_advice(tables, result))
+    match = EPISODES.search(trial_plan("the PID in use", 0.5, 1.5, "EUR", BrokenEpisodes(3, 60)))
     assert match is not None
     assert int(match[1]) == math.ceil(2 * (POWER_FACTOR * 1.5 / 0.5) ** 2)

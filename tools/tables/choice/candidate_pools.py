@@ -50,6 +50,7 @@ PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
 BEGIN = "<!-- pools: python tools/tables/choice/candidate_pools.py -->"
 END = "<!-- end of pools -->"
 STEPS, STARTS, KEY, MARGIN = 60_000, 200, 778, 0.05
+TRIAL = "worth a trial"
 SIZES = (0.5,) * 8 + (1.5,) * 8 + (4.0,) * 7
 """Deviations of the changes, in the steps that the controller declares: logs of seed 0."""
 MORE_SIZES = (0.5,) * 17 + (1.5,) * 17 + (4.0,) * 17
@@ -152,9 +153,18 @@ def rows() -> list[dict[str, Any]]:
     return json.loads(RESULT.read_text()) if RESULT.is_file() else []
 
 
+def answer_of(one: dict[str, Any]) -> str:
+    """The answer for a candidate, by the verdict as it is now.
+
+    Rows of before its clause on the choice rule hold the answer by the other clauses. Where these
+    all hold, a candidate that the rule refuses fails that clause, and the answer is *cannot tell*.
+    """
+    return "cannot tell" if one["answer"] == TRIAL and one["refused"] else one["answer"]
+
+
 def trials_of(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """The candidates of a pool that were worth a trial by the rule."""
-    return [one for one in row["candidates"] if one["answer"] == "worth a trial"]
+    """The candidates of a pool that are worth a trial by the verdict."""
+    return [one for one in row["candidates"] if answer_of(one) == TRIAL]
 
 
 def interval_words(pools: list[dict[str, Any]]) -> str:
@@ -213,10 +223,10 @@ def page() -> None:
     harms = sum(one["harm"] for one in trials)
     words = (
         f"{len(pools)} pools, {sum(len(row['candidates']) for row in pools)} candidates. By the "
-        f"rule, {len(trials)} were worth a trial. Number of these that are worse on the plant, or "
-        f"over a limit in more episodes than allowed: {harms}. The rank correlation is 0.7 or more "
-        f"in {sum(row['rank'] >= 0.7 for row in pools)} of {len(pools)} pools, and the gain of the "
-        f"choice at least four fifths of the best in "
+        f"verdict, {len(trials)} were worth a trial. Number of these that are worse on the plant, "
+        f"or over a limit in more episodes than allowed: {harms}. The rank correlation is 0.7 or "
+        f"more in {sum(row['rank'] >= 0.7 for row in pools)} of {len(pools)} pools, and the "
+        f"gain of the choice at least four fifths of the best in "
         f"{sum(row['gain'] >= 0.8 * row['best'] for row in pools)}. Number of choices that did "
         f"harm: {sum(row['chosen_harms'] for row in pools)}."
     )

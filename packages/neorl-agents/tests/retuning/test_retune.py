@@ -17,6 +17,7 @@ from neorl_agents.retuning import (
     OtherController,
     PlantFacts,
     Prediction,
+    Refusal,
     RetuneSettings,
     SearchSettings,
     choose,
@@ -153,7 +154,7 @@ def test_the_largest_lower_bound_without_a_refusal_is_chosen():
         prediction("today", gain=0.0, low=0.0),
         prediction("sure", low=1.0, gain=1.5),
         prediction("bold", low=0.5, gain=9.0),
-        prediction("bad", low=3.0, refusals=("over its limit",)),
+        prediction("bad", low=3.0, refused_by=(Refusal("costs", "over its limit"),)),
     ]
     assert choose(table, "today") == "sure"
     assert choose([table[0], table[3]], "today") == "today"
@@ -188,7 +189,7 @@ def test_every_clause_of_the_rule_refuses(plants, rule, message):
 def test_a_loss_is_never_called_a_gain(gain, words):
     one = prediction("bad", gain=gain, low=gain - 1, by_member=(gain, -5.0))
     spec = dataclasses.replace(SPEC, cost=())
-    assert any(words in reason for reason in _refusals(one, spec, 1.0, ChoiceRule()))
+    assert any(words in reason.sentence for reason in _refusals(one, spec, 1.0, ChoiceRule()))
 
 
 def test_leaving_the_log_costs_a_part_of_the_predicted_gain(plants):

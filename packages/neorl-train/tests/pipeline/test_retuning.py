@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_agents.retuning import Prediction, RefineResult
+from neorl_agents.retuning import Prediction, RefineResult, Refusal
 from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
@@ -107,7 +107,7 @@ def test_what_a_network_may_do_is_said_in_units():
         "most 3.25 %"
     )
     assert "2 [1.5, 2.5]; the linear part of the model alone predicts 1" in second
-    refused = dataclasses.replace(best, refusals=("it diverges",))
+    refused = dataclasses.replace(best, refused_by=(Refusal("divergence", "it diverges"),))
     (line,) = residual_words(RefineResult(None, "today", np.zeros(1), (), (today, refused)), spec)
     assert line == (
         "no network is added to the retuned controller, because of the best candidate: it diverges"
@@ -153,7 +153,7 @@ def test_a_log_alone_is_worth_a_trial_or_says_what_is_missing(runs):
     decided = runs[1].verdict
     assert decided.answer in ("worth a trial", "cannot tell")
     assert [clause.name for clause in decided.clauses] == [
-        "model", "return", "temperature", "support", "agreement", "excitation",
+        "model", "return", "temperature", "support", "agreement", "excitation", "choice rule",
     ]  # fmt: skip
     assert decided.reference == "pid_imitation"
     failed = [clause for clause in decided.clauses if not clause.holds]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_agents.models import HistoryModelSettings
-from neorl_agents.retuning import PlantFacts, RetuneSettings, learned_plants
+from neorl_agents.retuning import ChoiceRule, PlantFacts, RetuneSettings, learned_plants
 from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
 from neorl_envs.datasets import dataset_from_columns
@@ -19,7 +19,7 @@ from neorl_train.selection import (
     select_candidates,
     value_estimates,
 )
-from neorl_train.verdicts._trial import MAX_REPLAY_ERROR
+from neorl_train.verdicts._replay_check import MAX_REPLAY_ERROR
 
 STEPS, EPISODES = 25, 24
 SPEC = Spec(
@@ -49,7 +49,7 @@ POOL = {"today": law(0.2), "quicker": law(0.8)}
 
 
 def chosen(
-    action, target=lambda t: 0.0, reward=None, mode=None, recorded=True, options=QUICK
+    action, target=lambda t: 0.0, reward=None, mode=None, recorded=True, options=QUICK, noise=0.3
 ) -> Selection:
     """The choice from a log of ``x' = 0.98 x + 0.5 u + w``, which may say that today filled it."""
     rng = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def chosen(
         for t in range(STEPS):
             wanted = target(t)
             u = float(np.clip(action(level, wanted, rng), -5, 5))
-            after = 0.98 * level + 0.5 * u + 0.3 * rng.normal()
+            after = 0.98 * level + 0.5 * u + noise * rng.normal()
             columns.append(([level, wanted], [u], -((level - wanted) ** 2), [after, target(t + 1)]))
             level = after
     obs, act, paid, following = (np.asarray(x) for x in zip(*columns, strict=True))
@@ -103,14 +103,22 @@ def test_actions_without_a_cause_of_their_own_leave_what_runs(action, words):
     )
 
 
-def test_a_mode_that_lies_is_an_error_of_the_model_that_small_gains_do_not_outweigh():
+def test_a_mode_that_lies_leaves_what_runs_although_the_predicted_gain_is_large():
     """Another controller filled the episodes: their returns are not those of today's."""
     honest = chosen(with_signal)
     lying = chosen(lambda level, wanted, rng: -1.2 * (level - wanted) + 0.15 * rng.normal())
     # In spreads of returns 0.2 and 3.7 on the machine that this was written on.
     assert lying.error / lying.scale > 3 * honest.error / honest.scale
-    # The answer for a log alone asks that what runs today be predicted within a quarter spread.
+    # What runs today has to be predicted within a quarter of the spread, as in a run.
     assert lying.error > MAX_REPLAY_ERROR * lying.scale
+    assert (honest.chosen, lying.chosen) == ("quicker", "today")
+    quicker = lying.candidates[1].prediction
+    assert quicker.gain > ChoiceRule().trust * lying.error  # the rule alone would choose it
+    assert not quicker.refusals
+    assert lying.sentence.startswith(
+        "Keep today; no choice should be based on this log: the model predicts a return of "
+    )
+    assert " for today and the log shows " in lying.sentence
 
 
 def test_a_model_that_does_not_reproduce_what_runs_today_chooses_nothing():
@@ -124,8 +132,30 @@ def test_a_model_that_does_not_reproduce_what_runs_today_chooses_nothing():
     )
     assert " for today and the log shows " in selection.sentence
     assert chosen(with_signal, recorded=False, options=named).chosen == "quicker"
-    # Nobody says what runs today, so the log need not show it.
-    assert chosen(**other, recorded=False).warnings == ()
+
+
+def test_where_nobody_says_who_recorded_the_log_the_model_must_pass_the_checks_of_its_command():
+    """The true return of no candidate is known, so the model is checked by the logged actions."""
+    blind = chosen(lambda x, wanted, rng: -1.2 * (x - wanted) + 0.15 * rng.normal(), recorded=False)
+    assert (blind.error, blind.chosen) == (0.0, "today")
+    assert not blind.candidates[1].prediction.refusals
+    assert blind.sentence.startswith(
+        "Keep today; no choice should be based on this log: the log has no episode that is known "
+        "to be recorded by today, and the model fails checks of `neorl-train model`: return (the "
+        "mean is "
+    )
+    assert "name it with --incumbent NAME" in blind.sentence
+    passing = chosen(with_signal, recorded=False, noise=0.01)
+    assert passing.warnings == ()
+    assert passing.chosen == "quicker"
+
+
+def test_a_candidate_that_recorded_nothing_is_no_test_of_the_model():
+    """The log says that ``today`` filled it, and ``quicker`` is named as what runs."""
+    named = dataclasses.replace(QUICK, incumbent="quicker")
+    selection = chosen(with_signal, options=named)
+    assert (selection.error, selection.chosen) == (0.0, "quicker")
+    assert "the log has no episode that is known to be recorded by quicker" in selection.sentence
 
 
 @pytest.mark.parametrize(

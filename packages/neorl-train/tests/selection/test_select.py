@@ -84,13 +84,14 @@ def kept(log):
     """The better one runs today, and a constant action is the other candidate."""
     from neorl_core.control import ConstantPolicy
 
-    pool = {"best": CSTR.tunings()[CSTR.reference], "shut": ConstantPolicy(np.zeros(1, np.float32))}
+    best, shut = CSTR.tunings()[CSTR.reference], ConstantPolicy(np.zeros(1, np.float32))
+    pool = {CSTR.reference: best, "shut": shut}
     return select_candidates(log, "log.h5", pool, SelectOptions(updates=60, value_updates=0))
 
 
 def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
-    assert kept.chosen == kept.incumbent == "best"
-    assert kept.sentence.startswith("Keep best; from this log alone no candidate")
+    assert kept.chosen == kept.incumbent == CSTR.reference
+    assert kept.sentence.startswith(f"Keep {CSTR.reference}; from this log alone no candidate")
     assert kept.candidates[1].prediction.refusals
     best, shut = (one.movement for one in kept.candidates)
     assert shut.travel[0].value == shut.travel[0].high == 0
@@ -98,7 +99,7 @@ def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
     assert len(best.deviation) == 3  # no observation is declared exogenous here
     assert "travel per step" in page(kept)
     assert "not preferred" in lines(kept)[1]
-    assert "Keep best" in page(kept)
+    assert f"Keep {CSTR.reference}" in page(kept)
     assert np.isnan(kept.agreement)
 
 

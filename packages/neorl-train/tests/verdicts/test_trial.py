@@ -5,12 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
+from neorl_agents.retuning import ChoiceRule, Excitation, Prediction, Refusal
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train.results import ResultTables
 from neorl_train.selection._agreement import contradicted
 from neorl_train.verdicts import LogPrediction, OtherEstimate, trial_verdict
-from neorl_train.verdicts._trial import ReplayCheck
+from neorl_train.verdicts._replay_check import ReplayCheck
+from neorl_train.verdicts._trial_plan import BrokenEpisodes
 from neorl_train.verdicts._verdict import closing
 
 SPEC = Spec(
@@ -74,7 +75,7 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
     moved = Excitation(np.asarray([0.2]), np.zeros(1), ("valve",))
     decided = trial_verdict(TABLES, changed(excitation=moved))
     assert decided.answer == "worth a trial"
-    names = ["model", "return", "overflow", "support", "agreement", "excitation"]
+    names = ["model", "return", "overflow", "support", "agreement", "excitation", "choice rule"]
     assert [clause.name for clause in decided.clauses] == names
     assert all(clause.holds for clause in decided.clauses)
     assert "its predicted gain over PID, 2 [1.5, 2.5] EUR, is above 0.04 EUR" in decided.sentence
@@ -82,6 +83,15 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
     assert closing(decided).startswith("Run it in shadow first")
     assert "About 112 episodes of each show a gain of 1.5 EUR" in closing(decided)
     assert closing(decided) in repr(decided)
+
+
+def test_the_verdict_takes_the_share_of_its_log():
+    few = changed(broken=BrokenEpisodes(6, 120))
+    assert "3 of its first 10 or 11 of its 112 episodes" in closing(trial_verdict(TABLES, few))
+    unlimited = dataclasses.replace(TABLES, spec=dataclasses.replace(TABLES.spec, cost=()))
+    free = changed(cost=(), cost_high=(), cost_incumbent=(), over=(), over_incumbent=())
+    assert "Stop" not in closing(trial_verdict(unlimited, free))
+    assert "Stop at its first episode" in closing(trial_verdict(TABLES, GOOD))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +120,12 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
             "cannot tell",
             "Correct the log",
         ),
+        (
+            {"refused_by": (Refusal("costs", "its mean overflow rises from 1 to 2 m"),)},
+            "choice rule",
+            "cannot tell",
+            "Judge a candidate that the rule allows",
+        ),
     ],
 )
 def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed, answer, words):
@@ -120,12 +136,85 @@ def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed,
     assert (closing(decided) == "") == (answer == "do not deploy")
 
 
+REFUSALS = (
+    Refusal("return", "the lower bound of its predicted gain is not above 0.04"),
+    Refusal("agreement", "the linear part of the model predicts a loss of 1.5"),
+    Refusal("support", "it is 0.2 standard deviations per step away from the data of the log"),
+    Refusal("excitation", "the log does not show what the candidate would do"),
+    Refusal("costs", "53.3% of its episodes exceed 80% of the limit of overflow"),
+    Refusal("error", "its predicted gain, 2, is less than 20% of the model's error"),
+    Refusal("divergence", "its rollouts in the model diverge"),
+    Refusal("way", "going only 0.5 of the way to it is predicted to lose 3"),
+)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_whatever_the_choice_rule_refuses_is_not_worth_a_trial(refusal):
+    """Even where the clause about the same subject holds, as with a stricter rule of a search."""
+    decided = trial_verdict(TABLES, changed(refused_by=(refusal,)))
+    assert decided.answer == "cannot tell"
+    (clause,) = [one for one in decided.clauses if not one.holds]
+    assert (clause.name, clause.value, clause.sentence) == ("choice rule", 1, refusal.sentence)
+    assert decided.sentence.startswith(
+        f"Cannot tell whether retuned-0 is better: {refusal.sentence}. Judge a candidate"
+    )
+
+
+def test_a_reason_that_another_clause_states_is_not_repeated():
+    still = Excitation(np.asarray([3e-6]), np.zeros(1), ("valve",))
+    contradicting = (OtherEstimate("the linear part of the plant model", -1.5, -1.0),)
+    failing = {"low": 0.03, "outside": 0.2, "excitation": still, "others": contradicting}
+    decided = trial_verdict(TABLES, changed(refused_by=REFUSALS, **failing))
+    failed = {clause.name: clause for clause in decided.clauses if not clause.holds}
+    assert list(failed) == ["return", "support", "agreement", "excitation", "choice rule"]
+    rest = [one.sentence for one in REFUSALS[4:]]
+    assert failed["choice rule"].sentence == "; ".join(rest)
+    for one in REFUSALS[:4]:
+        assert one.sentence not in decided.sentence
+    stated = trial_verdict(TABLES, changed(refused_by=REFUSALS[:4], **failing))
+    assert [clause.name for clause in stated.clauses if not clause.holds] == list(failed)[:-1]
+
+
+def test_a_refused_loss_or_cost_is_still_not_to_be_deployed():
+    for change in ({"gain": -2.0, "low": -2.5}, {"cost_high": (5.5,)}):
+        decided = trial_verdict(TABLES, changed(refused_by=REFUSALS[4:5], **change))
+        assert decided.answer == "do not deploy"
+        assert decided.clauses[-1].name == "choice rule"
+        assert not decided.clauses[-1].holds
+
+
+@pytest.mark.parametrize(
+    "name", ["model", "return", "support", "agreement", "excitation", "log", "choice rule"]
+)
+def test_a_cost_may_have_the_name_of_another_clause(name):
+    """Neither is the clause taken for a cost, nor the cost for the clause."""
+    spec = dataclasses.replace(SPEC, cost=(CostChannel(name, "m", 5.0, "episode"),))
+    tables = dataclasses.replace(TABLES, spec=spec)
+    assert trial_verdict(tables, GOOD).answer == "worth a trial"
+    far = Refusal("error", "its predicted gain is less than 20% of the model's error")
+    still = Excitation(np.asarray([3e-6]), np.zeros(1), ("valve",))
+    failing = {
+        "logged": 12.0, "low": 0.03, "outside": 0.2, "excitation": still, "refused_by": (far,),
+        "others": (OtherEstimate("fitted Q evaluation", -2.0, -0.5),), "warnings": ("a defect",),
+    }  # fmt: skip
+    assert trial_verdict(tables, changed(**failing)).answer == "cannot tell"
+    costly = trial_verdict(tables, changed(cost_high=(5.5,), refused_by=REFUSALS[:1]))
+    assert costly.answer == "do not deploy"
+    assert REFUSALS[0].sentence in costly.sentence
+    assert closing(trial_verdict(tables, changed(cost_high=(5.5,)))) == ""
+
+
 def test_the_incumbent_itself_is_kept_and_not_refused():
     """Its own cost beyond a limit, for example by rounding, is no reason to stop what runs."""
     still = Excitation(np.asarray([3e-6]), np.zeros(1), ("valve",))
-    same = changed(gain=0.0, low=0.0, cost_high=(5.5,), cost_incumbent=(5.2,), excitation=still)
+    same = changed(
+        gain=0.0, low=0.0, cost_high=(5.5,), cost_incumbent=(5.2,), excitation=still,
+        refused_by=(Refusal("error", "its predicted gain, 0, is less than 20% of the error"),),
+    )  # fmt: skip
     decided = trial_verdict(TABLES, same)
     assert decided.answer == "cannot tell"
+    assert "20% of the error" not in decided.sentence
+    assert "choice rule" not in [clause.name for clause in decided.clauses]
     assert decided.sentence.startswith("Keep PID, because no candidate may be preferred to it (")
     assert "is beyond it too; declare what the plant tolerates" in decided.sentence
     assert 'keep them with manual = "keep" in plant.toml' in closing(decided)

@@ -4,6 +4,7 @@ from neorl_agents.retuning._choice import ChoiceRule as ChoiceRule
 from neorl_agents.retuning._choice import IncumbentEpisodes as IncumbentEpisodes
 from neorl_agents.retuning._choice import OtherController as OtherController
 from neorl_agents.retuning._choice import Prediction as Prediction
+from neorl_agents.retuning._choice import Refusal as Refusal
 from neorl_agents.retuning._choice import choose as choose
 from neorl_agents.retuning._choice import half_width as half_width
 from neorl_agents.retuning._choice import model_error as model_error
@@ -40,6 +41,7 @@ __all__ = [
     "PlantFacts",
     "Prediction",
     "RefineResult",
+    "Refusal",
     "ResidualSettings",
     "RetuneResult",
     "RetuneSettings",

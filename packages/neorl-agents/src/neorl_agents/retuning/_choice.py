@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -108,6 +108,25 @@ class IncumbentEpisodes(NamedTuple):
     others: tuple[OtherController, ...] = ()
 
 
+class Refusal(NamedTuple):
+    """One reason why a candidate may not be preferred.
+
+    Attributes:
+        subject: What it is about: ``"return"`` is the lower bound of the predicted gain,
+            ``"costs"`` the share of episodes near a limit or a mean cost, both compared with the
+            incumbent's, ``"error"`` the error of the model on logged episodes, ``"agreement"``
+            another estimator than the networks, ``"support"`` the distance from the data of the
+            log, ``"excitation"`` what the log does not show, ``"divergence"`` a rollout that
+            diverges, and ``"way"`` a predicted loss on the way to the candidate.
+        sentence: The reason with its numbers.
+    """
+
+    subject: Literal[
+        "return", "costs", "error", "agreement", "support", "excitation", "divergence", "way"
+    ]
+    sentence: str
+
+
 @dataclasses.dataclass(frozen=True)
 class Prediction:
     """Predicted results of one policy, compared with the incumbent on the same episodes.
@@ -127,7 +146,7 @@ class Prediction:
         outside: Mean distance from the log's data, in standard deviations per step.
         outside_incumbent: The incumbent's ``outside``.
         episodes: Number of logged episodes that were replayed.
-        refusals: Reasons why it may not be preferred, in sentences; empty if it may.
+        refused_by: Reasons why it may not be preferred; empty if it may.
         returns_reach: Half of the width of the interval of ``returns``: the standard errors between
             episodes plus the standard deviation between networks; infinite if it is not known.
     """
@@ -145,8 +164,13 @@ class Prediction:
     outside: float
     outside_incumbent: float
     episodes: int
-    refusals: tuple[str, ...] = ()
+    refused_by: tuple[Refusal, ...] = ()
     returns_reach: float = math.inf
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """The reasons why it may not be preferred, in sentences."""
+        return tuple(refusal.sentence for refusal in self.refused_by)
 
     @property
     def high(self) -> float:
@@ -229,7 +253,7 @@ def choose(table: Sequence[Prediction], incumbent: str) -> str:
         >>> choose((), "PID")
         'PID'
     """
-    allowed = [one for one in table if one.name != incumbent and not one.refusals]
+    allowed = [one for one in table if one.name != incumbent and not one.refused_by]
     return max(allowed, key=lambda one: one.low).name if allowed else incumbent
 
 
@@ -288,11 +312,12 @@ def _prediction(
         return prediction
     refusals = _refusals(prediction, spec, scale, rule)
     if not in_log and outside[0] > rule.farthest(outside[1]):
-        refusals.append(
+        sentence = (
             f"it is {outside[0]:.3g} standard deviations per step away from the data of the log, "
             f"the incumbent {outside[1]:.3g}"
         )
-    return dataclasses.replace(prediction, refusals=tuple(refusals))
+        refusals.append(Refusal("support", sentence))
+    return dataclasses.replace(prediction, refused_by=tuple(refusals))
 
 
 def model_error(
@@ -343,7 +368,7 @@ def _refuse_within_error(one: Prediction, error: float, rule: ChoiceRule) -> Pre
         f"its predicted gain, {one.gain:.4g}, is less than {rule.trust:.0%} of the model's error "
         f"on logged episodes, {error:.4g}"
     )
-    return dataclasses.replace(one, refusals=(*one.refusals, reason))
+    return dataclasses.replace(one, refused_by=(*one.refused_by, Refusal("error", reason)))
 
 
 def half_width(
@@ -367,32 +392,36 @@ def _returns_reach(episodes: PredictedEpisodes, z: float) -> float:
     return float(half_width(networks, z)) if np.isfinite(networks).all() else math.inf
 
 
-def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> list[str]:
-    refusals = []
+def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> list[Refusal]:
+    refusals: list[Refusal] = []
     if not np.isfinite(one.gain) or one.gain < -1e20:
-        return ["its rollouts in the model diverge"]
+        return [Refusal("divergence", "its rollouts in the model diverge")]
     if one.low <= rule.least_gain * scale:
-        refusals.append(
+        sentence = (
             f"the lower bound of its predicted gain, {one.low:.4g}, is not above "
             f"{rule.least_gain * scale:.4g}, which is {rule.least_gain:.0%} of the spread of "
             "returns in the log"
         )
+        refusals.append(Refusal("return", sentence))
     if -one.by_member[-1] > rule.contradiction * max(one.gain, 0.0):
         networks = f"but its networks predict a gain of {one.gain:.4g}"
         if one.gain <= 0:
             networks = f"and its networks predict one of {-one.gain:.4g}"
-        refusals.append(
+        sentence = (
             f"the linear part of the model predicts a loss of {-one.by_member[-1]:.4g}, {networks}"
         )
+        refusals.append(Refusal("agreement", sentence))
     for j, channel in enumerate(spec.cost):
         if one.over[j] > one.over_incumbent[j] + rule.over:
-            refusals.append(
+            sentence = (
                 f"{one.over[j]:.1%} of its episodes exceed {rule.near:.0%} of the limit of "
                 f"{channel.name}, compared with {one.over_incumbent[j]:.1%} of the incumbent's"
             )
+            refusals.append(Refusal("costs", sentence))
         if channel.limit > 0 and one.cost[j] > one.cost_incumbent[j] + rule.rise * channel.limit:
-            refusals.append(
+            sentence = (
                 f"its mean {channel.name} rises from {one.cost_incumbent[j]:.4g} to "
                 f"{one.cost[j]:.4g} {channel.unit}, by more than {rule.rise:.0%} of the limit"
             )
+            refusals.append(Refusal("costs", sentence))
     return refusals

@@ -22,6 +22,7 @@ from neorl_agents.retuning._choice import (
     IncumbentEpisodes,
     OtherController,
     Prediction,
+    Refusal,
     model_error,
     predictions,
     replayed,
@@ -250,13 +251,13 @@ def evaluate_candidates(
         logged=logged, searched=searched,
     )  # fmt: skip
     warnings = tuple(
-        f"the log does not show what the candidate would do: {warning}"
+        Refusal("excitation", f"the log does not show what the candidate would do: {warning}")
         for warning in plants.excitation.warnings
     )
     return tuple(
         one
         if one.name == incumbent
-        else dataclasses.replace(one, refusals=(*one.refusals, *warnings))
+        else dataclasses.replace(one, refused_by=(*one.refused_by, *warnings))
         for one in table
     )
 

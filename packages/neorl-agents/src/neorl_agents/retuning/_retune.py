@@ -12,6 +12,7 @@ from jaxtyping import Float
 from neorl_agents.retuning._choice import (
     ChoiceRule,
     Prediction,
+    Refusal,
     choose,
 )
 from neorl_agents.retuning._learned_plants import (
@@ -230,6 +231,6 @@ def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:
                 f"going only {losses[0].name.partition(' ')[2]} of the way to it is predicted to "
                 f"lose {-losses[0].gain:.4g}"
             )
-            one = dataclasses.replace(one, refusals=(*one.refusals, reason))
+            one = dataclasses.replace(one, refused_by=(*one.refused_by, Refusal("way", reason)))
         result.append(one)
     return (today, *result)

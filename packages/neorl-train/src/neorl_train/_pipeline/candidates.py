@@ -25,6 +25,7 @@ from neorl_train._pipeline.retuning import (
 from neorl_train.configuration._classical import settings_of, task_of
 from neorl_train.configuration._retuning import BEST, RETUNED, average_name, average_of, file_name
 from neorl_train.configuration._sections import Config
+from neorl_train.evaluation._episodes import recorded_episodes
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._split import training_sample
@@ -35,6 +36,7 @@ from neorl_train.selection import (
     value_estimates,
 )
 from neorl_train.verdicts._trial import LogPrediction
+from neorl_train.verdicts._trial_plan import BrokenEpisodes
 
 IMITATOR = "pid_imitation"
 """The classical controller that imitates a mode of a log whose plant is not known."""
@@ -350,7 +352,7 @@ def chosen_candidate(
 def with_others(
     prediction: LogPrediction, retuning: Retuning, candidate: Policy, experience: Experience
 ) -> LogPrediction:
-    """Adds other estimates of the gain, and the defects of the log, to a prediction from a log.
+    """Adds other estimates of the gain, and facts about the log, to a prediction from a log.
 
     Args:
         prediction: Prediction of the plant model.
@@ -369,7 +371,23 @@ def with_others(
         others=others,
         excitation=retuning.plants.excitation,
         warnings=tuple(log_warnings(dataset, experience.signal_warnings)),
+        broken=broken_episodes(dataset, retuning.plants.model.spec, prediction.incumbent),
     )
+
+
+def broken_episodes(dataset: Dataset, spec: Spec, incumbent: str) -> BrokenEpisodes:
+    """Counts the logged episodes that broke a limit.
+
+    Args:
+        dataset: The log.
+        spec: Channels with the cost limits of the run.
+        incumbent: Controller whose episodes are counted; all of them if the log does not say which
+            are its own.
+    """
+    broken = np.asarray(recorded_episodes(dataset, spec).violated.any(axis=1))
+    own = own_episodes(dataset, incumbent)
+    counted = broken if own is None or not own.any() else broken[own]
+    return BrokenEpisodes(int(counted.sum()), len(counted))
 
 
 def _candidate_line(title: str, prediction: Prediction) -> str:

@@ -29,7 +29,8 @@ from neorl_envs.inspection import interlock_report
 from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.results._wording import number, percent, quantity
-from neorl_train.verdicts._trial import ReplayCheck, setpoint_words
+from neorl_train.verdicts._replay_check import ReplayCheck
+from neorl_train.verdicts._trial import setpoint_words
 
 MAX_BIAS = 0.25
 """Largest mean error of predicted returns, relative to the spread of returns in the log."""
@@ -195,13 +196,14 @@ def check_plant_model(
     )
     facts = dataclasses.replace(facts, exogenous=exogenous)
     plants = learned_plants(dataset.transitions, spec, options.seed, facts, settings)
-    model, rows = plants.model, plants.rows
-    ahead = errors_ahead(model, rows, plants.evaluation_starts, options.seed)
-    free = free_episodes(plants.evaluation_plant, rows, plants.evaluation_starts)
+    model = plants.model
     predicted = tuple(names[i] for i in model.predicted)
     unit = str(dataset.attributes.get("reward_unit", "")) or reward_unit(dataset)
     controllers = controllers or {}
     incumbent_known = incumbent in controllers
+    ahead, free, from_actions = checks_from_actions(
+        plants, unit, options.seed, decides=not incumbent_known
+    )
     interlocks = interlock_report(dataset)["entries"] if facts.interlock is not None else ()
     return PlantModelCheck(
         source=source,
@@ -221,14 +223,39 @@ def check_plant_model(
                 else []
             ),
             _excitation_check(plants.excitation),
-            _steps_check(ahead, predicted)._replace(decides=not incumbent_known),
-            *_outcome_checks(free, spec, unit, decides=not incumbent_known),
-            _finite_check(free),
+            *from_actions,
             *_log_checks(dataset),
             *_interlock_checks(interlocks),
         ),
         interlocks=tuple(interlocks),
     )
+
+
+def checks_from_actions(
+    plants: LearnedPlants, unit: str, seed: int, *, decides: bool = True
+) -> tuple[ErrorsAhead, FreeEpisodes, tuple[Check, ...]]:
+    """Checks what the model predicts from the logged actions alone, without any controller.
+
+    Args:
+        plants: Result of :func:`neorl_agents.retuning.learned_plants`.
+        unit: Unit of the reward.
+        seed: Seed of the random samples.
+        decides: Whether the checks of the steps and of the return decide; that of finite rollouts
+            always does.
+
+    Returns:
+        The errors several steps ahead, the predicted episodes, and the checks.
+    """
+    spec = plants.model.spec
+    predicted = tuple(spec.obs[i].name for i in plants.model.predicted)
+    ahead = errors_ahead(plants.model, plants.rows, plants.evaluation_starts, seed)
+    free = free_episodes(plants.evaluation_plant, plants.rows, plants.evaluation_starts)
+    checks = (
+        _steps_check(ahead, predicted)._replace(decides=decides),
+        *_outcome_checks(free, spec, unit, decides=decides),
+        _finite_check(free),
+    )
+    return ahead, free, checks
 
 
 def _replayed(

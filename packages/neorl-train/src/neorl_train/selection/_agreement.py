@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from neorl_agents.retuning import Prediction
+from neorl_agents.retuning import Prediction, Refusal
 from neorl_train.results._wording import number
 from neorl_train.selection._value_estimates import MIN_SIZE, ValueEstimates
 from neorl_train.verdicts import OtherEstimate
@@ -62,18 +62,20 @@ def contradicted(prediction: Prediction, others: tuple[OtherEstimate, ...]) -> P
 
     An estimator contradicts if it predicts a loss that exceeds its own error, or if it diverged.
     """
-    refusals = []
+    refusals: list[Refusal] = []
     for other in others if prediction.gain > 0 else ():
         if math.isnan(other.high):
-            refusals.append(f"{other.name} diverged and gives no estimate of its gain")
+            sentence = f"{other.name} diverged and gives no estimate of its gain"
+            refusals.append(Refusal("agreement", sentence))
         elif other.high < 0:
-            refusals.append(
+            sentence = (
                 f"{other.name} predicts a loss of {number(-other.gain)}, at least "
                 f"{number(-other.high)}, where the plant model predicts a gain of "
                 f"{number(prediction.gain)}"
             )
+            refusals.append(Refusal("agreement", sentence))
     return (
-        dataclasses.replace(prediction, refusals=(*prediction.refusals, *refusals))
+        dataclasses.replace(prediction, refused_by=(*prediction.refused_by, *refusals))
         if refusals
         else prediction
     )

@@ -53,7 +53,10 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
     ]
     rows = []
     for candidate in selection.candidates:
-        row: dict[str, Any] = {"prediction": _finite(dataclasses.asdict(candidate.prediction))}
+        prediction = dataclasses.asdict(candidate.prediction)
+        del prediction["refused_by"]
+        prediction["refusals"] = candidate.prediction.refusals
+        row: dict[str, Any] = {"prediction": _finite(prediction)}
         if candidate.movement is not None:
             movement = candidate.movement._asdict()
             row["movement"] = {name: _plain(value) for name, value in movement.items()}
@@ -336,7 +339,9 @@ def _limits(selection: Selection) -> Html:
         "that."
         if selection.error
         else "The log does not state which controller recorded each episode, so a gain need not "
-        "exceed an error of the model in the episodes of a controller."
+        "exceed an error of the model in the episodes of a controller. Instead, the model must "
+        "reproduce the controller that is named as today's, or else pass the checks of "
+        "`neorl-train model`."
     )
     return bullets(
         [

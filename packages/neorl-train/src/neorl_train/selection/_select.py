@@ -15,6 +15,7 @@ from neorl_agents.retuning import (
     RetuneSettings,
     choose,
     learned_plants,
+    replayed,
     select,
 )
 from neorl_core import InputError, Policy, Spec
@@ -23,6 +24,7 @@ from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
 from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._data_warnings import log_warnings
+from neorl_train.plant_models._check import checks_from_actions
 from neorl_train.results._wording import with_ends, with_unit
 from neorl_train.selection._agreement import contradicted, other_estimates
 from neorl_train.selection._predicted_movement import PredictedMovement, predicted_movement
@@ -33,7 +35,7 @@ from neorl_train.selection._value_estimates import (
     value_estimates,
 )
 from neorl_train.verdicts import OtherEstimate
-from neorl_train.verdicts._trial import ReplayCheck
+from neorl_train.verdicts._replay_check import ReplayCheck
 
 MIN_AGREEMENT = 3
 """Smallest number of candidates for which the agreement of two estimators is reported."""
@@ -175,7 +177,10 @@ def select_candidates(
 
     The choice is based on replayed episodes of a plant model that was fitted to other episodes.
     Fitted Q evaluation and importance sampling are additional: they do not rank the candidates, but
-    a candidate is refused if either predicts a loss that exceeds its own error.
+    a candidate is refused if either predicts a loss that exceeds its own error. Nothing is chosen
+    if the log has a defect, if the model does not reproduce the incumbent in the episodes that it
+    recorded, or, if these are not known, if the model fails a deciding check of
+    :func:`neorl_train.plant_models.check_plant_model`.
 
     Args:
         dataset: Log with rewards.
@@ -234,7 +239,10 @@ def select_candidates(
         table = (table[0], *map(contradicted, table[1:], others[1:]))
         chosen = choose(table, incumbent)
     movements = [predicted_movement(plants.evaluation_plant, order[one.name]) for one in table]
-    warnings = (*log_warnings(dataset), *_model_warnings(dataset, plants, table[0], options))
+    warnings = (
+        *log_warnings(dataset),
+        *_model_warnings(dataset, plants, incumbent, candidates[incumbent], options),
+    )
     return Selection(
         source=source,
         spec=dataset.spec,
@@ -254,19 +262,36 @@ def select_candidates(
 
 
 def _model_warnings(
-    dataset: Dataset, plants: LearnedPlants, incumbent: Prediction, options: SelectOptions
+    dataset: Dataset, plants: LearnedPlants, incumbent: str, policy: Policy, options: SelectOptions
 ) -> tuple[str, ...]:
-    """Whether the model fails to reproduce what runs today, as in the clause *model* of a run.
+    """Why the model may not be used, in sentences; empty if it may.
 
-    It is known to run today only if somebody named it. If the log states who recorded its episodes,
-    the error in those limits every gain instead (:meth:`LearnedPlants.with_model_error`).
+    If the incumbent recorded episodes, as the log states or as somebody says by naming it, the
+    model must reproduce their return, as in the clause *model* of a run. Otherwise the log does not
+    show the true return of any candidate, and the deciding checks of ``neorl-train model`` take its
+    place.
     """
-    if not options.incumbent or dataset.behaviour is not None:
+    unit, own = reward_unit(dataset), plants.by_incumbent
+    if own is None and dataset.behaviour is None and options.incumbent:
+        own = np.ones(len(plants.logged), bool)
+    if own is not None and own.any():
+        returns = np.asarray(replayed(plants.evaluation_plant, policy).returns)[:-1, own]
+        logged = float(plants.logged[own].mean())
+        replay = ReplayCheck(incumbent, float(returns.mean()), logged, plants.scale, unit)
+        return () if replay.holds else (replay.sentence,)
+    failed = [
+        f"{check.name} ({check.sentence})"
+        for check in checks_from_actions(plants, unit, options.seed)[2]
+        if check.decides and not check.holds
+    ]
+    if not failed:
         return ()
-    logged = float(plants.logged.mean())
-    unit = reward_unit(dataset)
-    replay = ReplayCheck(incumbent.name, incumbent.returns, logged, plants.scale, unit)
-    return () if replay.holds else (replay.sentence,)
+    return (
+        f"the log has no episode that is known to be recorded by {incumbent}, and the model fails "
+        f"checks of `neorl-train model`: {'; '.join(failed)}; if one of the candidates recorded "
+        "the log, name it with --incumbent NAME, so that the model only has to reproduce its "
+        "return",
+    )
 
 
 def episodes_filled_by(dataset: Dataset, name: str) -> Any:

@@ -41,7 +41,7 @@ class ValueEstimates(NamedTuple):
         importance: Estimate by per-decision weighted importance sampling.
         doubly_robust: Weighted doubly robust estimate with the fitted values.
         effective: Effective number of episodes behind the last two estimates; below
-            :data:`LEAST_SIZE` they are uninformative.
+            :data:`MIN_SIZE` they are uninformative.
         gap: Difference between the fitted values and the logged returns, averaged over the
             episodes; for the controller that generated the log it is the error of the fit.
         first: Fitted value of the first observation of every episode.

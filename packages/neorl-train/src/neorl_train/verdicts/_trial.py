@@ -2,68 +2,15 @@
 
 import dataclasses
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import ResultTables
 from neorl_train.results._wording import number, quantity, with_ends, with_unit
+from neorl_train.verdicts._replay_check import ReplayCheck
+from neorl_train.verdicts._trial_plan import NOT_COUNTED, BrokenEpisodes, trial_plan
 from neorl_train.verdicts._verdict import REFUSE, TRIAL, UNKNOWN, Answer, Clause, Verdict
-
-MAX_REPLAY_ERROR = 0.25
-"""Largest error of the incumbent's predicted return, in spreads of returns in the log."""
-
-
-class ReplayCheck(NamedTuple):
-    """Whether a plant model reproduces the incumbent: a clause of a run, a check of a model.
-
-    Attributes:
-        incumbent: Name of the controller that runs today.
-        replayed: Mean return that the model predicts for it.
-        logged: Mean logged return in the same episodes.
-        scale: Spread of returns in the log.
-        unit: Unit of the return.
-    """
-
-    incumbent: str
-    replayed: float
-    logged: float
-    scale: float
-    unit: str
-
-    @property
-    def error(self) -> float:
-        """Distance between the two returns."""
-        return abs(self.replayed - self.logged)
-
-    @property
-    def allowed(self) -> float:
-        """Largest error of a model that may be used."""
-        return MAX_REPLAY_ERROR * self.scale
-
-    @property
-    def holds(self) -> bool:
-        """Whether the model may be used; false if it diverged."""
-        return bool(self.error <= self.allowed)
-
-    @property
-    def sentence(self) -> str:
-        """The result, with units."""
-        if not math.isfinite(self.replayed):
-            return (
-                f"the model diverges when {self.incumbent} acts in it, so it does not reproduce "
-                "the log"
-            )
-        return (
-            f"the model predicts a return of {quantity(self.replayed, self.unit)} for "
-            f"{self.incumbent} and the log shows {quantity(self.logged, self.unit)}; the "
-            f"difference {'is within' if self.holds else 'exceeds'} the allowed "
-            f"{quantity(self.allowed, self.unit)}"
-        )
-
-
-POWER_FACTOR = 2.8
-"""Gain in standard errors that is detected at 5 % with a probability of 80 %: 1.96 + 0.84."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +42,8 @@ class LogPrediction:
         others: Estimates of the gain by other methods.
         excitation: How freely the actions of the log moved; ``None`` if this was not examined.
         warnings: Defects of the log on which no answer may rest, in sentences.
+        broken: How many logged episodes of the incumbent broke a limit, or of all controllers if
+            the log does not say who recorded it.
     """
 
     prediction: Prediction
@@ -106,6 +55,7 @@ class LogPrediction:
     others: tuple[OtherEstimate, ...] = ()
     excitation: Excitation | None = None
     warnings: tuple[str, ...] = ()
+    broken: BrokenEpisodes = NOT_COUNTED
 
 
 def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
@@ -114,10 +64,11 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     The answer is ``worth a trial`` if all of the following hold: the model reproduces the return of
     the incumbent, the lower bound of the candidate's predicted gain is above the rule's least gain,
     the upper bound of every predicted cost is within its limit, the candidate stays in the range of
-    the log, no other estimator predicts a loss larger than its own error, every action also moved
-    for other reasons than the measurements, and the log has no defect of its own. The answer is
-    ``do not deploy`` if a cost is predicted beyond its limit or a loss is predicted. Otherwise it
-    is ``cannot tell``, with what is missing. If the candidate is the incumbent itself, because no
+    the log, no other estimator predicts a loss larger than its own error, the rule of the choice
+    among candidates does not refuse it for another reason, every action also moved for other
+    reasons than the measurements, and the log has no defect of its own. The answer is ``do not
+    deploy`` if a cost is predicted beyond its limit or a loss is predicted. Otherwise it is
+    ``cannot tell``, with what is missing. If the candidate is the incumbent itself, because no
     other one may be preferred, the answer is ``cannot tell`` and says to keep the incumbent.
 
     Args:
@@ -127,20 +78,22 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     Returns:
         The verdict with its clauses. It is not a permission to deploy.
     """
-    clauses = (
-        _model_clause(tables, forecast),
-        _gain_clause(tables, forecast),
-        *_cost_clauses(tables, forecast),
+    prediction = forecast.prediction
+    is_incumbent = prediction.low == prediction.gain == 0  # identical actions in every episode
+    costs = _cost_clauses(tables, forecast)
+    before_costs = (_model_clause(tables, forecast), _gain_clause(tables, forecast))
+    after_costs = (
         _support_clause(forecast),
         *_agreement_clauses(tables, forecast),
         *_excitation_clauses(forecast.excitation),
         *_log_clauses(forecast.warnings),
     )
+    # The rule compares candidates with the incumbent, so it has nothing to say about itself.
+    choice = () if is_incumbent else (_choice_clause(prediction, (*before_costs, *after_costs)),)
+    clauses = (*before_costs, *costs, *after_costs, *choice)
     failed = [clause for clause in clauses if not clause.holds]
-    prediction = forecast.prediction
     predicts_loss = prediction.high < 0
-    exceeds_cost = any(clause.name in _names(tables) for clause in failed)
-    is_incumbent = prediction.low == prediction.gain == 0  # identical actions in every episode
+    exceeds_cost = not all(clause.holds for clause in costs)
     is_refused = (predicts_loss or exceeds_cost) and not is_incumbent
     answer: Answer = TRIAL if not failed else REFUSE if is_refused else UNKNOWN
     reasons = "; ".join(clause.sentence for clause in failed or clauses)
@@ -154,7 +107,9 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
             f"Keep {forecast.incumbent}, because no candidate may be preferred to it "
             f"({prediction.name} is identical to it)"
         )
-    closing = _trial_advice(tables, forecast) if answer == TRIAL else _remedies(failed, answer)
+    # A cost may have the name of another clause, so that names alone do not tell them apart.
+    other = [clause for clause in (*before_costs, *after_costs, *choice) if not clause.holds]
+    closing = _trial_plan(tables, forecast) if answer == TRIAL else _remedies(other, answer)
     return Verdict(
         answer=answer,
         sentence=f"{opening}: {reasons}. {closing}".rstrip(),
@@ -163,14 +118,11 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
         rule="predicted by a plant model learned from the log: the model reproduces what runs "
         "today, the gain is above zero, every cost is within its limit, the policy stays within "
         "the data of the log, no other estimator contradicts the gain, every action also moved "
-        "independently of the measurements, and the log has no defect",
+        "independently of the measurements, the log has no defect, and the rule of the choice does "
+        "not refuse the policy",
         clauses=clauses,
         reason="" if answer != UNKNOWN else "the log does not answer this question",
     )
-
-
-def _names(tables: ResultTables) -> set[str]:
-    return {channel.name for channel in tables.spec.cost}
 
 
 def _model_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
@@ -340,6 +292,32 @@ def _excitation_clauses(excitation: Excitation | None) -> list[Clause]:
     ]
 
 
+def _choice_clause(prediction: Prediction, others: Sequence[Clause]) -> Clause:
+    """Whether the rule of the choice refuses the candidate for a reason that no clause states.
+
+    Args:
+        prediction: Prediction for the candidate, with the reasons of the rule.
+        others: The other clauses, without those of the costs. A reason about the subject of one
+            that fails is stated by it.
+    """
+    stated = {clause.name for clause in others if not clause.holds}
+    reasons = [one.sentence for one in prediction.refused_by if one.subject not in stated]
+    return Clause(
+        name="choice rule",
+        statistic="reasons of the rule of the choice against the candidate, beside those that "
+        "another clause states",
+        value=len(reasons),
+        low=len(reasons),
+        high=len(reasons),
+        bound=len(reasons),
+        relation="<=",
+        limit=0.0,
+        unit="1",
+        holds=not reasons,
+        sentence="; ".join(reasons) or "the rule of the choice has no other reason against it",
+    )
+
+
 def setpoint_words(excitation: Excitation) -> str:
     """Says which actions moved freely only because a set point did, if there are any."""
     if not excitation.by_setpoints:
@@ -368,15 +346,10 @@ def _log_clauses(warnings: tuple[str, ...]) -> list[Clause]:
     ]
 
 
-def _trial_advice(tables: ResultTables, forecast: LogPrediction) -> str:
-    gain = max(forecast.prediction.low, 1e-300)
-    episodes = math.ceil(2 * (POWER_FACTOR * forecast.scale / gain) ** 2)
-    return (
-        "Run it in shadow first, then with bounded authority, alternating with "
-        f"{forecast.incumbent}; stop if a limit is broken more often than with "
-        f"{forecast.incumbent}. About {episodes} episodes of each show a gain of "
-        f"{quantity(gain, tables.reward_unit)} four times in five."
-    )
+def _trial_plan(tables: ResultTables, forecast: LogPrediction) -> str:
+    broken = forecast.broken if tables.spec.cost else None
+    gain, unit = forecast.prediction.low, tables.reward_unit
+    return trial_plan(forecast.incumbent, gain, forecast.scale, unit, broken)
 
 
 def _remedies(failed: list[Clause], answer: Answer) -> str:
@@ -390,6 +363,8 @@ def _remedies(failed: list[Clause], answer: Answer) -> str:
         "excitation": "Record a test signal or manual moves on the actuator (if the log has some, "
         'keep them with manual = "keep" in plant.toml), or many steps of its set point; an '
         "actuator that no candidate will move may be declared a disturbance in plant.toml.",
+        "choice rule": "Judge a candidate that the rule allows, which --evaluation.candidate best "
+        "chooses, or record episodes with actions near those that this one proposes.",
         "agreement": "Record episodes in which the actions differ from today's controller, by a "
         "test signal or by steps of its set points, to show which estimator is right.",
     }

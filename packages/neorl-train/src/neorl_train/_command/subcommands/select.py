@@ -27,6 +27,8 @@ Candidates are the policies of the run, the controllers of a built-in plant, tho
 identified from the log, and --policies. The incumbent is the plant's ordinary controller, or the
 identified controller that the run retuned. After a run that retuned a controller, the model learns
 from the training episodes of that run and judges on the same episodes, so that both answers agree.
+If a log does not say who recorded it, name what runs today with --incumbent: the model must then
+reproduce its return. Without a name, it must pass the checks of `neorl-train model`.
 
 examples:
   neorl-train select runs/0001
