@@ -1,13 +1,10 @@
 """Controllers retuned in a learned plant, and the choice among candidates without the plant."""
 
 from neorl_agents.retuning._choice import ChoiceRule as ChoiceRule
-from neorl_agents.retuning._choice import IncumbentEpisodes as IncumbentEpisodes
-from neorl_agents.retuning._choice import OtherController as OtherController
 from neorl_agents.retuning._choice import Prediction as Prediction
 from neorl_agents.retuning._choice import Refusal as Refusal
 from neorl_agents.retuning._choice import choose as choose
 from neorl_agents.retuning._choice import half_width as half_width
-from neorl_agents.retuning._choice import model_error as model_error
 from neorl_agents.retuning._choice import predictions as predictions
 from neorl_agents.retuning._choice import replayed as replayed
 from neorl_agents.retuning._excitation import Excitation as Excitation
@@ -16,6 +13,9 @@ from neorl_agents.retuning._learned_plants import LearnedPlants as LearnedPlants
 from neorl_agents.retuning._learned_plants import PlantFacts as PlantFacts
 from neorl_agents.retuning._learned_plants import RetuneSettings as RetuneSettings
 from neorl_agents.retuning._learned_plants import learned_plants as learned_plants
+from neorl_agents.retuning._model_error import IncumbentEpisodes as IncumbentEpisodes
+from neorl_agents.retuning._model_error import OtherController as OtherController
+from neorl_agents.retuning._model_error import model_error as model_error
 from neorl_agents.retuning._residual import FittedResidual as FittedResidual
 from neorl_agents.retuning._residual import ResidualSettings as ResidualSettings
 from neorl_agents.retuning._residual import fit_residual as fit_residual

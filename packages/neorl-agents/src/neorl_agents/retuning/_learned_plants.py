@@ -19,15 +19,13 @@ from neorl_agents.models import (
 )
 from neorl_agents.retuning._choice import (
     ChoiceRule,
-    IncumbentEpisodes,
-    OtherController,
     Prediction,
     Refusal,
-    model_error,
     predictions,
     replayed,
 )
 from neorl_agents.retuning._excitation import Excitation, excitation
+from neorl_agents.retuning._model_error import IncumbentEpisodes, OtherController, model_error
 from neorl_agents.retuning._residual import ResidualSettings
 from neorl_agents.retuning._search import SearchSettings
 from neorl_core import InputError, Policy, Spec, Transition
