@@ -14,7 +14,7 @@ from neorl_agents.models import DynamicsModel
 from neorl_agents.networks import NETWORKS
 from neorl_core import Spec
 from neorl_core.infrastructure import Registry, unknown_name
-from neorl_envs import Dataset, make
+from neorl_envs import Dataset
 from neorl_envs.ingest import READERS, reader_name
 from neorl_envs.plants import PLANTS, Plant
 from neorl_safety.constraints import (
@@ -52,6 +52,7 @@ from neorl_train.experience._source import (
     RunSource,
     declared_penalty,
     is_streamed,
+    known_plant,
     read_log,
     simulator,
     source_named,
@@ -116,7 +117,7 @@ def resolved(config: Config) -> Resolved:
         spec, rates = environment.spec, environment.action_rates()
         reference = environment.reference
     penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
-    known = _known_plant(environment, dataset)
+    known = known_plant(environment, dataset)
     config = _with_exogenous(_with_graphs(config, spec, known), spec, known)
     declared, limits = _limits(config, spec, rates, dataset)
     mean = None if dataset is None else _mean_action(dataset)
@@ -224,12 +225,6 @@ def _with_candidate_and_incumbent(config: Config, tunings: list[str]) -> Config:
         given, candidate=given.candidate or default_candidate, incumbent=incumbent
     )
     return dataclasses.replace(config, evaluation=evaluation, retuning=retuning)
-
-
-def _known_plant(environment: Plant | None, dataset: Dataset | None) -> Plant | None:
-    """The plant of the run, or the built-in plant on which its log was recorded."""
-    name = "" if dataset is None else dataset.attributes.get("provenance", {}).get("environment")
-    return make(name) if environment is None and name in PLANTS else environment
 
 
 def _with_exogenous(config: Config, spec: Spec, plant: Plant | None) -> Config:

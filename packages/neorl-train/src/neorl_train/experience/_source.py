@@ -10,9 +10,9 @@ from typing import TypeAlias
 import jax
 from jaxtyping import PRNGKeyArray
 
-from neorl_core import InputError
+from neorl_core import InputError, Spec
 from neorl_core.infrastructure import unknown_name
-from neorl_envs import Dataset, read_dataset
+from neorl_envs import Dataset, make, read_dataset
 from neorl_envs.datasets import require_content_hash, stored_bytes
 from neorl_envs.ingest import log_suffixes, reader_name
 from neorl_envs.plants import PLANTS, Plant
@@ -127,6 +127,30 @@ def simulator(config: Config) -> Plant | None:
     if config.finetune.environment:
         return source_named(config.finetune.environment).simulator()
     return source_named(config.data.source, config.data.constants).simulator()
+
+
+def known_plant(environment: Plant | None, dataset: Dataset | None) -> Plant | None:
+    """The plant of a run, or the registered plant on which its log was recorded.
+
+    Args:
+        environment: The plant on which policies can act; ``None`` if there is only a log.
+        dataset: The log; ``None`` if there is none.
+
+    Returns:
+        The plant; ``None`` if it is not known, or if the log was given other channels or units
+        since, for which the declarations of the plant do not hold.
+    """
+    if environment is not None or dataset is None:
+        return environment
+    name = dataset.attributes.get("provenance", {}).get("environment")
+    plant = make(name) if name in PLANTS else None
+    same = plant is not None and _names_and_units(plant.spec) == _names_and_units(dataset.spec)
+    return plant if same else None
+
+
+def _names_and_units(spec: Spec) -> list[tuple[str, str]]:
+    channels = (*spec.obs, *spec.action, *spec.cost)
+    return [(channel.name, channel.unit) for channel in channels]
 
 
 def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:
