@@ -47,6 +47,7 @@ from neorl_train.configuration._sections import (
 )
 from neorl_train.configuration._sizes import size_notes
 from neorl_train.configuration._untrained import untrained_notes
+from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._source import (
     FileSource,
     RunSource,
@@ -110,12 +111,13 @@ def resolved(config: Config) -> Resolved:
     )
     dataset = _log(config, source)
     kind.check(config, source, environment, dataset)
-    if environment is None:
-        assert dataset is not None  # a source is an environment or a file
-        spec, rates, reference = dataset.spec, None, ""
-    else:
-        spec, rates = environment.spec, environment.action_rates()
-        reference = environment.reference
+    if environment is not None and dataset is not None:
+        require_same_channels(environment.spec, dataset.spec, environment.name)
+    own = environment if dataset is None else dataset
+    assert own is not None  # a source is an environment or a file
+    spec, rates, reference = own.spec, None, ""
+    if environment is not None:
+        rates, reference = environment.action_rates(), environment.reference
     penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
     known = known_plant(environment, dataset)
     config = _with_exogenous(_with_graphs(config, spec, known), spec, known)
@@ -154,7 +156,8 @@ def resolved(config: Config) -> Resolved:
         fallback=words,
         notes=untrained_notes(config, kind.usual_hyperparameters(config))
         + size_notes({name: hyperparameters(config, name) for name in config.training.algorithms})
-        + ([] if environment is not None else _undeclared(config, limits, words, spec)),
+        + ([] if environment is not None else _undeclared(config, limits, words, spec))
+        + _limits_of_the_log(config, environment, dataset),
         origins=origins(config, constraints),
         given_policies=given_policies,
     )
@@ -330,6 +333,22 @@ def _mean_action(dataset: Dataset) -> list[float]:
     return [float(value) for value in total / max(int(mask.sum()), 1)]
 
 
+def _limits_of_the_log(
+    config: Config, environment: Plant | None, dataset: Dataset | None
+) -> list[str]:
+    """Says which cost limits of a log apply in place of those of its simulator."""
+    if environment is None or dataset is None:
+        return []
+    pairs = zip(dataset.spec.cost, environment.spec.cost, strict=True)
+    return [
+        f"cost {logged.name} is judged by the limit of the log, {logged.limit:g} {logged.unit} per "
+        f"{logged.per}; that of {environment.name} is {plant.limit:g} {plant.unit} (declare "
+        f"another with `--limits.cost {logged.name} NUMBER`)"
+        for logged, plant in pairs
+        if logged.limit != plant.limit and logged.name not in config.limits.cost
+    ]
+
+
 def _undeclared(config: Config, limits: LimitsConfig, fallback: str, spec: Spec) -> list[str]:
     """Warns about what the guard lacks because a log contains neither controller nor actuators."""
     names = [channel.name for channel in spec.action]
@@ -367,9 +386,10 @@ def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str
     """
     source = config.data.source
     reader = "" if source in PLANTS else reader_name(source)
+    plants = dict.fromkeys((source, config.evaluation.environment))
     used = {
         "algorithm": (ALGORITHMS, config.training.algorithms),
-        "environment": (PLANTS, [source] if source in PLANTS else []),
+        "environment": (PLANTS, [name for name in plants if name in PLANTS]),
         "reader": (READERS, [reader] if reader else []),
         "constraint": (KINDS, list(constraints.further)),
     }

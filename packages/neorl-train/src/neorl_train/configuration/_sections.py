@@ -95,6 +95,8 @@ class EvaluationConfig:
     """Evaluation in the simulator, if there is one.
 
     Attributes:
+        environment: Simulated plant on which a log in a file was recorded; the run is then judged
+            in paired episodes on it. If empty, a run on a log has no simulator.
         starts: Number of paired episodes (common random numbers) in which every policy is
             evaluated.
         seed: Seed of the starts; -1 derives it from all other settings of the run, so that runs
@@ -119,6 +121,7 @@ class EvaluationConfig:
             episodes.
     """
 
+    environment: str = ""
     starts: int = 128
     seed: int = -1
     curve_starts: int = 8
@@ -333,6 +336,9 @@ def config_hash(config: Config) -> str:
     defaults = {"quality": MIXED, "readers": 1}
     hashed["data"] = {
         name: v for name, v in plain["data"].items() if name not in defaults or defaults[name] != v
+    }
+    hashed["evaluation"] = {
+        name: v for name, v in plain["evaluation"].items() if name != "environment" or v
     }
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

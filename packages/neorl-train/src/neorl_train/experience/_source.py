@@ -118,15 +118,29 @@ def read_log(data: DataConfig, path: Path) -> Dataset:
 def simulator(config: Config) -> Plant | None:
     """The plant on which policies of a run can act; ``None`` if there is only a log.
 
-    It is the environment that generated the log, or the one that a fine-tuning names for a log in a
-    file.
+    It is the environment that generated the log, or the one that an evaluation or a fine-tuning
+    names for a log in a file.
 
     Raises:
-        InputError: If it is neither an environment nor a file.
+        InputError: If the source is neither an environment nor a file, an option names no
+            environment, or it names another one than the source or the other option.
     """
-    if config.finetune.environment:
-        return source_named(config.finetune.environment).simulator()
-    return source_named(config.data.source, config.data.constants).simulator()
+    source = source_named(config.data.source, config.data.constants)
+    judge, trainer = config.evaluation.environment, config.finetune.environment
+    if judge and judge not in PLANTS:
+        raise unknown_name("simulated plant as evaluation.environment", judge, PLANTS)
+    if judge and isinstance(source, PlantSource) and judge != source.name:
+        raise InputError(
+            f"evaluation.environment is {judge}, but data.source is the simulated plant "
+            f"{source.name}, on which the run is judged anyway; leave evaluation.environment out"
+        )
+    if judge and trainer and judge != trainer:
+        raise InputError(
+            f"evaluation.environment is {judge}, but finetune.environment is {trainer}, and a "
+            "fine-tuning is judged on the plant on which it trains; leave one of them out"
+        )
+    named = trainer or ("" if isinstance(source, PlantSource) else judge)
+    return source_named(named).simulator() if named else source.simulator()
 
 
 def known_plant(environment: Plant | None, dataset: Dataset | None) -> Plant | None:
@@ -163,7 +177,7 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
     Raises:
         InputError: If a cost has no penalty, or a penalty belongs to no cost.
     """
-    environment = source_named(config.data.source).simulator()
+    environment = simulator(config)
     weights = {} if environment is None else environment.penalty_weights()
     declared = {**weights, **config.penalty}
     for name in config.penalty:

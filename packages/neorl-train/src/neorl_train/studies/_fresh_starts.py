@@ -187,12 +187,10 @@ def _evaluated(
     if resolved_run.config.classical.controllers and dataset is not None:
         controllers, _ = fitted_controllers(resolved_run.config, dataset, resolved_run.environment)
     guard = read_policy_under_test(run.path, candidate)
-    # A named simulator may have other cost limits than the log, whose row would not be comparable.
-    comparable = dataset is not None and dataset.spec.cost == resolved_run.environment.spec.cost
     return evaluate(
         resolved_run.environment,
         policies,
-        dataset if comparable else None,
+        dataset,
         candidate=candidate,
         incumbent=settings.incumbent or None,
         constraints=guard.constraints,
