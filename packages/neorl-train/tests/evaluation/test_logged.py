@@ -6,7 +6,7 @@ import pytest
 
 from neorl_core import Channel, Spec
 from neorl_core.control import ConstantPolicy
-from neorl_envs import read_dataset
+from neorl_envs import make, read_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train import evaluate_offline, verdict
 from neorl_train._pipeline.write_results import write_results
@@ -103,6 +103,8 @@ def test_without_a_simulator_there_is_the_log_and_no_verdict(log, toy, tmp_path)
     judged = verdict(result.tables)
     assert judged.answer == "cannot tell"
     assert "no simulator" in judged.reason
+    assert "name a simulator with --evaluation.environment NAME, or, for an" in judged.sentence
+    assert "today's controller with --retuning.controller pid_imitation" in judged.sentence
     write_results(tmp_path, result, judged)
     assert read_evaluation(tmp_path).imitation == result.imitation
     with pytest.raises(ValueError, match="candidate 'x' is not among"):
@@ -115,6 +117,24 @@ def test_without_a_simulator_there_is_the_log_and_no_verdict(log, toy, tmp_path)
             training=log.transitions,
             candidate="a-0",
         )
+
+
+def test_a_log_of_a_known_plant_names_its_simulator(toy):
+    spec, rows = make("CSTR-v0").spec, 4
+    log = dataset_from_columns(
+        spec,
+        obs=np.full((rows, spec.n_obs), 0.5),
+        action=np.full((rows, spec.n_action), 300.0),
+        reward=np.zeros(rows),
+        cost=np.zeros((rows, spec.n_cost)),
+        next_obs=np.full((rows, spec.n_obs), 0.5),
+        terminated=np.zeros(rows, bool),
+        truncated=np.arange(rows) % 2 == 1,
+        attributes={"provenance": {"environment": "CSTR-v0"}},
+    )
+    policy = {"iql-0": ConstantPolicy(jnp.full(spec.n_action, 300.0))}
+    result = evaluate_offline(policy, dataset=log, held_out=log, training=log.transitions)
+    assert "with --evaluation.environment CSTR-v0, or" in verdict(result.tables).sentence
 
 
 @pytest.mark.parametrize(

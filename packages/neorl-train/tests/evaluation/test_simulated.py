@@ -272,6 +272,26 @@ def test_what_cannot_be_compared_is_refused(toy):
         toy.evaluate(plant, {"a-0": policy}, candidate="a-0", incumbent="PI")
 
 
+def test_a_log_may_have_other_cost_limits_than_its_simulator(toy):
+    """Its row is counted by the limits of the run, as all others are."""
+    plant = toy.Line()
+    log = collect_log(plant, n_steps=4 * plant.horizon, key=jax.random.key(5))
+    load, peak = plant.spec.cost
+    spec = dataclasses.replace(plant.spec, cost=(dataclasses.replace(load, limit=0.5), peak))
+    policy = {"a-0": toy.proportional(0.3)}
+    log = dataclasses.replace(log, spec=spec)
+    result = _evaluate.evaluate(plant, policy, log, candidate="a-0", spec=spec, n_starts=2)
+    row = result.tables.row("log", guarded=False)
+    assert row.costs[0].limit == 0.5
+    recorded = of(result, "log")
+    np.testing.assert_array_equal(recorded.violated[:, 0], recorded.cost_sum[:, 0] > 0.5)
+    assert recorded.violated[:, 0].any()
+    cost = (dataclasses.replace(load, unit="cm"), peak)
+    log = dataclasses.replace(log, spec=dataclasses.replace(spec, cost=cost))
+    with pytest.raises(ValueError, match="another plant than Line-v0: its cost"):
+        _evaluate.evaluate(plant, policy, log, candidate="a-0", n_starts=2)
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_the_reactor_is_evaluated_with_its_operators():

@@ -19,6 +19,7 @@ from neorl_train._pipeline.plant_model import log_context, policies_beside
 from neorl_train._pipeline.retuning import residual_words
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_candidate, check_retuning
+from neorl_train.plant_models import ModelOptions, check_plant_model
 from neorl_train.report._terminal import pooled_lines
 from neorl_train.selection import SelectOptions, select_candidates
 from neorl_train.verdicts import read_verdict
@@ -28,7 +29,7 @@ QUICK = {
     "checkpoints": {"interval": 2},
     "algorithms": {"bc": {"steps": {"batch_size": 16}, "networks": {"hidden": [8]}}},
 }
-CSTR = make("CSTR-v0")
+CSTR, DMSD = make("CSTR-v0"), make("DMSD-v0")
 
 
 @pytest.fixture(scope="module")
@@ -168,9 +169,45 @@ def test_select_takes_what_was_retuned_for_what_runs_today(runs):
     assert [log_context(run.path).incumbent for run in runs] == ["PI", "pid_imitation"]
 
 
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory):
+    """A run on a log alone of a plant that declares its reward, which its PD has filled."""
+    here = tmp_path_factory.mktemp("declared")
+    only = {"PD": DMSD.tunings()["PD"]}
+    write_dataset(here / "log.h5", collect_log(DMSD, only, n_steps=3_000, key=jax.random.key(3)))
+    config = configure(
+        **QUICK,
+        output={"directory": str(here / "runs"), "tracking": False},
+        data={"source": str(here / "log.h5")},
+        classical={
+            "controllers": ["pid_imitation"],
+            "manipulated": {"x1": "force1", "x2": "force2"},
+            "setpoint_channel": {"x1": "target1", "x2": "target2"},
+        },
+        retuning={"controller": "pid_imitation", "updates": 200, "generations": 2},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+        return start(config, quiet=True)
+
+
 @pytest.mark.nightly
-def test_select_and_the_verdict_of_the_run_judge_on_the_same_episodes(runs):
-    run = runs[1]
+def test_model_and_the_verdict_of_the_run_use_what_the_plant_declares(declared):
+    """The run once learned the reward of a log that ``model RUN`` took from the plant."""
+    log = log_context(declared.path)
+    assert log.facts.objective == DMSD.objective
+    dataset, options = log.for_run_options(ModelOptions())
+    check = check_plant_model(dataset, "", options, log.facts, log.controllers, log.incumbent)
+    (ours,) = [one for one in check.checks if one.name == "model"]
+    (clause,) = [one for one in declared.verdict.clauses if one.name == "model"]
+    assert (ours.holds, ours.sentence) == (clause.holds, clause.sentence)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fixture", ["runs", "declared"])
+def test_select_and_the_verdict_of_the_run_judge_on_the_same_episodes(request, fixture):
+    found = request.getfixturevalue(fixture)
+    run = found[1] if fixture == "runs" else found
     log = log_context(run.path)
     asked = SelectOptions(value_updates=0, incumbent=log.incumbent)
     dataset, options = log.for_run_options(asked)

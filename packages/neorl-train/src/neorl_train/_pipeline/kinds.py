@@ -47,7 +47,8 @@ class Offline:
             try:
                 hyperparameters(config, name).source(Log())
             except InputError as error:
-                hint = f"neorl-train run {config.data.source} --training.on plant"
+                plant = config.evaluation.environment or config.data.source
+                hint = f"neorl-train run {plant} --training.on plant"
                 known = environment is not None
                 raise InputError(f"{name}: {error}{f', as `{hint}`' * known}") from error
         targets = placements_for(config.training.seeds, config.devices.batch)

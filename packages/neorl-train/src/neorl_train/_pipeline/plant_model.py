@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from neorl_agents.retuning import PlantFacts
 from neorl_core import InputError, Policy, Spec
-from neorl_envs import Dataset, make, read_dataset
-from neorl_envs.plants import PLANTS
+from neorl_envs import Dataset, read_dataset
+from neorl_envs.plants import PLANTS, Plant
 from neorl_train._pipeline.artefacts import artefact_for
 from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train._pipeline.incumbent import usual_incumbent
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
-from neorl_train.experience._source import source_named
+from neorl_train.experience._source import known_plant, simulator, source_named
 from neorl_train.experience._split import training_sample
 from neorl_train.plant_models import ModelOptions
 from neorl_train.runs._directory import RunDirectory
@@ -94,27 +95,27 @@ def log_context(path: Path) -> LogContext:
     if config is not None:  # the run's own limits, as in its verdict
         dataset = dataclasses.replace(dataset, spec=limited_spec(dataset.spec, config.limits.cost))
     retuning_config = config if config is not None and config.retuning.controller else None
-    name = dataset.attributes.get("provenance", {}).get("environment", "")
-    if name not in PLANTS:
+    # Loops are fitted as in the run, which may not know the plant of its log.
+    environment = None if config is None else simulator(config)
+    plant = known_plant(environment, dataset)
+    named = () if config is None else (config.evaluation.incumbent, config.retuning.controller)
+    if plant is None:
         facts, notes = declared_facts(dataset)
         if retuning_config is not None:
-            facts, notes = run_facts(retuning_config, None, dataset.spec, dataset)
+            facts, notes = run_facts(retuning_config, None, dataset)
         fitted = {} if config is None else fitted_controllers(config, dataset, None)[0]
-        incumbent = "" if config is None else config.retuning.controller
-        incumbent = incumbent if incumbent in fitted else ""
+        incumbent = next((name for name in named if name in fitted), "")
         return LogContext(dataset, facts, fitted, notes, incumbent, retuning_config)
-    plant = make(name)
     facts = PlantFacts(
         tuple(plant.action_rates()), tuple(plant.exogenous), plant.interlock, plant.objective
     )
     controllers: dict[str, Policy] = dict(plant.tunings())
-    incumbent = next(iter(controllers))
     if config is not None:
-        controllers |= fitted_controllers(config, dataset, plant)[0]
-        named = (config.evaluation.incumbent, config.retuning.controller)
-        incumbent = next((name for name in named if name in controllers), incumbent)
+        controllers |= fitted_controllers(config, dataset, environment)[0]
+    usual, _ = usual_incumbent(plant, dataset)
+    incumbent = next((name for name in named if name in controllers), usual)
     if retuning_config is not None:
-        facts, _ = run_facts(retuning_config, plant, dataset.spec, dataset)
+        facts, _ = run_facts(retuning_config, environment, dataset)
     return LogContext(dataset, facts, controllers, (), incumbent, retuning_config)
 
 
@@ -152,24 +153,25 @@ def declared_facts(
 
 
 def run_facts(
-    config: Config, environment: Any, spec: Spec, log: Dataset
+    config: Config, environment: Plant | None, log: Dataset
 ) -> tuple[PlantFacts, tuple[str, ...]]:
     """Declarations about the plant of a run, and sentences on which of them are used.
 
+    A log in a file that was recorded on a registered plant has the declarations of that plant.
+
     Args:
         config: Configuration, resolved.
-        environment: The plant; ``None`` if there is only a log.
-        spec: Channels of the log.
+        environment: The plant on which policies can act; ``None`` if there is only a log.
         log: The log.
     """
-    if environment is None:
-        rates: Sequence[float] = [
-            min(config.limits.rate_up[c.name], config.limits.rate_down[c.name]) for c in spec.action
-        ]
+    plant = known_plant(environment, log)
+    if plant is None:
+        up, down = config.limits.rate_up, config.limits.rate_down
+        rates = [min(up[channel.name], down[channel.name]) for channel in log.spec.action]
         return declared_facts(log, rates, config.retuning.exogenous)
-    exogenous = dict.fromkeys((*environment.exogenous, *config.retuning.exogenous))
-    rates, interlock = tuple(environment.action_rates()), environment.interlock
-    return PlantFacts(rates, tuple(exogenous), interlock, environment.objective), ()
+    exogenous = dict.fromkeys((*plant.exogenous, *config.retuning.exogenous))
+    rates = tuple(plant.action_rates())
+    return PlantFacts(rates, tuple(exogenous), plant.interlock, plant.objective), ()
 
 
 def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, Policy]:

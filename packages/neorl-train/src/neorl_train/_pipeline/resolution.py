@@ -13,8 +13,8 @@ from neorl_agents.learning import Networks
 from neorl_agents.models import DynamicsModel
 from neorl_agents.networks import NETWORKS
 from neorl_core import Spec
-from neorl_core.infrastructure import Registry, unknown_name
-from neorl_envs import Dataset, make
+from neorl_core.infrastructure import Registry
+from neorl_envs import Dataset
 from neorl_envs.ingest import READERS, reader_name
 from neorl_envs.plants import PLANTS, Plant
 from neorl_safety.constraints import (
@@ -27,6 +27,7 @@ from neorl_safety.constraints import (
     with_models,
 )
 from neorl_train._pipeline.artefacts import artefact_for, hard_constraints
+from neorl_train._pipeline.incumbent import with_candidate_and_incumbent
 from neorl_train._pipeline.kinds import kind_of
 from neorl_train._pipeline.resolved_run import ResolvedRun, RunKind
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
@@ -38,7 +39,6 @@ from neorl_train.configuration._limits import (
     resolved_limits,
 )
 from neorl_train.configuration._monitors import declared_watches
-from neorl_train.configuration._retuning import BEST, INCUMBENT, check_candidate, check_retuning
 from neorl_train.configuration._sections import (
     Config,
     batch_sizes,
@@ -47,19 +47,19 @@ from neorl_train.configuration._sections import (
 )
 from neorl_train.configuration._sizes import size_notes
 from neorl_train.configuration._untrained import untrained_notes
+from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._source import (
     FileSource,
     RunSource,
     declared_penalty,
     is_streamed,
+    known_plant,
     read_log,
     simulator,
     source_named,
 )
 from neorl_train.experience._split import check_batches, check_split, training_rows
 from neorl_train.experience._streamed import require_streamable
-from neorl_train.results._results import BEHAVIOUR
-from neorl_train.runs._names import FALLBACK
 
 ROWS_AT_ONCE = 65_536
 MAX_MODEL_ROWS = 1_000_000
@@ -109,14 +109,15 @@ def resolved(config: Config) -> Resolved:
     )
     dataset = _log(config, source)
     kind.check(config, source, environment, dataset)
-    if environment is None:
-        assert dataset is not None  # a source is an environment or a file
-        spec, rates, reference = dataset.spec, None, ""
-    else:
-        spec, rates = environment.spec, environment.action_rates()
-        reference = environment.reference
+    if environment is not None and dataset is not None:
+        require_same_channels(environment.spec, dataset.spec, environment.name)
+    own = environment if dataset is None else dataset
+    assert own is not None  # a source is an environment or a file
+    spec, rates, reference = own.spec, None, ""
+    if environment is not None:
+        rates, reference = environment.action_rates(), environment.reference
     penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
-    known = _known_plant(environment, dataset)
+    known = known_plant(environment, dataset)
     config = _with_exogenous(_with_graphs(config, spec, known), spec, known)
     declared, limits = _limits(config, spec, rates, dataset)
     mean = None if dataset is None else _mean_action(dataset)
@@ -139,9 +140,7 @@ def resolved(config: Config) -> Resolved:
     words = fallback_sentence(
         fallback, spec, reference=reference, given=config.fallback.kind != "default"
     )
-    config = _with_candidate_and_incumbent(
-        config, [] if environment is None else list(environment.tunings())
-    )
+    config, incumbent_notes = with_candidate_and_incumbent(config, environment, dataset)
     complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)
     complete = _with_starts(complete)
     return Resolved(
@@ -151,9 +150,11 @@ def resolved(config: Config) -> Resolved:
             sentence for sentence in _words(declared, spec) if sentence not in limit_sentences
         ],
         fallback=words,
-        notes=untrained_notes(config, kind.usual_hyperparameters(config))
+        notes=incumbent_notes
+        + untrained_notes(config, kind.usual_hyperparameters(config))
         + size_notes({name: hyperparameters(config, name) for name in config.training.algorithms})
-        + ([] if environment is not None else _undeclared(config, limits, words, spec)),
+        + ([] if environment is not None else _undeclared(config, limits, words, spec))
+        + _limits_of_the_log(config, environment, dataset),
         origins=origins(config, constraints),
         given_policies=given_policies,
     )
@@ -194,42 +195,6 @@ def _run(
     assert own is not None  # a source is a plant or a file
     spec = limited_spec(own.spec, config.limits.cost)
     return ResolvedRun(config, source, kind, environment, dataset, spec)
-
-
-def _with_candidate_and_incumbent(config: Config, tunings: list[str]) -> Config:
-    """Candidate, incumbent and retuned controller by name; no incumbent without a simulator."""
-    given, retuning, fitted = config.evaluation, config.retuning, config.classical.controllers
-    incumbents = [*tunings, *fitted, BEHAVIOUR] if tunings else []
-    if given.incumbent and given.incumbent not in incumbents:
-        raise unknown_name("controller as evaluation.incumbent", given.incumbent, incumbents)
-    incumbent = given.incumbent or next(iter(tunings), "")
-    if retuning.controller == INCUMBENT:
-        retuning = dataclasses.replace(retuning, controller=incumbent or INCUMBENT)
-    check_retuning(retuning, tunings, fitted)
-    if not given.incumbent and retuning.controller in incumbents:
-        incumbent = retuning.controller
-    training, compared = config.training, (incumbent, retuning.controller)
-    check_candidate(
-        given.candidate,
-        retuning,
-        training.algorithms,
-        config.classical.controllers,
-        n_seeds=len(training.seeds),
-        tunings=[name for name in tunings if name not in compared],
-        policies=given.policies,
-        taken=[*tunings, FALLBACK],
-    )
-    default_candidate = BEST if retuning.controller else training.algorithms[-1]
-    evaluation = dataclasses.replace(
-        given, candidate=given.candidate or default_candidate, incumbent=incumbent
-    )
-    return dataclasses.replace(config, evaluation=evaluation, retuning=retuning)
-
-
-def _known_plant(environment: Plant | None, dataset: Dataset | None) -> Plant | None:
-    """The plant of the run, or the built-in plant on which its log was recorded."""
-    name = "" if dataset is None else dataset.attributes.get("provenance", {}).get("environment")
-    return make(name) if environment is None and name in PLANTS else environment
 
 
 def _with_exogenous(config: Config, spec: Spec, plant: Plant | None) -> Config:
@@ -335,6 +300,22 @@ def _mean_action(dataset: Dataset) -> list[float]:
     return [float(value) for value in total / max(int(mask.sum()), 1)]
 
 
+def _limits_of_the_log(
+    config: Config, environment: Plant | None, dataset: Dataset | None
+) -> list[str]:
+    """Says which cost limits of a log apply in place of those of its simulator."""
+    if environment is None or dataset is None:
+        return []
+    pairs = zip(dataset.spec.cost, environment.spec.cost, strict=True)
+    return [
+        f"cost {logged.name} is judged by the limit of the log, {logged.limit:g} {logged.unit} per "
+        f"{logged.per}; that of {environment.name} is {plant.limit:g} {plant.unit} (declare "
+        f"another with `--limits.cost {logged.name} NUMBER`)"
+        for logged, plant in pairs
+        if logged.limit != plant.limit and logged.name not in config.limits.cost
+    ]
+
+
 def _undeclared(config: Config, limits: LimitsConfig, fallback: str, spec: Spec) -> list[str]:
     """Warns about what the guard lacks because a log contains neither controller nor actuators."""
     names = [channel.name for channel in spec.action]
@@ -372,9 +353,10 @@ def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str
     """
     source = config.data.source
     reader = "" if source in PLANTS else reader_name(source)
+    plants = dict.fromkeys((source, config.evaluation.environment))
     used = {
         "algorithm": (ALGORITHMS, config.training.algorithms),
-        "environment": (PLANTS, [source] if source in PLANTS else []),
+        "environment": (PLANTS, [name for name in plants if name in PLANTS]),
         "reader": (READERS, [reader] if reader else []),
         "constraint": (KINDS, list(constraints.further)),
     }

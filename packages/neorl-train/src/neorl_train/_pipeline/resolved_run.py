@@ -8,6 +8,7 @@ from neorl_core import Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_envs.recording import BehaviourPolicy, behaviour_policies, quality
+from neorl_train._pipeline.incumbent import recorded_tunings
 from neorl_train._process.profiling import Profile
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
@@ -53,10 +54,15 @@ class ResolvedRun:
 
     @property
     def behaviour(self) -> tuple[BehaviourPolicy, ...]:
-        """Quality of the log that a plant fills; empty if the log is a file."""
-        if self.environment is None or not isinstance(self.source, PlantSource):
+        """The controllers that filled the log, with the plant's operators; empty if unknown."""
+        if self.environment is None:
             return ()
-        controllers, plan = quality(self.environment, self.config.data.quality)
+        if isinstance(self.source, PlantSource):
+            controllers, plan = quality(self.environment, self.config.data.quality)
+        else:  # a file states who acted, but not what the operators did
+            tunings, plan = self.environment.tunings(), None
+            recorded = recorded_tunings(self.environment, self.dataset)
+            controllers = {name: tunings[name] for name in recorded}
         return tuple(behaviour_policies(self.environment, controllers, plan).values())
 
 

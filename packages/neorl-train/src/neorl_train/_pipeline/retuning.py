@@ -141,8 +141,7 @@ def retuning_of(
     Args:
         config: Configuration, resolved.
         dataset: Complete log; its held-out episodes are not used.
-        environment: The plant, for its rates, interlocks and exogenous channels; ``None`` if there
-            is only a log.
+        environment: The plant, for its tunings; ``None`` if there is only a log.
         controllers: Fitted classical controllers by name.
         spec: Channels, with the limits of the run.
 
@@ -153,7 +152,7 @@ def retuning_of(
     known = dict(controllers) | ({} if environment is None else environment.tunings())
     part = training_sample(config.data, dataset)
     by_incumbent = own_episodes(part, name)
-    facts, notes = run_facts(config, environment, spec, part)
+    facts, notes = run_facts(config, environment, part)
     try:
         settings = RetuneSettings(
             model=HistoryModelSettings(updates=config.retuning.updates),

@@ -95,6 +95,8 @@ class EvaluationConfig:
     """Evaluation in the simulator, if there is one.
 
     Attributes:
+        environment: Simulated plant on which a log in a file was recorded; the run is then judged
+            in paired episodes on it. If empty, a run on a log has no simulator.
         starts: Number of paired episodes (common random numbers) in which every policy is
             evaluated.
         seed: Seed of the starts; -1 derives it from all other settings of the run, so that runs
@@ -112,13 +114,15 @@ class EvaluationConfig:
         incumbent: What runs on the plant today, which the candidate must beat: a tuning of the
             plant, one of ``classical.controllers``, or ``"logged behaviour"``, everything that
             filled the log in turns. If empty, the retuned controller, else the plant's first
-            tuning.
+            tuning, or the one that recorded most of a log in a file of which the first recorded
+            nothing; for a log without a simulator, ``"logged behaviour"``.
         level: Confidence level of every interval used by the verdict; in (0.5, 1).
         episode_margin: Margin for the fraction of episodes over a cost's limit: its upper bound may
             exceed the incumbent's fraction by at most this; ``inf`` sets no requirement on single
             episodes.
     """
 
+    environment: str = ""
     starts: int = 128
     seed: int = -1
     curve_starts: int = 8
@@ -333,6 +337,9 @@ def config_hash(config: Config) -> str:
     defaults = {"quality": MIXED, "readers": 1}
     hashed["data"] = {
         name: v for name, v in plain["data"].items() if name not in defaults or defaults[name] != v
+    }
+    hashed["evaluation"] = {
+        name: v for name, v in plain["evaluation"].items() if name != "environment" or v
     }
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -106,7 +106,8 @@ def validate(config: Config) -> None:
 
 def _tunings(config: Config) -> tuple[str, ...]:
     """The tunings of the plant, if a log of them is recorded and the candidate is no learner."""
-    training, plant = config.training, config.finetune.environment or config.data.source
+    training, named = config.training, (config.finetune.environment, config.evaluation.environment)
+    plant = next(filter(None, named), config.data.source)
     if config.evaluation.candidate in ("", *training.algorithms) or plant not in PLANTS:
         return ()
     recorded = training.on == "log" or config.data.steps != 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from neorl_core import Channel, InputError, Spec
+from neorl_core import Channel, CostChannel, InputError, Spec
 
 
 def check_names(names: Sequence[str], *, candidate: str, reserved: Sequence[str]) -> None:
@@ -23,13 +23,15 @@ def check_names(names: Sequence[str], *, candidate: str, reserved: Sequence[str]
 
 
 def check_spec(spec: Spec, dataset_spec: Spec, environment: str) -> None:
-    """Refuses a log of another plant than the simulated one.
+    """Refuses a log of another plant than the simulated one; cost limits may differ.
 
     Raises:
         ValueError: Names the differences.
     """
     for field in ("obs", "action", "cost", "dt"):
         ours, theirs = getattr(spec, field), getattr(dataset_spec, field)
+        if field == "cost":
+            ours, theirs = _without_limits(ours), _without_limits(theirs)
         if ours != theirs:
             raise ValueError(
                 f"the log was recorded on another plant than {environment}: its {field} is "
@@ -48,8 +50,7 @@ def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
     for field, kind in (("obs", "observed"), ("action", "action"), ("cost", "cost")):
         ours, theirs = getattr(simulator, field), getattr(log, field)
         if field == "cost":
-            ours = [(channel.name, channel.unit, channel.per) for channel in ours]
-            theirs = [(channel.name, channel.unit, channel.per) for channel in theirs]
+            ours, theirs = _without_limits(ours), _without_limits(theirs)
         if len(ours) != len(theirs):
             raise InputError(
                 f"{environment} has {len(ours)} {kind} channels, and the log and its policies have "
@@ -66,6 +67,11 @@ def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
             f"{environment} has a control period of {simulator.dt:g} s, the log one of {log.dt:g} "
             "s; name the simulator of the plant that the log was recorded on"
         )
+
+
+def _without_limits(costs: Sequence[CostChannel]) -> list[tuple[str, str, str]]:
+    """Name, unit and kind of every cost; its limit belongs to the run."""
+    return [(channel.name, channel.unit, channel.per) for channel in costs]
 
 
 def _described(channel: Channel | tuple[str, str, str]) -> str:

@@ -18,15 +18,11 @@ from neorl_train.evaluation._shadow import action_fits
 from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._stretches import declared_bands, shown_channels, stretches
 from neorl_train.evaluation._summary import policy_rows
+from neorl_train.experience._source import known_plant
 from neorl_train.results._results import LINE, LOG, MEAN, Evaluation, PolicyResult
 from neorl_train.results._stretches import Stretch
 from neorl_train.results._tables import ResultTables
-
-NO_SIMULATOR = (
-    "there is no simulator of this plant, only its log, and a log does not show the results of "
-    "another policy"
-)
-
+from neorl_train.results._wording import no_simulator
 
 ROWS_AT_ONCE = 65_536
 
@@ -92,13 +88,14 @@ def evaluate_offline(
         raise ValueError(
             f"intervals need at least two episodes, and the log has {dataset.n_episodes}"
         )
+    plant = known_plant(None, dataset)
     log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
     rows = policy_rows(
         [log], spec, reference="", level=level, detailed={(LOG, False)}, terms=logged_terms(dataset)
     )
     tables = ResultTables(
         environment="",
-        reason=NO_SIMULATOR,
+        reason=no_simulator("NAME" if plant is None else plant.name),
         spec=spec,
         reward_unit=reward_unit(dataset),
         level=level,

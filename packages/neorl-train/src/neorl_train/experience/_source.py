@@ -10,9 +10,9 @@ from typing import TypeAlias
 import jax
 from jaxtyping import PRNGKeyArray
 
-from neorl_core import InputError
+from neorl_core import InputError, Spec
 from neorl_core.infrastructure import unknown_name
-from neorl_envs import Dataset, read_dataset
+from neorl_envs import Dataset, make, read_dataset
 from neorl_envs.datasets import require_content_hash, stored_bytes
 from neorl_envs.ingest import log_suffixes, reader_name
 from neorl_envs.plants import PLANTS, Plant
@@ -118,15 +118,53 @@ def read_log(data: DataConfig, path: Path) -> Dataset:
 def simulator(config: Config) -> Plant | None:
     """The plant on which policies of a run can act; ``None`` if there is only a log.
 
-    It is the environment that generated the log, or the one that a fine-tuning names for a log in a
-    file.
+    It is the environment that generated the log, or the one that an evaluation or a fine-tuning
+    names for a log in a file.
 
     Raises:
-        InputError: If it is neither an environment nor a file.
+        InputError: If the source is neither an environment nor a file, an option names no
+            environment, or it names another one than the source or the other option.
     """
-    if config.finetune.environment:
-        return source_named(config.finetune.environment).simulator()
-    return source_named(config.data.source, config.data.constants).simulator()
+    source = source_named(config.data.source, config.data.constants)
+    judge, trainer = config.evaluation.environment, config.finetune.environment
+    if judge and judge not in PLANTS:
+        raise unknown_name("simulated plant as evaluation.environment", judge, PLANTS)
+    if judge and isinstance(source, PlantSource) and judge != source.name:
+        raise InputError(
+            f"evaluation.environment is {judge}, but data.source is the simulated plant "
+            f"{source.name}, on which the run is judged anyway; leave evaluation.environment out"
+        )
+    if judge and trainer and judge != trainer:
+        raise InputError(
+            f"evaluation.environment is {judge}, but finetune.environment is {trainer}, and a "
+            "fine-tuning is judged on the plant on which it trains; leave one of them out"
+        )
+    named = trainer or ("" if isinstance(source, PlantSource) else judge)
+    return source_named(named).simulator() if named else source.simulator()
+
+
+def known_plant(environment: Plant | None, dataset: Dataset | None) -> Plant | None:
+    """The plant of a run, or the registered plant on which its log was recorded.
+
+    Args:
+        environment: The plant on which policies can act; ``None`` if there is only a log.
+        dataset: The log; ``None`` if there is none.
+
+    Returns:
+        The plant; ``None`` if it is not known, or if the log was given other channels or units
+        since, for which the declarations of the plant do not hold.
+    """
+    if environment is not None or dataset is None:
+        return environment
+    name = dataset.attributes.get("provenance", {}).get("environment")
+    plant = make(name) if name in PLANTS else None
+    same = plant is not None and _names_and_units(plant.spec) == _names_and_units(dataset.spec)
+    return plant if same else None
+
+
+def _names_and_units(spec: Spec) -> list[tuple[str, str]]:
+    channels = (*spec.obs, *spec.action, *spec.cost)
+    return [(channel.name, channel.unit) for channel in channels]
 
 
 def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:
@@ -139,7 +177,7 @@ def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]
     Raises:
         InputError: If a cost has no penalty, or a penalty belongs to no cost.
     """
-    environment = source_named(config.data.source).simulator()
+    environment = simulator(config)
     weights = {} if environment is None else environment.penalty_weights()
     declared = {**weights, **config.penalty}
     for name in config.penalty:

@@ -8,6 +8,20 @@ from neorl_train.results._tables import Estimate
 MINUS, DASH, NBSP = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
 
 
+def no_simulator(plant: str = "NAME") -> str:
+    """Why a log alone gives no answer, and the options that change that.
+
+    Args:
+        plant: Name of the simulated plant on which the log was recorded, if that is known.
+    """
+    return (
+        "there is no simulator of this plant, and its log alone does not show the results of "
+        f"another policy; name a simulator with --evaluation.environment {plant}, or, for an "
+        "estimate from the log, today's controller with --retuning.controller pid_imitation "
+        "--classical.controllers pid_imitation"
+    )
+
+
 def decimals(estimates: Iterable[Estimate | None], *, most: int = 4) -> int:
     """Decimal places for a column of estimates: two significant digits of a typical width."""
     widths = _widths(estimates)

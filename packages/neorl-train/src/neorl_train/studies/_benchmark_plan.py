@@ -19,7 +19,9 @@ SECTION = "benchmark"
 FILE = "benchmark.toml"
 """File in the folder of a benchmark that describes it, so that the folder alone continues it."""
 SET_BY_GRID = ("data.source", "data.quality", "training.algorithms", "training.seeds")
-CHANGES_THE_PLANT = ("data.constants", "limits.cost", "finetune.environment")
+CHANGES_THE_PLANT = (
+    *("data.constants", "limits.cost", "evaluation.environment", "finetune.environment"),
+)
 """Settings that would change the plant, so that its anchors and controllers no longer apply."""
 
 DEFAULTS: dict[str, Any] = {

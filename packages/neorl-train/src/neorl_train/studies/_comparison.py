@@ -29,7 +29,9 @@ LEFT_OUT_KEYS = ("devices.memory",)
 STARTS_KEY = "evaluation.seed"
 
 OTHER_COLUMNS = ("data.source", "training.algorithms", "evaluation.candidate")
-OF_THE_SOURCE = ("penalty.", "limits.", "fallback.", "evaluation.incumbent")
+OF_THE_SOURCE = (
+    *("penalty.", "limits.", "fallback.", "evaluation.incumbent", "evaluation.environment"),
+)
 """Settings that naturally differ between plants; shown only if all runs have the same source."""
 
 

@@ -11,6 +11,7 @@ from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
 from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train._pipeline.incumbent import usual_incumbent
 from neorl_train._pipeline.resolution import reopened
 from neorl_train._pipeline.resolved_run import ResolvedRun
 from neorl_train._pipeline.write_results import (
@@ -136,14 +137,15 @@ def evaluate_again(
 
 
 def _on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
-    """The same run on a named simulator, whose first tuning is the default incumbent."""
+    """The same run on a named simulator, with one of its tunings as the incumbent."""
     environment = source_named(name).simulator()
     if environment is None:
         raise InputError(f"--plant must name a simulated plant, such as CSTR-v0, got {name!r}")
     require_same_channels(environment.spec, resolved_run.spec, name)
-    settings, tunings = resolved_run.config.evaluation, list(environment.tunings())
-    if settings.incumbent not in tunings:
-        settings = dataclasses.replace(settings, incumbent=tunings[0])
+    settings = resolved_run.config.evaluation
+    if settings.incumbent not in environment.tunings():
+        usual, _ = usual_incumbent(environment, resolved_run.dataset)
+        settings = dataclasses.replace(settings, incumbent=usual)
     config = dataclasses.replace(resolved_run.config, evaluation=settings)
     return dataclasses.replace(resolved_run, config=config, environment=environment)
 
@@ -187,12 +189,10 @@ def _evaluated(
     if resolved_run.config.classical.controllers and dataset is not None:
         controllers, _ = fitted_controllers(resolved_run.config, dataset, resolved_run.environment)
     guard = read_policy_under_test(run.path, candidate)
-    # A named simulator may have other cost limits than the log, whose row would not be comparable.
-    comparable = dataset is not None and dataset.spec.cost == resolved_run.environment.spec.cost
     return evaluate(
         resolved_run.environment,
         policies,
-        dataset if comparable else None,
+        dataset,
         candidate=candidate,
         incumbent=settings.incumbent or None,
         constraints=guard.constraints,

@@ -8,7 +8,7 @@ from scipy.special import betaincinv
 
 from neorl_core.costs import limit_kind
 from neorl_train.results._tables import CostCell, Estimate, PolicyRow, ResultTables
-from neorl_train.results._wording import confidence, number, quantity
+from neorl_train.results._wording import confidence, no_simulator, number, quantity
 from neorl_train.verdicts._verdict import DEPLOY, REFUSE, UNKNOWN, Answer, Clause, Verdict
 
 MIN_EPISODES = 64
@@ -95,7 +95,7 @@ def rule_of(level: float, episode_margin: float) -> str:
 
 
 def _unknown(tables: ResultTables, why: str = "", clauses: tuple[Clause, ...] = ()) -> Verdict:
-    reason = why or tables.reason or "no simulator of this plant was given"
+    reason = why or tables.reason or no_simulator()
     return Verdict(
         answer=UNKNOWN,
         sentence=f"Cannot tell whether {tables.candidate} is better: {reason}.",
