@@ -12,9 +12,9 @@ from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import PLANTS, Plant
 from neorl_train._pipeline.artefacts import artefact_for
 from neorl_train._pipeline.controllers import fitted_controllers
-from neorl_train._pipeline.incumbent import usual_incumbent
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._incumbent import usual_incumbent
 from neorl_train.experience._source import known_plant, simulator, source_named
 from neorl_train.experience._split import training_sample
 from neorl_train.plant_models import ModelOptions

@@ -27,7 +27,6 @@ from neorl_safety.constraints import (
     with_models,
 )
 from neorl_train._pipeline.artefacts import artefact_for, hard_constraints
-from neorl_train._pipeline.incumbent import with_candidate_and_incumbent
 from neorl_train._pipeline.kinds import kind_of
 from neorl_train._pipeline.resolved_run import ResolvedRun, RunKind
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
@@ -48,6 +47,7 @@ from neorl_train.configuration._sections import (
 from neorl_train.configuration._sizes import size_notes
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.evaluation._checks import require_same_channels
+from neorl_train.experience._incumbent import with_candidate_and_incumbent
 from neorl_train.experience._source import (
     FileSource,
     RunSource,

@@ -8,7 +8,6 @@ from neorl_core import Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_envs.recording import BehaviourPolicy, behaviour_policies, quality
-from neorl_train._pipeline.incumbent import recorded_tunings
 from neorl_train._process.profiling import Profile
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
@@ -16,6 +15,7 @@ from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
+from neorl_train.experience._incumbent import recorded_tunings
 from neorl_train.experience._source import PlantSource, RunSource
 from neorl_train.results._fine_tuning import Collected
 from neorl_train.runs._checkpoints import Checkpoints

@@ -11,7 +11,6 @@ from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
 from neorl_train._pipeline.controllers import fitted_controllers
-from neorl_train._pipeline.incumbent import usual_incumbent
 from neorl_train._pipeline.resolution import reopened
 from neorl_train._pipeline.resolved_run import ResolvedRun
 from neorl_train._pipeline.write_results import (
@@ -23,6 +22,7 @@ from neorl_train._pipeline.write_results import (
 )
 from neorl_train.configuration._configure import configure
 from neorl_train.evaluation._checks import require_same_channels
+from neorl_train.experience._incumbent import usual_incumbent
 from neorl_train.experience._source import RunSource, source_named
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
