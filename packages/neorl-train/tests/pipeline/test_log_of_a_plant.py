@@ -148,6 +148,44 @@ def test_runs_from_before_the_option_keep_their_hash():
     )
 
 
+def test_a_log_that_only_other_tunings_filled_is_compared_with_them(recorded, tmp_path):
+    """The first tuning recorded none of it, so it does not run today."""
+    names = recorded.attributes["behaviours"]
+    (others,) = np.nonzero(np.asarray(recorded.behaviour) == names.index("PI feed-forward"))
+    path = write_dataset(tmp_path / "log.h5", recorded.select_episodes(others))
+    run = resolved(settings(path, evaluation=NAMED))
+    assert run.run.config.evaluation.incumbent == "PI feed-forward"
+    assert run.notes == [
+        f"PI feed-forward is taken as what runs today, because it recorded {len(others)} of "
+        f"{len(others)} episodes of the log and PI, the plant's first tuning, none (name another "
+        "with `--evaluation.incumbent 'PI'`)"
+    ]
+    assert len(run.run.behaviour) == 1
+    assert log_context(path).incumbent == "PI feed-forward"
+    given = resolved(settings(path, evaluation={**NAMED, "incumbent": "PI"}))
+    assert (given.run.config.evaluation.incumbent, given.notes) == ("PI", [])
+    retuned = resolved(settings(path, evaluation=NAMED, retuning={"controller": "incumbent"}))
+    assert retuned.run.config.retuning.controller == "PI feed-forward"
+
+
+def test_what_filled_a_log_alone_runs_today(log):
+    """Or the controller that the run retunes, which its answer compares with."""
+    penalty = {"penalty": {"temperature": 1.0}}
+    default = resolved(settings(log, **penalty)).run.config
+    assert default.evaluation.incumbent == "logged behaviour"
+    named = settings(log, evaluation={"incumbent": "logged behaviour"}, **penalty)
+    assert config_to_dict(resolved(named).run.config) == config_to_dict(default)
+    loops = {"manipulated": {"C_A": "T_c"}, "setpoint_channel": {"C_A": "C_A_SP"}}
+    classical = {"controllers": ["pid_imitation", "pid"], **loops}
+    both = {"classical": classical, "retuning": {"controller": "pid_imitation"}, **penalty}
+    assert resolved(settings(log, **both)).run.config.evaluation.incumbent == "pid_imitation"
+    for other in ("logged behaviour", "pid"):
+        with pytest.raises(InputError, match=f"is '{other}', but a run on a log alone compares"):
+            resolved(settings(log, evaluation={"incumbent": other}, **both))
+    with pytest.raises(InputError, match=r"unknown controller as evaluation\.incumbent 'PI'"):
+        resolved(settings(log, evaluation={"incumbent": "PI"}, **penalty))
+
+
 @pytest.mark.parametrize(
     "plant", ["ChemicalReactor-v0", "DMSD-v0", "HVACControl-v0", "IndustrialBenchmark-v0"]
 )

@@ -18,7 +18,7 @@ from neorl_train.configuration._sections import Config, config_hash, config_type
 from neorl_train.configuration._toml import load_toml
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._source import RunSource, source_named
+from neorl_train.experience._source import RunSource, simulator, source_named
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
@@ -98,11 +98,13 @@ def continued(path: str) -> Config:
     }
     candidate = config.evaluation.candidate
     candidate = candidate if candidate in names else ""
+    # Without a simulator no tuning could be named, so the plant's own is chosen again.
+    incumbent = "" if simulator(config) is None else config.evaluation.incumbent
     return replace(
         config,
         limits=replace(limits, **finite),
         training=replace(config.training, algorithms=tuple(names)),
-        evaluation=replace(config.evaluation, candidate=candidate),
+        evaluation=replace(config.evaluation, candidate=candidate, incumbent=incumbent),
         finetune=replace(config.finetune, run=str(run.path)),
     )
 

@@ -14,6 +14,7 @@ from neorl_train._pipeline.artefacts import artefact_for
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._incumbent import usual_incumbent
 from neorl_train.experience._source import known_plant, simulator, source_named
 from neorl_train.experience._split import training_sample
 from neorl_train.plant_models import ModelOptions
@@ -97,23 +98,22 @@ def log_context(path: Path) -> LogContext:
     # Loops are fitted as in the run, which may not know the plant of its log.
     environment = None if config is None else simulator(config)
     plant = known_plant(environment, dataset)
+    named = () if config is None else (config.evaluation.incumbent, config.retuning.controller)
     if plant is None:
         facts, notes = declared_facts(dataset)
         if retuning_config is not None:
             facts, notes = run_facts(retuning_config, None, dataset)
         fitted = {} if config is None else fitted_controllers(config, dataset, None)[0]
-        incumbent = "" if config is None else config.retuning.controller
-        incumbent = incumbent if incumbent in fitted else ""
+        incumbent = next((name for name in named if name in fitted), "")
         return LogContext(dataset, facts, fitted, notes, incumbent, retuning_config)
     facts = PlantFacts(
         tuple(plant.action_rates()), tuple(plant.exogenous), plant.interlock, plant.objective
     )
     controllers: dict[str, Policy] = dict(plant.tunings())
-    incumbent = next(iter(controllers))
     if config is not None:
         controllers |= fitted_controllers(config, dataset, environment)[0]
-        named = (config.evaluation.incumbent, config.retuning.controller)
-        incumbent = next((name for name in named if name in controllers), incumbent)
+    usual, _ = usual_incumbent(plant, dataset)
+    incumbent = next((name for name in named if name in controllers), usual)
     if retuning_config is not None:
         facts, _ = run_facts(retuning_config, environment, dataset)
     return LogContext(dataset, facts, controllers, (), incumbent, retuning_config)

@@ -13,7 +13,7 @@ from neorl_agents.learning import Networks
 from neorl_agents.models import DynamicsModel
 from neorl_agents.networks import NETWORKS
 from neorl_core import Spec
-from neorl_core.infrastructure import Registry, unknown_name
+from neorl_core.infrastructure import Registry
 from neorl_envs import Dataset
 from neorl_envs.ingest import READERS, reader_name
 from neorl_envs.plants import PLANTS, Plant
@@ -38,7 +38,6 @@ from neorl_train.configuration._limits import (
     resolved_limits,
 )
 from neorl_train.configuration._monitors import declared_watches
-from neorl_train.configuration._retuning import BEST, INCUMBENT, check_candidate, check_retuning
 from neorl_train.configuration._sections import (
     Config,
     batch_sizes,
@@ -48,6 +47,7 @@ from neorl_train.configuration._sections import (
 from neorl_train.configuration._sizes import size_notes
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.evaluation._checks import require_same_channels
+from neorl_train.experience._incumbent import with_candidate_and_incumbent
 from neorl_train.experience._source import (
     FileSource,
     RunSource,
@@ -60,8 +60,6 @@ from neorl_train.experience._source import (
 )
 from neorl_train.experience._split import check_batches, check_split, training_rows
 from neorl_train.experience._streamed import require_streamable
-from neorl_train.results._results import BEHAVIOUR
-from neorl_train.runs._names import FALLBACK
 
 ROWS_AT_ONCE = 65_536
 MAX_MODEL_ROWS = 1_000_000
@@ -142,9 +140,7 @@ def resolved(config: Config) -> Resolved:
     words = fallback_sentence(
         fallback, spec, reference=reference, given=config.fallback.kind != "default"
     )
-    config = _with_candidate_and_incumbent(
-        config, [] if environment is None else list(environment.tunings())
-    )
+    config, incumbent_notes = with_candidate_and_incumbent(config, environment, dataset)
     complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)
     complete = _with_starts(complete)
     return Resolved(
@@ -154,7 +150,8 @@ def resolved(config: Config) -> Resolved:
             sentence for sentence in _words(declared, spec) if sentence not in limit_sentences
         ],
         fallback=words,
-        notes=untrained_notes(config, kind.usual_hyperparameters(config))
+        notes=incumbent_notes
+        + untrained_notes(config, kind.usual_hyperparameters(config))
         + size_notes({name: hyperparameters(config, name) for name in config.training.algorithms})
         + ([] if environment is not None else _undeclared(config, limits, words, spec))
         + _limits_of_the_log(config, environment, dataset),
@@ -198,36 +195,6 @@ def _run(
     assert own is not None  # a source is a plant or a file
     spec = limited_spec(own.spec, config.limits.cost)
     return ResolvedRun(config, source, kind, environment, dataset, spec)
-
-
-def _with_candidate_and_incumbent(config: Config, tunings: list[str]) -> Config:
-    """Candidate, incumbent and retuned controller by name; no incumbent without a simulator."""
-    given, retuning, fitted = config.evaluation, config.retuning, config.classical.controllers
-    incumbents = [*tunings, *fitted, BEHAVIOUR] if tunings else []
-    if given.incumbent and given.incumbent not in incumbents:
-        raise unknown_name("controller as evaluation.incumbent", given.incumbent, incumbents)
-    incumbent = given.incumbent or next(iter(tunings), "")
-    if retuning.controller == INCUMBENT:
-        retuning = dataclasses.replace(retuning, controller=incumbent or INCUMBENT)
-    check_retuning(retuning, tunings, fitted)
-    if not given.incumbent and retuning.controller in incumbents:
-        incumbent = retuning.controller
-    training, compared = config.training, (incumbent, retuning.controller)
-    check_candidate(
-        given.candidate,
-        retuning,
-        training.algorithms,
-        config.classical.controllers,
-        n_seeds=len(training.seeds),
-        tunings=[name for name in tunings if name not in compared],
-        policies=given.policies,
-        taken=[*tunings, FALLBACK],
-    )
-    default_candidate = BEST if retuning.controller else training.algorithms[-1]
-    evaluation = dataclasses.replace(
-        given, candidate=given.candidate or default_candidate, incumbent=incumbent
-    )
-    return dataclasses.replace(config, evaluation=evaluation, retuning=retuning)
 
 
 def _with_exogenous(config: Config, spec: Spec, plant: Plant | None) -> Config:

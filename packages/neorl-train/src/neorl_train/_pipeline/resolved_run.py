@@ -15,6 +15,7 @@ from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
+from neorl_train.experience._incumbent import recorded_tunings
 from neorl_train.experience._source import PlantSource, RunSource
 from neorl_train.results._fine_tuning import Collected
 from neorl_train.runs._checkpoints import Checkpoints
@@ -53,10 +54,15 @@ class ResolvedRun:
 
     @property
     def behaviour(self) -> tuple[BehaviourPolicy, ...]:
-        """Quality of the log that a plant fills; empty if the log is a file."""
-        if self.environment is None or not isinstance(self.source, PlantSource):
+        """The controllers that filled the log, with the plant's operators; empty if unknown."""
+        if self.environment is None:
             return ()
-        controllers, plan = quality(self.environment, self.config.data.quality)
+        if isinstance(self.source, PlantSource):
+            controllers, plan = quality(self.environment, self.config.data.quality)
+        else:  # a file states who acted, but not what the operators did
+            tunings, plan = self.environment.tunings(), None
+            recorded = recorded_tunings(self.environment, self.dataset)
+            controllers = {name: tunings[name] for name in recorded}
         return tuple(behaviour_policies(self.environment, controllers, plan).values())
 
 

@@ -114,7 +114,8 @@ class EvaluationConfig:
         incumbent: What runs on the plant today, which the candidate must beat: a tuning of the
             plant, one of ``classical.controllers``, or ``"logged behaviour"``, everything that
             filled the log in turns. If empty, the retuned controller, else the plant's first
-            tuning.
+            tuning, or the one that recorded most of a log in a file of which the first recorded
+            nothing; for a log without a simulator, ``"logged behaviour"``.
         level: Confidence level of every interval used by the verdict; in (0.5, 1).
         episode_margin: Margin for the fraction of episodes over a cost's limit: its upper bound may
             exceed the incumbent's fraction by at most this; ``inf`` sets no requirement on single

@@ -22,6 +22,7 @@ from neorl_train._pipeline.write_results import (
 )
 from neorl_train.configuration._configure import configure
 from neorl_train.evaluation._checks import require_same_channels
+from neorl_train.experience._incumbent import usual_incumbent
 from neorl_train.experience._source import RunSource, source_named
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._results import Evaluation
@@ -136,14 +137,15 @@ def evaluate_again(
 
 
 def _on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
-    """The same run on a named simulator, whose first tuning is the default incumbent."""
+    """The same run on a named simulator, with one of its tunings as the incumbent."""
     environment = source_named(name).simulator()
     if environment is None:
         raise InputError(f"--plant must name a simulated plant, such as CSTR-v0, got {name!r}")
     require_same_channels(environment.spec, resolved_run.spec, name)
-    settings, tunings = resolved_run.config.evaluation, list(environment.tunings())
-    if settings.incumbent not in tunings:
-        settings = dataclasses.replace(settings, incumbent=tunings[0])
+    settings = resolved_run.config.evaluation
+    if settings.incumbent not in environment.tunings():
+        usual, _ = usual_incumbent(environment, resolved_run.dataset)
+        settings = dataclasses.replace(settings, incumbent=usual)
     config = dataclasses.replace(resolved_run.config, evaluation=settings)
     return dataclasses.replace(resolved_run, config=config, environment=environment)
 

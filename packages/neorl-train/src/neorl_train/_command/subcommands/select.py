@@ -24,8 +24,9 @@ plant model, fitted Q evaluation and importance sampling, with intervals, on one
 The page also shows the distribution of each return, its worst tenth, and a correction by the
 nearest logged rows; these are for information.
 Candidates are the policies of the run, the controllers of a built-in plant, those that the run
-identified from the log, and --policies. The incumbent is the plant's ordinary controller, or the
-identified controller that the run retuned. After a run that retuned a controller, the model learns
+identified from the log, and --policies. The incumbent is the plant's ordinary controller (if that
+recorded none of the log, the one that recorded most of it), or the controller that the run retuned
+or names as evaluation.incumbent. After a run that retuned a controller, the model learns
 from the training episodes of that run and judges on the same episodes, so that both answers agree.
 
 examples:
