@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from cell_table import add_also, add_cell, read_table
-from learner_numbers import PAGES, current, page_of
+from learner_numbers import IN_MODEL_PAGE, PAGES, current, page_of, with_comparison
 from learning_page import (
     OFFICIAL,
     PAGE,
@@ -33,6 +33,11 @@ def test_the_page_is_current() -> None:
 def test_the_numbers_of_a_learner_are_current(name: str) -> None:
     text = page_of(name).read_text()
     assert text == current(name, text), "python tools/tables/learner_numbers.py writes them anew"
+
+
+def test_the_table_of_learners_in_a_model_is_current() -> None:
+    text = page_of(IN_MODEL_PAGE).read_text()
+    assert text == with_comparison(text), "python tools/tables/learner_numbers.py writes it anew"
 
 
 def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes() -> None:

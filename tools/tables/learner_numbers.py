@@ -2,9 +2,13 @@
 
 Usage:
     python tools/tables/learner_numbers.py
+
+The page of learners in a model has a section of its own; a table between two markers compares them
+with the others on the mixed logs of the plants.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +19,7 @@ from learning_page import (
     ROOT,
     WITHOUT_PLANT,
     between,
+    difference_to_cloning,
     log_name,
     missing,
     over_cloning,
@@ -22,6 +27,7 @@ from learning_page import (
     read_controllers,
     trips,
 )
+from neorl_envs import make
 
 PAGES = {
     "awac": ("awac",),
@@ -36,12 +42,16 @@ PAGES = {
 }
 BEGIN = "## Expected numbers"
 END = "## Try it"
+IN_MODEL, IN_MODEL_PAGE = ("mopo", "mobile", "combo", "rambo", "morel"), "mopo"
+TABLE_BEGIN, TABLE_END = "<!-- made by learner_numbers.py -->", "<!-- end of learner_numbers.py -->"
 
 
 def main() -> None:
     for page in PAGES:
         path = page_of(page)
         path.write_text(current(page, path.read_text()))
+    path = page_of(IN_MODEL_PAGE)
+    path.write_text(with_comparison(path.read_text()))
 
 
 def page_of(page: str) -> Path:
@@ -95,6 +105,52 @@ def _row(path: Path, name: str) -> str:
     row += [over_cloning(name, runs), trips(cells[name])]
     row += [f"{best} {np.mean(controllers[best]):.4g}" if best else ""]
     return f"| {' | '.join(row)} |"
+
+
+def with_comparison(text: str) -> str:
+    """The page of learners in a model with its table of the plants' mixed logs as the cells are."""
+    before, _, rest = text.partition(TABLE_BEGIN)
+    table = "\n".join(_comparison())
+    return f"{before}{TABLE_BEGIN}\n{table}\n{TABLE_END}{rest.partition(TABLE_END)[2]}"
+
+
+def _comparison() -> list[str]:
+    """A row for each mixed log on which a learner in a model was measured."""
+    heads = ["mixed log", "updates", *(f"`{name}`" for name in IN_MODEL), "`bc`"]
+    heads += ["best of the others", "ordinary controller", "reference"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for path in sorted(RESULTS.glob("*-mixed.jsonl")):
+        cells = read_cells(path)
+        measured = [name for name in IN_MODEL if name in cells]
+        if not measured:
+            continue
+        # The first episodes of a long run are those of a shorter one.
+        episodes = min(len(one["scores"]) for seeds in cells.values() for one in seeds)
+        runs = {n: [one["scores"][:episodes] for one in seeds] for n, seeds in cells.items()}
+        means = {name: float(np.mean(run)) for name, run in runs.items()}
+        best = max(set(means) - set(IN_MODEL) - {"bc"}, key=lambda name: means[name])
+        controllers = {n: float(np.mean(x[:episodes])) for n, x in read_controllers(path).items()}
+        ordinary = next(iter(make(path.stem.rpartition("-")[0]).tunings()))
+        updates = f"{cells[measured[0]][0]['updates']:,}"
+        row = [log_name(path).removesuffix(" mixed"), updates]
+        row += [_compared(name, runs, cells) for name in IN_MODEL]
+        row += [f"{means['bc']:.4g}", f"`{best}` {means[best]:.4g}"]
+        row += [f"{controllers[ordinary]:.4g}", f"{max(controllers.values()):.4g}"]
+        lines.append(f"| {' | '.join(row)} |")
+    return lines
+
+
+def _compared(name: str, runs: dict[str, Any], cells: dict[str, Any]) -> str:
+    """Mean, whether it is surely above or below ``bc``, seeds and trips of one learner."""
+    if name not in runs:
+        return "-"
+    words = [f"{len(runs[name])} seed{'s' if len(runs[name]) > 1 else ''}"]
+    if len(runs[name]) > 1:
+        _, low, high = difference_to_cloning(runs, name)
+        words = ["above"] * (low > 0) + ["below"] * (high < 0) + words
+    tripped = float(np.mean([one.get("trips", 0.0) for one in cells[name]]))
+    words += [f"{tripped:.0%} trip"] if tripped >= 0.005 else []
+    return f"{np.mean(runs[name]):.4g} ({', '.join(words)})"
 
 
 TEXT = """Scores are returns minus the plant's penalties. All policies run the same

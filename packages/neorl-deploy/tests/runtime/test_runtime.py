@@ -166,7 +166,7 @@ def test_a_runtime_that_answers_otherwise_is_refused(bundle):
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     reseal(bundle, test_vectors__npz=buffer.getvalue())
-    with pytest.raises(BundleError, match=r"\(single\) otherwise: largest difference 1.0e-04"):
+    with pytest.raises(BundleError, match=r"\(single\) differ .*: largest difference 1.0e-04"):
         load_bundle(bundle)
     load_bundle(bundle, self_test=False)
 
@@ -180,7 +180,7 @@ def test_no_rounding_that_a_bundle_states_hides_a_wrong_action(bundle, rounding)
     np.savez(buffer, **arrays)
     reseal(bundle, test_vectors__npz=buffer.getvalue())
     with pytest.raises(
-        BundleError, match=r"otherwise: largest difference (9.0e-04|9.9e-04|1.0e-03)"
+        BundleError, match=r"differ .*: largest difference (9.0e-04|9.9e-04|1.0e-03)"
     ):
         Runtime(read_bundle(bundle)).self_test()
 

@@ -64,12 +64,12 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     The answer is ``worth a trial`` if all of the following hold: the model reproduces the return of
     the incumbent, the lower bound of the candidate's predicted gain is above the rule's least gain,
     the upper bound of every predicted cost is within its limit, the candidate stays in the range of
-    the log, no other estimator predicts a loss larger than its own error, the rule of the choice
-    among candidates does not refuse it for another reason, every action also moved for other
-    reasons than the measurements, and the log has no defect of its own. The answer is ``do not
-    deploy`` if a cost is predicted beyond its limit or a loss is predicted. Otherwise it is
-    ``cannot tell``, with what is missing. If the candidate is the incumbent itself, because no
-    other one may be preferred, the answer is ``cannot tell`` and says to keep the incumbent.
+    the log, no other estimator predicts a loss larger than its own error, the choice rule does not
+    refuse it for another reason, every action also moved for other reasons than the measurements,
+    and the log has no defect of its own. The answer is ``do not deploy`` if a cost is predicted
+    beyond its limit or a loss is predicted. Otherwise it is ``cannot tell``, with what is missing.
+    If the candidate is the incumbent itself, because no other one may be preferred, the answer is
+    ``cannot tell`` and says to keep the incumbent.
 
     Args:
         tables: Tables of the log.
@@ -118,8 +118,8 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
         rule="predicted by a plant model learned from the log: the model reproduces what runs "
         "today, the gain is above zero, every cost is within its limit, the policy stays within "
         "the data of the log, no other estimator contradicts the gain, every action also moved "
-        "independently of the measurements, the log has no defect, and the rule of the choice does "
-        "not refuse the policy",
+        "independently of the measurements, the log has no defect, and the choice rule does not "
+        "refuse the policy",
         clauses=clauses,
         reason="" if answer != UNKNOWN else "the log does not answer this question",
     )
@@ -293,7 +293,7 @@ def _excitation_clauses(excitation: Excitation | None) -> list[Clause]:
 
 
 def _choice_clause(prediction: Prediction, others: Sequence[Clause]) -> Clause:
-    """Whether the rule of the choice refuses the candidate for a reason that no clause states.
+    """Whether the choice rule refuses the candidate for a reason that no clause states.
 
     Args:
         prediction: Prediction for the candidate, with the reasons of the rule.
@@ -304,7 +304,7 @@ def _choice_clause(prediction: Prediction, others: Sequence[Clause]) -> Clause:
     reasons = [one.sentence for one in prediction.refused_by if one.subject not in stated]
     return Clause(
         name="choice rule",
-        statistic="reasons of the rule of the choice against the candidate, beside those that "
+        statistic="objections of the choice rule to the candidate, apart from those that "
         "another clause states",
         value=len(reasons),
         low=len(reasons),
@@ -314,7 +314,7 @@ def _choice_clause(prediction: Prediction, others: Sequence[Clause]) -> Clause:
         limit=0.0,
         unit="1",
         holds=not reasons,
-        sentence="; ".join(reasons) or "the rule of the choice has no other reason against it",
+        sentence="; ".join(reasons) or "the choice rule has no other objection to it",
     )
 
 
