@@ -35,7 +35,7 @@ def test_the_numbers_of_a_learner_are_current(name: str) -> None:
     assert text == current(name, text), "python tools/tables/learner_numbers.py writes them anew"
 
 
-def test_the_table_of_learners_in_a_model_is_current() -> None:
+def test_the_comparison_of_learners_in_a_model_with_the_others_is_current() -> None:
     text = page_of(IN_MODEL_PAGE).read_text()
     assert text == with_comparison(text), "python tools/tables/learner_numbers.py writes it anew"
 
