@@ -302,19 +302,32 @@ def _choice_clause(prediction: Prediction, others: Sequence[Clause]) -> Clause:
     """
     stated = {clause.name for clause in others if not clause.holds}
     reasons = [one.sentence for one in prediction.refused_by if one.subject not in stated]
+    return _none_clause(
+        "choice rule",
+        "objections of the choice rule to the candidate, apart from those that another clause "
+        "states",
+        reasons,
+        "the choice rule has no other objection to it",
+    )
+
+
+def _none_clause(
+    name: str, statistic: str, objections: Sequence[str], otherwise: str = ""
+) -> Clause:
+    """A clause that holds if there is no objection; its value is their number."""
+    count = len(objections)
     return Clause(
-        name="choice rule",
-        statistic="objections of the choice rule to the candidate, apart from those that "
-        "another clause states",
-        value=len(reasons),
-        low=len(reasons),
-        high=len(reasons),
-        bound=len(reasons),
+        name=name,
+        statistic=statistic,
+        value=count,
+        low=count,
+        high=count,
+        bound=count,
         relation="<=",
         limit=0.0,
         unit="1",
-        holds=not reasons,
-        sentence="; ".join(reasons) or "the choice rule has no other objection to it",
+        holds=not objections,
+        sentence="; ".join(objections) or otherwise,
     )
 
 
@@ -329,21 +342,7 @@ def _log_clauses(warnings: tuple[str, ...]) -> list[Clause]:
     """Defects of the log on which no answer may rest; no clause where there is none."""
     if not warnings:
         return []
-    return [
-        Clause(
-            name="log",
-            statistic="defects of the log that rule out an answer",
-            value=len(warnings),
-            low=len(warnings),
-            high=len(warnings),
-            bound=len(warnings),
-            relation="<=",
-            limit=0.0,
-            unit="1",
-            holds=False,
-            sentence="; ".join(warnings),
-        )
-    ]
+    return [_none_clause("log", "defects of the log that rule out an answer", warnings)]
 
 
 def _trial_plan(tables: ResultTables, forecast: LogPrediction) -> str:
