@@ -283,6 +283,38 @@ def test_few_episodes_cannot_tell(count):
     assert worse.answer == "do not deploy"
 
 
+@pytest.mark.parametrize(
+    ("count", "violations", "theirs", "margin", "answer"),
+    [(64, 0, 0, 0.05, "cannot tell"), (71, 0, 0, 0.05, "cannot tell"), (72, 0, 0, 0.05, "deploy"),
+     (71, 1, 0, 0.05, "do not deploy"), (64, 0, 2, 0.05, "deploy"), (64, 0, 0, 0.01, "cannot tell"),
+     (64, 0, 0, 0.0, "do not deploy")],
+)  # fmt: skip
+def test_no_single_episode_over_a_limit_among_too_few_cannot_tell(
+    count, violations, theirs, margin, answer
+):
+    """The number that the answer names is the smallest that SciPy's exact interval allows."""
+    deployable = tables(*DEPLOYABLE)
+    high = binomtest(violations, count).proportion_ci(0.95, "exact").high
+
+    def row_with(number, **changes):
+        violating = Estimate(number / count, 0.0, high)
+        cells = deployable.rows[0].costs
+        band = dataclasses.replace(cells[0], violations=number, violating=violating)
+        return dataclasses.replace(
+            deployable.rows[0], n_episodes=count, costs=(band, cells[1]), **changes
+        )
+
+    reference = row_with(theirs, name="PID", role="classical", guarded=False)
+    rows = row_with(violations), reference
+    result = verdict(dataclasses.replace(deployable, rows=rows, episode_margin=margin))
+    assert result.answer == answer
+    if answer == "cannot tell":
+        needed = int(result.reason.partition("take ")[2].split()[0])
+        limit = theirs / count + margin
+        highs = [binomtest(0, n).proportion_ci(0.95, "exact").high for n in (needed - 1, needed)]
+        assert highs[1] <= limit < highs[0]
+
+
 def with_worst(gain, least, *, n=100):
     results = tables(gain, *DEPLOYABLE[1:])
     row = dataclasses.replace(results.rows[0], least_difference=least, n_episodes=n)

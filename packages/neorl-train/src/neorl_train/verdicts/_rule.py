@@ -35,9 +35,10 @@ def verdict(tables: ResultTables) -> Verdict:
     - *Fallback*: if the fallback acted in the candidate's place, it did so in at most 5 % of the
       steps.
 
-    The answer is ``cannot tell`` if there was no simulator, or if all clauses hold but there were
-    fewer than 64 episodes; otherwise it is ``do not deploy``. A number that is not finite fails its
-    clause.
+    The answer is ``cannot tell`` if there was no simulator or if there were too few episodes: all
+    clauses hold but there were fewer than 64 episodes, or the only clauses that fail are those of
+    single episodes of which the candidate had none. Otherwise it is ``do not deploy``. A number
+    that is not finite fails its clause.
 
     Args:
         tables: Tables of one evaluation.
@@ -51,18 +52,22 @@ def verdict(tables: ResultTables) -> Verdict:
     if not tables.environment:
         return _unknown(tables)
     row = tables.row(tables.candidate, guarded=True)
+    episode_clauses = _episode_clauses(row, tables)
     clauses = (
         _return_clause(row, tables),
         *_worst_clauses(row, tables),
         *(_cost_clause(cell, row.n_episodes) for cell in row.costs),
-        *_episode_clauses(row, tables),
+        *episode_clauses,
         *_fallback_clauses(row),
     )
     failed = [clause for clause in clauses if not clause.holds]
-    if not failed and row.n_episodes < MIN_EPISODES:
+    numbers = [_episodes_needed(clause, tables.level) for clause in episode_clauses]
+    undecided = [c for c, number in zip(episode_clauses, numbers, strict=True) if number]
+    needed = max(MIN_EPISODES, *numbers) if numbers else MIN_EPISODES
+    if row.n_episodes < needed and all(clause in undecided for clause in failed):
         too_few = (
             f"{row.n_episodes} paired episodes are too few for its bounds; take "
-            f"{MIN_EPISODES} or more with --evaluation.starts"
+            f"{needed} or more with --evaluation.starts"
         )
         return _unknown(tables, too_few, clauses)
     answer: Answer = REFUSE if failed else DEPLOY
@@ -224,6 +229,18 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
         fractions = row.trips, reference.trips.value
         clauses.append(fraction_clause("trips", "that tripped", fractions, reference.n_trips))
     return clauses
+
+
+def _episodes_needed(clause: Clause, level: float) -> int:
+    """Number of episodes with which a clause on a fraction would hold if none of them counted.
+
+    The upper end of the exact interval of zero in ``n`` is ``1 - ((1 - level) / 2) ** (1 / n)``
+    (Clopper and Pearson). The number is 0 if the clause has counted an episode of the candidate, or
+    if its limit is not a fraction below 1.
+    """
+    if clause.value != 0 or not 0 < clause.limit < 1:
+        return 0
+    return math.ceil(math.log((1 - level) / 2) / math.log1p(-clause.limit))
 
 
 def _fallback_clauses(row: PolicyRow) -> list[Clause]:
