@@ -87,7 +87,47 @@ def section(page: str) -> str:
     )
     left = missing(PAGES[page])
     note = [left, ""] if left else []
-    return "\n".join([TEXT, "", *note, heads, "|" + "---|" * 8, *rows]) + footnotes
+    counts = [line for name in PAGES[page] for line in (*_counted(name), "")]
+    return "\n".join([*counts, TEXT, "", *note, heads, "|" + "---|" * 8, *rows]) + footnotes
+
+
+def _counted(name: str) -> list[str]:
+    """On how many of the plants' logs a learner is above cloning and above the controllers."""
+    above: list[str] = []
+    below: list[str] = []
+    logs = above_ordinary = above_reference = 0
+    for path in sorted(RESULTS.glob("*-v0-*.jsonl")):
+        cells = read_cells(path)
+        if name not in cells:
+            continue
+        logs += 1
+        runs = {key: [one["scores"] for one in cells[key]] for key in {name, "bc"}}
+        controllers = read_controllers(path)
+        # The first episodes of a long run are those of a shorter one.
+        episodes = min(map(len, (*runs[name], *controllers.values())))
+        mean = float(np.mean([scores[:episodes] for scores in runs[name]]))
+        means = {key: float(np.mean(scores[:episodes])) for key, scores in controllers.items()}
+        if name != "bc":
+            _, low, high = difference_to_cloning(runs, name)
+            above += [log_name(path)] * (low > 0)
+            below += [log_name(path)] * (high < 0)
+        env = make(path.stem.rpartition("-")[0])
+        above_ordinary += mean > means[next(iter(env.tunings()))]
+        above_reference += mean > means[env.reference]
+    lines = [
+        f"The mean of `{name}` is above that of the plant's ordinary controller on "
+        f"{above_ordinary} of {logs} logs, and above that of its reference on {above_reference}."
+    ]
+    if name != "bc":
+        lines.append(
+            f"It is above `bc`, with an interval of the difference that excludes zero, on "
+            f"{_listed(above)}, and below it on {_listed(below)}."
+        )
+    return lines
+
+
+def _listed(logs: list[str]) -> str:
+    return f"{len(logs)} ({', '.join(logs)})" if logs else "none"
 
 
 def _row(path: Path, name: str) -> str:
@@ -155,8 +195,9 @@ def _compared(name: str, runs: dict[str, Any], cells: dict[str, Any]) -> str:
 
 TEXT = """Scores are returns minus the plant's penalties. All policies run the same
 episodes, without a guard. Learners use their last networks, two layers of 64, and batches of
-128 rows; nothing is tuned to a plant. Scores on NeoRL-2's tasks are normalised. *Trips* is the
-share of episodes that the plant ended. [Learners compared](../explanation/learners-compared.md)
+128 rows; the settings are the same for all plants. Scores on NeoRL-2's tasks are normalised.
+*Trips* is the share of episodes that the plant ended; it is empty for older runs, which did not
+record it. [Learners compared](../explanation/learners-compared.md)
 has all settings and the other learners. `tools/tables/learner_numbers.py` makes this table."""
 
 

@@ -17,7 +17,7 @@ from cell_table import read_table
 from learner_settings import changed_settings
 from neorl_agents import ALGORITHMS
 from neorl_core.statistics import crossed_interval, student_interval
-from neorl_envs import environment_names
+from neorl_envs import environment_names, make
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/learning"
@@ -68,7 +68,8 @@ def page() -> str:
         parts += ["## The plants' own logs", OWN_TEXT, _wins(own), missing()]
     for path in own:
         name, _, quality = path.stem.rpartition("-")
-        parts += [f"### {name}, {quality}", table(path), _settings(path)]
+        unit = f"Unit of scores: {unit_words(make(name).reward_unit)}."
+        parts += [f"### {name}, {quality}", unit, table(path), _settings(path)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -193,6 +194,11 @@ def missing(learners: Sequence[str] = COMPARED) -> str:
     return f"Not measured for the present plants and learners: {reasons}." if reasons else ""
 
 
+def unit_words(unit: str) -> str:
+    """The unit of a reward in words."""
+    return "none" if unit == "1" else unit
+
+
 def log_name(path: Path) -> str:
     """How a page calls the log of a table."""
     return "NeoRL-2 DMSD, official" if path.stem == OFFICIAL else path.stem.replace("-v0-", " ")
@@ -268,7 +274,8 @@ HEAD = """# Learners compared
 `tools/benchmarks/results/learning`). A score is the return of an episode minus the plant's
 declared penalties; the reward in training has the same penalties subtracted. All policies of a
 table run the same episodes, and learners act without a guard. *Trips* is the share of those
-episodes that the plant ended. *In test* is the mean with the plant's constants in test mode.
+episodes that the plant ended; it is empty where this was not recorded. *Mean in test* is the mean
+with the plant's constants changed as the plant's page says under *test mode*.
 *Standard deviation over seeds* is that of the seeds' means. The networks are always the
 last ones of a run, never the best. Each table is followed by its updates, settings, episodes
 and date, and by the runs that diverged. Updates, episodes and seeds differ between plants. Within
@@ -284,13 +291,13 @@ table above.*"""
 
 OFFICIAL_TEXT = """Scores are normalised by NeoRL-2's references and measured on `DMSD-v0`,
 which repeats that task step for step. The published figures are levels over that benchmark's
-own grid of settings, which was chosen on the true plant; they took one million updates of 256
-rows with networks of 256. The runs here have a tenth of the updates, half of the rows and a
-quarter of the width."""
+own grid of settings, which was chosen on the true plant; they took one million updates (EDAC:
+three million) of 256 rows with networks of 256. The runs here took 100,000 updates of 128 rows
+with networks of 64."""
 
 OTHER_TEXT = """Other settings were tried on this log. With networks of 64, EDAC gained
-nothing from three times the updates or from the reward's own scale. CQL gained less than three
-points from a smaller weight, faster rates and networks of 128 together. With a target gap of 5,
+nothing from three times the updates or from the reward's own scale. The rows of CQL below have a
+smaller weight, faster rates and networks of 128. With a target gap of 5,
 which is above the conservative term on this log, CQL's multiplier falls to zero and the policy
 loses everything. With a gap of 1, which is a threshold of 8 in the published grid, the
 multiplier rises to its bound of a million, and the score ends at the median of that grid. CQL
@@ -304,10 +311,11 @@ and how many actions lie within a hundredth of half the range of a bound, beside
 the log itself."""
 
 OWN_TEXT = """These logs have 100,000 rows of the qualities `mixed` and `medium`, collected
-with seed 0. Nothing is tuned to a plant. All rows belong to the present plants and learners:
-rows that were measured before a plant changed, or before rewards were centred where that makes
-a difference, have been removed. A table with few updates and three seeds shows large
-differences only. The first table counts the logs on which the interval of the difference to
+with seed 0. Settings do not depend on the plant, except that learners in a model are given the
+names of its exogenous channels. All rows belong to the present plants and learners: rows that
+were measured before a plant changed, or before rewards were centred where that makes a
+difference, have been removed. A table with few updates and three seeds shows large differences
+only. The first table counts the logs on which the interval of the difference to
 behaviour cloning (paired by seed and episode, for fresh seeds and episodes) lies above or below
 zero; where one of the two ran more episodes, the difference is over those that both ran."""
 

@@ -20,6 +20,7 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -120,19 +121,22 @@ def judged(run: Path) -> dict[str, Any]:
     best = make(tables.environment).reference
     for name, other in (("verdicts", tables.reference), ("beside_reference", best)):
         rows = policy_rows(paired, tables.spec, reference=other, level=tables.level)
-        answers[name] = verdicts(dataclasses.replace(tables, reference=other, rows=rows))
+        judged_tables = dataclasses.replace(tables, reference=other, rows=rows)
+        answers[name], answers[f"{name}_failed"] = verdicts(judged_tables)
     return answers | {"reference": best}
 
 
-def verdicts(tables: ResultTables) -> dict[str, dict[str, int]]:
-    """How often each answer is given to the seeds of each algorithm."""
-    by_group: dict[str, dict[str, int]] = {}
+def verdicts(tables: ResultTables) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:
+    """How often each answer is given to the seeds of each algorithm, and each clause fails."""
+    answers: dict[str, Counter[str]] = {}
+    failed: dict[str, Counter[str]] = {}
     for row in tables.rows:
         if row.role == "learner" and row.guarded:
-            judged = verdict(dataclasses.replace(tables, candidate=row.name))
-            answers = by_group.setdefault(row.group, {})
-            answers[judged.answer] = answers.get(judged.answer, 0) + 1
-    return by_group
+            decided = verdict(dataclasses.replace(tables, candidate=row.name))
+            answers.setdefault(row.group, Counter())[decided.answer] += 1
+            names = [clause.name for clause in decided.clauses if not clause.holds]
+            failed.setdefault(row.group, Counter()).update(names)
+    return answers, failed
 
 
 def page() -> str:
@@ -176,7 +180,9 @@ limits. There are {SEEDS} seeds for every algorithm and {STARTS} paired episodes
 policy; settings are the defaults, and nothing is tuned to a plant. Learned policies act behind
 their guard. Returns are means over episodes, with the range of the seeds' means for learners
 and 95 % intervals for controllers. A cost is shown as its mean per episode and, after the
-slash, the share of episodes over its limit. Verdicts follow [the rule](verdict.md), once
+slash, the share of episodes over its limit. Verdicts follow [the rule](verdict.md), whose clauses
+are not all in a table: a policy with a better mean can fail, for example, by its worst episode.
+Newer results name the clauses that failed. A policy is judged once
 against the plant's *ordinary* controller, with which a run compares by default, and once
 against its *reference*, the best controller known for it. Whether a policy can be picked
 without the plant is another question; see [choosing without the
@@ -204,7 +210,18 @@ def section(result: dict[str, Any]) -> list[str]:
             ", ".join(f"{n} {answer}" for answer, n in one.items()) for one in counts
         )
         lines.append(line(mine, f"{group}, {len(mine)} seeds", answers_text, names))
+    if "verdicts_failed" in result:
+        lines.append("\n" + _failed_clauses(result["verdicts_failed"]))
     return lines
+
+
+def _failed_clauses(failed: dict[str, dict[str, int]]) -> str:
+    """How many seeds failed each clause against the ordinary controller."""
+    counts = [
+        f"`{group}` " + (", ".join(f"{name} ({n})" for name, n in one.items()) or "none")
+        for group, one in failed.items()
+    ]
+    return "Clauses that failed against the ordinary controller (seeds): " + "; ".join(counts) + "."
 
 
 def line(rows: list[dict[str, Any]], name: str, answers_text: str, costs: list[str]) -> str:

@@ -177,7 +177,7 @@ def table(path: Path, only: str = "") -> str:
     lines = [
         f"**{path.stem}**",
         "",
-        f"| | {' | '.join(heads)} | over any | its difference to `bc` [{LEVEL:.0%}] | trips | "
+        f"| | {' | '.join(heads)} | over any | over any, minus `bc` [{LEVEL:.0%}] | trips | "
         "return | return minus penalties |",
     ]
     lines.append("|---" * (len(heads) + 6) + "|")

@@ -132,13 +132,17 @@ class LimitKind:
     def limit_words(self, limit: float, unit: str) -> str:
         """A limit in words, with its unit; the unit ``"1"`` of dimensionless numbers is not shown.
 
+        A multiplication sign stands before a unit that begins with a digit, such as
+        ``"100 units"``.
+
         Example:
             >>> from neorl_core import CostChannel
             >>> from neorl_core.costs import limit_kind
             >>> limit_kind(CostChannel("pressure", "bar", 0.5, "step")).limit_words(0.5, "bar")
             '0.5 bar per step'
         """
-        text = f"{limit:g}" if unit == "1" else f"{limit:g} {unit}"
+        sign = "× " if unit[:1].isdigit() else ""
+        text = f"{limit:g}" if unit == "1" else f"{limit:g} {sign}{unit}"
         return f"{text} per {self.per}"
 
 

@@ -30,8 +30,7 @@ LOG_STD_RANGE = (-5.0, 2.0)
 class COptiDICE(BaseLearner):
     """Offline constrained learning by the correction of a stationary distribution.
 
-    Consider all distributions ``w(s, a)`` times the log's that a policy can have. The learner seeks
-    the one that maximises ``E[w r] - alpha E[f(w)]`` subject to ``E[w c_j] <= d_j`` for every cost.
+    The distribution of states and actions under a policy is written as ``w(s, a)`` times that of the log. The learner seeks the ``w`` that a policy can have and that maximises ``E[w r] - alpha E[f(w)]`` subject to ``E[w c_j] <= d_j`` for every cost.
     Its Lagrangian gives
 
     ``e = r - sum_j multiplier_j c_j + discount (1 - terminated) nu(s') - nu(s)``,

@@ -35,9 +35,9 @@ class PPOLag(PPO):
     The limits are approached from above, so the learner breaks them during training.
 
     Attributes:
-        multiplier: The controller of the multipliers.
+        multiplier: The controller of the multipliers, with gains per rollout and per fraction of the limit.
 
-    Source: Stooke, Achiam and Abbeel, Responsive safety in reinforcement learning by PID
+Source: Stooke, Achiam and Abbeel, Responsive safety in reinforcement learning by PID
     Lagrangian methods, arXiv 2007.03964. Deviations: the units of advantages and excess, so that
     gains have the same effect on every plant.
     """

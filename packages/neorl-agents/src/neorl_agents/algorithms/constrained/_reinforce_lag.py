@@ -27,9 +27,9 @@ class ReinforceLag(Reinforce):
     The limits are approached from above, so the learner breaks them during training.
 
     Attributes:
-        multiplier: The controller of the multipliers.
+        multiplier: The controller of the multipliers, with gains per rollout and per fraction of the limit.
 
-    Source: the multiplier is that of Stooke, Achiam and Abbeel, arXiv 2007.03964; the combination
+Source: the multiplier is that of Stooke, Achiam and Abbeel, arXiv 2007.03964; the combination
     with REINFORCE is not a published learner.
     """
 
