@@ -68,11 +68,12 @@ def main() -> None:
     parser.add_argument("what", choices=("measure", "table", "pages"))
     parser.add_argument("plants", nargs="*", help="plants to measure, such as CSTR-v0")
     parser.add_argument("--learners", nargs="*", default=[], help="these alone")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"number of seeds ({SEEDS})")
     args = parser.parse_args()
     if args.what == "measure":
         keep_compiled_programs(cache_directory())
         for plant in args.plants:
-            measure(plant, args.learners)
+            measure(plant, args.learners, args.seeds)
     elif args.what == "table":
         print("\n\n".join(table(path) for path in sorted(RESULTS.glob("*.json"))))
     else:
@@ -80,7 +81,7 @@ def main() -> None:
             write_page(name)
 
 
-def measure(plant: str, learners: list[str]) -> None:
+def measure(plant: str, learners: list[str], seeds: int) -> None:
     """Trains and judges what the plant's file does not hold yet."""
     env, path = make(plant), RESULTS / f"{plant}.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
@@ -100,7 +101,7 @@ def measure(plant: str, learners: list[str]) -> None:
         store(path, results)
     for name in learners or (*PLAIN, *SAFE, *FAST):
         known = json.loads(path.read_text())["learners"].get(name, {"seeds": []})
-        missing = range(len(known.get("seeds", range(SEEDS))), SEEDS)
+        missing = range(len(known.get("seeds", range(seeds))), seeds)
         if missing:
             started_at = time.monotonic()
             cell = trained(env, data, name, missing)
@@ -194,7 +195,9 @@ def table(path: Path, only: str = "") -> str:
             lines.append(f"| `{name}` | refused: {cell['failure']} |" + " |" * (len(heads) + 4))
         else:
             cloning = None if name == "bc" else results["learners"].get("bc")
-            lines.append(row(f"`{name}`", cell["seeds"], cloning and cloning["seeds"]))
+            count = len(cell["seeds"])
+            title = f"`{name}`" if count >= SEEDS else f"`{name}`, {count} of {SEEDS} seeds"
+            lines.append(row(title, cell["seeds"], cloning and cloning["seeds"]))
     return "\n".join(lines)
 
 
