@@ -9,7 +9,15 @@ import pytest
 from scipy import stats
 
 from cell_table import add_also, add_cell, read_table
-from learner_numbers import IN_MODEL_PAGE, PAGES, current, page_of, with_comparison
+from learner_numbers import (
+    COUNTED,
+    IN_MODEL_PAGE,
+    PAGES,
+    current,
+    page_of,
+    with_comparison,
+    with_counts,
+)
 from learning_page import (
     OFFICIAL,
     PAGE,
@@ -38,6 +46,14 @@ def test_the_numbers_of_a_learner_are_current(name: str) -> None:
 def test_the_comparison_of_learners_in_a_model_with_the_others_is_current() -> None:
     text = page_of(IN_MODEL_PAGE).read_text()
     assert text == with_comparison(text), "python tools/tables/learner_numbers.py writes it anew"
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_the_counts_of_a_learner_on_the_logs_of_plants_are_current(name: str) -> None:
+    text = page_of(name).read_text()
+    assert text == with_counts(name, text), (
+        "python tools/tables/learner_numbers.py writes them anew"
+    )
 
 
 def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes() -> None:

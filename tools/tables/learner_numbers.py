@@ -44,6 +44,9 @@ BEGIN = "## Expected numbers"
 END = "## Try it"
 IN_MODEL, IN_MODEL_PAGE = ("mopo", "mobile", "combo", "rambo", "morel"), "mopo"
 TABLE_BEGIN, TABLE_END = "<!-- made by learner_numbers.py -->", "<!-- end of learner_numbers.py -->"
+COUNTS_BEGIN, COUNTS_END = "<!-- counts of learner_numbers.py -->", "<!-- end of counts -->"
+COUNTED = (*IN_MODEL, "dt")
+"""Learners whose pages have counts between markers and no section of their own."""
 
 
 def main() -> None:
@@ -52,6 +55,9 @@ def main() -> None:
         path.write_text(current(page, path.read_text()))
     path = page_of(IN_MODEL_PAGE)
     path.write_text(with_comparison(path.read_text()))
+    for name in COUNTED:
+        path = page_of(name)
+        path.write_text(with_counts(name, path.read_text()))
 
 
 def page_of(page: str) -> Path:
@@ -152,6 +158,37 @@ def with_comparison(text: str) -> str:
     before, _, rest = text.partition(TABLE_BEGIN)
     table = "\n".join(_comparison())
     return f"{before}{TABLE_BEGIN}\n{table}\n{TABLE_END}{rest.partition(TABLE_END)[2]}"
+
+
+def with_counts(name: str, text: str) -> str:
+    """The page of a learner with its counts and ranks as the cells are."""
+    before, _, rest = text.partition(COUNTS_BEGIN)
+    lines = "\n".join([*_counted(name), _ranked(name)])
+    return f"{before}{COUNTS_BEGIN}\n\n{lines}\n\n{COUNTS_END}{rest.partition(COUNTS_END)[2]}"
+
+
+def _ranked(name: str) -> str:
+    """On which logs a learner has the best mean of all learners, the second or the third."""
+    ranks: dict[int, list[str]] = {}
+    logs = 0
+    for path in sorted(RESULTS.glob("*-v0-*.jsonl")):
+        cells = read_cells(path)
+        if name not in cells:
+            continue
+        logs += 1
+        episodes = min(len(one["scores"]) for seeds in cells.values() for one in seeds)
+        means = {
+            key: float(np.mean([one["scores"][:episodes] for one in seeds]))
+            for key, seeds in cells.items()
+        }
+        rank = sorted(means, key=lambda key: -means[key]).index(name) + 1
+        ranks.setdefault(rank, []).append(log_name(path))
+    words = ["the best", "the second best", "the third best"]
+    parts = [f"{word} on {_listed(ranks.get(rank, []))}" for rank, word in enumerate(words, 1)]
+    return (
+        f"Of all learners measured on a log, its mean over the episodes that all ran is "
+        f"{', '.join(parts)} of these {logs} logs."
+    )
 
 
 def _comparison() -> list[str]:
