@@ -183,7 +183,8 @@ def value_estimates(
     masked = jnp.where(jnp.asarray(episodes.mask), trajectories.log_ratio, 0)
     values = np.asarray(first.reward).T
     logged = _logged_returns(learner, state, episodes, proposed)
-    spreads = [float(one.mean(axis=1).std(ddof=1)) for one in (values, *costs) if members > 1]
+    means = [np.asarray(one, np.float64).mean(axis=1) for one in (values, *costs)]
+    spreads = [float(one.std(ddof=1)) for one in means if members > 1]
     return ValueEstimates(
         fitted_q=ensemble_estimate(values, level),
         fitted_q_costs=tuple(ensemble_estimate(one, level) for one in costs),
@@ -337,7 +338,8 @@ def reach_of_members(means: Float[np.ndarray, " member"], level: float) -> float
     if count == 1:
         return 0.0
     quantile = float(stdtrit(count - 1, (1 + level) / 2))
-    return quantile * np.sqrt(1 + 1 / count) * float(np.std(means, ddof=1))
+    spread = float(np.std(np.asarray(means, np.float64), ddof=1))
+    return float(quantile * np.sqrt(1 + 1 / count) * spread)
 
 
 def mean_estimate(values: np.ndarray, level: float) -> Estimate:
