@@ -1,15 +1,16 @@
 """Estimates of discounted returns from a log alone, beside the returns on the plant.
 
 Usage:
-    python tools/tables/choice/pool_estimators.py [NAME ...]   what has no result yet
+    python tools/tables/choice/pool_estimators.py [NAME ...]   what has no result yet; a pool that
+                                                               lacks only the ensemble gets that
     python tools/tables/choice/pool_estimators.py --page       write the page alone
 
 The pools are those of candidate_pools.py, with every third candidate, some near the ordinary
 controller and some far away. The log is the same one, which only the ordinary controller and its
-operators filled. Each candidate is estimated by fitted Q evaluation, by its distributional form and
-by the correction with the nearest logged rows, as ``select`` does it but with 3,000 updates, and
-runs in 200 episodes of the plant. The discount is 0.95, because episodes of 100 steps then contain
-99.4 % of the sum.
+operators filled. Each candidate is estimated by fitted Q evaluation with one network and with an
+ensemble, by its distributional form and by the correction with the nearest logged rows, as
+``select`` does it but with 3,000 updates, and runs in 200 episodes of the plant. The discount is
+0.95, because episodes of 100 steps then contain 99.4 % of the sum.
 Result: tools/baselines/choice/pool_estimators.json.
 """
 
@@ -31,7 +32,12 @@ from neorl_core.statistics import rank_correlation
 from neorl_envs import collect_log, make
 from neorl_train.evaluation._rollout import rollouts_in_chunks
 from neorl_train.results._tables import Estimate
-from neorl_train.selection import logged_episodes, return_distribution, value_estimates
+from neorl_train.selection import (
+    SelectOptions,
+    logged_episodes,
+    return_distribution,
+    value_estimates,
+)
 from neorl_train.selection._return_distribution import MOST_FAR
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -40,8 +46,10 @@ PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
 BEGIN = "<!-- estimators: python tools/tables/choice/pool_estimators.py -->"
 END = "<!-- end of estimators -->"
 PLANTS, DISCOUNT, UPDATES, TENTH = ("CSTR-v0", "DMSD-v0"), 0.95, 3_000, 10
+MEMBERS = SelectOptions.value_members
 ESTIMATORS = {
-    "fitted_q": "fitted Q evaluation",
+    "fitted_q": "fitted Q evaluation, one network",
+    "ensemble": f"ensemble of fitted Q evaluation, {MEMBERS} networks",
     "mean": "distributional fitted Q evaluation",
     "corrected": "the same corrected by neighbours",
     "worst_tenth": "its worst tenth",
@@ -50,15 +58,11 @@ ESTIMATORS = {
 
 def measured(name: str, seed: int) -> dict[str, Any]:
     """One pool of one plant."""
-    env, started_at = make(name), time.process_time()
-    tunings = env.tunings()
-    ordinary = next(iter(tunings))
-    log = collect_log(env, {ordinary: tunings[ordinary]}, n_steps=STEPS, key=jax.random.key(seed))
+    started_at = time.process_time()
+    env, log, pool = log_and_pool(name, seed)
     facts = PlantFacts(env.action_rates(), env.exogenous, env.interlock, env.objective)
     plants = learned_plants(log.transitions, env.spec, seed, facts)
-    pool = pool_of(tunings[ordinary], env, np.std(log.transitions.obs, axis=0), seed)
-    episodes = logged_episodes(log)
-    settings = {"discount": DISCOUNT, "updates": UPDATES, "seed": seed}
+    episodes, settings = logged_episodes(log), settings_of(seed)
     candidates = []
     for label in ("today", *list(pool)[1::3]):
         values = value_estimates(log, episodes, pool[label], **settings)
@@ -68,6 +72,7 @@ def measured(name: str, seed: int) -> dict[str, Any]:
                 "name": label,
                 **on_plant(env, pool[label]),
                 "fitted_q": ends(values.fitted_q),
+                "ensemble": ensemble_of(log, episodes, pool[label], settings),
                 "mean": ends(distribution.mean),
                 "corrected": ends(distribution.corrected),
                 "worst_tenth": ends(distribution.worst_tenth),
@@ -78,6 +83,40 @@ def measured(name: str, seed: int) -> dict[str, Any]:
         sys.stdout.flush()
     seconds = round(time.process_time() - started_at, 1)
     return {"plant": name, "seed": seed, "candidates": candidates, "seconds": seconds}
+
+
+def log_and_pool(name: str, seed: int) -> tuple[Any, Any, Any]:
+    """The plant, the log of its ordinary controller and the pool of candidates by name."""
+    env = make(name)
+    tunings = env.tunings()
+    ordinary = next(iter(tunings))
+    log = collect_log(env, {ordinary: tunings[ordinary]}, n_steps=STEPS, key=jax.random.key(seed))
+    pool = pool_of(tunings[ordinary], env, np.std(log.transitions.obs, axis=0), seed)
+    return env, log, pool
+
+
+def settings_of(seed: int) -> dict[str, Any]:
+    """The settings of every fit."""
+    return {"discount": DISCOUNT, "updates": UPDATES, "seed": seed}
+
+
+def ensemble_of(log: Any, episodes: Any, policy: Any, settings: dict[str, Any]) -> list[float]:
+    """The estimate of a candidate by an ensemble."""
+    return ends(value_estimates(log, episodes, policy, members=MEMBERS, **settings).fitted_q)
+
+
+def with_ensemble(row: dict[str, Any]) -> dict[str, Any]:
+    """A pool that was measured without the ensemble, with its estimates."""
+    started_at, settings = time.process_time(), settings_of(row["seed"])
+    _, log, pool = log_and_pool(row["plant"], row["seed"])
+    episodes, candidates = logged_episodes(log), []
+    for one in row["candidates"]:
+        ensemble = ensemble_of(log, episodes, pool[one["name"]], settings)
+        candidates.append({**one, "ensemble": ensemble})
+        print(json.dumps(candidates[-1]))
+        sys.stdout.flush()
+    seconds = round(row["seconds"] + time.process_time() - started_at, 1)
+    return {**row, "candidates": candidates, "seconds": seconds}
 
 
 def on_plant(env: Any, policy: Any) -> dict[str, Any]:
@@ -137,7 +176,10 @@ def page() -> None:
     for row in sorted(rows(), key=lambda row: row["plant"]):
         near = [one for one in row["candidates"] if one["far"] <= MOST_FAR]
         groups = (row["candidates"], near)
+        known = {name for name in ESTIMATORS if all(name in one for one in row["candidates"])}
         for name, words in ESTIMATORS.items():
+            if name not in known:
+                continue
             of_all, of_near = (facts(group, name) for group in groups)
             cells = " | ".join(f"{x}; {y}" for x, y in zip(of_all, of_near, strict=True))
             lines.append(f"| {row['plant']} | {words} | {cells} |")
@@ -156,10 +198,12 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     for name in () if options.page else options.names:
-        if any((row["plant"], row["seed"]) == (name, options.seed) for row in rows()):
+        mine = [row for row in rows() if (row["plant"], row["seed"]) == (name, options.seed)]
+        if mine and "ensemble" in mine[0]["candidates"][0]:
             continue
-        row = measured(name, options.seed)
-        write_text(RESULT, json.dumps([*rows(), row], indent=1) + "\n")
+        row = with_ensemble(mine[0]) if mine else measured(name, options.seed)
+        others = [one for one in rows() if one not in mine]
+        write_text(RESULT, json.dumps([*others, row], indent=1) + "\n")
     page()
 
 

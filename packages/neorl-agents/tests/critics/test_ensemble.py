@@ -19,8 +19,8 @@ from neorl_agents.critics import (
 )
 from neorl_agents.critics._columns import checked_columns, column_statistics
 from neorl_agents.critics._ensemble_fit import _calibrated, _width, member_predictions
-from neorl_agents.critics._ensemble_learner import BootstrappedRows
 from neorl_agents.networks import q_values
+from neorl_agents.sampling import bootstrap_weights
 from neorl_agents.testing import sized
 from neorl_core import Channel, InputError, Spec, Transition, as_arrays
 from neorl_core.statistics import area_under_roc
@@ -158,9 +158,9 @@ def test_the_disagreement_is_that_of_numpy(fitted, in_numpy):
 def test_a_member_sees_every_episode_as_often_as_it_was_drawn():
     """One that never saw any stays as it was."""
     columns = checked_columns(plant_log(300, seed=0), SPEC, cost=False)
-    weights = BootstrappedRows(5).weights(300, KEY)
+    weights = bootstrap_weights(KEY, 300, 5)
     assert weights.shape == (300, 5)
-    assert (BootstrappedRows(50).weights(1, KEY) > 0).all()
+    assert (bootstrap_weights(KEY, 1, 50) > 0).all()
     tables = FEW.log_tables(SPEC, plant_log(300, seed=0))
     np.testing.assert_array_equal(tables.rows.weight, columns.episode)
     np.testing.assert_allclose(np.bincount(np.asarray(weights, int).ravel())[:3] / 1500,

@@ -10,7 +10,9 @@ from neorl_envs.datasets import dataset_from_columns
 from neorl_train.selection import (
     Selection,
     SelectOptions,
+    logged_episodes,
     select_candidates,
+    value_estimates,
 )
 
 STEPS, EPISODES, DISCOUNT = 30, 120, 0.9
@@ -148,8 +150,25 @@ def test_fitted_values_are_those_of_the_lyapunov_equation(selection, log):
     assert true["off"] < 1.2 * values["off"].fitted_q.value
     order = sorted(true, key=lambda name: true[name])
     assert sorted(true, key=lambda name: values[name].fitted_q.value) == order
+    for one in values.values():
+        # The spread of the four networks widens the interval, but not to any value.
+        reach = one.fitted_q.high - one.fitted_q.value
+        assert 0 < 3.18 * np.sqrt(1.25) * one.spread < reach < 0.3 * abs(true["today"])
     # What filled the log earned what the fit says, up to its test signal and the error of the fit.
     assert values["today"].gap < 0.15 * abs(true["today"])
+
+
+@pytest.mark.nightly
+def test_a_single_network_has_the_values_of_the_lyapunov_equation_too(selection, log):
+    starts, episodes = np.asarray(log.transitions.obs)[log.episode_starts], logged_episodes(log)
+    values = {one.prediction.name: one.values for one in selection.candidates}
+    for name in ("today", "regulator"):
+        single = value_estimates(
+            log, episodes, law(GAINS[name]), discount=DISCOUNT, updates=2_000
+        ).fitted_q
+        assert single.value == pytest.approx(discounted(GAINS[name], starts), rel=0.15), name
+        assert single.value == pytest.approx(values[name].fitted_q.value, rel=0.1), name
+        assert single.high - single.low < values[name].fitted_q.high - values[name].fitted_q.low
 
 
 @pytest.mark.nightly

@@ -1,5 +1,6 @@
 """Choosing among controllers of a log: the command, its files, and what it refuses."""
 
+import dataclasses
 import json
 import re
 
@@ -12,7 +13,14 @@ from neorl_core import InputError
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train._command.main import main
 from neorl_train._pipeline.plant_model import policies_beside
-from neorl_train.selection import SelectOptions, lines, page, select_candidates
+from neorl_train.selection import (
+    SelectOptions,
+    lines,
+    logged_episodes,
+    page,
+    select_candidates,
+    value_estimates,
+)
 
 CSTR = make("CSTR-v0")
 
@@ -45,19 +53,23 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     printed = captured.out.splitlines()
     interval = r"-?[\d.]+ \[-?[\d.]+, -?[\d.]+\]"
     cost = r"temperature [\d.]+ \(up to [\d.]+\) K min"
-    unit = "reward"
-    assert re.match(rf"  PI: return {interval} {unit}, runs today; {cost}", printed[0])
-    better = rf"\* PI feed-forward: return {interval} {unit}, gain {interval} {unit}; {cost}"
+    unit, by = "reward", rf"; discounted {interval} reward by 4 networks"
+    assert re.match(rf"  PI: return {interval} {unit}, runs today; {cost}{by}", printed[0])
+    better = rf"\* PI feed-forward: return {interval} {unit}, gain {interval} {unit}; {cost}{by}"
     assert re.match(better, printed[1])
     result = json.loads((tmp_path / "choice.json").read_text())
     assert (result["incumbent"], result["chosen"]) == ("PI", "PI feed-forward")
+    assert result["value_members"] == 4
     assert main(["select", str(tmp_path / "log.h5"), *words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**result, "page": str(out)}
     today, better = result["candidates"]
     assert today["prediction"]["gain"] == 0
     assert 20 < better["prediction"]["low"] <= better["prediction"]["gain"] < 150
     for one in result["candidates"]:
-        assert one["values"]["fitted_q"]["low"] < one["values"]["fitted_q"]["high"]
+        fitted, spread = one["values"]["fitted_q"], one["values"]["spread"]
+        # The interval is wider than what the spread between four members adds to it.
+        assert 0 < 3.18 * np.sqrt(1.25) * spread < fitted["high"] - fitted["value"]
+        assert [x > 0 for x in one["values"]["spread_costs"]] == [True] * CSTR.spec.n_cost
         assert len(one["values"]["fitted_q_costs"]) == CSTR.spec.n_cost
         assert 1 <= one["values"]["effective"] <= log.n_episodes
         distribution = one["distribution"]
@@ -74,6 +86,8 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     text = out.read_text()
     assert "Try PI feed-forward" in text
     assert "too few" in text
+    assert "Fitted Q evaluation is the mean of 4 networks" in text
+    assert "Spread of 4 networks" in text
     assert "Distribution from the logged starts." in text
     assert "Corrected by the nearest logged rows." in text
     assert "<script" not in text
@@ -109,6 +123,7 @@ def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
         ({}, {}, "there are 0 candidates for log.h5, and a choice needs two or more"),
         (None, {"incumbent": "PID"}, "PID"),
         (None, {"value_updates": 150}, "value_updates must be a multiple of 100 or 0, got 150"),
+        (None, {"value_members": 0}, "value_members must be at least 1, got 0"),
         (None, {"discount": 1.0}, r"discount must lie in \[0, 1\), got 1.0"),
         (None, {"updates": 0}, "updates must be at least 1, got 0"),
     ],
@@ -117,6 +132,20 @@ def test_what_cannot_be_chosen_from_is_named(log, pool, options, message):
     pool = dict(CSTR.tunings()) if pool is None else pool
     with pytest.raises(InputError, match=message):
         select_candidates(log, "log.h5", pool, SelectOptions(**options))
+
+
+def test_a_single_network_is_named_as_such_and_has_no_spread(kept, log):
+    """The page of a choice with values, and the same values as one fit without an ensemble."""
+    policy, episodes = CSTR.tunings()[CSTR.reference], logged_episodes(log)
+    values = value_estimates(log, episodes, policy, updates=100)
+    assert (values.spread, values.spread_costs, values.first.shape[0]) == (None, (), 1)
+    assert values.fitted_q.value == pytest.approx(values.first.mean(), rel=1e-6)
+    candidates = tuple(one._replace(values=values) for one in kept.candidates)
+    alone = dataclasses.replace(kept, candidates=candidates, value_members=1)
+    text = page(alone)
+    assert "Fitted Q evaluation is that of a single network" in text
+    assert "Spread of" not in text
+    assert "by one network" in lines(alone)[0]
 
 
 def test_a_log_of_too_few_episodes_is_refused(log):

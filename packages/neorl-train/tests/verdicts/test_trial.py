@@ -7,7 +7,8 @@ import pytest
 
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction, Refusal
 from neorl_core import Channel, CostChannel, Spec
-from neorl_train.results import ResultTables
+from neorl_train.results import Estimate, ResultTables
+from neorl_train.selection import ValueEstimates, other_estimates
 from neorl_train.selection._agreement import contradicted
 from neorl_train.verdicts import LogPrediction, OtherEstimate, trial_verdict
 from neorl_train.verdicts._replay_check import ReplayCheck
@@ -296,3 +297,33 @@ def test_select_refuses_a_gain_that_another_estimator_contradicts_or_cannot_judg
     )
     worse = dataclasses.replace(one, gain=-0.5)
     assert contradicted(worse, (loss, diverged)) is worse
+
+
+def fitted_by(members, gap=0.5):
+    """Estimates of a policy whose fitted values of 30 episodes are given by the members' means."""
+    variation = np.random.default_rng(0).normal(0.0, 1.0, 30)
+    first = np.asarray(members)[:, None] + variation - variation.mean()
+    one = Estimate(float(first.mean()), 0.0, 0.0)
+    return ValueEstimates(one, (), None, (), one, one, 2.0, gap, first)
+
+
+def test_members_that_disagree_about_a_loss_refuse_nothing():
+    """All agree on average on a loss of 3, beyond the error of 0.5 on what runs today."""
+    prediction, today = GOOD.prediction, fitted_by([10.0, 11.0, 12.0, 13.0])
+    bounds = {}
+    for name, members in {
+        "one network": [8.5],
+        "agreeing": [7.0, 8.1, 8.9, 10.0],
+        "disagreeing": [5.0, 12.0, 6.0, 11.0],
+    }.items():
+        incumbent = fitted_by([11.5]) if len(members) == 1 else today
+        others = other_estimates(prediction, fitted_by(members), incumbent)
+        bounds[name] = {one.name: one for one in others}["fitted Q evaluation"]
+        assert bounds[name].gain == pytest.approx(-3)
+        refused = contradicted(prediction, others) is not prediction
+        assert refused == (name != "disagreeing"), name
+    # The episodes of candidate and incumbent vary alike, and so does each member of "agreeing".
+    assert bounds["one network"].high == pytest.approx(-3 + 0.5)
+    gains = np.array([-3.0, -2.9, -3.1, -3.0])
+    reach = 3.1824 * np.sqrt(1.25) * gains.std(ddof=1)
+    assert bounds["agreeing"].high == pytest.approx(-3 + reach + 0.5, rel=1e-4)

@@ -27,11 +27,9 @@ from neorl_agents.learning import (
 from neorl_agents.learning._state import UPDATES
 from neorl_agents.networks import MLP, ensemble
 from neorl_agents.policies import Preparation
+from neorl_agents.sampling import bootstrap_weights
 from neorl_core import Affine, DataStatistics, Spec, Transition
 from neorl_core.replay import batch_indices
-
-BOOTSTRAP = 2**32 - 1
-"""Folded into the key of the batches for the bootstrap; no update has this index."""
 
 
 class EnsembleRows(NamedTuple):
@@ -90,15 +88,8 @@ class BootstrappedRows:
         size = shape[0] * shape[1]
         indices = batch_indices(key, number, n=len(tables.rows.obs), batch=size).reshape(shape)
         rows = jax.tree.map(lambda column: column[indices], tables.rows)
-        weights = self.weights(len(tables.episodes), jax.random.fold_in(key, BOOTSTRAP))
+        weights = bootstrap_weights(key, len(tables.episodes), self.members)
         return rows._replace(weight=weights[rows.weight])
-
-    def weights(self, episodes: int, key: PRNGKeyArray) -> Float[Array, "episode ens"]:
-        """Weight of every episode for every member."""
-        weights = jax.random.poisson(key, 1.0, (episodes, self.members))
-        # With few episodes, a member might have weight on none and would learn nothing.
-        weights = jnp.where(jnp.sum(weights, axis=0, keepdims=True) > 0, weights, 1)
-        return weights.astype(jnp.float32)
 
 
 class EnsembleLearner(BaseLearner):

@@ -38,7 +38,8 @@ class UnitRows(NamedTuple):
             several steps.
         mc_return: Return that followed in the log, in the unit of the critics; minus infinity if
             it is not known yet.
-        weight: Weight of each row in the loss, if rows are not sampled uniformly.
+        weight: Weight of each row in the loss, if rows are not sampled uniformly; with a last axis
+            of members for an ensemble whose members weight rows differently.
         to_go: Returns and costs that follow every step of the window, in units; a cost with a limit
             per step counts steps.
     """

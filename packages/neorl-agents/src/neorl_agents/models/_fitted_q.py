@@ -23,6 +23,7 @@ from neorl_agents.learning import (
 )
 from neorl_agents.models._next_actions import actions_along
 from neorl_agents.networks import Network
+from neorl_agents.sampling import Batch, BootstrappedEpisodes, Rows, Sampler, as_batch
 from neorl_core import InputError, Policy, Spec, Transition
 from neorl_core.losses import masked_mean, quantile_huber_loss
 from neorl_core.targets import td_target
@@ -36,12 +37,13 @@ class PolicyValue(NamedTuple):
     """Predicted return and costs of an action under the evaluated policy, in physical units.
 
     Attributes:
-        reward: Discounted sum of the rewards, scalar.
-        cost: Discounted sum of every cost, shape ``(cost,)``; of length zero if costs are not read.
+        reward: Discounted sum of the rewards, scalar; of every member, shape ``(member,)``.
+        cost: Discounted sum of every cost, shape ``(cost,)``, of length zero if costs are not read;
+            of every member, shape ``(member, cost)``.
     """
 
-    reward: Float[Array, ""]
-    cost: Float[Array, " cost"]
+    reward: Float[Array, "*member"]
+    cost: Float[Array, "*member cost"]
 
 
 class ReturnQuantiles(NamedTuple):
@@ -74,9 +76,19 @@ class FittedQEvaluation(BaseLearner):
     of one episode: it includes the randomness of the plant after the action, and no error of the
     fit. Its mean is :meth:`value`.
 
-    It is a learner without a policy, so it is trained, resumed, streamed and tracked like any
-    other. The accuracy depends on how well the log covers the policy's actions: for actions that
-    are not in the log, ``Q(s', pi(s'))`` is an extrapolation, and nothing here measures its error.
+    With ``members = m`` above one, it is an ensemble: ``m`` networks with independent initial
+    weights, each on a bootstrap of the log's episodes, are trained in one program. Each regresses
+    on a target network of its own. On a common target, all would learn the same values, and the
+    members would differ only by the error of the last regression; on their own, the error that a
+    member makes is carried from step to step in its own values, so that the spread between members
+    shows the error of the whole sum. :meth:`member_values` gives the values of all, :meth:`value`
+    their mean. The spread covers the initial weights and the choice of the log's episodes, but not
+    an error that all members share, such as the same extrapolation.
+
+    It is a learner without a policy, so it is trained, resumed and tracked like any other, and
+    streamed unless it is an ensemble. The accuracy depends on how well the log covers the policy's
+    actions: for actions that are not in the log, ``Q(s', pi(s'))`` is an extrapolation, and only
+    the spread between members hints at its error.
 
     Attributes:
         discount: Discount of rewards and costs per step, in [0, 1].
@@ -84,11 +96,17 @@ class FittedQEvaluation(BaseLearner):
         learning_rate: Learning rate.
         evaluates_costs: Whether costs are evaluated too, and the reward is the logged one; static.
         quantiles: Number of quantiles of every discounted sum; 0 for the mean alone; static.
+        members: Number of networks; with more than one, the rows must mark where episodes end;
+            static.
 
     Source: Le, Voloshin and Yue, Batch policy learning under constraints, arXiv 1903.08738,
     algorithm 3; with a slowly moving target instead of solving for each target anew. Quantiles:
     Dabney, Rowland, Bellemare and Munos, Distributional reinforcement learning with quantile
-    regression, arXiv 1710.10044, algorithm 1, for a given policy.
+    regression, arXiv 1710.10044, algorithm 1, for a given policy. Bootstrap of episodes: Hao, Ji,
+    Duan, Lu, Szepesvari and Wang, Bootstrapping fitted Q-evaluation for off-policy inference, arXiv
+    2102.03607; with few members and independent Poisson weights in place of many resamples. Targets
+    of each member: Ghasemipour, Gu and Nachum, Why so pessimistic? Estimating uncertainties for
+    offline RL through ensembles, and why their independence matters, arXiv 2205.13703.
     """
 
     discount: float = 0.99  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -96,6 +114,7 @@ class FittedQEvaluation(BaseLearner):
     learning_rate: float = 3e-4
     evaluates_costs: bool = eqx.field(static=True, default=False)
     quantiles: int = eqx.field(static=True, default=0)
+    members: int = eqx.field(static=True, default=1)
 
     rates: ClassVar[Mapping[str, str]] = {"values": "learning_rate"}
 
@@ -105,19 +124,39 @@ class FittedQEvaluation(BaseLearner):
         always = ("obs", "action", "reward", "next_obs", "next_action", "terminated", "mask")
         return (*always, *["cost"] * self.evaluates_costs)
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that are read, and for an ensemble those that end episodes."""
+        return (*self.reads, *["truncated"] * (self.members > 1))
+
+    @property
+    def row_sampler(self) -> Sampler:
+        """Single rows; for an ensemble with the weights of its bootstrap."""
+        return BootstrappedEpisodes(self.members) if self.members > 1 else Rows()
+
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_number(self, "tau", low=0, high=1, open_low=True)
         require_flag(self, "evaluates_costs")
         require_count(self, "quantiles", least=0)
+        require_count(self, "members", least=1)
         no_encoder = self.networks.encoder == "none"
         require(self, "networks.encoder", no_encoder, "'none'")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
-        """One network with outputs for the reward and for every cost, and its target."""
+        """Networks with outputs for the reward and for every cost, and a target for each."""
         outputs = (1 + spec.n_cost * self.evaluates_costs) * max(self.quantiles, 1)
-        values = self.networks.obs_action_networks(spec, outputs, key, members=1, last_bound=1e-2)
+        values = self.networks.obs_action_networks(
+            spec, outputs, key, members=self.members, last_bound=1e-2
+        )
         return {"values": values}, {"values": values}
+
+    def update(
+        self, state: LearnerState, batch: Transition | Batch, key: PRNGKeyArray
+    ) -> tuple[LearnerState, Metrics]:
+        """Takes one gradient step on rows whose next action is known where a record ended too."""
+        drawn = as_batch(batch)
+        return super().update(state, drawn._replace(rows=drawn.rows._replace(truncated=None)), key)
 
     def learn(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
@@ -131,7 +170,7 @@ class FittedQEvaluation(BaseLearner):
         reward = (rows.reward + steps_left * maps.reward_offset / maps.reward_unit)[:, None]
         signals = jnp.concatenate([reward, *[rows.cost] * self.evaluates_costs], axis=-1)
         following = _values(state.targets["values"], rows.next_obs, rows.next_action)
-        following = following.reshape(*signals.shape, max(self.quantiles, 1))
+        following = following.reshape(self.members, *signals.shape, max(self.quantiles, 1))
         target = td_target(
             jnp.broadcast_to(signals[..., None], following.shape),
             following,
@@ -143,29 +182,43 @@ class FittedQEvaluation(BaseLearner):
         else:
             state, loss, value = self.descend(state, "values", _loss, rows, target[..., 0])
         return state.with_averaged_targets("values", tau=self.tau), {
-            "loss": loss,
+            "loss": loss / self.members,
             "q": value * maps.reward_unit,
         }
 
     def value(
         self, state: LearnerState, obs: Float[Array, " obs"], action: Float[Array, " act"]
     ) -> PolicyValue:
-        """The value of an action, after which the policy acts.
+        """The value of an action, after which the policy acts; the mean of all members.
 
         Args:
             state: State of this learner.
             obs: One observation, physical units; use ``vmap`` for batches.
             action: The action, physical units; the policy's own gives the value of the state.
         """
+        return jax.tree.map(partial(jnp.mean, axis=0), self.member_values(state, obs, action))
+
+    def member_values(
+        self, state: LearnerState, obs: Float[Array, " obs"], action: Float[Array, " act"]
+    ) -> PolicyValue:
+        """The value of an action according to each member, with a leading axis of members.
+
+        Args:
+            state: State of this learner.
+            obs: One observation, physical units; use ``vmap`` for batches.
+            action: The action, physical units.
+        """
         scaled = self._scaled(state, obs, action)
-        scaled = jnp.mean(scaled.reshape(-1, max(self.quantiles, 1)), axis=-1)
-        costs = scaled[1:] * state.preparation.cost_unit[: len(scaled) - 1]
-        return PolicyValue(scaled[0] * state.preparation.reward_unit, costs)
+        scaled = jnp.mean(scaled.reshape(self.members, -1, max(self.quantiles, 1)), axis=-1)
+        costs = scaled[:, 1:] * state.preparation.cost_unit[None, : scaled.shape[1] - 1]
+        return PolicyValue(scaled[:, 0] * state.preparation.reward_unit, costs)
 
     def return_quantiles(
         self, state: LearnerState, obs: Float[Array, " obs"], action: Float[Array, " act"]
     ) -> ReturnQuantiles:
         """The distribution of the return after an action, after which the policy acts.
+
+        The quantiles of an ensemble are the means of those of its members.
 
         Args:
             state: State of this learner.
@@ -176,17 +229,17 @@ class FittedQEvaluation(BaseLearner):
             ValueError: If the learner has no quantiles.
         """
         require(self, "quantiles", self.quantiles > 0, "above 0 for the distribution of the return")
-        scaled = self._scaled(state, obs, action).reshape(-1, self.quantiles)
-        scaled = jnp.sort(scaled, axis=-1)  # The outputs of a network may cross.
+        scaled = self._scaled(state, obs, action).reshape(self.members, -1, self.quantiles)
+        scaled = jnp.mean(jnp.sort(scaled, axis=-1), axis=0)  # The outputs of a network may cross.
         costs = scaled[1:] * state.preparation.cost_unit[: len(scaled) - 1, None]
         return ReturnQuantiles(scaled[0] * state.preparation.reward_unit, costs)
 
-    def _scaled(self, state: LearnerState, obs: Array, action: Array) -> Float[Array, " out"]:
-        """The outputs of the network for one observation and action in physical units."""
+    def _scaled(self, state: LearnerState, obs: Array, action: Array) -> Float[Array, "member out"]:
+        """The outputs of the networks for one observation and action in physical units."""
         maps = state.preparation
         scaled_action = jnp.clip(maps.action.to_scaled(action), -1, 1)
         network, scaled_obs = state.parameters["values"], maps.obs.to_scaled(obs)
-        return _values(network, scaled_obs[None], scaled_action[None])[0]
+        return _values(network, scaled_obs[None], scaled_action[None])[:, 0]
 
 
 def with_next_actions(rows: Transition, policy: Policy | None = None) -> Transition:
@@ -201,7 +254,7 @@ def with_next_actions(rows: Transition, policy: Policy | None = None) -> Transit
             is unknown.
 
     Returns:
-        The rows, on the host; without ``truncated``, since the next action is known there too.
+        The rows, on the host. The next action is known in truncated rows too.
 
     Raises:
         InputError: If the log lacks one of these columns, or no row is left.
@@ -236,17 +289,17 @@ def with_next_actions(rows: Transition, policy: Policy | None = None) -> Transit
                 "fitted Q evaluation needs rows with a next row in the same episode, but the log "
                 "has none; record episodes of at least two rows"
             )
-        return rows._replace(next_action=next_actions, mask=valid, truncated=None)
+        return rows._replace(next_action=next_actions, mask=valid)
     columns = [np.asarray(x) for x in (rows.obs, rows.action, rows.next_obs)]
     policy_actions = actions_along(policy, *columns, last=ends).astype(columns[1].dtype)
-    return rows._replace(next_action=policy_actions, truncated=None)
+    return rows._replace(next_action=policy_actions)
 
 
 def _values(
     members: Network, obs: Float[Array, "batch obs"], action: Float[Array, "batch act"]
-) -> Float[Array, "batch out"]:
+) -> Float[Array, "member batch out"]:
     inputs = jnp.concatenate([obs, action], axis=-1)
-    return jax.vmap(_output, in_axes=(0, None))(members, inputs)[0]
+    return jax.vmap(_output, in_axes=(0, None))(members, inputs)
 
 
 def _output(network: Network, inputs: Float[Array, "batch in"]) -> Float[Array, "batch out"]:
@@ -254,19 +307,26 @@ def _output(network: Network, inputs: Float[Array, "batch in"]) -> Float[Array, 
 
 
 def _loss(
-    members: Network, rows: UnitRows, target: Float[Array, "batch out"]
+    members: Network, rows: UnitRows, target: Float[Array, "member batch out"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     values = _values(members, rows.obs, rows.action)
     errors = jnp.sum(jnp.square(values - target), axis=-1)
-    return masked_mean(errors, rows.mask), masked_mean(values[:, 0], rows.mask)
+    return _sum_of_means(errors, rows), masked_mean(jnp.mean(values[..., 0], axis=0), rows.mask)
 
 
 def _quantile_loss(
-    members: Network, rows: UnitRows, target: Float[Array, "batch signal quantile"]
+    members: Network, rows: UnitRows, target: Float[Array, "member batch signal quantile"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     values = _values(members, rows.obs, rows.action).reshape(target.shape)
     count = target.shape[-1]
     levels = (jnp.arange(count) + 0.5) / count
     of_signal = jax.vmap(partial(quantile_huber_loss, quantile=levels, delta=HUBER_DELTA))
-    errors = jnp.sum(jax.vmap(of_signal)(values, target), axis=-1) / count
-    return masked_mean(errors, rows.mask), masked_mean(jnp.mean(values[:, 0], axis=-1), rows.mask)
+    errors = jnp.sum(jax.vmap(jax.vmap(of_signal))(values, target), axis=-1) / count
+    mean = jnp.mean(values[:, :, 0], axis=(0, -1))
+    return _sum_of_means(errors, rows), masked_mean(mean, rows.mask)
+
+
+def _sum_of_means(errors: Float[Array, "member batch"], rows: UnitRows) -> Float[Array, ""]:
+    """The sum over members of each one's mean over rows, weighted by its own bootstrap."""
+    weighted = errors if rows.weight is None else errors * rows.weight.T
+    return masked_mean(jnp.sum(weighted, axis=0), rows.mask)

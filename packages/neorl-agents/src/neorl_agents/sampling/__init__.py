@@ -1,6 +1,9 @@
 """Samplers, one per file, which choose the rows of every update."""
 
 from neorl_agents.sampling._best_episodes import BestEpisodes as BestEpisodes
+from neorl_agents.sampling._bootstrap import BootstrappedEpisodes as BootstrappedEpisodes
+from neorl_agents.sampling._bootstrap import BootstrapTables as BootstrapTables
+from neorl_agents.sampling._bootstrap import bootstrap_weights as bootstrap_weights
 from neorl_agents.sampling._goals import GoalRows as GoalRows
 from neorl_agents.sampling._goals import Goals as Goals
 from neorl_agents.sampling._histories import Histories as Histories
@@ -23,6 +26,8 @@ from neorl_agents.sampling._weighted import WeightedRows as WeightedRows
 __all__ = [
     "Batch",
     "BestEpisodes",
+    "BootstrapTables",
+    "BootstrappedEpisodes",
     "GoalRows",
     "Goals",
     "Histories",
@@ -37,5 +42,6 @@ __all__ = [
     "ToGoTables",
     "WeightedRows",
     "as_batch",
+    "bootstrap_weights",
     "returns_to_go",
 ]

@@ -34,7 +34,8 @@ class Batch(NamedTuple):
         mc_return: Discounted return that followed in the log, in the unit of the reward, shape
             ``(row,)``; ``None`` if it was not requested.
         weight: Weight of each row in the loss, in [0, 1], if rows are not sampled uniformly, shape
-            ``(row,)``; else ``None``.
+            ``(row,)``; for an ensemble, how often the episode of each row was drawn for each
+            member, shape ``(row, member)``; else ``None``.
         to_go: What followed every step of a row's window, with an axis of steps after those of the
             rows; ``None`` if it was not requested.
     """

@@ -7,11 +7,11 @@ import numpy as np
 
 from neorl_agents.retuning import Prediction, Refusal
 from neorl_train.results._wording import number
-from neorl_train.selection._value_estimates import MIN_SIZE, ValueEstimates
+from neorl_train.selection._value_estimates import MIN_SIZE, ValueEstimates, reach_of_members
 from neorl_train.verdicts import OtherEstimate
 
-Z_95 = 1.96
-"""Number of standard errors between an estimate and its upper bound."""
+LEVEL, Z_95 = 0.95, 1.96
+"""Coverage of an interval, and its number of standard errors between an estimate and its end."""
 
 
 def other_estimates(
@@ -20,7 +20,10 @@ def other_estimates(
     """Estimates of a candidate's gain from methods other than the networks of a plant model.
 
     The error allowed for fitted Q evaluation is the one that it makes where the log shows the
-    truth: the difference between the fitted values of the incumbent and the logged returns.
+    truth: the difference between the fitted values of the incumbent and the logged returns. For an
+    ensemble, the variation of the gain between its members is allowed too. A member has the same
+    initial weights, batches and bootstrap for the candidate and the incumbent, so that what these
+    change in both values cancels in its gain.
     Importance sampling with fewer than ten effective episodes is uninformative and is left out.
 
     Args:
@@ -39,10 +42,12 @@ def other_estimates(
     ]
     if candidate is None or incumbent is None:
         return tuple(others)
-    difference = candidate.first - incumbent.first
+    by_member = candidate.first - incumbent.first
+    difference = by_member.mean(axis=0)
     gain = float(difference.mean())
     error = float(difference.std(ddof=1)) / np.sqrt(len(difference))
-    others.append(OtherEstimate("fitted Q evaluation", gain, gain + Z_95 * error + incumbent.gap))
+    reach = float(np.hypot(Z_95 * error, reach_of_members(by_member.mean(axis=1), LEVEL)))
+    others.append(OtherEstimate("fitted Q evaluation", gain, gain + reach + incumbent.gap))
     if min(candidate.effective, incumbent.effective) >= MIN_SIZE:
         for name in ("importance", "doubly_robust"):
             candidate_value, incumbent_value = getattr(candidate, name), getattr(incumbent, name)

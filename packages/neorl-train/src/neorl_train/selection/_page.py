@@ -122,10 +122,14 @@ def lines(selection: Selection) -> list[str]:
         unit, gain = selection.reward_unit, "runs today"
         if prediction.name != selection.incumbent:
             gain = f"gain {with_unit(_range(prediction), unit)}"
+        fitted = ""
+        if candidate.values is not None:
+            value = with_unit(_interval(candidate.values.fitted_q), unit)
+            fitted = f"; discounted {value} by {_networks(selection.value_members)}"
         why = f"; not preferred: {prediction.refusals[0]}" if prediction.refusals else ""
         rows.append(
             f"{mark} {prediction.name}: return {with_unit(_returns(prediction), unit)}, "
-            f"{gain}{costs}{why}"
+            f"{gain}{costs}{fitted}{why}"
         )
     return rows
 
@@ -211,9 +215,11 @@ def _refusals(selection: Selection) -> Html:
 def _values(selection: Selection) -> Html:
     if selection.candidates[0].values is None:
         return Html("")
+    several = selection.value_members > 1
     columns = [
         Column("Candidate", align="left"),
         Column("Fitted Q evaluation"),
+        *[Column(f"Spread of {_networks(selection.value_members)}")] * several,
         *(Column(f"{c.name}, fitted", c.unit) for c in selection.spec.cost),
         Column("Importance sampling"),
         Column("Doubly robust"),
@@ -228,6 +234,7 @@ def _values(selection: Selection) -> Html:
             [
                 candidate.prediction.name,
                 _interval(values.fitted_q),
+                *([] if values.spread is None else [number(values.spread)]),
                 *(_interval(cost) for cost in values.fitted_q_costs),
                 *(
                     _interval(x) if enough else "too few to tell"
@@ -237,7 +244,8 @@ def _values(selection: Selection) -> Html:
             ]
         )
     words = (
-        f"Returns discounted by {number(selection.discount)} per step. Importance sampling weights "
+        f"Returns discounted by {number(selection.discount)} per step. {_of_members(selection)} "
+        "Importance sampling weights "
         "logged episodes by how likely a candidate would have acted in the same way; with fewer "
         f"than {number(MIN_SIZE)} effective episodes it gives no information. These estimators do "
         "not rank the candidates, but a candidate is refused if one of them predicts a loss that "
@@ -248,6 +256,25 @@ def _values(selection: Selection) -> Html:
     if known:
         words += f" Rank correlation with the returns of the model: {'; '.join(known)}."
     return joined([paragraph(words), table("Estimates of the other estimators.", columns, rows)])
+
+
+def _of_members(selection: Selection) -> str:
+    """What the interval of fitted Q evaluation holds, in a sentence or two."""
+    if selection.value_members == 1:
+        return (
+            "Fitted Q evaluation is that of a single network, and its interval covers the "
+            "variation between first observations, not the error of the fit."
+        )
+    return (
+        f"Fitted Q evaluation is the mean of {_networks(selection.value_members)}, each on a "
+        "bootstrap of the episodes and with a target of its own. Its interval covers the variation "
+        "between first observations and that between the networks, but no error that all of them "
+        "share."
+    )
+
+
+def _networks(members: int) -> str:
+    return f"{members} networks" if members > 1 else "one network"
 
 
 def _distributions(selection: Selection) -> Html:

@@ -54,6 +54,8 @@ class SelectOptions:
             set-points.
         updates: Gradient steps of each network of the plant model.
         value_updates: Gradient steps of each fitted Q evaluation, a multiple of 100; 0 for none.
+        value_members: Networks of each fitted Q evaluation of means, whose spread widens its
+            interval; 1 for a single, wider network.
         discount: Discount per step of fitted Q evaluation and importance sampling.
         seed: Seed of splits, weights and random samples.
         output: Page to write; a JSON file of the same name is written beside it.
@@ -64,6 +66,7 @@ class SelectOptions:
     exogenous: tuple[str, ...] = ()
     updates: int = HistoryModelSettings.updates
     value_updates: int = 6_000
+    value_members: int = 4
     discount: float = 0.99
     seed: int = 0
     output: str = "select.html"
@@ -80,6 +83,8 @@ class SelectOptions:
             raise InputError(
                 f"value_updates must be a multiple of 100 or 0, got {self.value_updates}"
             )
+        if self.value_members < 1:
+            raise InputError(f"value_members must be at least 1, got {self.value_members}")
         if not 0 <= self.discount < 1:
             raise InputError(f"discount must lie in [0, 1), got {self.discount}")
 
@@ -123,6 +128,7 @@ class Selection:
         agreements: The same for every other estimator of the return by name. Candidates for which
             an estimator gives no information are left out. For information: nothing depends on it.
         discount: Discount of the values.
+        value_members: Networks of each fitted Q evaluation.
         warnings: Defects of the log or the model on which no choice may rest, in sentences; with
             one of them nothing is preferred.
         predicted: Observations that the model predicts, in the order of
@@ -140,6 +146,7 @@ class Selection:
     episodes: int
     agreement: float
     discount: float
+    value_members: int = 1
     warnings: tuple[str, ...] = ()
     agreements: Mapping[str, float] = dataclasses.field(default_factory=dict)
     predicted: tuple[str, ...] = ()
@@ -230,8 +237,7 @@ def select_candidates(
     others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
     distributions: list[Any] = [None] * len(table)
     if options.value_updates:
-        policies = [order[prediction.name] for prediction in table]
-        values, distributions = _values_of(dataset, policies, plants, options)
+        values, distributions = _values_of(dataset, [order[p.name] for p in table], plants, options)
         others = [
             other_estimates(prediction, estimates, values[0])
             for prediction, estimates in zip(table, values, strict=True)
@@ -255,6 +261,7 @@ def select_candidates(
         episodes=plants.evaluation_plant.n_episodes,
         agreement=_agreement(table, [v and v.fitted_q.value for v in values]),
         discount=options.discount,
+        value_members=options.value_members,
         warnings=warnings,
         agreements=_agreements(table, distributions),
         predicted=tuple(dataset.spec.obs[i].name for i in plants.model.predicted),
@@ -312,7 +319,8 @@ def _values_of(
         settings = {
             "discount": options.discount, "updates": options.value_updates, "seed": options.seed,
         }  # fmt: skip
-        values.append(value_estimates(dataset, episodes, policy, **settings))
+        members = options.value_members
+        values.append(value_estimates(dataset, episodes, policy, members=members, **settings))
         distributions.append(return_distribution(dataset, episodes, policy, plants, **settings))
     return values, distributions
 

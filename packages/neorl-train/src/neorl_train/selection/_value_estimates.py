@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
+from scipy.special import stdtrit
 
-from neorl_agents.learning import Steps
+from neorl_agents.learning import Networks, Steps
 from neorl_agents.models import FittedQEvaluation, PolicyValue, with_next_actions
 from neorl_core import Policy, as_arrays
 from neorl_core.off_policy_evaluation import (
@@ -26,6 +27,8 @@ from neorl_train.training._plan import Plan
 
 DRAWS = 200
 """Number of bootstrap resamples of episodes for an interval of importance sampling."""
+MEMBER_WIDTHS = (128, 128)
+"""Widths of each network of an ensemble: four have as many weights as one of the default width."""
 MIN_SIZE = 10.0
 """Effective number of episodes below which importance sampling is uninformative."""
 
@@ -35,25 +38,30 @@ class ValueEstimates(NamedTuple):
 
     Attributes:
         fitted_q: Estimate by fitted Q evaluation, as the mean over the first observations of the
-            episodes; the interval is that between episodes and does not include the error of the
-            fit.
+            episodes; the interval is that between episodes and, for an ensemble, between its
+            members. It does not include an error that all members share.
         fitted_q_costs: The same estimate for every cost.
+        spread: Standard deviation of ``fitted_q`` between the members; ``None`` for a single
+            network.
+        spread_costs: The same of every cost; empty for a single network.
         importance: Estimate by per-decision weighted importance sampling.
         doubly_robust: Weighted doubly robust estimate with the fitted values.
         effective: Effective number of episodes behind the last two estimates; below
             :data:`MIN_SIZE` they are uninformative.
         gap: Difference between the fitted values and the logged returns, averaged over the
             episodes; for the controller that generated the log it is the error of the fit.
-        first: Fitted value of the first observation of every episode.
+        first: Fitted value of the first observation of every episode, by each member.
     """
 
     fitted_q: Estimate
     fitted_q_costs: tuple[Estimate, ...]
+    spread: float | None
+    spread_costs: tuple[float, ...]
     importance: Estimate
     doubly_robust: Estimate
     effective: float
     gap: float
-    first: Float[np.ndarray, " episode"]
+    first: Float[np.ndarray, "member episode"]
 
 
 class LoggedEpisodes(NamedTuple):
@@ -131,6 +139,7 @@ def value_estimates(
     *,
     discount: float = 0.99,
     updates: int = 6_000,
+    members: int = 1,
     seed: int = 0,
     level: float = 0.95,
 ) -> ValueEstimates:
@@ -145,16 +154,17 @@ def value_estimates(
         policy: Deterministic policy in physical units.
         discount: Discount per step, in [0, 1).
         updates: Gradient steps of the fitted Q evaluation, a multiple of 100.
+        members: Number of networks of the fitted Q evaluation.
         seed: Seed of the fit and of the bootstrap.
         level: Confidence level of the intervals.
     """
     plain = training_data(dataset)
     rows = with_next_actions(plain.rows._replace(mask=None), policy)
     data = TrainingData(rows._replace(mask=None), plain.statistics, dataset.spec)
-    learner, state = trained_evaluation(data, discount, updates, seed)
+    learner, state = trained_evaluation(data, discount, updates, seed, members=members)
     proposed, _ = shadow(as_arrays(policy), episodes.obs, episodes.action)
     proposed = np.asarray(proposed)
-    first = _values(learner, state, episodes.obs[:, 0], proposed[:, 0])
+    first = _member_values(learner, state, episodes.obs[:, 0], proposed[:, 0])
     shape = episodes.mask.shape
     flat = [x.reshape(-1, x.shape[-1]) for x in (episodes.obs, episodes.action, proposed)]
     logged_values = _values(learner, state, flat[0], flat[1]).reward.reshape(shape)
@@ -166,24 +176,35 @@ def value_estimates(
         q_value=logged_values,
         value=policy_values,
     )
-    costs = np.asarray(first.cost).reshape(shape[0], -1)
+    # Signals first, then members, then episodes.
+    costs = np.moveaxis(np.asarray(first.cost), (0, 1, 2), (2, 1, 0))
     weighted = bootstrapped(wpdis, trajectories, discount, seed, level)
     robust = bootstrapped(weighted_doubly_robust, trajectories, discount, seed, level)
     masked = jnp.where(jnp.asarray(episodes.mask), trajectories.log_ratio, 0)
-    values = np.asarray(first.reward, np.float64)
+    values = np.asarray(first.reward).T
+    logged = _logged_returns(learner, state, episodes, proposed)
+    means = [np.asarray(one, np.float64).mean(axis=1) for one in (values, *costs)]
+    spreads = [float(one.std(ddof=1)) for one in means if members > 1]
     return ValueEstimates(
-        fitted_q=mean_estimate(np.asarray(first.reward), level),
-        fitted_q_costs=tuple(mean_estimate(column, level) for column in costs.T),
+        fitted_q=ensemble_estimate(values, level),
+        fitted_q_costs=tuple(ensemble_estimate(one, level) for one in costs),
+        spread=spreads[0] if spreads else None,
+        spread_costs=tuple(spreads[1:]),
         importance=weighted,
         doubly_robust=robust,
         effective=float(effective_sample_size(jnp.sum(masked, axis=1))),
-        gap=abs(float(np.mean(values - _logged_returns(learner, state, episodes, proposed)))),
-        first=values,
+        gap=abs(float(np.mean(values.mean(axis=0) - logged))),
+        first=np.asarray(values, np.float64),
     )
 
 
 def trained_evaluation(
-    data: TrainingData, discount: float, updates: int, seed: int, quantiles: int = 0
+    data: TrainingData,
+    discount: float,
+    updates: int,
+    seed: int,
+    quantiles: int = 0,
+    members: int = 1,
 ) -> tuple[FittedQEvaluation, Any]:
     """Fitted Q evaluation as it is set for a choice, and its state after the training.
 
@@ -193,6 +214,7 @@ def trained_evaluation(
         updates: Gradient steps, a multiple of 100.
         seed: Seed of the weights and the batches.
         quantiles: Number of quantiles of every discounted sum; 0 for their means.
+        members: Number of networks; more than one are narrower.
     """
     # The targets follow within some 50 steps, so that the values cover the horizon of the discount
     # in thousands of steps.
@@ -202,6 +224,8 @@ def trained_evaluation(
         learning_rate=1e-3,
         evaluates_costs=data.spec.n_cost > 0,
         quantiles=quantiles,
+        members=members,
+        networks=Networks(hidden=MEMBER_WIDTHS) if members > 1 else Networks(),
         steps=Steps(batch_size=min(Steps().batch_size, data.n_rows)),
     )
     trained = train(learner, data, (seed,), Plan(updates, 100, updates))
@@ -266,8 +290,56 @@ def _log_ratio(episodes: LoggedEpisodes, proposed: np.ndarray) -> Float[Array, "
 
 @jax.jit
 def _values(learner: FittedQEvaluation, state: Any, obs: Array, action: Array) -> PolicyValue:
+    """Values of rows by the mean of the members."""
     inputs = jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
     return jax.vmap(learner.value, in_axes=(None, 0, 0))(state, *inputs)
+
+
+@jax.jit
+def _member_values(
+    learner: FittedQEvaluation, state: Any, obs: Array, action: Array
+) -> PolicyValue:
+    """Values of rows by each member, shapes ``(row, member)`` and ``(row, member, cost)``."""
+    inputs = jnp.asarray(obs, jnp.float32), jnp.asarray(action, jnp.float32)
+    return jax.vmap(learner.member_values, in_axes=(None, 0, 0))(state, *inputs)
+
+
+def ensemble_estimate(values: Float[np.ndarray, "member episode"], level: float) -> Estimate:
+    """Mean over members and episodes, with an interval that combines both variations.
+
+    The variation between episodes is that of the members' mean. That between members is added by
+    squares; see :func:`reach_of_members`.
+
+    Args:
+        values: What each member predicts for each episode.
+        level: Coverage of the interval, in (0, 1).
+    """
+    plain = mean_estimate(values.mean(axis=0), level)
+    reach = reach_of_members(values.mean(axis=1), level)
+    if not reach:
+        return plain
+    half_width = float(np.hypot(plain.high - plain.value, reach))
+    return Estimate(plain.value, plain.value - half_width, plain.value + half_width)
+
+
+def reach_of_members(means: Float[np.ndarray, " member"], level: float) -> float:
+    """Half width of the interval, around the mean of the members, of one further member.
+
+    ``t sqrt(1 + 1 / m) s``, with ``s`` the standard deviation between the ``m`` members and ``t``
+    of Student's distribution with ``m - 1`` degrees of freedom. The true value takes the place of
+    the further member: ``s`` is the error of one fit, which a mean of fits to resamples of the same
+    log does not reduce. Zero for a single member, whose error is not known.
+
+    Args:
+        means: Estimate of each member.
+        level: Coverage, in (0, 1).
+    """
+    count = len(means)
+    if count == 1:
+        return 0.0
+    quantile = float(stdtrit(count - 1, (1 + level) / 2))
+    spread = float(np.std(np.asarray(means, np.float64), ddof=1))
+    return float(quantile * np.sqrt(1 + 1 / count) * spread)
 
 
 def mean_estimate(values: np.ndarray, level: float) -> Estimate:

@@ -20,7 +20,8 @@ from neorl_train.selection import (
 USAGE = """neorl-train select RUN_OR_LOG [--OPTION VALUE ...]
 
 Estimates every candidate from the log alone and chooses by a fixed rule: replayed episodes of a
-plant model, fitted Q evaluation and importance sampling, with intervals, on one page and as JSON.
+plant model, fitted Q evaluation by an ensemble of networks, and importance sampling, with
+intervals, on one page and as JSON.
 The page also shows the distribution of each return, its worst tenth, and a correction by the
 nearest logged rows; these are for information.
 Candidates are the policies of the run, the controllers of a built-in plant, those that the run
