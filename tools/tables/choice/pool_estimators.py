@@ -65,7 +65,7 @@ def measured(name: str, seed: int) -> dict[str, Any]:
     episodes, settings = logged_episodes(log), settings_of(seed)
     candidates = []
     for label in ("today", *list(pool)[1::3]):
-        values = value_estimates(log, episodes, pool[label], **settings)
+        values = value_estimates(log, episodes, pool[label], members=1, **settings)
         distribution = return_distribution(log, episodes, pool[label], plants, **settings)
         candidates.append(
             {

@@ -164,7 +164,7 @@ def test_a_single_network_has_the_values_of_the_lyapunov_equation_too(selection,
     values = {one.prediction.name: one.values for one in selection.candidates}
     for name in ("today", "regulator"):
         single = value_estimates(
-            log, episodes, law(GAINS[name]), discount=DISCOUNT, updates=2_000
+            log, episodes, law(GAINS[name]), discount=DISCOUNT, updates=2_000, members=1
         ).fitted_q
         assert single.value == pytest.approx(discounted(GAINS[name], starts), rel=0.15), name
         assert single.value == pytest.approx(values[name].fitted_q.value, rel=0.1), name

@@ -137,7 +137,7 @@ def test_what_cannot_be_chosen_from_is_named(log, pool, options, message):
 def test_a_single_network_is_named_as_such_and_has_no_spread(kept, log):
     """The page of a choice with values, and the same values as one fit without an ensemble."""
     policy, episodes = CSTR.tunings()[CSTR.reference], logged_episodes(log)
-    values = value_estimates(log, episodes, policy, updates=100)
+    values = value_estimates(log, episodes, policy, updates=100, members=1)
     assert (values.spread, values.spread_costs, values.first.shape[0]) == (None, (), 1)
     assert values.fitted_q.value == pytest.approx(values.first.mean(), rel=1e-6)
     candidates = tuple(one._replace(values=values) for one in kept.candidates)

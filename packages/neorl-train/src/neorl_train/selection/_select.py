@@ -30,6 +30,7 @@ from neorl_train.selection._agreement import contradicted, other_estimates
 from neorl_train.selection._predicted_movement import PredictedMovement, predicted_movement
 from neorl_train.selection._return_distribution import ReturnDistribution, return_distribution
 from neorl_train.selection._value_estimates import (
+    MEMBERS,
     ValueEstimates,
     logged_episodes,
     value_estimates,
@@ -66,7 +67,7 @@ class SelectOptions:
     exogenous: tuple[str, ...] = ()
     updates: int = HistoryModelSettings.updates
     value_updates: int = 6_000
-    value_members: int = 4
+    value_members: int = MEMBERS
     discount: float = 0.99
     seed: int = 0
     output: str = "select.html"

@@ -25,6 +25,8 @@ from neorl_train.results._tables import Estimate
 from neorl_train.training._loop import train
 from neorl_train.training._plan import Plan
 
+MEMBERS = 4
+"""Number of networks of a fitted Q evaluation, for ``select`` and for runs on a log alone."""
 DRAWS = 200
 """Number of bootstrap resamples of episodes for an interval of importance sampling."""
 MEMBER_WIDTHS = (128, 128)
@@ -139,7 +141,7 @@ def value_estimates(
     *,
     discount: float = 0.99,
     updates: int = 6_000,
-    members: int = 1,
+    members: int = MEMBERS,
     seed: int = 0,
     level: float = 0.95,
 ) -> ValueEstimates:

@@ -30,8 +30,9 @@ LOG_STD_RANGE = (-5.0, 2.0)
 class COptiDICE(BaseLearner):
     """Offline constrained learning by the correction of a stationary distribution.
 
-    The distribution of states and actions under a policy is written as ``w(s, a)`` times that of the log. The learner seeks the ``w`` that a policy can have and that maximises ``E[w r] - alpha E[f(w)]`` subject to ``E[w c_j] <= d_j`` for every cost.
-    Its Lagrangian gives
+    The distribution of states and actions under a policy is written as ``w(s, a)`` times that of
+    the log. The learner seeks the ``w`` that a policy can have and that maximises ``E[w r] - alpha
+    E[f(w)]`` subject to ``E[w c_j] <= d_j`` for every cost. Its Lagrangian gives
 
     ``e = r - sum_j multiplier_j c_j + discount (1 - terminated) nu(s') - nu(s)``,
     ``w = max(0, f'^-1(e / alpha))``

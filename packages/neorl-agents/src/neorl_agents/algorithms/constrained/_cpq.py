@@ -84,7 +84,8 @@ class CPQ(BaseLearner):
         penalty_learning_rate: Learning rate of the logarithms of the penalties.
         kl_weight: Weight of the divergence in the autoencoder.
         ood_quantile: Fraction of the sampled actions that is taken as in distribution, in (0, 1).
-        ood_level: Cost of actions out of distribution to aim at, as a multiple of ``d_j``; at least one.
+        ood_level: Cost of actions out of distribution to aim at, as a multiple of ``d_j``; at least
+            one.
         allowed_violations: Mean number of steps per episode that may exceed a limit per step;
             positive.
         n_samples: Actions of the policy in every state of step 2; static.

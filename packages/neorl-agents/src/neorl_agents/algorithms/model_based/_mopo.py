@@ -17,7 +17,9 @@ class MOPO(SoftRollouts):
 
     ``r - penalty_weight u(s, a)``
 
-    with ``r`` in standard deviations of the logged reward (``steps.reward_scale``), and the model's uncertainty ``u`` over all predicted channels, each in standard deviations of its logged values. Everything else is inherited from
+    with ``r`` in standard deviations of the logged reward (``steps.reward_scale``), and the model's
+    uncertainty ``u`` over all predicted channels, each in standard deviations of its logged values.
+    Everything else is inherited from
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
     Variants of ``model.uncertainty``: ``"aleatoric"``, the paper's ``max_i ||std_i||``;
@@ -31,7 +33,8 @@ class MOPO(SoftRollouts):
     (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
-        penalty_weight: Weight of the uncertainty, in standard deviations of the reward per unit of ``u``, not negative.
+        penalty_weight: Weight of the uncertainty, in standard deviations of the reward per unit of
+            ``u``, not negative.
 
     Source: Yu et al., MOPO: model-based offline policy optimization, arXiv 2005.13239, algorithm 2.
     Rates, lengths and shares are those of OfflineRL-Kit.

@@ -20,7 +20,9 @@ class MOReL(SoftRollouts):
     ``threshold = mean u + halt_margin (max u - mean u)``, ``r = (r_min - halt_cost) / (1 -
     discount)``
 
-    with rewards in standard deviations of the logged reward (``steps.reward_scale``), and mean and maximum over the episodes that the model was not fitted to. If ``discount`` is 1, the horizon replaces ``1 / (1 - discount)``. Everything else is inherited from
+    with rewards in standard deviations of the logged reward (``steps.reward_scale``), and mean and
+    maximum over the episodes that the model was not fitted to. If ``discount`` is 1, the horizon
+    replaces ``1 / (1 - discount)``. Everything else is inherited from
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
     Deviations: a soft actor-critic in place of the natural policy gradient (as in unifloral); short
@@ -30,7 +32,8 @@ class MOReL(SoftRollouts):
     Attributes:
         halt_margin: Position of the threshold between the mean disagreement (0) and the largest of
             the log (1), not negative; above one it lies beyond the largest.
-        halt_cost: Difference between the log's smallest reward and that of the halted plant, in standard deviations of the logged reward, not negative.
+        halt_cost: Difference between the log's smallest reward and that of the halted plant, in
+            standard deviations of the logged reward, not negative.
 
     Source: Kidambi et al., MOReL: model-based offline reinforcement learning, arXiv 2005.05951,
     definitions 1 and 2 and appendix C.
