@@ -20,27 +20,27 @@ from neorl_core import Spec
 class PPOLag(PPO):
     """PPO whose advantage pays for costs through controlled multipliers.
 
-        One update is one of :class:`PPO` in which the value network also predicts the return of every
-        cost, and the actor maximises
+    One update is one of :class:`PPO` in which the value network also predicts the return of every
+    cost, and the actor maximises
 
-        ``A / s - sum_j multiplier_j A_j / s_j``
+    ``A / s - sum_j multiplier_j A_j / s_j``
 
-        with the generalised advantages ``A`` of the reward and ``A_j`` of the costs, each divided by
-        the standard deviation of its returns. First, the multiplier of every limit takes one step of a
-        PID controller (:func:`neorl_core.costs.pid_multiplier_step`). Its error is the excess of the
-        rollout's costs over the limit, as a fraction of the limit and at most one. For a limit per
-        episode, the cost is the mean per step times the horizon. For a limit per step, the steps above
-        it are counted, and ``multiplier.allowed_violations`` of them are allowed per episode.
+    with the generalised advantages ``A`` of the reward and ``A_j`` of the costs, each divided by
+    the standard deviation of its returns. First, the multiplier of every limit takes one step of a
+    PID controller (:func:`neorl_core.costs.pid_multiplier_step`). Its error is the excess of the
+    rollout's costs over the limit, as a fraction of the limit and at most one. For a limit per
+    episode, the cost is the mean per step times the horizon. For a limit per step, the steps above
+    it are counted, and ``multiplier.allowed_violations`` of them are allowed per episode.
 
-        The limits are approached from above, so the learner breaks them during training.
+    The limits are approached from above, so the learner breaks them during training.
 
-        Attributes:
+    Attributes:
         multiplier: The controller of the multipliers, with gains per rollout and per fraction of
             the limit.
 
     Source: Stooke, Achiam and Abbeel, Responsive safety in reinforcement learning by PID
-        Lagrangian methods, arXiv 2007.03964. Deviations: the units of advantages and excess, so that
-        gains have the same effect on every plant.
+    Lagrangian methods, arXiv 2007.03964. Deviations: the units of advantages and excess, so that
+    gains have the same effect on every plant.
     """
 
     multiplier: MultiplierSettings = GAINS

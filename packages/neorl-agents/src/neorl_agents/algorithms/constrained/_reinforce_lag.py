@@ -20,18 +20,18 @@ from neorl_core import Spec
 class ReinforceLag(Reinforce):
     """REINFORCE whose advantage pays for costs through controlled multipliers.
 
-        One update is one of :class:`Reinforce` in which the baseline network also predicts the return
-        of every cost, and the actor maximises the advantage of :class:`PPOLag`, with the same
-        controllers and the same limits.
+    One update is one of :class:`Reinforce` in which the baseline network also predicts the return
+    of every cost, and the actor maximises the advantage of :class:`PPOLag`, with the same
+    controllers and the same limits.
 
-        The limits are approached from above, so the learner breaks them during training.
+    The limits are approached from above, so the learner breaks them during training.
 
-        Attributes:
+    Attributes:
         multiplier: The controller of the multipliers, with gains per rollout and per fraction of
             the limit.
 
     Source: the multiplier is that of Stooke, Achiam and Abbeel, arXiv 2007.03964; the combination
-        with REINFORCE is not a published learner.
+    with REINFORCE is not a published learner.
     """
 
     multiplier: MultiplierSettings = GAINS
