@@ -128,9 +128,7 @@ def test_a_learner_under_limits_says_which_plants_with_costs_have_no_results() -
     assert "ChemicalReactor" not in limits_table.unmeasured("bc_safe")
 
 
-@pytest.mark.parametrize(
-    ("name", "log"), [("iql", "CSTR-v0-mixed"), ("cql", "ChemicalReactor-v0-mixed")]
-)
+@pytest.mark.parametrize(("name", "log"), [("iql", "CSTR-v0-mixed"), ("cql", "DMSD-v0-medium")])
 def test_a_learner_is_above_cloning_on_a_mixed_log(name: str, log: str) -> None:
     cells = read_cells(RESULTS / f"{log}.jsonl")
     assert len(cells[name]) == len(cells["bc"]) >= 3
