@@ -28,6 +28,7 @@ from neorl_train._pipeline.plant_model import run_facts
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.configuration._retuning import RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._split import training_sample
 from neorl_train.results._results import group_of
@@ -198,14 +199,6 @@ def residual_words(result: RefineResult, spec: Spec) -> list[str]:
         f"predicted gain in return over the retuned controller: {gain_words(chosen)}; the linear "
         f"part of the model alone predicts {number(chosen.by_member[-1])}",
     ]
-
-
-def own_episodes(dataset: Dataset, name: str) -> Any:
-    """Whether a given controller generated each episode; ``None`` if the log does not state it."""
-    behaviours = list(dataset.attributes.get("behaviours", ()))
-    if dataset.behaviour is None or name not in behaviours:
-        return None
-    return np.asarray(dataset.behaviour) == behaviours.index(name)
 
 
 def _others(

@@ -26,7 +26,9 @@ from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_envs.inspection import interlock_report
+from neorl_train.configuration._retuning import imitation_name
 from neorl_train.evaluation._logged import reward_unit
+from neorl_train.experience._behaviours import behaviours_of, own_episodes
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.results._wording import number, percent, quantity
 from neorl_train.verdicts._replay_check import ReplayCheck
@@ -261,19 +263,20 @@ def checks_from_actions(
 def _replayed(
     plants: LearnedPlants, dataset: Dataset, controllers: Mapping[str, Policy]
 ) -> tuple[ReplayedController, ...]:
-    names = list(dataset.attributes.get("behaviours", ()))
-    if dataset.behaviour is None or not set(names) & set(controllers):
-        return ()
-    starts = np.unique(plants.rows.start)
-    controller_of_episode = np.asarray(dataset.behaviour)[
-        np.searchsorted(starts, plants.evaluation_starts)
+    names = [
+        name
+        for behaviour in behaviours_of(dataset)
+        for name in (behaviour, imitation_name(behaviour))
+        if name in controllers
     ]
+    starts = np.unique(plants.rows.start)
+    judges = np.searchsorted(starts, plants.evaluation_starts)
     sums = np.add.reduceat(plants.rows.outcome.astype(np.float64), starts)
-    logged = sums[np.searchsorted(starts, plants.evaluation_starts)]
+    logged = sums[judges]
     results = []
-    for index, name in enumerate(names):
-        episodes = np.flatnonzero(controller_of_episode == index)
-        if name not in controllers or not len(episodes):
+    for name in names:
+        episodes = np.flatnonzero(own_episodes(dataset, name)[judges])
+        if not len(episodes):
             continue
         # All episodes in one call, so that one program serves controllers of one kind.
         predicted = replayed(plants.evaluation_plant, controllers[name])

@@ -23,6 +23,7 @@ from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
 from neorl_train.evaluation._logged import reward_unit
+from neorl_train.experience._behaviours import behaviours_of, own_episodes
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.plant_models._check import checks_from_actions
 from neorl_train.results._wording import with_ends, with_unit
@@ -214,17 +215,18 @@ def select_candidates(
         options.seed,
         dataclasses.replace(facts, exogenous=exogenous),
         settings,
-        by_incumbent=episodes_filled_by(dataset, incumbent),
+        by_incumbent=own_episodes(dataset, incumbent),
     )
     judges = np.searchsorted(np.unique(plants.rows.start), plants.evaluation_starts)
-    masks = {name: episodes_filled_by(dataset, name) for name in candidates if name != incumbent}
+    masks = {name: own_episodes(dataset, name) for name in candidates if name != incumbent}
     filled = {name: mask for name, mask in masks.items() if mask is not None}
     plants = plants.with_model_error(
         candidates[incumbent],
         [OtherController(candidates[name], mask[judges]) for name, mask in filled.items()],
     )
     order = {incumbent: candidates[incumbent], **candidates}
-    in_log = [name for name, mask in filled.items() if mask.any()]
+    # An imitation did not record the log itself.
+    in_log = [name for name in filled if name in behaviours_of(dataset) and filled[name].any()]
     chosen, table = select(plants, order, incumbent, settings.rule, logged=in_log)
     values: list[Any] = [None] * len(table)
     others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
@@ -292,14 +294,6 @@ def _model_warnings(
         "the log, name it with --incumbent NAME, so that the model only has to reproduce its "
         "return",
     )
-
-
-def episodes_filled_by(dataset: Dataset, name: str) -> Any:
-    """Whether a controller generated each episode; ``None`` if the log does not state it."""
-    behaviours = list(dataset.attributes.get("behaviours", ()))
-    if dataset.behaviour is None or name not in behaviours:
-        return None
-    return np.asarray(dataset.behaviour) == behaviours.index(name)
 
 
 def _values_of(
