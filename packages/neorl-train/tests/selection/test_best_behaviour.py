@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,18 @@ import pytest
 from neorl_agents import load_policy
 from neorl_agents.controllers import TrackingPID
 from neorl_core import InputError
-from neorl_envs import Dataset, write_dataset
+from neorl_envs import Dataset, make, write_dataset
 from neorl_train import Run, configure, start
 from neorl_train._pipeline.candidates import other_candidates
 from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.plant_model import log_context
-from neorl_train.experience._incumbent import with_candidate_and_incumbent
+from neorl_train.experience._behaviours import own_episodes, possible_imitations
+from neorl_train.experience._incumbent import (
+    recorded_tunings,
+    usual_incumbent,
+    with_candidate_and_incumbent,
+)
+from neorl_train.plant_models._own_returns import own_returns
 from neorl_train.selection import best_behaviour
 from neorl_train.selection._best_behaviour import best_mean
 
@@ -245,6 +252,46 @@ def test_a_shift_can_be_named_as_candidate_incumbent_and_controller(logged: Data
         fitted_controllers(config, few, None)
 
 
+def test_names_of_tunings_in_an_export_are_modes_of_its_simulator(tmp_path: Path) -> None:
+    """With a simulator nothing is imitated: the tunings themselves are candidates."""
+    gains = {"PI": (8.0, 0.01), "PI feed-forward": (30.0, 0.06)}
+    log = converted(tmp_path, ["PI feed-forward", "PI", "PI feed-forward"] * 3, gains)
+    plant = make("CSTR-v0")
+    assert recorded_tunings(plant, log) == {"PI feed-forward": 12, "PI": 6}
+    alone = log.select_episodes(own_episodes(log, "PI feed-forward").nonzero()[0])
+    assert usual_incumbent(plant, alone)[0] == "PI feed-forward"
+    config = config_with(
+        evaluation={"incumbent": "PI"}, retuning={"controller": "PI", "modes": True}
+    )
+    config, _ = with_candidate_and_incumbent(config, plant, log)
+    modes, notes = other_candidates(config, log, plant, {})
+    assert (list(modes), notes) == (["PI feed-forward-0"], [])
+    assert possible_imitations(config, plant, log) == []
+
+
+def test_what_runs_today_is_compared_in_its_own_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the episodes of other shifts its return differs, however good the model is."""
+    predicted = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0], [90.0, 90.0, 90.0]])
+    given: list[Any] = []
+
+    def replayed(*arguments: Any) -> Any:
+        given.append(arguments)
+        return SimpleNamespace(returns=predicted)
+
+    monkeypatch.setattr("neorl_train.plant_models._own_returns.replayed", replayed)
+    facts = {"evaluation_plant": "plant", "logged": np.array([2.0, 30.0, 4.0])}
+    for mask, expected in (
+        ([True, False, True], (3.0, 3.0, 2)),
+        ([False, False, False], (3.0, 12.0, 3)),
+        (None, (3.0, 12.0, 3)),
+    ):
+        own = None if mask is None else np.array(mask)
+        plants: Any = SimpleNamespace(**facts, by_incumbent=own)
+        policy: Any = "policy"
+        assert own_returns(plants, policy) == expected
+    assert given[0] == ("plant", "policy")
+
+
 @pytest.mark.nightly
 def test_a_run_judges_the_imitation_of_the_best_shift(
     logged: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -275,6 +322,9 @@ def test_a_run_judges_the_imitation_of_the_best_shift(
     )
     assert run.verdict.candidate == "imitated-B-0"
     assert run.verdict.reference == "imitated-A"
+    (clause,) = [one for one in run.verdict.clauses if one.name == "model"]
+    counts = re.findall(r"mean over (\d+) episodes that the model was not fitted", clause.statistic)
+    assert 0 < int(counts[0]) < 30  # of the 40 that judge, those of shift A
     (line,) = [one for one in run.record["choice"] if one.startswith("imitated-B-0 (pid_imitation")]
     assert re.search(r"predicted gain \S+ \[\S+, \S+\]; ", line)
     assert any(one.startswith("B ran the plant best") for one in run.record["controllers"])

@@ -34,6 +34,7 @@ from neorl_train.evaluation._episodes import recorded_episodes
 from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.experience._experience import Experience
+from neorl_train.plant_models._own_returns import own_returns
 from neorl_train.selection import (
     logged_episodes,
     movement_rows,
@@ -317,13 +318,15 @@ def chosen_candidate(
             f"{titles[chosen]} was chosen from the predictions alone, without a run on the plant"
         )
     prediction = {row.name: row for row in table}[candidate]
+    own = own_returns(retuning.plants, retuning.incumbent)
     outcome = LogPrediction(
         prediction,
         name,
-        retuning.kept_prediction.returns,
-        float(retuning.plants.logged.mean()),
+        own.predicted,
+        own.logged,
         retuning.plants.scale,
         RULE,
+        replayed_episodes=own.episodes,
     )
     return candidate, outcome, words
 

@@ -76,7 +76,8 @@ def _imitations(config: Config, part: Dataset, task: Task) -> tuple[dict[str, Po
         spec = limited_spec(part.spec, config.limits.cost)
         best, words = best_behaviour(part, spec, config.evaluation.level)
     policies: dict[str, Policy] = {}
-    for behaviour in dict.fromkeys((*named, *([best] if best else []))):
+    chosen = [best] if best else []
+    for behaviour in dict.fromkeys([*named, *chosen]):
         own, name = own_episodes(part, behaviour), imitation_name(behaviour)
         try:
             if own.sum() < MIN_EPISODES:

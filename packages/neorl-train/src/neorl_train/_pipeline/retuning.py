@@ -47,7 +47,6 @@ class Retuning(NamedTuple):
         policies: The retuned controller, and the one with a network on top, by name; the incumbent
             if nothing was better.
         words: Description of the changes and the predictions, in sentences.
-        kept_prediction: Prediction for the incumbent itself.
         changes: The changed parameters alone, in words.
     """
 
@@ -55,7 +54,6 @@ class Retuning(NamedTuple):
     incumbent: Policy
     policies: dict[str, Policy]
     words: list[str]
-    kept_prediction: Prediction
     changes: list[str]
 
 
@@ -173,7 +171,7 @@ def retuning_of(
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
     changes = changed_parameters(result)
-    return Retuning(plants, known[name], policies, words, result.table[0], changes)
+    return Retuning(plants, known[name], policies, words, changes)
 
 
 def residual_words(result: RefineResult, spec: Spec) -> list[str]:

@@ -30,6 +30,7 @@ from neorl_train.configuration._retuning import imitation_name
 from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._behaviours import behaviours_of, own_episodes
 from neorl_train.experience._data_warnings import log_warnings
+from neorl_train.plant_models._own_returns import own_returns
 from neorl_train.results._wording import number, percent, quantity
 from neorl_train.verdicts._replay_check import ReplayCheck
 from neorl_train.verdicts._trial import setpoint_words
@@ -197,7 +198,14 @@ def check_plant_model(
         model=HistoryModelSettings(updates=options.updates), evaluation_episodes=options.episodes
     )
     facts = dataclasses.replace(facts, exogenous=exogenous)
-    plants = learned_plants(dataset.transitions, spec, options.seed, facts, settings)
+    plants = learned_plants(
+        dataset.transitions,
+        spec,
+        options.seed,
+        facts,
+        settings,
+        by_incumbent=own_episodes(dataset, incumbent),
+    )
     model = plants.model
     predicted = tuple(names[i] for i in model.predicted)
     unit = str(dataset.attributes.get("reward_unit", "")) or reward_unit(dataset)
@@ -293,8 +301,8 @@ def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:
 
 def _repetition_check(plants: LearnedPlants, policy: Policy, name: str, unit: str) -> Check:
     """The check *model*, as in the verdict of a run."""
-    returns = float(replayed(plants.evaluation_plant, policy).returns[:-1].mean())
-    replay = ReplayCheck(name, returns, float(plants.logged.mean()), plants.scale, unit)
+    own = own_returns(plants, policy)
+    replay = ReplayCheck(name, own.predicted, own.logged, plants.scale, unit)
     return Check("model", replay.holds, replay.sentence)
 
 

@@ -15,7 +15,6 @@ from neorl_agents.retuning import (
     RetuneSettings,
     choose,
     learned_plants,
-    replayed,
     select,
 )
 from neorl_core import InputError, Policy, Spec
@@ -26,6 +25,7 @@ from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._behaviours import behaviours_of, own_episodes
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.plant_models._check import checks_from_actions
+from neorl_train.plant_models._own_returns import own_returns
 from neorl_train.results._wording import with_ends, with_unit
 from neorl_train.selection._agreement import contradicted, other_estimates
 from neorl_train.selection._predicted_movement import PredictedMovement, predicted_movement
@@ -277,9 +277,8 @@ def _model_warnings(
     if own is None and dataset.behaviour is None and options.incumbent:
         own = np.ones(len(plants.logged), bool)
     if own is not None and own.any():
-        returns = np.asarray(replayed(plants.evaluation_plant, policy).returns)[:-1, own]
-        logged = float(plants.logged[own].mean())
-        replay = ReplayCheck(incumbent, float(returns.mean()), logged, plants.scale, unit)
+        returns = own_returns(plants, policy)
+        replay = ReplayCheck(incumbent, returns.predicted, returns.logged, plants.scale, unit)
         return () if replay.holds else (replay.sentence,)
     failed = [
         f"{check.name} ({check.sentence})"
