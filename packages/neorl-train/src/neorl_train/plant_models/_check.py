@@ -198,13 +198,9 @@ def check_plant_model(
         model=HistoryModelSettings(updates=options.updates), evaluation_episodes=options.episodes
     )
     facts = dataclasses.replace(facts, exogenous=exogenous)
+    own = own_episodes(dataset, incumbent)
     plants = learned_plants(
-        dataset.transitions,
-        spec,
-        options.seed,
-        facts,
-        settings,
-        by_incumbent=own_episodes(dataset, incumbent),
+        dataset.transitions, spec, options.seed, facts, settings, by_incumbent=own
     )
     model = plants.model
     predicted = tuple(names[i] for i in model.predicted)

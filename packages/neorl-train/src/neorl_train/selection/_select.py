@@ -225,8 +225,8 @@ def select_candidates(
         [OtherController(candidates[name], mask[judges]) for name, mask in filled.items()],
     )
     order = {incumbent: candidates[incumbent], **candidates}
-    # An imitation did not record the log itself.
-    in_log = [name for name in filled if name in behaviours_of(dataset) and filled[name].any()]
+    names = behaviours_of(dataset)  # imitations did not record it
+    in_log = [name for name, mask in filled.items() if name in names and mask.any()]
     chosen, table = select(plants, order, incumbent, settings.rule, logged=in_log)
     values: list[Any] = [None] * len(table)
     others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
