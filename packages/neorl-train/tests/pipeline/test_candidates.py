@@ -102,22 +102,23 @@ def test_the_best_mode_of_a_log_alone_is_imitated(log):
     )
     returns, modes = np.asarray(log.episode_returns()), np.asarray(log.behaviour)
     best = log.attributes["behaviours"][max(range(2), key=lambda i: returns[modes == i].mean())]
-    candidates, notes = other_candidates(config, log, None, {})
-    assert notes == []
-    ((name, one),) = candidates.items()
-    assert (name, one.in_log) == (f"{best}-0", False)
-    assert one.description == f"imitation of mode {best} of the log, which had the best return"
+    controllers, words = fitted_controllers(config, log, None)
+    assert any(line.startswith(f"{best} ran the plant best by its logged return") for line in words)
+    candidates, notes = other_candidates(config, log, None, controllers)
+    assert (list(candidates), notes) == (["pid_imitation-0", f"imitated-{best}-0"], [])
+    one = candidates[f"imitated-{best}-0"]
+    assert (one.description, one.in_log) == (f"pid_imitation of the episodes of {best}", False)
     assert isinstance(one.policy, TrackingPID)
-    of_all: Any = fitted_controllers(config, log, None)[0]["pid_imitation"]
+    of_all: Any = controllers["pid_imitation"]
     assert abs(float(one.policy.loops.kp[0]) / float(of_all.loops.kp[0]) - 1) > 0.01
     few = log.select_episodes(np.arange(12))
-    _, (note,) = other_candidates(config, few, None, {})
-    assert "recorded at least 8 training episodes, and at least two are needed" in note
+    note = fitted_controllers(config, few, None)[1][-1]
+    assert "two of them need at least 8 training episodes each" in note
     config = config_with(
-        "best", classical={"controllers": ["lqg"], **LOOP},
-        retuning={"controller": "lqg", "modes": True},
+        "best", classical={"controllers": ["pid"], **LOOP},
+        retuning={"controller": "pid", "modes": True},
     )  # fmt: skip
-    _, (note,) = other_candidates(config, log, None, {})
+    note = fitted_controllers(config, log, None)[1][-1]
     assert "add pid_imitation to classical.controllers" in note
 
 

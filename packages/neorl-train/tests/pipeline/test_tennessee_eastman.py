@@ -12,6 +12,8 @@ from neorl_envs.plant_logs import convert_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_train import configure, start
 from neorl_train._command.main import main
+from neorl_train.configuration._limits import limited_spec
+from neorl_train.selection import best_behaviour
 from neorl_train.verdicts._verdict import closing
 
 CASES, PERIOD_S = range(1, 5), 600
@@ -42,17 +44,32 @@ def configuration():
     }
 
 
-def converted(shared_data, folder, cases):
-    """The dataset of some cases, one export each."""
+def converted(shared_data, folder, cases, crews=()):
+    """The dataset of some cases, one export each; crews change every eight hours."""
     for case in cases:
         y, u = (np.loadtxt(shared_data("tep", f"idv{case}", f"{one}.dat")) for one in "yu")
-        lines = [",".join(["time", *(f"y{i}" for i in MEASURED), "u10", "u11"])]
+        lines = [",".join(["time", *(f"y{i}" for i in MEASURED), "u10", "u11", "crew"])]
         for row in range(len(y)):
             values = [*(y[row, i - 1] for i in MEASURED), u[row, 9], u[row, 10]]
             at = case * 10**7 + PERIOD_S * row
-            lines.append(",".join(map(repr, [at, *map(float, values)])))
+            crew = crews[row // 48 % len(crews)] if crews else ""
+            lines.append(",".join([*map(repr, [at, *map(float, values)]), crew]))
         (folder / f"{case}.csv").write_text("\n".join(lines))
-    return convert_log(plant_log_from_dict(configuration(), "plant.toml"), folder=folder)
+    declared = configuration()
+    declared["tag"] += [{"name": "crew", "role": "behaviour"}] if crews else []
+    return convert_log(plant_log_from_dict(declared, "plant.toml"), folder=folder)
+
+
+def test_crews_that_did_not_run_the_plant_are_not_told_apart(shared_data, tmp_path):
+    """One set of controllers recorded all of the export, so no crew is the best one."""
+    log = converted(shared_data, tmp_path, CASES, crews="ABC")
+    counts = np.bincount(np.asarray(log.behaviour))
+    assert log.attributes["behaviours"] == ["A", "B", "C"]
+    assert counts.min() >= 8
+    lenient = limited_spec(log.spec, {"pressure": 100.0})
+    name, words = best_behaviour(log, lenient, 0.95)
+    assert not name
+    assert words[-1].startswith("no behaviour is imitated, because the log does not show which one")
 
 
 @pytest.mark.nightly

@@ -127,7 +127,8 @@ def test_rollouts_are_those_of_the_built_in_interlock(known, plants):
 
 def test_the_model_page_shows_the_interlock(known, plants, tmp_path, monkeypatch):
     learned = "neorl_train.plant_models._check.learned_plants"
-    monkeypatch.setattr(learned, lambda *arguments: plants)  # a second fit would show nothing new
+    # A second fit would show nothing new.
+    monkeypatch.setattr(learned, lambda *arguments, **options: plants)
     options = ModelOptions(updates=20, episodes=6)
     check = check_plant_model(known.dataset, "log.h5", options, known.facts)
     (one,) = check.interlocks

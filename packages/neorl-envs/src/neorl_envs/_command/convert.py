@@ -105,6 +105,11 @@ def _print(out: Path, counts: dict[str, int], dataset: Any) -> None:
     )
     for one in dataset.attributes["ingestion"].get("excluded", ()):
         print(f"excluded: {excluded_words(one)}")
+    if dataset.behaviour is not None:
+        names = dataset.attributes["behaviours"]
+        numbers = np.bincount(np.asarray(dataset.behaviour), minlength=len(names))
+        shares = [f"{name} {number}" for name, number in zip(names, numbers, strict=True)]
+        print(f"episodes by who ran the plant: {', '.join(shares)}")
 
 
 def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:

@@ -32,6 +32,7 @@ def write_pieces(
     pieces: Iterable[Mapping[str, np.ndarray]],
     *,
     source: str,
+    behaviour: np.ndarray | None = None,
 ) -> Path:
     """Writes a dataset completely or not at all, without holding all rows in memory.
 
@@ -42,6 +43,8 @@ def write_pieces(
         flags: ``terminated``, ``truncated`` and ``mask`` of all rows.
         pieces: The other columns except ``next_action``, some rows at a time.
         source: Name used in error messages.
+        behaviour: For every episode, the index of who ran the plant in the attribute
+            ``behaviours``, if known.
 
     Returns:
         The path of the file.
@@ -53,7 +56,7 @@ def write_pieces(
     check_spec(spec, source)
     texts = header(source, spec, attributes, NO_HASH)
     with replacing_dataset(path) as temporary:
-        _write(temporary, texts, dict(flags), pieces)
+        _write(temporary, texts, dict(flags), pieces, behaviour)
         try:
             digest = content_digest(map_unchecked(temporary))
         except DatasetError as error:
@@ -68,6 +71,7 @@ def _write(
     texts: Mapping[str, Any],
     flags: dict[str, np.ndarray],
     pieces: Iterable[Mapping[str, np.ndarray]],
+    behaviour: np.ndarray | None,
 ) -> None:
     n_rows = len(flags["mask"])
     flags["truncated"] = flags["truncated"].copy()
@@ -77,6 +81,8 @@ def _write(
     with new_file(path, texts) as file:
         for name, column in (*flags.items(), ("episode_starts", starts)):
             file.create_dataset(name, data=column.astype(DTYPES[name]))
+        if behaviour is not None:
+            file.create_dataset("behaviour", data=behaviour.astype(OPTIONAL_DTYPES["behaviour"]))
         _fill(file, n_rows, ended, pieces)
 
 

@@ -10,12 +10,19 @@ from neorl_core.infrastructure import unknown_name
 from neorl_envs.plant_logs._numbers import Decimal, Notation, Thousands
 
 Role = Literal[
-    "observation", "disturbance", "setpoint", "manipulated", "mode", "batch", "auxiliary"
+    "observation",
+    "disturbance",
+    "setpoint",
+    "manipulated",
+    "mode",
+    "batch",
+    "behaviour",
+    "auxiliary",
 ]
 """An auxiliary tag, such as a price or a laboratory value, is used only in expressions."""
 Ambiguous = Literal["refuse", "mask", "earliest", "latest", "order"]
 OBSERVED: tuple[Role, ...] = ("observation", "disturbance", "setpoint")
-WORDS: tuple[Role, ...] = ("mode", "batch")
+WORDS: tuple[Role, ...] = ("mode", "batch", "behaviour")
 """Roles whose values are words, not numbers."""
 BEFORE = "before_"
 MOST_HISTORY = 1000
@@ -265,9 +272,7 @@ def check_plant_log(config: PlantLog, source: str) -> None:
         InputError: Naming the file, the table, the key, and the expected and actual values.
     """
     _check_numbers(config, source)
-    for role, roles in (("observation", OBSERVED), ("manipulated", ("manipulated",))):
-        if not config.of_role(*roles):
-            raise InputError(f"{source}: no tag has the role {role!r}; a dataset needs one")
+    _check_roles(config, source)
     _check_terms(config, source)
     for field in ("name", "logged_as"):
         names = [getattr(tag, field) for tag in config.tags]
@@ -298,6 +303,18 @@ def check_plant_log(config: PlantLog, source: str) -> None:
         _check_range(tag, where)
         _check_conversions(tag, where)
         _check_role(tag, config, where)
+
+
+def _check_roles(config: PlantLog, source: str) -> None:
+    for role, roles in (("observation", OBSERVED), ("manipulated", ("manipulated",))):
+        if not config.of_role(*roles):
+            raise InputError(f"{source}: no tag has the role {role!r}; a dataset needs one")
+    named = [tag.name for tag in config.of_role("behaviour")]
+    if len(named) > 1:
+        raise InputError(
+            f"{source}: {', '.join(named)} have the role 'behaviour'; one tag says who ran the "
+            "plant, so give the others another role"
+        )
 
 
 def _check_terms(config: PlantLog, source: str) -> None:

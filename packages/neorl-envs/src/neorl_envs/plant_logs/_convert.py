@@ -61,7 +61,7 @@ def convert_log(
     Returns:
         The dataset. Its attributes are ``provenance`` (versions, files with their SHA-256,
         configuration), ``ingestion`` (counts of rows and values), ``setpoints``, ``interlocks``
-        and ``time_origin``.
+        and ``time_origin``, and ``behaviours`` if a tag says who ran the plant.
 
     Raises:
         DatasetError: If a file cannot be read (the message names file, row and tag), or if no row
@@ -69,14 +69,16 @@ def convert_log(
         InputError: If the configuration is invalid or does not match the log.
     """
     paths = _paths(files or config.log.files, Path(folder), source)
-    with _opened_log(config, paths, source, memory, say) as (rows, attributes):
+    with _opened_log(config, paths, source, memory, say) as (rows, labels, attributes):
         parts = list(rows.columns())
         columns: dict[str, np.ndarray] = {
             name: np.concatenate([part[name] for part in parts]) for name in parts[0]
         }
         columns |= {name: rows.flag(name) for name in ("terminated", "truncated", "mask")}
         spec = spec_of(config, columns["terminated"] | columns["truncated"], source)
-        return dataset_from_columns(spec, **columns, attributes=attributes, source=source)
+        return dataset_from_columns(
+            spec, **columns, behaviour=labels, attributes=attributes, source=source
+        )
 
 
 def convert_file(
@@ -93,7 +95,7 @@ def convert_file(
 
     The content is identical to the result of :func:`convert_log`, bit for bit. Samples that do not
     fit into memory are written to temporary files, one per part of the time axis, and rows are
-    computed piece by piece. In addition to ``memory``, about 15 bytes per row are held for flags
+    computed piece by piece. In addition to ``memory``, about 20 bytes per row are held for flags
     (60 in the longest stretch without a gap), and one row group of Parquet is decoded at a time.
 
     Args:
@@ -114,10 +116,12 @@ def convert_file(
         OSError: If the file cannot be written; no partial file remains.
     """
     paths = _paths(files or config.log.files, Path(folder), source)
-    with _opened_log(config, paths, source, memory, say) as (rows, attributes):
+    with _opened_log(config, paths, source, memory, say) as (rows, labels, attributes):
         flags = {name: rows.flag(name) for name in ("terminated", "truncated", "mask")}
         spec = spec_of(config, flags["terminated"] | flags["truncated"], source)
-        return write_pieces(Path(out), spec, attributes, flags, rows.columns(), source=source)
+        return write_pieces(
+            Path(out), spec, attributes, flags, rows.columns(), source=source, behaviour=labels
+        )
 
 
 @contextlib.contextmanager
@@ -127,8 +131,8 @@ def _opened_log(
     source: str,
     memory: float,
     say: Callable[[str], None],
-) -> Iterator[tuple[Rows, dict[str, Any]]]:
-    """Context with the rows of a log and its counts; its temporary files are deleted on exit."""
+) -> Iterator[tuple[Rows, np.ndarray | None, dict[str, Any]]]:
+    """Context with a log's rows, behaviour per episode and attributes; deletes temporary files."""
     rule = rules(config, source)
     spec_of(config, np.ones(1, np.bool_), source)  # rejects bad channels before reading
     n_tags = len(config.tags)
@@ -144,6 +148,7 @@ def _opened_log(
         )
         for block in blocks(config, paths, tally, words, memory):
             samples.add(block)
+        _require_names(config, tally, source)
         for entry in tally.files:
             size, unit = (1e6, "MB") if entry["bytes"] >= 1e5 else (1e3, "kB")
             say(f"{entry['name']}: {entry['bytes'] / size:.1f} {unit}")
@@ -158,7 +163,42 @@ def _opened_log(
         if not rows.n_rows:
             why = _why(config, timeline.valid, rows.counts, tally)
             raise DatasetError(f"{source}: no row of the log can be used: {why}")
-        yield rows, _attributes(config, tally, rows, samples, timeline)
+        labels, names = _behaviour(config, rows, words)
+        attributes = _attributes(config, tally, rows, samples, timeline)
+        yield rows, labels, {**attributes, **({"behaviours": names} if names else {})}
+
+
+def _require_names(config: PlantLog, tally: Tally, source: str) -> None:
+    """Raises if values that say who ran the plant are missing and the file does not say why.
+
+    An empty cell may mean that a name is logged only when it changes, or that nobody is known.
+    Filled in by default, the moves of one crew would be taken for those of another.
+    """
+    for tag in config.of_role("behaviour"):
+        counts = tally.tags.get(tag.name, Counter())
+        missing = counts["missing"] + counts["bad quality"]
+        if missing and math.isnan(tag.largest_gap_s):
+            raise DatasetError(
+                f"{source}: tag {tag.name!r} ({tag.logged_as}) says who ran the plant, and "
+                f"{missing} of its values are missing; set its largest_gap_s: inf if a name holds "
+                "until the next one, otherwise the seconds for which it holds (rows in which "
+                "nobody is known are left out)"
+            )
+
+
+def _behaviour(
+    config: PlantLog, rows: Rows, words: Mapping[str, Words]
+) -> tuple[np.ndarray | None, list[str]]:
+    """Who ran the plant in every episode, as an index into names in the order of the log."""
+    tags = config.of_role("behaviour")
+    if not tags:
+        return None, []
+    ends = np.flatnonzero(rows.flag("terminated") | rows.flag("truncated"))
+    codes = rows.flag("behaviour")[np.append(0, ends[:-1] + 1)]
+    used, first, index = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    known = list(words[tags[0].name].known)
+    return np.argsort(order)[index].astype(np.int32), [known[used[place]] for place in order]
 
 
 def _paths(patterns: Sequence[str | os.PathLike[str]], folder: Path, source: str) -> list[Path]:

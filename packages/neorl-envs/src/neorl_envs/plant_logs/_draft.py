@@ -12,7 +12,7 @@ import polars as pl
 
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._hdf5 import require_regular
-from neorl_envs.plant_logs._configuration import Files
+from neorl_envs.plant_logs._configuration import WORDS, Files
 from neorl_envs.plant_logs._evidence import Evidence, Reading, log_notation, tag_notation
 from neorl_envs.plant_logs._files import tables
 from neorl_envs.plant_logs._layout import LOOKED_AT, MEMORY, Layout, layout_of, stamps_of
@@ -20,6 +20,7 @@ from neorl_envs.plant_logs._numbers import Notation
 
 ROLES = (
     ("mode", re.compile(r"mode|auto", re.IGNORECASE)),
+    ("behaviour", re.compile(r"shift|crew|operator|schicht", re.IGNORECASE)),
     ("batch", re.compile(r"batch|charge|lot", re.IGNORECASE)),
     ("setpoint", re.compile(r"([\s._-]|^)sp$|set_?point|\bsoll", re.IGNORECASE)),
     (
@@ -185,7 +186,7 @@ def _tags(
         reading = tag.readings.get(notation, Reading())
         numeric = tag.is_numeric(notation)
         role, remark = _role(base, tag, numeric, layout.period_s)
-        if not numeric and role not in ("mode", "batch"):
+        if not numeric and role not in WORDS:
             lines += ["", f"# {quoted(column)} holds no numbers{_instead(tag, reading)}"]
             continue
         name = _name(base, used_names)
@@ -195,7 +196,7 @@ def _tags(
         lines.append(f'role = "{role or "observation"}"{remark}')
         if role == "mode":
             lines.append(_automatic(reading))
-        elif role != "batch":
+        elif role not in WORDS:
             words = [word for word in reading.others if not re.match(r"[+-]?[.,]?\d", word)]
             missing |= set(words)
             unit = (
@@ -212,14 +213,19 @@ def _tags(
 def _role(base: str, tag: Evidence, numeric: bool, period: float) -> tuple[str, str]:
     """The role of a column, empty if nothing shows it, and the comment beside it.
 
-    A column of numbers is never a mode. It is a batch only if it holds integers that change seldom,
-    so that a discharge pressure is not taken for a charge.
+    A column of numbers is never a mode. It is a batch or a behaviour only if it holds integers that
+    change seldom, so that a discharge pressure is not taken for a charge.
     """
     is_code = tag.is_code() and tag.changes_seldom(period)
     for role, pattern in ROLES:
-        excluded = numeric and (role == "mode" or (role == "batch" and not is_code))
-        if pattern.search(base) and not excluded:
-            return role, ""
+        fits = not numeric or role != "mode"
+        if role in ("batch", "behaviour"):
+            fits = is_code or not numeric
+        if role == "behaviour":  # a column of remarks has many different texts
+            fits &= tag.has_few_levels()
+        if pattern.search(base) and fits:
+            ends = "  # TODO who ran the plant; an episode ends where it changes"
+            return role, ends * (role == "behaviour")
     if tag.has_few_levels() and tag.changes_seldom(period):
         ends = "  # TODO an episode ends where it changes; "
         if not numeric:

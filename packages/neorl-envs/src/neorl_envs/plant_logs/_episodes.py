@@ -86,7 +86,8 @@ class Signals:
         tripped: For every sample, whether the plant has tripped.
         excluded: For every sample, the number of the ``[[exclude]]`` period that it lies in,
             counted from 1; 0 for none.
-        cut: For every row, whether a mode changes after it.
+        cut: For every row, whether a mode or the behaviour changes after it.
+        behaviour: For every row, the code of who ran the plant; -1 where that is unknown.
         unknown: For every row, the index in ``REASONS`` of its first unknown part; 0 for none.
         acted: For every row, whether the action is known.
     """
@@ -95,6 +96,7 @@ class Signals:
     tripped: Bool[np.ndarray, " sample"]
     excluded: Int[np.ndarray, " sample"]
     cut: Bool[np.ndarray, " row"]
+    behaviour: Int[np.ndarray, " row"]
     unknown: Int[np.ndarray, " row"]
     acted: Bool[np.ndarray, " row"]
 
@@ -107,6 +109,7 @@ class Signals:
             np.zeros(n_samples, np.bool_),
             np.zeros(n_samples, np.int16),
             np.zeros(rows, np.bool_),
+            np.full(rows, -1, np.int32),
             np.zeros(rows, np.int8),
             np.zeros(rows, np.bool_),
         )
@@ -114,12 +117,16 @@ class Signals:
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """Flags of the rows of a stretch; rows that are not included do not enter the dataset."""
+    """Flags of the rows of a stretch, and who ran the plant in each of them.
+
+    Rows that are not included do not enter the dataset.
+    """
 
     included: Bool[np.ndarray, " row"]
     terminated: Bool[np.ndarray, " row"]
     truncated: Bool[np.ndarray, " row"]
     mask: Bool[np.ndarray, " row"]
+    behaviour: Int[np.ndarray, " row"]
 
 
 def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
@@ -136,6 +143,10 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     out = excluded_rows(signals) > 0
     counts["rows in shutdown or between batches"] += int((~usable & ~out).sum())
     counts["excluded by plant.toml"] += int(out.sum())
+    if config.of_role("behaviour"):
+        nobody = usable & (signals.behaviour < 0)
+        counts["left out: behaviour unknown"] += int(nobody.sum())
+        usable &= ~nobody
     terminated = usable & trips
     ended = terminated | ~np.append(usable[1:], False) | signals.cut
     ended = (ended | _length_ends(ended & usable, usable, config.episodes.length)) & usable
@@ -147,7 +158,8 @@ def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     ended = (ended | ~np.append(included[1:], False)) & included
     follows = ended | np.append(signals.acted[1:], False)
     counts["masked: next action unknown"] += int((included & known & ~follows).sum())
-    return Flags(included, terminated & included, ended & ~terminated, known & follows)
+    truncated = ended & ~terminated
+    return Flags(included, terminated & included, truncated, known & follows, signals.behaviour)
 
 
 def excluded_rows(signals: Signals) -> Int[np.ndarray, " row"]:
@@ -186,6 +198,9 @@ def add_signals(
     signals.tripped[fresh : last + 1] = tripped[new_samples]
     columns = rows_of(part, config, rule, signals.block[begin : last + 1], first - begin)
     signals.cut[first:last] = _cuts(part, config)[first - begin :]
+    for tag in config.of_role("behaviour"):
+        code = np.nan_to_num(part.values[tag.name], nan=-1.0)
+        signals.behaviour[first:last] = code[first - begin : -1]
     signals.unknown[first:last] = _unknown(columns, config)
     signals.acted[first:last] = np.isfinite(columns["action"]).all(axis=1)
     return columns
@@ -218,12 +233,12 @@ def _operation(
 
 
 def _cuts(part: Piece, config: PlantLog) -> np.ndarray:
-    """Rows after which a mode changed."""
+    """Rows after which a mode changed, if that ends an episode, or who ran the plant."""
     cut = np.zeros(len(part.at) - 1, np.bool_)
-    if config.episodes.mode_change:
-        for tag in config.of_role("mode"):
-            mode = np.nan_to_num(part.values[tag.name], nan=-1.0)
-            cut |= mode[1:] != mode[:-1]
+    ending = ("mode", "behaviour") if config.episodes.mode_change else ("behaviour",)
+    for tag in config.of_role(*ending):
+        word = np.nan_to_num(part.values[tag.name], nan=-1.0)
+        cut |= word[1:] != word[:-1]
     return cut
 
 

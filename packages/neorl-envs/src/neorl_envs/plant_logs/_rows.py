@@ -52,7 +52,7 @@ class Rows:
         config: The configuration.
         rule: Expressions of the configuration.
         timeline: Samples of the log.
-        words: Words of the modes and batches.
+        words: Words of the modes, batches and behaviours.
         period: Period of the grid, nanoseconds.
         at_once: Number of rows in a piece.
         source: Name of the configuration in error messages.

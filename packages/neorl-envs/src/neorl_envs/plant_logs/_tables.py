@@ -77,7 +77,7 @@ class Tally:
 
 
 class Words:
-    """Codes for the words of a mode or batch tag, numbered in the order of their appearance."""
+    """Codes for the words of a mode, batch or behaviour, in the order of their appearance."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}

@@ -18,17 +18,23 @@ from neorl_train._pipeline.retuning import (
     RULE,
     Retuning,
     gain_words,
-    own_episodes,
     save_policies,
-    with_seed,
 )
-from neorl_train.configuration._classical import settings_of, task_of
-from neorl_train.configuration._retuning import BEST, RETUNED, average_name, average_of, file_name
+from neorl_train.configuration._retuning import (
+    BEST,
+    IMITATOR,
+    RETUNED,
+    average_name,
+    average_of,
+    file_name,
+    imitated_behaviour,
+)
 from neorl_train.configuration._sections import Config
 from neorl_train.evaluation._episodes import recorded_episodes
+from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.experience._experience import Experience
-from neorl_train.experience._split import training_sample
+from neorl_train.plant_models._own_returns import own_returns
 from neorl_train.selection import (
     logged_episodes,
     movement_rows,
@@ -38,11 +44,6 @@ from neorl_train.selection import (
 from neorl_train.verdicts._trial import LogPrediction
 from neorl_train.verdicts._trial_plan import BrokenEpisodes
 
-IMITATOR = "pid_imitation"
-"""The classical controller that imitates a mode of a log whose plant is not known."""
-MIN_EPISODES = 8
-"""Smallest number of episodes of a mode that is imitated; the mean return of fewer is uncertain."""
-
 
 class OtherCandidate(NamedTuple):
     """A candidate that the run has neither trained nor retuned.
@@ -50,7 +51,7 @@ class OtherCandidate(NamedTuple):
     Attributes:
         policy: The policy.
         description: What it is, such as ``"mode PI of the log"``, or the file of a policy; empty
-            for a fitted controller.
+            for a controller that was fitted to all episodes.
         in_log: Whether it recorded a part of the log itself.
         metadata: Metadata of its artefact, as plain JSON.
     """
@@ -69,6 +70,8 @@ def other_candidates(
 ) -> tuple[dict[str, OtherCandidate], list[str]]:
     """The fitted controllers and the modes of the log that may be delivered.
 
+    For a log alone, the imitations of its modes and shifts are among the fitted controllers.
+
     Args:
         config: Configuration, resolved.
         dataset: The log; ``None`` if there is none.
@@ -83,17 +86,14 @@ def other_candidates(
     """
     seed = config.training.seeds[0]
     fitted = {
-        name: OtherCandidate(
-            policy, "", False, {"controller": name.rpartition("-")[0], "seed": seed}
+        f"{file_name(name)}-{seed}": OtherCandidate(
+            policy, _imitation_words(name), False, {"controller": name, "seed": seed}
         )
-        for name, policy in with_seed(controllers, config).items()
+        for name, policy in controllers.items()
     }
-    if dataset is None:
+    if dataset is None or environment is None:
         return fitted, []
-    if environment is None:
-        modes, notes = _imitated_mode(config, dataset)
-    else:
-        modes, notes = _modes(config, dataset, environment.tunings())
+    modes, notes = _modes(config, dataset, environment.tunings())
     # A controller that was fitted keeps its name.
     return {**modes, **fitted}, notes
 
@@ -129,6 +129,12 @@ def given_candidates(
     return candidates
 
 
+def _imitation_words(name: str) -> str:
+    """What an imitation is; empty for any other controller."""
+    behaviour = imitated_behaviour(name)
+    return f"{IMITATOR} of the episodes of {behaviour}" if behaviour else ""
+
+
 def _modes(
     config: Config, dataset: Dataset, tunings: Mapping[str, Policy]
 ) -> tuple[dict[str, OtherCandidate], list[str]]:
@@ -159,38 +165,10 @@ def _modes(
     return modes, notes
 
 
-def _imitated_mode(config: Config, dataset: Dataset) -> tuple[dict[str, OtherCandidate], list[str]]:
-    """An imitation of the mode with the best logged return, because its controller is unknown."""
-    if not config.retuning.modes:
-        return {}, []
-    if IMITATOR not in config.classical.controllers:
-        return {}, [
-            f"no mode of the log is a candidate; add {IMITATOR} to classical.controllers, which "
-            "imitates the best one"
-        ]
-    sample, seed = training_sample(config.data, dataset), config.training.seeds[0]
-    recorded = _recorded(sample, sample.attributes.get("behaviours", ()), MIN_EPISODES)
-    if len(recorded) < 2:
-        return {}, [
-            f"no mode of the log is a candidate, because {len(recorded)} of them recorded at least "
-            f"{MIN_EPISODES} training episodes, and at least two are needed to choose from"
-        ]
-    returns = sample.episode_returns()
-    best = max(recorded, key=lambda name: float(returns[recorded[name]].mean()))
-    rows = sample.select_episodes(np.flatnonzero(recorded[best])).transitions
-    task = task_of(config.classical, dataset.spec, None)
-    policy = settings_of(config.classical, IMITATOR).fit(rows, dataset.spec, task).policy
-    description = f"imitation of mode {best} of the log, which had the best return"
-    metadata = {"controller": best, "seed": seed}
-    return {f"{file_name(best)}-{seed}": OtherCandidate(policy, description, False, metadata)}, []
-
-
-def _recorded(dataset: Dataset, names: Iterable[str], minimum: int = 1) -> dict[str, np.ndarray]:
-    """Mask of the episodes of each controller that recorded at least ``minimum`` of them."""
+def _recorded(dataset: Dataset, names: Iterable[str]) -> list[str]:
+    """The controllers that recorded at least one episode."""
     masks = {name: own_episodes(dataset, name) for name in names}
-    return {
-        name: mask for name, mask in masks.items() if mask is not None and mask.sum() >= minimum
-    }
+    return [name for name, mask in masks.items() if mask is not None and mask.any()]
 
 
 def seed_averages(
@@ -314,7 +292,9 @@ def chosen_candidate(
     candidates |= {kind: policies[kind] for kind in searched}
     # The incumbent is a candidate already; under its second name it is one only on request.
     others = {
-        key: other for key, other in others.items() if key != f"{name}-{first}" or requested == name
+        key: other
+        for key, other in others.items()
+        if key != f"{file_name(name)}-{first}" or requested == name
     }
     candidates |= {key: other.policy for key, other in others.items()}
     candidates |= {f"{a}-{first}": policies[f"{a}-{first}"] for a in config.training.algorithms}
@@ -338,13 +318,15 @@ def chosen_candidate(
             f"{titles[chosen]} was chosen from the predictions alone, without a run on the plant"
         )
     prediction = {row.name: row for row in table}[candidate]
+    own = own_returns(retuning.plants, retuning.incumbent)
     outcome = LogPrediction(
         prediction,
         name,
-        retuning.kept_prediction.returns,
-        float(retuning.plants.logged.mean()),
+        own.predicted,
+        own.logged,
         retuning.plants.scale,
         RULE,
+        replayed_episodes=own.episodes,
     )
     return candidate, outcome, words
 

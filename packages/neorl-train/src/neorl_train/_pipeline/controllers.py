@@ -4,12 +4,19 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from neorl_agents.classical import Task
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
 from neorl_train.configuration._classical import settings_of, task_of
+from neorl_train.configuration._limits import limited_spec
+from neorl_train.configuration._retuning import IMITATOR, imitated_behaviour, imitation_name
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._split import training_sample
+from neorl_train.selection import best_behaviour
+from neorl_train.selection._best_behaviour import MIN_EPISODES
 
 WARNINGS = "warnings"
 
@@ -18,6 +25,9 @@ def fitted_controllers(
     config: Config, dataset: Dataset, environment: Any
 ) -> tuple[dict[str, Policy], list[str]]:
     """Fits one policy for every configured controller and reports the identified models.
+
+    For a log alone, this includes the imitations of behaviours of the log that the configuration
+    names, and with ``retuning.modes`` that of the best one.
 
     If not all episodes fit into a twentieth of ``data.memory``, a sample of them is used.
 
@@ -46,6 +56,45 @@ def fitted_controllers(
         except InputError as error:
             raise InputError(f"classical controller {name}: {error}") from error
         words += identification_lines(name, report, task, dataset.spec)
+    if environment is None:
+        imitations, sentences = _imitations(config, part, task)
+        policies, words = policies | imitations, words + sentences
+    return policies, words
+
+
+def _imitations(config: Config, part: Dataset, task: Task) -> tuple[dict[str, Policy], list[str]]:
+    """The controllers that imitate behaviours of a log, fitted to the episodes of each."""
+    given = (config.retuning.controller, config.evaluation.incumbent, config.evaluation.candidate)
+    named = [behaviour for behaviour in map(imitated_behaviour, given) if behaviour]
+    words, best = [], ""
+    if config.retuning.modes and IMITATOR not in config.classical.controllers:
+        words.append(
+            f"no behaviour is imitated; add {IMITATOR} to classical.controllers, which imitates "
+            "the best one"
+        )
+    elif config.retuning.modes:
+        spec = limited_spec(part.spec, config.limits.cost)
+        best, words = best_behaviour(part, spec, config.evaluation.level)
+    policies: dict[str, Policy] = {}
+    chosen = [best] if best else []
+    for behaviour in dict.fromkeys([*named, *chosen]):
+        own, name = own_episodes(part, behaviour), imitation_name(behaviour)
+        try:
+            if own.sum() < MIN_EPISODES:
+                raise InputError(
+                    f"{behaviour} recorded {int(own.sum())} training episodes, and an imitation "
+                    f"needs at least {MIN_EPISODES}; imitate another behaviour, or cut the log "
+                    "into shorter episodes (length in [episodes] of its plant.toml)"
+                )
+            rows = part.select_episodes(np.flatnonzero(own)).transitions
+            settings = settings_of(config.classical, IMITATOR)
+            policies[name], report = settings.fit(rows, part.spec, task)
+        except InputError as error:
+            if behaviour in named:
+                raise InputError(f"classical controller {name}: {error}") from error
+            words.append(f"{behaviour} is not imitated: {error}")
+            continue
+        words += identification_lines(name, report, task, part.spec)
     return policies, words
 
 

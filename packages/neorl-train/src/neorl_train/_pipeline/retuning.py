@@ -28,6 +28,7 @@ from neorl_train._pipeline.plant_model import run_facts
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.configuration._retuning import RESIDUAL, RETUNED
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._split import training_sample
 from neorl_train.results._results import group_of
@@ -46,7 +47,6 @@ class Retuning(NamedTuple):
         policies: The retuned controller, and the one with a network on top, by name; the incumbent
             if nothing was better.
         words: Description of the changes and the predictions, in sentences.
-        kept_prediction: Prediction for the incumbent itself.
         changes: The changed parameters alone, in words.
     """
 
@@ -54,7 +54,6 @@ class Retuning(NamedTuple):
     incumbent: Policy
     policies: dict[str, Policy]
     words: list[str]
-    kept_prediction: Prediction
     changes: list[str]
 
 
@@ -172,7 +171,7 @@ def retuning_of(
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
     changes = changed_parameters(result)
-    return Retuning(plants, known[name], policies, words, result.table[0], changes)
+    return Retuning(plants, known[name], policies, words, changes)
 
 
 def residual_words(result: RefineResult, spec: Spec) -> list[str]:
@@ -198,14 +197,6 @@ def residual_words(result: RefineResult, spec: Spec) -> list[str]:
         f"predicted gain in return over the retuned controller: {gain_words(chosen)}; the linear "
         f"part of the model alone predicts {number(chosen.by_member[-1])}",
     ]
-
-
-def own_episodes(dataset: Dataset, name: str) -> Any:
-    """Whether a given controller generated each episode; ``None`` if the log does not state it."""
-    behaviours = list(dataset.attributes.get("behaviours", ()))
-    if dataset.behaviour is None or name not in behaviours:
-        return None
-    return np.asarray(dataset.behaviour) == behaviours.index(name)
 
 
 def _others(

@@ -19,6 +19,10 @@ BEST = "best"
 """Requests that the candidate be chosen from the pool without the plant."""
 AVERAGE = "-mean"
 """Suffix of the name of the average of a learner's seeds."""
+IMITATED = "imitated-"
+"""Prefix of the name of the controller that imitates who recorded a part of the log."""
+IMITATOR = "pid_imitation"
+"""The classical controller that imitates them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +40,8 @@ class RetuningConfig:
         residual: Whether a network of bounded authority is trained on top of the retuned
             controller, in the same model.
         modes: Whether the other modes of the log are candidates too: the tunings of the plant that
-            recorded a part of it; without a plant, an imitation of the mode with the best logged
-            return by ``classical.pid_imitation``.
+            recorded a part of it; without a plant, an imitation by ``classical.pid_imitation`` of
+            the mode or shift that ran the plant best, if the log shows which one did.
         seed: Seed of the model, of the search and of the network.
     """
 
@@ -58,6 +62,16 @@ def average_name(algorithm: str) -> str:
 def average_of(candidate: str) -> str:
     """The learner whose seeds a candidate averages; empty if it is not an average."""
     return candidate.removesuffix(AVERAGE) if candidate.endswith(AVERAGE) else ""
+
+
+def imitation_name(behaviour: str) -> str:
+    """The name of the controller that imitates a behaviour, ``"imitated-B"`` for ``"B"``."""
+    return f"{IMITATED}{behaviour}"
+
+
+def imitated_behaviour(name: str) -> str:
+    """The behaviour that a controller imitates; empty if it is not such a controller."""
+    return name.removeprefix(IMITATED) if name.startswith(IMITATED) else ""
 
 
 def file_name(name: str) -> str:

@@ -17,7 +17,7 @@ from neorl_envs.recording import QUALITIES
 from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._memory import memory_bytes, memory_limit
 from neorl_train.configuration._monitors import check_monitors, supervision_of
-from neorl_train.configuration._retuning import check_candidate
+from neorl_train.configuration._retuning import IMITATOR, check_candidate, imitated_behaviour
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
 from neorl_train.configuration._untrained import changed_fields
 
@@ -91,7 +91,7 @@ def validate(config: Config) -> None:
         config.evaluation.candidate,
         config.retuning,
         training.algorithms,
-        config.classical.controllers,
+        (*config.classical.controllers, *_imitations(config)),
         n_seeds=len(training.seeds),
         tunings=_tunings(config),
         policies=config.evaluation.policies,
@@ -112,6 +112,19 @@ def _tunings(config: Config) -> tuple[str, ...]:
         return ()
     recorded = training.on == "log" or config.data.steps != 0
     return tuple(make(plant).tunings()) if recorded else ()
+
+
+def _imitations(config: Config) -> tuple[str, ...]:
+    """The candidate, if it imitates who recorded a part of a log; whether it can is known later."""
+    candidate = config.evaluation.candidate
+    if not imitated_behaviour(candidate) or config.data.source in PLANTS:
+        return ()
+    _require(
+        IMITATOR in config.classical.controllers,
+        f"evaluation.candidate is {candidate!r}, a controller that {IMITATOR} fits to the episodes "
+        f"of {imitated_behaviour(candidate)}; add `--classical.controllers {IMITATOR}`",
+    )
+    return (candidate,)
 
 
 def _validate_hyperparameters(name: str, algorithm: Any) -> None:

@@ -10,6 +10,7 @@ from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_train.configuration._retuning import BEST, INCUMBENT, check_candidate, check_retuning
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._behaviours import possible_imitations
 from neorl_train.results._results import BEHAVIOUR
 from neorl_train.runs._names import FALLBACK
 
@@ -75,7 +76,8 @@ def with_candidate_and_incumbent(
     Raises:
         InputError: If one of them does not exist, or two of them do not fit together.
     """
-    given, retuning, fitted = config.evaluation, config.retuning, config.classical.controllers
+    given, retuning = config.evaluation, config.retuning
+    fitted = (*config.classical.controllers, *possible_imitations(config, environment, dataset))
     tunings = [] if environment is None else list(environment.tunings())
     incumbents = [*tunings, *fitted, BEHAVIOUR]
     if given.incumbent and given.incumbent not in incumbents:
@@ -99,7 +101,7 @@ def with_candidate_and_incumbent(
         given.candidate,
         retuning,
         training.algorithms,
-        config.classical.controllers,
+        fitted,
         n_seeds=len(training.seeds),
         tunings=[name for name in tunings if name not in compared],
         policies=given.policies,

@@ -26,8 +26,11 @@ from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_envs.inspection import interlock_report
+from neorl_train.configuration._retuning import imitation_name
 from neorl_train.evaluation._logged import reward_unit
+from neorl_train.experience._behaviours import behaviours_of, own_episodes
 from neorl_train.experience._data_warnings import log_warnings
+from neorl_train.plant_models._own_returns import own_returns
 from neorl_train.results._wording import number, percent, quantity
 from neorl_train.verdicts._replay_check import ReplayCheck
 from neorl_train.verdicts._trial import setpoint_words
@@ -195,7 +198,10 @@ def check_plant_model(
         model=HistoryModelSettings(updates=options.updates), evaluation_episodes=options.episodes
     )
     facts = dataclasses.replace(facts, exogenous=exogenous)
-    plants = learned_plants(dataset.transitions, spec, options.seed, facts, settings)
+    own = own_episodes(dataset, incumbent)
+    plants = learned_plants(
+        dataset.transitions, spec, options.seed, facts, settings, by_incumbent=own
+    )
     model = plants.model
     predicted = tuple(names[i] for i in model.predicted)
     unit = str(dataset.attributes.get("reward_unit", "")) or reward_unit(dataset)
@@ -261,19 +267,20 @@ def checks_from_actions(
 def _replayed(
     plants: LearnedPlants, dataset: Dataset, controllers: Mapping[str, Policy]
 ) -> tuple[ReplayedController, ...]:
-    names = list(dataset.attributes.get("behaviours", ()))
-    if dataset.behaviour is None or not set(names) & set(controllers):
-        return ()
-    starts = np.unique(plants.rows.start)
-    controller_of_episode = np.asarray(dataset.behaviour)[
-        np.searchsorted(starts, plants.evaluation_starts)
+    names = [
+        name
+        for behaviour in behaviours_of(dataset)
+        for name in (behaviour, imitation_name(behaviour))
+        if name in controllers
     ]
+    starts = np.unique(plants.rows.start)
+    judges = np.searchsorted(starts, plants.evaluation_starts)
     sums = np.add.reduceat(plants.rows.outcome.astype(np.float64), starts)
-    logged = sums[np.searchsorted(starts, plants.evaluation_starts)]
+    logged = sums[judges]
     results = []
-    for index, name in enumerate(names):
-        episodes = np.flatnonzero(controller_of_episode == index)
-        if name not in controllers or not len(episodes):
+    for name in names:
+        episodes = np.flatnonzero(own_episodes(dataset, name)[judges])
+        if not len(episodes):
             continue
         # All episodes in one call, so that one program serves controllers of one kind.
         predicted = replayed(plants.evaluation_plant, controllers[name])
@@ -290,8 +297,8 @@ def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:
 
 def _repetition_check(plants: LearnedPlants, policy: Policy, name: str, unit: str) -> Check:
     """The check *model*, as in the verdict of a run."""
-    returns = float(replayed(plants.evaluation_plant, policy).returns[:-1].mean())
-    replay = ReplayCheck(name, returns, float(plants.logged.mean()), plants.scale, unit)
+    own = own_returns(plants, policy)
+    replay = ReplayCheck(name, own.predicted, own.logged, plants.scale, unit)
     return Check("model", replay.holds, replay.sentence)
 
 

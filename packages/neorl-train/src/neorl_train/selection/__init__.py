@@ -1,6 +1,7 @@
 """Chooses among candidates from a log: estimates of every policy, and a ranking."""
 
 from neorl_train.selection._agreement import other_estimates as other_estimates
+from neorl_train.selection._best_behaviour import best_behaviour as best_behaviour
 from neorl_train.selection._learned_order import Task as Task
 from neorl_train.selection._learned_order import estimate_columns as estimate_columns
 from neorl_train.selection._learned_order import fit_order as fit_order
@@ -35,6 +36,7 @@ __all__ = [
     "Selection",
     "Task",
     "ValueEstimates",
+    "best_behaviour",
     "bootstrapped",
     "estimate_columns",
     "fit_order",

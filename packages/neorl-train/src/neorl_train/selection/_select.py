@@ -15,7 +15,6 @@ from neorl_agents.retuning import (
     RetuneSettings,
     choose,
     learned_plants,
-    replayed,
     select,
 )
 from neorl_core import InputError, Policy, Spec
@@ -23,8 +22,10 @@ from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
 from neorl_train.evaluation._logged import reward_unit
+from neorl_train.experience._behaviours import behaviours_of, own_episodes
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.plant_models._check import checks_from_actions
+from neorl_train.plant_models._own_returns import own_returns
 from neorl_train.results._wording import with_ends, with_unit
 from neorl_train.selection._agreement import contradicted, other_estimates
 from neorl_train.selection._predicted_movement import PredictedMovement, predicted_movement
@@ -222,17 +223,18 @@ def select_candidates(
         options.seed,
         dataclasses.replace(facts, exogenous=exogenous),
         settings,
-        by_incumbent=episodes_filled_by(dataset, incumbent),
+        by_incumbent=own_episodes(dataset, incumbent),
     )
     judges = np.searchsorted(np.unique(plants.rows.start), plants.evaluation_starts)
-    masks = {name: episodes_filled_by(dataset, name) for name in candidates if name != incumbent}
+    masks = {name: own_episodes(dataset, name) for name in candidates if name != incumbent}
     filled = {name: mask for name, mask in masks.items() if mask is not None}
     plants = plants.with_model_error(
         candidates[incumbent],
         [OtherController(candidates[name], mask[judges]) for name, mask in filled.items()],
     )
     order = {incumbent: candidates[incumbent], **candidates}
-    in_log = [name for name, mask in filled.items() if mask.any()]
+    names = behaviours_of(dataset)  # imitations did not record it
+    in_log = [name for name, mask in filled.items() if name in names and mask.any()]
     chosen, table = select(plants, order, incumbent, settings.rule, logged=in_log)
     values: list[Any] = [None] * len(table)
     others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
@@ -283,9 +285,8 @@ def _model_warnings(
     if own is None and dataset.behaviour is None and options.incumbent:
         own = np.ones(len(plants.logged), bool)
     if own is not None and own.any():
-        returns = np.asarray(replayed(plants.evaluation_plant, policy).returns)[:-1, own]
-        logged = float(plants.logged[own].mean())
-        replay = ReplayCheck(incumbent, float(returns.mean()), logged, plants.scale, unit)
+        returns = own_returns(plants, policy)
+        replay = ReplayCheck(incumbent, returns.predicted, returns.logged, plants.scale, unit)
         return () if replay.holds else (replay.sentence,)
     failed = [
         f"{check.name} ({check.sentence})"
@@ -300,14 +301,6 @@ def _model_warnings(
         "the log, name it with --incumbent NAME, so that the model only has to reproduce its "
         "return",
     )
-
-
-def episodes_filled_by(dataset: Dataset, name: str) -> Any:
-    """Whether a controller generated each episode; ``None`` if the log does not state it."""
-    behaviours = list(dataset.attributes.get("behaviours", ()))
-    if dataset.behaviour is None or name not in behaviours:
-        return None
-    return np.asarray(dataset.behaviour) == behaviours.index(name)
 
 
 def _values_of(

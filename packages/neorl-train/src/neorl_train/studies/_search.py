@@ -12,10 +12,10 @@ from neorl_agents.retuning import RetuneSettings, learned_plants, select
 from neorl_core import InputError
 from neorl_train._pipeline.plant_model import log_context, policies_beside
 from neorl_train.configuration._configure import configure
+from neorl_train.experience._behaviours import own_episodes
 from neorl_train.results._results import group_of
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
-from neorl_train.selection._select import episodes_filled_by
 from neorl_train.studies._cells import Cell, Search, SweepFile
 from neorl_train.studies._sweep import carry_out, print_flushed, state_of
 
@@ -65,7 +65,7 @@ class PredictedGain:
                 config.data.seed,
                 log.facts,
                 RetuneSettings(model=HistoryModelSettings()),
-                by_incumbent=episodes_filled_by(log.dataset, incumbent),
+                by_incumbent=own_episodes(log.dataset, incumbent),
             )
         plants = self._plants[key]
         _, table = select(plants, {incumbent: candidates[incumbent], **candidates}, incumbent)

@@ -36,7 +36,8 @@ class LogPrediction:
         prediction: Comparison of the candidate with the incumbent.
         incumbent: Name of the controller that runs today.
         replayed: Mean return that the model predicts for the incumbent.
-        logged: Mean logged return in the same episodes.
+        logged: Mean logged return in the same episodes, which are its own if the log states which
+            these are.
         scale: Spread of returns in the log.
         rule: Rule by which the prediction was made.
         others: Estimates of the gain by other methods.
@@ -44,6 +45,8 @@ class LogPrediction:
         warnings: Defects of the log on which no answer may rest, in sentences.
         broken: How many logged episodes of the incumbent broke a limit, or of all controllers if
             the log does not say who recorded it.
+        replayed_episodes: Number of episodes of ``replayed`` and ``logged``; those of the
+            prediction by default.
     """
 
     prediction: Prediction
@@ -56,6 +59,7 @@ class LogPrediction:
     excitation: Excitation | None = None
     warnings: tuple[str, ...] = ()
     broken: BrokenEpisodes = NOT_COUNTED
+    replayed_episodes: int | None = None
 
 
 def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
@@ -128,13 +132,14 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
 def _model_clause(tables: ResultTables, forecast: LogPrediction) -> Clause:
     unit = tables.reward_unit
     numbers = (forecast.replayed, forecast.logged, forecast.scale)
+    own = forecast.replayed_episodes
+    episodes = forecast.prediction.episodes if own is None else own
     replay = ReplayCheck(forecast.incumbent, *numbers, unit)
     error = replay.error
     return Clause(
         name="model",
         statistic="difference between the predicted and the logged return of "
-        f"{forecast.incumbent}, mean over {forecast.prediction.episodes} episodes that the model "
-        "was not fitted to",
+        f"{forecast.incumbent}, mean over {episodes} episodes that the model was not fitted to",
         value=error,
         low=error,
         high=error,
