@@ -172,9 +172,7 @@ def declared_bank(
     resolved = resolve(task, spec)
     order = action_order(resolved, spec, "a bank of declared PID loops")
     sorted_loops = [loops[i] for i in order]
-    limits = [
-        loop.limits(channel) for loop, channel in zip(sorted_loops, spec.action, strict=True)
-    ]
+    limits = [loop.limits(channel) for loop, channel in zip(sorted_loops, spec.action, strict=True)]
     mean = np.broadcast_to(np.asarray(mean_action, np.float64), (spec.n_action,))
     signs = {"reverse": 1.0, "direct": -1.0}
     bank = standard_pid(

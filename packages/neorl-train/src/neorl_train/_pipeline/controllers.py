@@ -1,17 +1,131 @@
-"""Classical controllers fitted on the training episodes, and the models identified."""
+"""The classical controllers of a run: fitted on its training episodes, declared, or from a file."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from neorl_agents.classical import Task
 from neorl_core import InputError, Policy, Spec
+from neorl_core.control import Tunable, TunableController, tunable_values
 from neorl_envs import Dataset
+from neorl_train._pipeline.artefacts import unchanged_artefact
 from neorl_train.configuration._classical import settings_of, task_of
+from neorl_train.configuration._declared import declared_controller, declared_loops
+from neorl_train.configuration._retuning import incumbent_name, is_artefact
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._split import training_sample
+from neorl_train.results._wording import number
 
 WARNINGS = "warnings"
+
+
+def has_controllers(config: Config) -> bool:
+    """Whether a run fits a classical controller, declares one, or names the incumbent's file."""
+    return bool(config.classical.names) or is_artefact(config.evaluation.incumbent)
+
+
+def check_controllers(config: Config, spec: Spec, *, logged: bool) -> None:
+    """Refuses declared controllers that do not fit the channels, before anything is written.
+
+    Args:
+        config: Configuration, validated.
+        spec: Channels of the run.
+        logged: Whether the run has a log, whose mean action is the default of a bias.
+
+    Raises:
+        InputError: Names the controller, the channel and the fault.
+    """
+    for name, records in config.classical.declared.items():
+        declared_controller(name, records, spec, np.zeros(spec.n_action))
+        without = [loop for loop in declared_loops(name, records) if loop.bias is None]
+        if without and not logged:
+            raise InputError(
+                f"classical.declared.{name}: {without[0].name} declares no bias, and without a log "
+                "there is no mean action in its place; give bias in the unit of "
+                f"{without[0].manipulated}"
+            )
+
+
+def run_controllers(
+    config: Config,
+    dataset: Dataset | None,
+    environment: Any,
+    spec: Spec,
+    digests: Mapping[str, str],
+) -> tuple[dict[str, Policy], list[str]]:
+    """All controllers of a run that are not tunings of its plant.
+
+    They are the classical controllers that it fits, those that it declares, and the incumbent if
+    ``evaluation.incumbent`` names its file.
+
+    Args:
+        config: Configuration, resolved.
+        dataset: Complete log; ``None`` if there is none.
+        environment: The plant; ``None`` if there is only a log.
+        spec: Channels of the run.
+        digests: Digests of the given files when the run began, as its record holds them.
+
+    Returns:
+        The policies by name, and a description of the models and of the numbers.
+
+    Raises:
+        InputError: If a fit refuses the log, or a file was changed since the run began.
+    """
+    policies: dict[str, Policy] = {}
+    words: list[str] = []
+    if dataset is not None:
+        policies, words = fitted_controllers(config, dataset, environment)
+    declared = config.classical.declared
+    mean = _mean_action(config, dataset, spec) if declared else np.zeros(spec.n_action)
+    for name, records in declared.items():
+        policies[name] = declared_controller(name, records, spec, mean)
+        without = {loop.manipulated for loop in declared_loops(name, records) if loop.bias is None}
+        starts = [
+            f"; {channel.name} starts from its mean in the log, {number(float(at))} {channel.unit}"
+            for channel, at in zip(spec.action, mean, strict=True)
+            if channel.name in without
+        ]
+        words.append(f"{name} (declared): {_tuning_text(policies[name], spec)}{''.join(starts)}")
+    file = config.evaluation.incumbent
+    if is_artefact(file):
+        artefact, name = unchanged_artefact(file, spec, digests), incumbent_name(file)
+        policies[name] = artefact.policy
+        tuning = _tuning_text(artefact.policy, spec)
+        words.append(f"{name} (from {file}): {tuning or 'it declares no tuning parameter'}")
+    return policies, words
+
+
+def without_incumbent_file(controllers: Mapping[str, Policy], config: Config) -> dict[str, Policy]:
+    """The controllers except the incumbent in a file, which is compared with and no candidate."""
+    file = config.evaluation.incumbent
+    name = incumbent_name(file) if is_artefact(file) else ""
+    return {own: policy for own, policy in controllers.items() if own != name}
+
+
+def _mean_action(config: Config, dataset: Dataset | None, spec: Spec) -> np.ndarray:
+    """Mean logged action of the training episodes; zeros without a log."""
+    if dataset is None:
+        return np.zeros(spec.n_action)
+    rows = training_sample(config.data, dataset).transitions
+    action = np.asarray(rows.action, np.float64)
+    return action.mean(axis=0) if rows.mask is None else action[np.asarray(rows.mask)].mean(axis=0)
+
+
+def tuning_parameters(policy: Policy, spec: Spec) -> tuple[Tunable, ...]:
+    """The tuning parameters that a policy declares; empty if it declares none."""
+    return policy.tunables(spec) if isinstance(policy, TunableController) else ()
+
+
+def _tuning_text(policy: Policy, spec: Spec) -> str:
+    """The tuning parameters of a controller as its change list names them; empty if it has none."""
+    declared = tuning_parameters(policy, spec)
+    values = tunable_values(policy, declared)
+    return ", ".join(
+        f"{parameter.name} {number(value)} {parameter.unit}".rstrip()
+        for parameter, value in zip(declared, values, strict=True)
+    )
 
 
 def fitted_controllers(
