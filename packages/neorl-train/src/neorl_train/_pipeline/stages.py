@@ -113,7 +113,10 @@ def _fit_controllers(
     if not has_controllers(run.config):
         return {}
     dataset = None if experience is None else experience.dataset
-    names, digests = run.config.classical.controllers, session.directory.record()["given_policies"]
+    names, digests = (
+        run.config.classical.controllers,
+        session.directory.record().get("given_policies", {}),
+    )
     if names and dataset is not None:
         session.reporter.stage(f"fitting {', '.join(names)} on the log")
     with session.timings.stage("fit classical controllers"):
