@@ -8,7 +8,7 @@ import pytest
 
 from neorl_agents.classical import DeclaredLoop, declared_bank
 from neorl_agents.controllers import TrackingPID
-from neorl_core import Channel, InputError, Spec
+from neorl_core import Channel, InputError, Spec, Transition
 from neorl_core.control import PID, tunable_values, tunables
 
 SPEC = Spec(
@@ -32,13 +32,13 @@ TANK = {
 }  # fmt: skip
 
 
-def bank_of(*loops, mean=(40.0, 60.0)):
-    return declared_bank([DeclaredLoop(**loop) for loop in loops], SPEC, np.asarray(mean))
+def bank_of(*loops, log=None):
+    return declared_bank([DeclaredLoop(**loop) for loop in loops], SPEC, log)
 
 
 def test_a_declared_bank_acts_by_the_standard_law():
     """Against the equation in float64, over three steps without saturation."""
-    bank = bank_of(TANK, HEAT)  # in any order
+    bank = bank_of(TANK, {**HEAT, "bias": 40.0})  # in any order
     assert isinstance(bank, TrackingPID)
     carry, rows = bank.initial_carry(), [(118.0, 120.0, 2.1), (119.0, 120.0, 2.3), (119.0, 125, 2)]
     integral, before, slope, expected, actions = 0.0, None, 0.0, [], []
@@ -69,12 +69,36 @@ def test_its_numbers_are_those_that_were_declared():
     assert [d.unit for d in declared][:2] == ["% per °C", "s"]
 
 
-def test_fixed_set_points_need_no_channel_and_the_mean_stays_inside_the_limits():
+def test_fixed_set_points_need_no_channel():
     fixed = {**HEAT, "setpoint_channel": "", "setpoint": 120.0, "high": 30.0}
     bank = bank_of(fixed, TANK)
     assert isinstance(bank, PID)
-    np.testing.assert_allclose(bank.bias, [30.0, 50.0])
+    np.testing.assert_allclose(bank.bias, [15.0, 50.0])
     np.testing.assert_allclose([bank.low, bank.high], [[0, 10], [30, 100]])
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_a_bias_that_is_not_declared_is_that_of_the_logged_first_rows(fixed):
+    """A log of the bank itself: its bias is found, also if some episodes begin at a limit."""
+    point = {"setpoint_channel": "", "setpoint": 120.0} if fixed else {}
+    heat = {**HEAT, **point}
+    recorder = bank_of({**heat, "bias": 35.0}, TANK)
+    temperatures = [118.0, 119.0, 121.5, 40.0, 118.5, 30.0, 122.0]  # two of them saturate
+    rows = []
+    for temperature in temperatures:
+        carry = recorder.initial_carry()
+        for t in range(3):
+            obs = np.asarray([temperature + t, 120.0, 2.0])
+            carry, action = recorder(carry, jnp.asarray(obs))
+            rows.append((obs, np.asarray(action), t == 2))
+    obs, action, last = (np.asarray(column) for column in zip(*rows, strict=True))
+    log = Transition(
+        obs, action, np.zeros(len(obs)), next_obs=obs, terminated=np.zeros(len(obs), bool),
+        truncated=last,
+    )  # fmt: skip
+    bank = bank_of(heat, TANK, log=log)
+    loops = bank if fixed else bank.loops
+    np.testing.assert_allclose(loops.bias, [35.0, 50.0], rtol=1e-5)
 
 
 REFUSED = {

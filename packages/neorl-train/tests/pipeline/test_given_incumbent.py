@@ -22,6 +22,7 @@ from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.configuration import config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
+from neorl_train.experience._split import training_sample
 from neorl_train.plant_models import ModelOptions, check_plant_model
 from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.studies._fresh_starts import evaluate_again
@@ -118,21 +119,27 @@ def test_declared_loops_are_what_runs_today(log):
     assert list(candidates) == ["dcs-0"]
 
 
-def test_a_loop_without_a_bias_starts_from_the_mean_of_the_log(log):
+def test_a_loop_without_a_bias_takes_it_from_the_first_rows_of_the_log(log):
     without = {key: value for key, value in LOOP.items() if key != "bias"}
     run = resolved(settings(log, loops=[without])).run
     controllers, (line,) = run_controllers(run.config, run.dataset, None, run.spec, {})
-    mean = float(controllers["dcs"].loops.bias[0])
-    rows = run.dataset.transitions
-    assert mean == pytest.approx(float(np.mean(rows.action)), abs=1.0)
-    assert mean != pytest.approx(298.0, abs=1e-3)
-    assert line.endswith(f"; T_c starts from its mean in the log, {mean:.4g} K")
+    sample = training_sample(run.config.data, run.dataset)
+    rows, first = sample.transitions, np.asarray(sample.episode_starts)
+    measured, _, setpoint = np.asarray(rows.obs, np.float64)[first].T
+    error = setpoint - measured
+    expected = np.mean(np.asarray(rows.action)[first, 0] + 12 * (1 + 15 / 150) * error)
+    np.testing.assert_allclose(controllers["dcs"].loops.bias, [expected], rtol=1e-6)
+    assert line.endswith(
+        f", bias of T_c {expected:.4g} K (from the first rows of the log's episodes)"
+    )
     online = {"on": "plant", "algorithms": ["ppo"], "seeds": [0]}
     bare = configure(
         data={"source": "CSTR-v0", "steps": 0}, training=online,
         classical={"declared": {"dcs": [without]}},
     )  # fmt: skip
-    with pytest.raises(InputError, match="the loop of C_A by T_c declares no bias, and without"):
+    with pytest.raises(
+        InputError, match="the loop of C_A by T_c declares no bias, and without a log no"
+    ):
         resolved(bare)
 
 

@@ -7,11 +7,11 @@ from typing import Literal, get_args
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike, Float
 
+from neorl_agents.classical._log import Log, checked_log
 from neorl_agents.classical._task import Loop, Task, action_order, resolve
 from neorl_agents.controllers._tracking_pid import TrackingPID, pid_policy
-from neorl_core import Channel, InputError, Spec
+from neorl_core import Channel, InputError, Spec, Transition
 from neorl_core.control import PID, standard_pid
 
 Direction = Literal["reverse", "direct"]
@@ -37,8 +37,8 @@ class DeclaredLoop:
         integral_time: ``Ti`` in seconds, positive; infinite for a loop without an integral.
         derivative_time: ``Td`` in seconds, not negative.
         derivative_filter: ``N``, positive: the derivative is filtered with ``Td / N``.
-        bias: Output at zero error with an empty integral, in the unit of the action. ``None`` is
-            the mean logged action, and is only possible with an integral.
+        bias: Output at zero error with an empty integral, in the unit of the action. ``None`` takes
+            it from the first rows of the log's episodes, and is only possible with an integral.
         low: Lower limit of the output, in its unit; ``None`` for the low end of the channel.
         high: Upper limit of the output; ``None`` for the high end of the channel.
 
@@ -64,6 +64,11 @@ class DeclaredLoop:
     def name(self) -> str:
         """The loop in messages, such as ``"the loop of T by steam"``."""
         return f"the loop of {self.controlled} by {self.manipulated}"
+
+    @property
+    def signed_gain(self) -> float:
+        """``Kc``: positive for a reverse-acting loop, negative for a direct-acting one."""
+        return self.gain if self.direction == "reverse" else -self.gain
 
     def __post_init__(self) -> None:
         """Refuses numbers that no faceplate shows; names and ranges need the channels."""
@@ -134,28 +139,33 @@ class DeclaredLoop:
 
 
 def declared_bank(
-    loops: Sequence[DeclaredLoop], spec: Spec, mean_action: Float[ArrayLike, " act"]
+    loops: Sequence[DeclaredLoop], spec: Spec, log: Transition | None = None
 ) -> PID | TrackingPID:
     """The declared loops as a policy.
+
+    A loop without a bias gets the mean over the logged episodes of ``u - Kc e - Kc / Ti e dt`` in
+    their first rows, without those in which the action is at a limit: what its integral was there.
 
     Args:
         loops: One loop for every action channel, in any order.
         spec: Channels, with their units and ranges, and the control period.
-        mean_action: Mean logged action in physical units, from which a loop without a bias starts.
+        log: Rows of a log, for loops without a bias; without it these start from the middle of
+            their limits.
 
     Returns:
         The bank in the order of the action channels. It can be retuned, and stored as an artefact.
 
     Raises:
         InputError: If a name is not a channel (the closest one is suggested), an action channel
-            has no loop or two, or a set-point, a limit or a bias lies outside its range.
+            has no loop or two, a set-point, a limit or a bias lies outside its range, or the log
+            has other channels.
 
     Example:
         >>> from neorl_core import Channel
         >>> tank = Spec((Channel("T", "°C", 0, 200),), (Channel("steam", "%", 0, 100),), (), 1.0, 9)
         >>> loop = DeclaredLoop("T", "steam", gain=2.1, direction="reverse", setpoint=120.0,
         ...                     integral_time=90.0)
-        >>> bank = declared_bank([loop], tank, [40.0])
+        >>> bank = declared_bank([loop], tank)
         >>> [(one.name, one.unit) for one in bank.tunables(tank)][0]
         ('gain of steam', '% per °C')
     """
@@ -173,17 +183,26 @@ def declared_bank(
     order = action_order(resolved, spec, "a bank of declared PID loops")
     sorted_loops = [loops[i] for i in order]
     limits = [loop.limits(channel) for loop, channel in zip(sorted_loops, spec.action, strict=True)]
-    mean = np.broadcast_to(np.asarray(mean_action, np.float64), (spec.n_action,))
-    signs = {"reverse": 1.0, "direct": -1.0}
+    unknown = any(loop.bias is None for loop in loops)
+    rows = checked_log(log, spec) if log is not None and unknown else None
+    bias = [
+        _bias(
+            loop,
+            limits[i],
+            rows,
+            i,
+            resolved.controlled[order[i]],
+            resolved.source[order[i]],
+            spec.dt,
+        )
+        for i, loop in enumerate(sorted_loops)
+    ]
     bank = standard_pid(
-        gain=[signs[loop.direction] * loop.gain for loop in sorted_loops],
+        gain=[loop.signed_gain for loop in sorted_loops],
         integral_time=[loop.integral_time for loop in sorted_loops],
         derivative_time=[loop.derivative_time for loop in sorted_loops],
         setpoint=[0.0 if loop.setpoint is None else loop.setpoint for loop in sorted_loops],
-        bias=[
-            min(max(float(mean[i]), limits[i][0]), limits[i][1]) if loop.bias is None else loop.bias
-            for i, loop in enumerate(sorted_loops)
-        ],
+        bias=bias,
         low=[low for low, _ in limits],
         high=[high for _, high in limits],
         dt=spec.dt,
@@ -192,3 +211,26 @@ def declared_bank(
     tau = [loop.derivative_time / loop.derivative_filter for loop in sorted_loops]
     bank = dataclasses.replace(bank, tau=jnp.asarray(tau, jnp.float32))
     return pid_policy(bank, tuple(resolved.source[i] for i in order))
+
+
+def _bias(
+    loop: DeclaredLoop,
+    limits: tuple[float, float],
+    rows: Log | None,
+    action: int,
+    controlled: int,
+    source: int,
+    dt: float,
+) -> float:
+    """The declared bias, else the one that explains the first actions of the logged episodes."""
+    low, high = limits
+    if loop.bias is not None or rows is None:
+        return (low + high) / 2 if loop.bias is None else loop.bias
+    first = rows.age == 0
+    output = rows.action[first, action]
+    setpoint = loop.setpoint if source < 0 else rows.obs[first, source]
+    error = np.asarray(setpoint, np.float64) - rows.obs[first, controlled]
+    bias = output - loop.signed_gain * (1 + dt / loop.integral_time) * error
+    slack = 1e-4 * (high - low)
+    free = (output > low + slack) & (output < high - slack)
+    return float(np.clip(np.mean(bias[free] if free.any() else bias), low, high))

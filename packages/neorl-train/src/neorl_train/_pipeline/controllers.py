@@ -4,9 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from neorl_agents.classical import Task
+from neorl_agents.controllers import TrackingPID
 from neorl_core import InputError, Policy, Spec
 from neorl_core.control import Tunable, TunableController, tunable_values
 from neorl_envs import Dataset
@@ -32,18 +31,18 @@ def check_controllers(config: Config, spec: Spec, *, logged: bool) -> None:
     Args:
         config: Configuration, validated.
         spec: Channels of the run.
-        logged: Whether the run has a log, whose mean action is the default of a bias.
+        logged: Whether the run has a log, from which a bias can be taken.
 
     Raises:
         InputError: Names the controller, the channel and the fault.
     """
     for name, records in config.classical.declared.items():
-        declared_controller(name, records, spec, np.zeros(spec.n_action))
+        declared_controller(name, records, spec)
         without = [loop for loop in declared_loops(name, records) if loop.bias is None]
         if without and not logged:
             raise InputError(
                 f"classical.declared.{name}: {without[0].name} declares no bias, and without a log "
-                "there is no mean action in its place; give bias in the unit of "
+                f"no episode shows where it starts; give bias in the unit of "
                 f"{without[0].manipulated}"
             )
 
@@ -78,16 +77,13 @@ def run_controllers(
     if dataset is not None:
         policies, words = fitted_controllers(config, dataset, environment)
     declared = config.classical.declared
-    mean = _mean_action(config, dataset, spec) if declared else np.zeros(spec.n_action)
+    rows = None
+    if declared and dataset is not None:
+        rows = training_sample(config.data, dataset).transitions
     for name, records in declared.items():
-        policies[name] = declared_controller(name, records, spec, mean)
-        without = {loop.manipulated for loop in declared_loops(name, records) if loop.bias is None}
-        starts = [
-            f"; {channel.name} starts from its mean in the log, {number(float(at))} {channel.unit}"
-            for channel, at in zip(spec.action, mean, strict=True)
-            if channel.name in without
-        ]
-        words.append(f"{name} (declared): {_tuning_text(policies[name], spec)}{''.join(starts)}")
+        policies[name] = declared_controller(name, records, spec, rows)
+        bias = _bias_text(name, config, policies[name], spec)
+        words.append(f"{name} (declared): {_tuning_text(policies[name], spec)}{bias}")
     file = config.evaluation.incumbent
     if is_artefact(file):
         artefact, name = unchanged_artefact(file, spec, digests), incumbent_name(file)
@@ -104,13 +100,17 @@ def without_incumbent_file(controllers: Mapping[str, Policy], config: Config) ->
     return {own: policy for own, policy in controllers.items() if own != name}
 
 
-def _mean_action(config: Config, dataset: Dataset | None, spec: Spec) -> np.ndarray:
-    """Mean logged action of the training episodes; zeros without a log."""
-    if dataset is None:
-        return np.zeros(spec.n_action)
-    rows = training_sample(config.data, dataset).transitions
-    action = np.asarray(rows.action, np.float64)
-    return action.mean(axis=0) if rows.mask is None else action[np.asarray(rows.mask)].mean(axis=0)
+def _bias_text(name: str, config: Config, policy: Policy, spec: Spec) -> str:
+    """The biases that a declared controller takes from the log; empty if it declares all."""
+    records = config.classical.declared[name]
+    without = {loop.manipulated for loop in declared_loops(name, records) if loop.bias is None}
+    loops: Any = policy.loops if isinstance(policy, TrackingPID) else policy
+    return "".join(
+        f", bias of {channel.name} {number(float(bias))} {channel.unit} (from the first rows of "
+        "the log's episodes)"
+        for channel, bias in zip(spec.action, loops.bias, strict=True)
+        if channel.name in without
+    )
 
 
 def tuning_parameters(policy: Policy, spec: Spec) -> tuple[Tunable, ...]:

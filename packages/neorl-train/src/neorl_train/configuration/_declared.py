@@ -3,10 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxtyping import ArrayLike, Float
-
 from neorl_agents.classical import CLASSICAL, DeclaredLoop, declared_bank
-from neorl_core import InputError, Policy, Spec
+from neorl_core import InputError, Policy, Spec, Transition
 from neorl_core.infrastructure import Binder
 from neorl_train.configuration._retuning import file_name
 
@@ -32,7 +30,7 @@ def declared_loops(name: str, records: Records) -> tuple[DeclaredLoop, ...]:
 
 
 def declared_controller(
-    name: str, records: Records, spec: Spec, mean_action: Float[ArrayLike, " act"]
+    name: str, records: Records, spec: Spec, log: Transition | None = None
 ) -> Policy:
     """A declared controller as a policy for the channels of a run.
 
@@ -40,13 +38,13 @@ def declared_controller(
         name: Name of the controller.
         records: The tables ``[[classical.declared.NAME]]``.
         spec: Channels.
-        mean_action: Mean logged action, the bias of loops that declare none.
+        log: Training episodes, from which loops that declare no bias take it; ``None`` for none.
 
     Raises:
         InputError: If the loops do not fit the channels.
     """
     loops = declared_loops(name, records)
-    return _in(f"classical.declared.{name}", lambda: declared_bank(loops, spec, mean_action))
+    return _in(f"classical.declared.{name}", lambda: declared_bank(loops, spec, log))
 
 
 def check_declared(declared: Mapping[str, Records]) -> None:
