@@ -56,11 +56,12 @@ def test_whatever_decides_is_in_the_digest(monkeypatch, runs):
         "name": evaluation_inputs(RECORD, {"bc-1": ConstantPolicy(jnp.zeros(1))}),
         "config": evaluation_inputs({**RECORD, "config_hash": "sha256:e"}, POLICIES),
         "log": evaluation_inputs({**RECORD, "dataset": {"content_hash": "x"}}, POLICIES),
+        "file": evaluation_inputs({**RECORD, "given_policies": {"old.safetensors": "1"}}, POLICIES),
         "candidate": evaluation_inputs(RECORD, POLICIES, candidate="bc-1"),
     }
     monkeypatch.setattr("neorl_train._pipeline.write_results.OWN_PACKAGES", ("neorl_core",))
     others["code"] = evaluation_inputs(RECORD, POLICIES, candidate="bc-0")
-    assert len({inputs, *others.values()}) == 7
+    assert len({inputs, *others.values()}) == 8
     for digest in others.values():
         assert matching_evaluation(second, digest) is None
 

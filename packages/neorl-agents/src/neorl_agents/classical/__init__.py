@@ -1,7 +1,9 @@
-"""Controllers fitted on a log: PID loops, Smith predictors, LQG, MPC, base stock."""
+"""Controllers fitted on a log: PID loops, Smith predictors, LQG, MPC, base stock; declared PID."""
 
 from neorl_agents.classical._base_stock import BaseStockLevels as BaseStockLevels
 from neorl_agents.classical._base_stock import Item as Item
+from neorl_agents.classical._declared import DeclaredLoop as DeclaredLoop
+from neorl_agents.classical._declared import declared_bank as declared_bank
 from neorl_agents.classical._first_order import FirstOrderModel as FirstOrderModel
 from neorl_agents.classical._model_controllers import LQG as LQG
 from neorl_agents.classical._model_controllers import MPC as MPC
@@ -23,6 +25,7 @@ __all__ = [
     "MPC",
     "BaseStockLevels",
     "ClassicalController",
+    "DeclaredLoop",
     "FirstOrderModel",
     "FittedController",
     "ImitatedPID",
@@ -32,6 +35,7 @@ __all__ = [
     "SmithPID",
     "Task",
     "TunedPID",
+    "declared_bank",
     "lambda_tuning",
     "simc",
 ]

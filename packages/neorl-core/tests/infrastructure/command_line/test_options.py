@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tyro
@@ -50,6 +51,20 @@ def test_words_become_typed_values() -> None:
     assert options.penalty == {"heat": 2.0}
     assert options.dry_run
     assert not parsed("a", "--training.no-shuffle").training.shuffle
+
+
+@dataclasses.dataclass(frozen=True)
+class Tables:
+    """Settings of which one consists of tables."""
+
+    steps: int = 1
+    loops: tuple[dict[str, Any], ...] = ()
+
+
+def test_an_option_of_tables_is_referred_to_the_configuration_file() -> None:
+    """It was called unknown, with its own name as the suggestion."""
+    with pytest.raises(InputError, match="--loops consists of tables, so it can be given in a"):
+        parse_options(Tables, ["--loops", "one"], program="program act")
 
 
 def test_of_an_option_that_is_given_twice_the_last_counts_and_it_is_said(

@@ -65,7 +65,27 @@ def artefact_for(file: Path, spec: Spec) -> PolicyArtefact:
     if not file.is_file():
         raise InputError(f"{file}: there is no such policy artefact")
     artefact = load_policy(file)
-    require_same_channels(artefact.spec, spec, str(file))
+    advice = "name a policy of the plant that the log was recorded on"
+    require_same_channels(artefact.spec, spec, str(file), advice)
+    return artefact
+
+
+def unchanged_artefact(file: str, spec: Spec, digests: Mapping[str, str]) -> PolicyArtefact:
+    """A policy that a run was given as a file.
+
+    Args:
+        file: Path of the artefact.
+        spec: Channels that it must have.
+        digests: Digests of the given files when the run began, as its record holds them.
+
+    Raises:
+        InputError: If the file is missing, has other channels, or was changed since.
+    """
+    artefact = artefact_for(Path(file), spec)
+    if artefact.digest != digests.get(file):
+        raise InputError(
+            f"{file} was changed since the run began; restore the file, or start a new run"
+        )
     return artefact
 
 

@@ -12,7 +12,8 @@ from neorl_agents.policies import average_policy
 from neorl_agents.retuning import Prediction, select
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
-from neorl_train._pipeline.artefacts import artefact_for
+from neorl_train._pipeline.artefacts import unchanged_artefact
+from neorl_train._pipeline.controllers import without_incumbent_file
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train._pipeline.retuning import (
     RULE,
@@ -76,7 +77,8 @@ def other_candidates(
         config: Configuration, resolved.
         dataset: The log; ``None`` if there is none.
         environment: The plant; ``None`` if there is only a log.
-        controllers: Fitted classical controllers by name.
+        controllers: Controllers of the run by name: fitted, declared, and the incumbent of a file,
+            which is no candidate.
 
     Returns:
         The candidates by the names of their artefacts, and sentences on those that are left out.
@@ -84,12 +86,12 @@ def other_candidates(
     Raises:
         InputError: If the configured candidate is a tuning that recorded no episode of the log.
     """
-    seed = config.training.seeds[0]
+    seed, own = config.training.seeds[0], without_incumbent_file(controllers, config)
     fitted = {
         f"{file_name(name)}-{seed}": OtherCandidate(
             policy, _imitation_words(name), False, {"controller": name, "seed": seed}
         )
-        for name, policy in controllers.items()
+        for name, policy in own.items()
     }
     if dataset is None or environment is None:
         return fitted, []
@@ -117,11 +119,7 @@ def given_candidates(
     seed = config.training.seeds[0]
     candidates: dict[str, OtherCandidate] = {}
     for file in config.evaluation.policies:
-        artefact, name = artefact_for(Path(file), spec), Path(file).stem
-        if artefact.digest != digests[file]:
-            raise InputError(
-                f"{file} was changed since the run began; restore the file, or start a new run"
-            )
+        artefact, name = unchanged_artefact(file, spec, digests), Path(file).stem
         metadata = {"controller": name, "seed": seed, "given_digest": artefact.digest}
         candidates |= {
             f"{file_name(name)}-{seed}": OtherCandidate(artefact.policy, file, False, metadata)
@@ -142,7 +140,7 @@ def _modes(
     requested, seed = config.evaluation.candidate, config.training.seeds[0]
     compared = (config.retuning.controller, config.evaluation.incumbent)
     recorded = [name for name in _recorded(dataset, tunings) if name not in compared]
-    others = (*config.training.algorithms, *config.classical.controllers)
+    others = (*config.training.algorithms, *config.classical.names)
     if requested in tunings and requested not in (*others, *recorded):
         raise InputError(
             f"evaluation.candidate is {requested!r}, which recorded no episode of the log; choose "

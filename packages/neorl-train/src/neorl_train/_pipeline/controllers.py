@@ -1,24 +1,143 @@
-"""Classical controllers fitted on the training episodes, and the models identified."""
+"""The classical controllers of a run: fitted on its training episodes, declared, or from a file."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from neorl_agents.classical import Task
+from neorl_agents.controllers import TrackingPID
 from neorl_core import InputError, Policy, Spec
+from neorl_core.control import Tunable, TunableController, tunable_values
 from neorl_envs import Dataset
+from neorl_train._pipeline.artefacts import unchanged_artefact
 from neorl_train.configuration._classical import settings_of, task_of
+from neorl_train.configuration._declared import declared_controller, declared_loops
 from neorl_train.configuration._limits import limited_spec
-from neorl_train.configuration._retuning import IMITATOR, imitated_behaviour, imitation_name
+from neorl_train.configuration._retuning import (
+    IMITATOR,
+    imitated_behaviour,
+    imitation_name,
+    incumbent_name,
+    is_artefact,
+)
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._split import training_sample
+from neorl_train.results._wording import number
 from neorl_train.selection import best_behaviour
 from neorl_train.selection._best_behaviour import MIN_EPISODES
 
 WARNINGS = "warnings"
+
+
+def has_controllers(config: Config) -> bool:
+    """Whether a run fits a classical controller, declares one, or names the incumbent's file."""
+    return bool(config.classical.names) or is_artefact(config.evaluation.incumbent)
+
+
+def check_controllers(config: Config, spec: Spec, *, logged: bool) -> None:
+    """Refuses declared controllers that do not fit the channels, before anything is written.
+
+    Args:
+        config: Configuration, validated.
+        spec: Channels of the run.
+        logged: Whether the run has a log, from which a bias can be taken.
+
+    Raises:
+        InputError: Names the controller, the channel and the fault.
+    """
+    for name, records in config.classical.declared.items():
+        declared_controller(name, records, spec)
+        without = [loop for loop in declared_loops(name, records) if loop.bias is None]
+        if without and not logged:
+            raise InputError(
+                f"classical.declared.{name}: {without[0].name} declares no bias, and without a log "
+                f"no episode shows where it starts; give bias in the unit of "
+                f"{without[0].manipulated}"
+            )
+
+
+def run_controllers(
+    config: Config,
+    dataset: Dataset | None,
+    environment: Any,
+    spec: Spec,
+    digests: Mapping[str, str],
+) -> tuple[dict[str, Policy], list[str]]:
+    """All controllers of a run that are not tunings of its plant.
+
+    They are the classical controllers that it fits, those that it declares, and the incumbent if
+    ``evaluation.incumbent`` names its file.
+
+    Args:
+        config: Configuration, resolved.
+        dataset: Complete log; ``None`` if there is none.
+        environment: The plant; ``None`` if there is only a log.
+        spec: Channels of the run.
+        digests: Digests of the given files when the run began, as its record holds them.
+
+    Returns:
+        The policies by name, and a description of the models and of the numbers.
+
+    Raises:
+        InputError: If a fit refuses the log, or a file was changed since the run began.
+    """
+    policies: dict[str, Policy] = {}
+    words: list[str] = []
+    if dataset is not None:
+        policies, words = fitted_controllers(config, dataset, environment)
+    declared = config.classical.declared
+    rows = None
+    if declared and dataset is not None:
+        rows = training_sample(config.data, dataset).transitions
+    for name, records in declared.items():
+        policies[name] = declared_controller(name, records, spec, rows)
+        bias = _bias_text(name, config, policies[name], spec)
+        words.append(f"{name} (declared): {_tuning_text(policies[name], spec)}{bias}")
+    file = config.evaluation.incumbent
+    if is_artefact(file):
+        artefact, name = unchanged_artefact(file, spec, digests), incumbent_name(file)
+        policies[name] = artefact.policy
+        tuning = _tuning_text(artefact.policy, spec)
+        words.append(f"{name} (from {file}): {tuning or 'it declares no tuning parameter'}")
+    return policies, words
+
+
+def without_incumbent_file(controllers: Mapping[str, Policy], config: Config) -> dict[str, Policy]:
+    """The controllers except the incumbent in a file, which is compared with and no candidate."""
+    file = config.evaluation.incumbent
+    name = incumbent_name(file) if is_artefact(file) else ""
+    return {own: policy for own, policy in controllers.items() if own != name}
+
+
+def _bias_text(name: str, config: Config, policy: Policy, spec: Spec) -> str:
+    """The biases that a declared controller takes from the log; empty if it declares all."""
+    records = config.classical.declared[name]
+    without = {loop.manipulated for loop in declared_loops(name, records) if loop.bias is None}
+    loops: Any = policy.loops if isinstance(policy, TrackingPID) else policy
+    return "".join(
+        f", bias of {channel.name} {number(float(bias))} {channel.unit} (from the first rows of "
+        "the log's episodes)"
+        for channel, bias in zip(spec.action, loops.bias, strict=True)
+        if channel.name in without
+    )
+
+
+def tuning_parameters(policy: Policy, spec: Spec) -> tuple[Tunable, ...]:
+    """The tuning parameters that a policy declares; empty if it declares none."""
+    return policy.tunables(spec) if isinstance(policy, TunableController) else ()
+
+
+def _tuning_text(policy: Policy, spec: Spec) -> str:
+    """The tuning parameters of a controller as its change list names them; empty if it has none."""
+    declared = tuning_parameters(policy, spec)
+    values = tunable_values(policy, declared)
+    return ", ".join(
+        f"{parameter.name} {number(value)} {parameter.unit}".rstrip()
+        for parameter, value in zip(declared, values, strict=True)
+    )
 
 
 def fitted_controllers(

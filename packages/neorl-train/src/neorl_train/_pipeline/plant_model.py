@@ -11,8 +11,9 @@ from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import PLANTS, Plant
 from neorl_train._pipeline.artefacts import artefact_for
-from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train._pipeline.controllers import run_controllers
 from neorl_train.configuration._limits import limited_spec
+from neorl_train.configuration._retuning import incumbent_name
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._incumbent import usual_incumbent
 from neorl_train.experience._source import known_plant, simulator, source_named
@@ -31,7 +32,8 @@ class LogContext(NamedTuple):
     Attributes:
         dataset: The log.
         facts: Declarations of a built-in plant, or of the ``plant.toml`` of a converted log.
-        controllers: Tunings of a built-in plant, and controllers that the run identified, by name.
+        controllers: Tunings of a built-in plant, and controllers that the run identified or was
+            given, by name.
         notes: Sentences on which declarations of its ``plant.toml`` are used and which are not.
         incumbent: Name of the controller that runs today; empty if unknown.
         retuning_config: Configuration of the run, if it retuned a controller in a plant model.
@@ -76,15 +78,17 @@ def log_context(path: Path) -> LogContext:
 
     Returns:
         The log with the cost limits of the run, the declarations of a built-in plant if it was
-        recorded on one, and the controllers that the run identified, refitted to the same episodes.
+        recorded on one, and the controllers of the run; identified ones are refitted to the same
+        episodes.
 
     Raises:
         InputError: If the path is neither, or the file cannot be read.
     """
-    config = None
+    config: Config | None = None
+    digests: dict[str, str] = {}
     if path.is_dir() and (path / RECORD).is_file():
         run = RunDirectory(path.absolute())
-        config = _config_of(run)
+        config, digests = _config_of(run), run.record().get("given_policies", {})
         path = source_named(config.data.source).log_file(run.dataset)
     elif not path.exists():
         hint = ""
@@ -98,20 +102,21 @@ def log_context(path: Path) -> LogContext:
     # Loops are fitted as in the run, which may not know the plant of its log.
     environment = None if config is None else simulator(config)
     plant = known_plant(environment, dataset)
-    named = () if config is None else (config.evaluation.incumbent, config.retuning.controller)
+    named: tuple[str, ...] = ()
+    own: dict[str, Policy] = {}
+    if config is not None:
+        named = (incumbent_name(config.evaluation.incumbent), config.retuning.controller)
+        own, _ = run_controllers(config, dataset, environment, dataset.spec, digests)
     if plant is None:
         facts, notes = declared_facts(dataset)
         if retuning_config is not None:
             facts, notes = run_facts(retuning_config, None, dataset)
-        fitted = {} if config is None else fitted_controllers(config, dataset, None)[0]
-        incumbent = next((name for name in named if name in fitted), "")
-        return LogContext(dataset, facts, fitted, notes, incumbent, retuning_config)
+        incumbent = next((name for name in named if name in own), "")
+        return LogContext(dataset, facts, own, notes, incumbent, retuning_config)
     facts = PlantFacts(
         tuple(plant.action_rates()), tuple(plant.exogenous), plant.interlock, plant.objective
     )
-    controllers: dict[str, Policy] = dict(plant.tunings())
-    if config is not None:
-        controllers |= fitted_controllers(config, dataset, environment)[0]
+    controllers: dict[str, Policy] = {**plant.tunings(), **own}
     usual, _ = usual_incumbent(plant, dataset)
     incumbent = next((name for name in named if name in controllers), usual)
     if retuning_config is not None:

@@ -27,6 +27,7 @@ from neorl_safety.constraints import (
     with_models,
 )
 from neorl_train._pipeline.artefacts import artefact_for, hard_constraints
+from neorl_train._pipeline.controllers import check_controllers
 from neorl_train._pipeline.kinds import kind_of
 from neorl_train._pipeline.resolved_run import ResolvedRun, RunKind
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
@@ -38,6 +39,7 @@ from neorl_train.configuration._limits import (
     resolved_limits,
 )
 from neorl_train.configuration._monitors import declared_watches
+from neorl_train.configuration._retuning import is_artefact
 from neorl_train.configuration._sections import (
     Config,
     batch_sizes,
@@ -77,7 +79,7 @@ class Resolved:
         fallback: Description of the fallback, as text.
         notes: Warnings about what the user did not declare, or declared without effect.
         origins: Distribution of everything supplied by third parties.
-        given_policies: Digest of every file of ``evaluation.policies``.
+        given_policies: Digest of every file of ``evaluation.policies``, and of the incumbent's.
     """
 
     run: ResolvedRun
@@ -127,18 +129,24 @@ def resolved(config: Config) -> Resolved:
         spec,
         reference=reference,
         mean=mean,
-        controllers=config.classical.controllers,
+        controllers=config.classical.names,
     )
     if dataset is not None:
         check_split(config.data, dataset)
         check_batches(batch_sizes(config), training_rows(config.data, dataset))
     declared_watches(config.monitors, spec)  # refused by name before anything is written
-    files = config.evaluation.policies
+    incumbent = config.evaluation.incumbent
+    files = (*config.evaluation.policies, *([incumbent] if is_artefact(incumbent) else []))
     given_policies = {file: artefact_for(Path(file), spec).digest for file in files}
+    check_controllers(config, spec, logged=dataset is not None or config.data.steps != 0)
     constraints = hard_constraints(limits, spec)
     limit_sentences = _words(limits, spec)
     words = fallback_sentence(
-        fallback, spec, reference=reference, given=config.fallback.kind != "default"
+        fallback,
+        spec,
+        reference=reference,
+        given=config.fallback.kind != "default",
+        declared=config.classical.declared,
     )
     config, incumbent_notes = with_candidate_and_incumbent(config, environment, dataset)
     complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)

@@ -8,6 +8,7 @@ import numpy as np
 from neorl_agents import save_policy
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
+    TODAY,
     Change,
     ChoiceRule,
     LearnedPlants,
@@ -20,13 +21,15 @@ from neorl_agents.retuning import (
     learned_plants,
     refine,
     retune,
+    select,
 )
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
 from neorl_train._pipeline.artefacts import parity_observations
+from neorl_train._pipeline.controllers import tuning_parameters
 from neorl_train._pipeline.plant_model import run_facts
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
-from neorl_train.configuration._retuning import RESIDUAL, RETUNED
+from neorl_train.configuration._retuning import RESIDUAL, RETUNED, incumbent_name, is_artefact
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._experience import Experience
@@ -141,7 +144,7 @@ def retuning_of(
         config: Configuration, resolved.
         dataset: Complete log; its held-out episodes are not used.
         environment: The plant, for its tunings; ``None`` if there is only a log.
-        controllers: Fitted classical controllers by name.
+        controllers: Fitted, declared and given controllers by name.
         spec: Channels, with the limits of the run.
 
     Raises:
@@ -162,7 +165,7 @@ def retuning_of(
             part.transitions, spec, seed, facts, settings, by_incumbent=by_incumbent
         )
         plants = plants.with_model_error(known[name], _others(part, plants, known, name))
-        result = retune(plants, known[name], seed, settings)
+        result = _retuned(plants, known[name], config, settings)
         policies, words = {RETUNED: result.policy}, [*notes, *retuning_words(name, result, plants)]
         if config.retuning.residual:
             refined = refine(plants, result.policy, seed, settings)
@@ -172,6 +175,18 @@ def retuning_of(
         raise InputError(f"retuning {name}: {error}") from error
     changes = changed_parameters(result)
     return Retuning(plants, known[name], policies, words, changes)
+
+
+def _retuned(
+    plants: LearnedPlants, controller: Policy, config: Config, settings: RetuneSettings
+) -> RetuneResult:
+    """The result of the search; a policy in a file that declares no parameter stays as it is."""
+    seed, file = config.retuning.seed, config.evaluation.incumbent
+    given = is_artefact(file) and config.retuning.controller == incumbent_name(file)
+    if not given or tuning_parameters(controller, plants.model.spec):
+        return retune(plants, controller, seed, settings)
+    _, table = select(plants, {TODAY: controller}, TODAY, settings.rule)
+    return RetuneResult(controller, TODAY, (), table)
 
 
 def residual_words(result: RefineResult, spec: Spec) -> list[str]:
@@ -223,6 +238,12 @@ def retuning_words(name: str, result: RetuneResult, plants: LearnedPlants) -> li
     """
     history, judged = plants.model.history, plants.evaluation_plant.n_episodes
     steps = f"{history} step{'s' * (history != 1)}"
+    if not result.changes:
+        return [
+            f"{name} declares no tuning parameter, so it is kept as it is; the candidates were "
+            f"compared in a plant model with {steps} of history, on {judged} episodes that were "
+            "not used for the model"
+        ]
     lines = [
         f"{name} was retuned in a plant model with {steps} of history; the "
         f"candidates were compared on {judged} episodes that were used neither for the model nor "

@@ -21,7 +21,7 @@ from neorl_train._pipeline.candidates import (
     given_candidates,
     other_candidates,
 )
-from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train._pipeline.controllers import has_controllers, run_controllers
 from neorl_train._pipeline.fine_tuning import fine_tuning_results
 from neorl_train._pipeline.monitors import (
     disagreement_watch,
@@ -46,6 +46,7 @@ from neorl_train._pipeline.write_results import (
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._fallback import fallback_policies
+from neorl_train.configuration._retuning import incumbent_name
 from neorl_train.configuration._sections import config_to_dict, hyperparameters
 from neorl_train.evaluation._rollout import curve_key, starts_key
 from neorl_train.evaluation._validation import PolicyValidation
@@ -108,13 +109,20 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
 def _fit_controllers(
     run: ResolvedRun, session: Session, experience: Experience | None
 ) -> dict[str, Policy]:
-    """Fits the classical controllers, and records the identified models."""
-    names = run.config.classical.controllers
-    if not names or experience is None:
+    """Fits the classical controllers, reads those that are given, and describes all of them."""
+    if not has_controllers(run.config):
         return {}
-    session.reporter.stage(f"fitting {', '.join(names)} on the log")
+    dataset = None if experience is None else experience.dataset
+    names, digests = (
+        run.config.classical.controllers,
+        session.directory.record().get("given_policies", {}),
+    )
+    if names and dataset is not None:
+        session.reporter.stage(f"fitting {', '.join(names)} on the log")
     with session.timings.stage("fit classical controllers"):
-        controllers, words = fitted_controllers(run.config, experience.dataset, run.environment)
+        controllers, words = run_controllers(
+            run.config, dataset, run.environment, run.spec, digests
+        )
     session.directory.update_record(controllers=words)
     session.reporter.end()
     for line in words:
@@ -293,7 +301,7 @@ def _evaluate(
         run.environment,
         policies,
         None if experience is None else experience.dataset,
-        incumbent=settings.incumbent or None,
+        incumbent=incumbent_name(settings.incumbent) or None,
         behaviour=run.behaviour,
         key=starts_key(settings.seed),
         n_starts=starts,

@@ -45,7 +45,8 @@ def evaluation_inputs(
     """A digest of everything that determines the evaluation of a run, including our own code.
 
     Args:
-        record: Record of the run, with the hash of its configuration and that of its log.
+        record: Record of the run, with the hash of its configuration, that of its log, and those of
+            the policies that it was given as files.
         policies: The policies to evaluate.
         **further: Other inputs that influence it, as plain JSON.
 
@@ -63,6 +64,7 @@ def evaluation_inputs(
         "config": record["config_hash"],
         "log": record.get("dataset", {}).get("content_hash", ""),
         "policies": tree_digest(dict(policies)),
+        "given": record.get("given_policies", {}),
         "code": code.hexdigest(),
         "versions": {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "scipy")},
         "devices": [jax.default_backend(), jax.local_device_count()],

@@ -1,4 +1,4 @@
-"""The classical controllers of a run: which are fitted to its log, and what they control."""
+"""The classical controllers of a run: which are fitted to its log or declared, and their loops."""
 
 import dataclasses
 from typing import Any
@@ -7,6 +7,7 @@ from neorl_agents.classical import CLASSICAL, LQG, MPC, ImitatedPID, Loop, Smith
 from neorl_core import InputError, Spec
 from neorl_core.control import PID
 from neorl_core.infrastructure import unknown_name
+from neorl_train.configuration._declared import check_declared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +23,9 @@ class ClassicalConfig:
             set-point, name that observation in ``setpoint_channel`` instead.
         setpoint_channel: Observation channel that carries the set-point, if there is one.
         measured: Additional observation channels that describe the state, for models and observers.
+        declared: Controllers with known numbers, by name: loops with the fields of
+            ``neorl_agents.classical.DeclaredLoop``; in a file, tables
+            ``[[classical.declared.NAME]]``.
         pid: Settings of the tuned PID, such as its closed-loop time (lambda).
         pid_imitation: Settings of the PID that is fitted to the logged actions.
         smith: Settings of the Smith predictor.
@@ -34,11 +38,17 @@ class ClassicalConfig:
     setpoint: dict[str, float] = dataclasses.field(default_factory=dict)
     setpoint_channel: dict[str, str] = dataclasses.field(default_factory=dict)
     measured: tuple[str, ...] = ()
+    declared: dict[str, tuple[dict[str, Any], ...]] = dataclasses.field(default_factory=dict)
     pid: TunedPID = dataclasses.field(default_factory=TunedPID)
     pid_imitation: ImitatedPID = dataclasses.field(default_factory=ImitatedPID)
     smith: SmithPID = dataclasses.field(default_factory=SmithPID)
     lqg: LQG = dataclasses.field(default_factory=LQG)
     mpc: MPC = dataclasses.field(default_factory=MPC)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All controllers of the run: those that are fitted on the log, and the declared ones."""
+        return (*self.controllers, *self.declared)
 
 
 def check_classical(classical: ClassicalConfig) -> None:
@@ -61,6 +71,7 @@ def check_classical(classical: ClassicalConfig) -> None:
         except InputError as error:
             raise InputError(f"classical.{name}: {error}") from error
     _check_loops(classical)
+    check_declared(classical.declared)
 
 
 def _check_loops(classical: ClassicalConfig) -> None:

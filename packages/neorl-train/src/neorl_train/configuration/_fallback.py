@@ -1,7 +1,7 @@
 """The fallback of a run: the controller that acts if the policy cannot."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
@@ -21,10 +21,12 @@ class FallbackConfig:
 
     Attributes:
         kind: ``"reference"`` is the plant's reference controller; ``"constant"`` is the action in
-            ``values``; ``"classical"`` is ``controller``, fitted on the log; ``"default"`` is the
-            reference controller for a plant, and the constant mean logged action for a log.
+            ``values``; ``"classical"`` is ``controller``, fitted on the log or declared;
+            ``"default"`` is the reference controller for a plant, and the constant mean logged
+            action for a log.
         values: Action of a constant fallback by channel name, in the channel's unit.
-        controller: One of ``classical.controllers``, for a classical fallback.
+        controller: One of ``classical.controllers`` or ``classical.declared``, for a classical
+            fallback.
         then: Additional kinds in order; each acts if all before it give no finite action.
     """
 
@@ -56,7 +58,7 @@ def resolved_fallback(
         spec: Channels with their units.
         reference: Name of the plant's reference controller; empty if there is only a log.
         mean: Mean logged action, the default if there is no plant.
-        controllers: Names of the classical controllers that the run fits.
+        controllers: Names of the classical controllers that the run fits or declares.
 
     Returns:
         A fallback of kind ``"reference"``, ``"classical"`` or ``"constant"``; the last with a value
@@ -159,7 +161,14 @@ def fallback_policies(
     return [fallback_policy(single, environment, spec, controllers) for single in one_per_kind]
 
 
-def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, given: bool) -> str:
+def fallback_sentence(
+    fallback: FallbackConfig,
+    spec: Spec,
+    *,
+    reference: str,
+    given: bool,
+    declared: Collection[str] = (),
+) -> str:
     """Describes in one sentence what the fallback does.
 
     Args:
@@ -167,6 +176,7 @@ def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, g
         spec: Channels with their units.
         reference: Name of the plant's reference controller.
         given: Whether the run declared it.
+        declared: Names of the controllers that the configuration declares with their numbers.
 
     Returns:
         A sentence without a full stop.
@@ -174,7 +184,12 @@ def fallback_sentence(fallback: FallbackConfig, spec: Spec, *, reference: str, g
     Raises:
         InputError: If the fallback is not resolved.
     """
-    clauses = [_rule(kind).words(fallback, spec, reference, given) for kind in fallback.kinds]
+    clauses = [
+        f"the declared controller {fallback.controller}"
+        if kind == "classical" and fallback.controller in declared
+        else _rule(kind).words(fallback, spec, reference, given)
+        for kind in fallback.kinds
+    ]
     return "; if that gives no finite action, ".join(clauses)
 
 

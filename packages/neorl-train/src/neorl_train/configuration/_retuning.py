@@ -23,6 +23,8 @@ IMITATED = "imitated-"
 """Prefix of the name of the controller that imitates who recorded a part of the log."""
 IMITATOR = "pid_imitation"
 """The classical controller that imitates them."""
+ARTEFACT = ".safetensors"
+"""Suffix of a policy artefact."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +32,9 @@ class RetuningConfig:
     """A controller that is retuned in a plant model learned from the log.
 
     Attributes:
-        controller: Name of a tuning of the plant, or one of ``classical.controllers``;
-            ``"incumbent"`` is the controller that runs on the plant today. If empty, none is
-            retuned.
+        controller: Name of a tuning of the plant, one of ``classical.controllers`` or one of
+            ``classical.declared``; ``"incumbent"`` is the controller that runs on the plant today,
+            also if ``evaluation.incumbent`` names its file. If empty, none is retuned.
         exogenous: Observations that no controller influences, such as weather, demand or
             set-points; a plant declares its own.
         updates: Gradient steps of each network of the model.
@@ -74,6 +76,21 @@ def imitated_behaviour(name: str) -> str:
     return name.removeprefix(IMITATED) if name.startswith(IMITATED) else ""
 
 
+def incumbent_name(incumbent: str) -> str:
+    """The name in tables of what runs today: that of its file, without suffix, if it is one.
+
+    Example:
+        >>> incumbent_name("policies/old.safetensors"), incumbent_name("PI 2.5")
+        ('old', 'PI 2.5')
+    """
+    return Path(incumbent).stem if is_artefact(incumbent) else incumbent
+
+
+def is_artefact(incumbent: str) -> bool:
+    """Whether ``evaluation.incumbent`` is the path of a policy artefact."""
+    return Path(incumbent).suffix == ARTEFACT
+
+
 def file_name(name: str) -> str:
     """The name of a controller, with the characters replaced that a file name must not contain.
 
@@ -101,7 +118,7 @@ def check_candidate(
         candidate: Its name; empty for the default.
         retuning: Section that may add the retuned controller.
         algorithms: Names of the learners.
-        controllers: Names of the classical controllers that the run fits on its log.
+        controllers: Names of the classical controllers that the run fits or declares.
         n_seeds: Number of seeds of every learner.
         tunings: Names of the plant's tunings that may be delivered; none without a plant and a log.
         policies: Files of ``evaluation.policies``.
@@ -118,7 +135,8 @@ def check_candidate(
     if candidate in (RETUNED, BEST) and not retuning.controller:
         raise InputError(
             f"evaluation.candidate is {candidate!r}, but no controller is retuned; name one with "
-            "--retuning.controller, a tuning of the plant or one of classical.controllers"
+            "--retuning.controller, a tuning of the plant or one of classical.controllers or "
+            "classical.declared"
         )
     if average_of(candidate) in algorithms and n_seeds < 2:
         raise InputError(
@@ -152,12 +170,13 @@ def check_candidate(
 def check_retuning(
     retuning: RetuningConfig, tunings: Sequence[str], controllers: Sequence[str]
 ) -> None:
-    """Refuses counts below one, and a controller that is neither a tuning nor fitted to the log.
+    """Refuses counts below one, and a controller that the run does not have.
 
     Args:
         retuning: Section to check.
         tunings: Names of the plant's tunings; none if there is only a log.
-        controllers: Names of the classical controllers that the run fits.
+        controllers: Names of the controllers that the run fits or declares, and of the incumbent if
+            that is a file.
 
     Raises:
         InputError: Names the controllers that can be retuned.
@@ -175,5 +194,6 @@ def check_retuning(
         raise InputError(
             f"retuning.controller is {retuning.controller!r}; choose one of "
             f"{', '.join(known) or 'none that is known yet'}, or fit one on the log with "
-            "--classical.controllers pid_imitation and name that"
+            "--classical.controllers pid_imitation and name that, or declare its loops as "
+            "[[classical.declared.NAME]]"
         )

@@ -105,17 +105,18 @@ class EvaluationConfig:
             with zero they are evaluated only on held-out rows.
         candidate: Policy to deliver: an algorithm, represented by its first seed, or the average of
             its seeds, ``"iql-mean"`` for ``"iql"``; one of ``classical.controllers``, fitted on the
-            log; a tuning of the plant that recorded a part of the log; ``"retuned"``, the retuned
-            controller; the name of one of ``policies``; or ``"best"``, chosen from all of them
-            without the plant. If empty, the best one if a controller is retuned, else the last of
-            the trained algorithms.
+            log, or of ``classical.declared``; a tuning of the plant that recorded a part of the
+            log; ``"retuned"``, the retuned controller; the name of one of ``policies``; or
+            ``"best"``, chosen from all of them without the plant. If empty, the best one if a
+            controller is retuned, else the last of the trained algorithms.
         policies: Policy artefacts that are candidates too, such as an actor that another program
             trained; each is called like its file, without the suffix.
         incumbent: What runs on the plant today, which the candidate must beat: a tuning of the
-            plant, one of ``classical.controllers``, or ``"logged behaviour"``, everything that
-            filled the log in turns. If empty, the retuned controller, else the plant's first
-            tuning, or the one that recorded most of a log in a file of which the first recorded
-            nothing; for a log without a simulator, ``"logged behaviour"``.
+            plant, one of ``classical.controllers`` or ``classical.declared``, the path of a policy
+            artefact (``*.safetensors``), which is called like its file, or ``"logged behaviour"``,
+            everything that filled the log in turns. If empty, the retuned controller, else the
+            plant's first tuning, or the one that recorded most of a log in a file of which the
+            first recorded nothing; for a log without a simulator, ``"logged behaviour"``.
         level: Confidence level of every interval used by the verdict; in (0.5, 1).
         episode_margin: Margin for the fraction of episodes over a cost's limit: its upper bound may
             exceed the incumbent's fraction by at most this; ``inf`` sets no requirement on single
@@ -340,6 +341,9 @@ def config_hash(config: Config) -> str:
     }
     hashed["evaluation"] = {
         name: v for name, v in plain["evaluation"].items() if name != "environment" or v
+    }
+    hashed["classical"] = {
+        name: v for name, v in plain["classical"].items() if name != "declared" or v
     }
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -91,7 +91,7 @@ def validate(config: Config) -> None:
         config.evaluation.candidate,
         config.retuning,
         training.algorithms,
-        (*config.classical.controllers, *_imitations(config)),
+        (*config.classical.names, *_imitations(config)),
         n_seeds=len(training.seeds),
         tunings=_tunings(config),
         policies=config.evaluation.policies,

@@ -39,10 +39,21 @@ def check_spec(spec: Spec, dataset_spec: Spec, environment: str) -> None:
             )
 
 
-def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
+ADVICE = "name the simulator of the plant that the log was recorded on"
+
+
+def require_same_channels(
+    simulator: Spec, log: Spec, environment: str, advice: str = ADVICE
+) -> None:
     """Refuses a simulated plant whose channels differ from those of a log and its policies.
 
     Cost limits may differ, because they belong to the run.
+
+    Args:
+        simulator: Channels of the plant, or of a policy.
+        log: Channels of the log.
+        environment: Name of the plant, or file of the policy.
+        advice: What to do about a difference.
 
     Raises:
         InputError: Names the first channel that differs, or the other difference.
@@ -54,18 +65,18 @@ def require_same_channels(simulator: Spec, log: Spec, environment: str) -> None:
         if len(ours) != len(theirs):
             raise InputError(
                 f"{environment} has {len(ours)} {kind} channels, and the log and its policies have "
-                f"{len(theirs)}; name the simulator of the plant that the log was recorded on"
+                f"{len(theirs)}; {advice}"
             )
         for channel, logged in zip(ours, theirs, strict=True):
             if channel != logged:
                 raise InputError(
                     f"{environment} has the {kind} channel {_described(channel)}, where the log "
-                    f"and its policies have {_described(logged)}; {_advice(logged)}"
+                    f"and its policies have {_described(logged)}; {_advice(logged, advice)}"
                 )
     if simulator.dt != log.dt:
         raise InputError(
             f"{environment} has a control period of {simulator.dt:g} s, the log one of {log.dt:g} "
-            "s; name the simulator of the plant that the log was recorded on"
+            f"s; {advice}"
         )
 
 
@@ -82,10 +93,10 @@ def _described(channel: Channel | tuple[str, str, str]) -> str:
     return f"{name} ({unit} per {per})"
 
 
-def _advice(logged: Channel | tuple[str, str, str]) -> str:
+def _advice(logged: Channel | tuple[str, str, str], advice: str) -> str:
     if isinstance(logged, Channel) and logged.unit == "?":
         return (
             "the log's file does not state its channels; write its rows with the channels of the "
             "plant first"
         )
-    return "name the simulator of the plant that the log was recorded on"
+    return advice

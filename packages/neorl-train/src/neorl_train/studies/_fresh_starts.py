@@ -10,7 +10,7 @@ from neorl_agents import load_policy
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
-from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train._pipeline.controllers import has_controllers, run_controllers
 from neorl_train._pipeline.resolution import reopened
 from neorl_train._pipeline.resolved_run import ResolvedRun
 from neorl_train._pipeline.write_results import (
@@ -21,6 +21,7 @@ from neorl_train._pipeline.write_results import (
     write_results,
 )
 from neorl_train.configuration._configure import configure
+from neorl_train.configuration._retuning import incumbent_name, is_artefact
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._incumbent import usual_incumbent
 from neorl_train.experience._source import RunSource, source_named
@@ -137,13 +138,26 @@ def evaluate_again(
 
 
 def _on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
-    """The same run on a named simulator, with one of its tunings as the incumbent."""
+    """The same run on a named simulator.
+
+    A log alone may have no incumbent that acts; then it is one of the simulator's tunings.
+    """
     environment = source_named(name).simulator()
     if environment is None:
         raise InputError(f"--plant must name a simulated plant, such as CSTR-v0, got {name!r}")
     require_same_channels(environment.spec, resolved_run.spec, name)
     settings = resolved_run.config.evaluation
-    if settings.incumbent not in environment.tunings():
+    own = resolved_run.config.classical.declared
+    given = settings.incumbent in own or is_artefact(settings.incumbent)
+    both = {*own, *([incumbent_name(settings.incumbent)] if given else [])} & {
+        *environment.tunings()
+    }
+    if both:
+        raise InputError(
+            f"{', '.join(sorted(both))} is a controller of {resolved_run.config.data.source} and a "
+            f"tuning of {name}; start a run with --evaluation.environment {name} and another name"
+        )
+    if not given and settings.incumbent not in environment.tunings():
         usual, _ = usual_incumbent(environment, resolved_run.dataset)
         settings = dataclasses.replace(settings, incumbent=usual)
     config = dataclasses.replace(resolved_run.config, evaluation=settings)
@@ -186,15 +200,21 @@ def _evaluated(
     assert resolved_run.environment is not None
     dataset = _log(resolved_run.source, run)
     controllers: dict[str, Policy] = {}
-    if resolved_run.config.classical.controllers and dataset is not None:
-        controllers, _ = fitted_controllers(resolved_run.config, dataset, resolved_run.environment)
+    if has_controllers(resolved_run.config):
+        controllers, _ = run_controllers(
+            resolved_run.config,
+            dataset,
+            resolved_run.environment,
+            resolved_run.spec,
+            run.record().get("given_policies", {}),
+        )
     guard = read_policy_under_test(run.path, candidate)
     return evaluate(
         resolved_run.environment,
         policies,
         dataset,
         candidate=candidate,
-        incumbent=settings.incumbent or None,
+        incumbent=incumbent_name(settings.incumbent) or None,
         constraints=guard.constraints,
         fallbacks=guard.fallbacks,
         settings=guard.settings,

@@ -12,6 +12,7 @@ from neorl_agents.retuning import RetuneSettings, learned_plants, select
 from neorl_core import InputError
 from neorl_train._pipeline.plant_model import log_context, policies_beside
 from neorl_train.configuration._configure import configure
+from neorl_train.configuration._retuning import incumbent_name
 from neorl_train.experience._behaviours import own_episodes
 from neorl_train.results._results import group_of
 from neorl_train.runs._directory import RunDirectory
@@ -46,7 +47,8 @@ class PredictedGain:
         """
         config, log = configure(run.config), log_context(run.path)
         policies = policies_beside(run.path, (), log.dataset.spec)
-        candidates, requested = {**log.controllers, **policies}, config.evaluation.incumbent
+        candidates = {**log.controllers, **policies}
+        requested = incumbent_name(config.evaluation.incumbent)
         # The logged behaviour is not a single policy.
         incumbent = requested if requested in candidates else log.incumbent
         if not incumbent:

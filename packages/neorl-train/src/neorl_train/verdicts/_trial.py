@@ -360,7 +360,8 @@ def _remedies(failed: list[Clause], answer: Answer) -> str:
     """What would change the answer; more episodes do not change a predicted loss."""
     by_clause = {
         "model": "Name the channels that no controller influences with --retuning.exogenous, or "
-        "name a controller that is closer to the one that recorded the log.",
+        "name a controller that is closer to the one that recorded the log: if your control system "
+        "shows its gains and times, declare them as [[classical.declared.NAME]].",
         "support": "Record episodes near the proposed actions.",
         "return": "Record more episodes, or with more excitation.",
         "log": "Correct the log, or leave these rows out, and start again.",

@@ -225,7 +225,13 @@ def _unknown(
         return InputError(
             f"unexpected word {word!r}; options begin with --; see `{program} --help`"
         )
-    hint = _hint(name.replace("_", "-"), known)
+    typed = name.replace("_", "-")
+    if typed in known:  # a field without a form on the command line, such as a list of tables
+        return InputError(
+            f"{name} consists of tables, so it can be given in a configuration file only; see "
+            f"`{program} --help`"
+        )
+    hint = _hint(typed, known)
     return InputError(f"unknown option {name!r}; {hint}see `{program} --help`")
 
 
