@@ -9,6 +9,15 @@ from neorl_agents.retuning._choice import predictions as predictions
 from neorl_agents.retuning._choice import replayed as replayed
 from neorl_agents.retuning._excitation import Excitation as Excitation
 from neorl_agents.retuning._excitation import excitation as excitation
+from neorl_agents.retuning._held_out_mode import HeldOutMode as HeldOutMode
+from neorl_agents.retuning._held_out_mode import Mode as Mode
+from neorl_agents.retuning._held_out_mode import ModeOutcome as ModeOutcome
+from neorl_agents.retuning._held_out_mode import OwnReplay as OwnReplay
+from neorl_agents.retuning._held_out_mode import held_out_mode as held_out_mode
+from neorl_agents.retuning._held_out_mode import held_out_modes as held_out_modes
+from neorl_agents.retuning._held_out_mode import logged_outcomes as logged_outcomes
+from neorl_agents.retuning._held_out_mode import mode_outcome as mode_outcome
+from neorl_agents.retuning._held_out_mode import own_replay as own_replay
 from neorl_agents.retuning._learned_plants import LearnedPlants as LearnedPlants
 from neorl_agents.retuning._learned_plants import PlantFacts as PlantFacts
 from neorl_agents.retuning._learned_plants import RetuneSettings as RetuneSettings
@@ -35,9 +44,13 @@ __all__ = [
     "ChoiceRule",
     "Excitation",
     "FittedResidual",
+    "HeldOutMode",
     "IncumbentEpisodes",
     "LearnedPlants",
+    "Mode",
+    "ModeOutcome",
     "OtherController",
+    "OwnReplay",
     "PlantFacts",
     "Prediction",
     "RefineResult",
@@ -50,8 +63,13 @@ __all__ = [
     "excitation",
     "fit_residual",
     "half_width",
+    "held_out_mode",
+    "held_out_modes",
     "learned_plants",
+    "logged_outcomes",
+    "mode_outcome",
     "model_error",
+    "own_replay",
     "predictions",
     "refine",
     "replayed",

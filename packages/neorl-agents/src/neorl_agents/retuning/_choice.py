@@ -232,9 +232,15 @@ def choose(table: Sequence[Prediction], incumbent: str) -> str:
 _predicted = jax.jit(predicted_episodes)
 
 
-def _quantities(
+def bounded_costs(
     episodes: PredictedEpisodes, spec: Spec
 ) -> Float[np.ndarray, "member episode cost"]:
+    """The quantity of every cost that its limit bounds: the sum or the worst step of an episode.
+
+    Args:
+        episodes: Simulated episodes, from :func:`replayed`.
+        spec: Channels with the limits.
+    """
     of_step = np.asarray([c.per == "step" for c in spec.cost], bool)
     return np.where(of_step, episodes.cost_worst, episodes.cost_sum)
 
@@ -260,7 +266,7 @@ def _prediction(
     low = gain - float(half_width(networks, rule.z))
     low -= 0.0 if in_log else rule.penalty(outside[0], outside[1], scale)
     limits = rule.near * np.asarray([c.limit for c in spec.cost])
-    costs = [_quantities(one, spec)[:-1] for one in (candidate_episodes, incumbent_episodes)]
+    costs = [bounded_costs(one, spec)[:-1] for one in (candidate_episodes, incumbent_episodes)]
     over = [np.mean(cost > limits, axis=(0, 1)) for cost in costs]
     prediction = Prediction(
         name=name,
