@@ -1,5 +1,8 @@
 """A mode left out of the fit, on linear plants whose mean returns are known in closed form."""
 
+import dataclasses
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,14 +10,20 @@ from scipy import stats
 
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
+    ChoiceRule,
+    HeldOutMode,
     Mode,
+    ModeOutcome,
     OwnReplay,
     PlantFacts,
     RetuneSettings,
     held_out_mode,
+    held_out_modes,
+    judging_modes,
     learned_plants,
     mode_outcome,
     own_replay,
+    select,
 )
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition
 from neorl_core.control import StateFeedback
@@ -86,19 +95,21 @@ def true_means(gains, signal):
     return np.array([returns, moved])
 
 
+def modes_of(gains):
+    filled = np.arange(len(gains) * EPISODES) // EPISODES
+    return [Mode(str(i), law(one), filled == i) for i, one in enumerate(gains)]
+
+
 def checked(gains, signals, left_out):
-    log = recorded_log(gains, signals)
-    plants = learned_plants(log, SPEC, 0, FACTS, SETTINGS)
-    modes = [
-        Mode(str(i), law(one), np.arange(len(gains) * EPISODES) // EPISODES == i)
-        for i, one in enumerate(gains)
-    ]
+    plants = learned_plants(recorded_log(gains, signals), SPEC, 0, FACTS, SETTINGS)
+    modes = modes_of(gains)
     order = [modes[left_out], *(mode for i, mode in enumerate(modes) if i != left_out)]
     outcomes = [mode_outcome(own_replay(plants, one, 0, FACTS, SETTINGS)) for one in order]
-    return held_out_mode(plants, order[0], outcomes, 0, FACTS, SETTINGS), outcomes
+    return held_out_mode(plants, order[0], outcomes, 0, FACTS, SETTINGS), outcomes, plants
 
 
 GAINS = ((0.15, 0.0), (0.35, -0.05), (0.6, -0.1))
+MODES = modes_of(GAINS)
 SIGNAL = np.array([1.2, 1.0])
 
 
@@ -109,7 +120,7 @@ def between():
 
 def test_a_linear_mode_is_predicted_without_its_episodes(between):
     """Its return is within chance of the closed form; a learned plant counts no small cost."""
-    held_out, outcomes = between
+    held_out, outcomes, _ = between
     truth = true_means(GAINS[1], 0.0)
     assert abs(held_out.predicted[0] - truth[0]) < 3 * held_out.chance[0] < 0.2 * abs(truth[0])
     assert held_out.predicted[1] == pytest.approx(truth[1], rel=0.15)
@@ -131,7 +142,7 @@ def test_what_operators_add_is_not_counted_as_an_error_of_the_model(between):
 
 def test_the_largest_step_of_a_cost_is_compared_if_its_limit_bounds_a_step(between):
     """The first step is the largest: the gain times the level at the start."""
-    held_out, _ = between
+    held_out = between[0]
     assert held_out.predicted[2] == pytest.approx(GAINS[1][0] * START, rel=1e-3)
     assert held_out.error[2] < 1e-3
 
@@ -140,7 +151,7 @@ def test_a_mode_with_an_actuator_that_the_others_never_move_is_predicted_wrongly
     """Only the mode left out moves the pump, which drives the level up beside the valve."""
     gains = ((0.15, 0.0), (0.2, 0.0), (0.2, -0.6))
     valve_alone = np.array([1.2, 0.0])
-    held_out, _ = checked(gains, (valve_alone, valve_alone, SIGNAL), 2)
+    held_out, _, _ = checked(gains, (valve_alone, valve_alone, SIGNAL), 2)
     assert held_out.sure_error[0] > 0.5 * held_out.spread[0]
 
 
@@ -163,11 +174,72 @@ def test_the_expected_mean_of_a_mode_is_that_of_its_replay_corrected_by_the_whol
 
 
 def test_modes_with_few_episodes_are_not_left_out(between):
-    log = recorded_log(GAINS[:2], (SIGNAL,) * 2)
-    plants = learned_plants(log, SPEC, 0, FACTS, SETTINGS)
-    few = Mode("rare", law(GAINS[1]), np.arange(2 * EPISODES) < 5)
+    _, outcomes, plants = between
+    few = Mode("rare", law(GAINS[1]), np.arange(3 * EPISODES) < 5)
     with pytest.raises(InputError, match="the log has 5 episodes of rare, "):
         own_replay(plants, few, 0, FACTS, SETTINGS)
     most = few._replace(name="usual", recorded=~few.recorded)
     with pytest.raises(InputError, match="without usual the log has 5 episodes"):
-        held_out_mode(plants, most, between[1], 0, FACTS, SETTINGS)
+        held_out_mode(plants, most, outcomes, 0, FACTS, SETTINGS)
+
+
+def measured_error(share, *, spread=100.0, chance=1.0):
+    """A mode whose predicted return is wrong by a share of the difference between the modes."""
+    mean = np.array([50.0])
+    outcome = ModeOutcome(mean, mean, np.zeros(1), 60, 20)
+    predicted = mean - share * spread - 1.96 * chance
+    return HeldOutMode("fast", outcome, predicted, np.full(1, chance), np.full(1, spread), 40, 0.0)
+
+
+def test_a_model_that_mispredicts_a_held_out_mode_refuses_every_candidate(between):
+    """The same pool, with an error within the allowed share, and with one beyond it."""
+    _, _, plants = between
+    pool = {"timid": law(GAINS[0]), "good": law((0.25, -0.02))}
+    rule = ChoiceRule(held_out=0.3)
+    for share, refused in ((0.2, False), (0.4, True)):
+        held_out = measured_error(share, spread=10.0, chance=0.1)
+        known = plants._replace(held_out=(held_out,))
+        chosen, (_, good) = select(known, pool, "timid", rule)
+        assert chosen == ("timid" if refused else "good")
+        words = "without the episodes of fast mispredicts its return by 40% of the difference"
+        assert any(words in reason for reason in good.refusals) == refused
+
+
+def test_a_gain_that_is_small_beside_the_error_for_a_held_out_mode_is_refused(between):
+    """The gain is allowed while a fifth of the error is smaller than it."""
+    _, _, plants = between
+    pool = {"timid": law(GAINS[0]), "good": law((0.25, -0.02))}
+    gain = select(plants, pool, "timid")[1][1].gain
+    for error, chosen in ((4 * gain, "good"), (6 * gain, "timid")):
+        held_out = measured_error(0.05, spread=20 * error, chance=0.0)
+        known = plants._replace(held_out=(held_out,))
+        assert select(known, pool, "timid")[0] == chosen
+
+
+def test_modes_that_hardly_differ_or_leave_the_data_tell_nothing_of_the_model():
+    """By hand: beyond 1.25 times the incumbent's distance, 0.0501 deviations a step are allowed."""
+    rule = ChoiceRule(held_out=0.3)
+    alike = measured_error(0.2, spread=4.0, chance=2.0)
+    assert alike.share == pytest.approx(0.2)
+    assert judging_modes([alike], rule) == ()
+    wrong = measured_error(0.4, spread=4.0, chance=2.0)
+    assert judging_modes([wrong], rule) == (wrong,)
+    little, more = measured_error(0.1), measured_error(0.2)
+    assert judging_modes([alike, little, more], rule) == (more, little)
+    far = more._replace(outside=0.2)
+    assert judging_modes([far, little], rule) == (little,)
+    assert judging_modes([far._replace(outside_incumbent=0.13)], rule) != ()
+    diverged = little._replace(predicted=np.full(1, -np.inf))
+    assert judging_modes([more, diverged], rule)[0] is diverged
+    assert np.isinf(diverged.share)
+
+
+def test_what_runs_today_stays_in_every_fit(between):
+    """Of three modes, the two others are left out, the one that differs most first."""
+    _, _, plants = between
+    quick = dataclasses.replace(SETTINGS, model=dataclasses.replace(SETTINGS.model, updates=2))
+    find = partial(held_out_modes, plants, MODES, 0, FACTS, quick)
+    assert [one.name for one in find(incumbent="0")] == ["2", "1"]
+    assert [one.name for one in find(incumbent="0", most=1)] == ["2"]
+    assert len(find(incumbent="elsewhere")) == 3
+    assert find(most=0) == find.func(plants, MODES[:1], 0, FACTS, quick) == ()

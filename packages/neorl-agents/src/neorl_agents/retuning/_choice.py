@@ -40,6 +40,9 @@ class ChoiceRule:
             gain.
         trust: Smallest predicted gain, as a fraction of the model's error on logged episodes
             (:func:`model_error`).
+        held_out: Largest error of the predicted return of a mode that was left out of the fit,
+            beyond chance (1.96 standard errors), as a fraction of the difference between the modes
+            (:func:`judging_modes`). A model with a larger one is not used.
         near: Fraction of a limit above which an episode counts as over it, because rare peaks are
             predicted too low.
     """
@@ -53,6 +56,7 @@ class ChoiceRule:
     extrapolation_penalty: float = 20.0
     contradiction: float = 0.5
     trust: float = 0.2
+    held_out: float = 0.1
     near: float = 0.8
 
     def farthest(self, incumbent: float) -> float:

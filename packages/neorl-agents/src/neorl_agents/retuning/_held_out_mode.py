@@ -27,6 +27,7 @@ from neorl_agents.retuning._learned_plants import (
     rows_of,
     split_episodes,
 )
+from neorl_agents.retuning._model_error import HeldOutMode, ModeOutcome
 from neorl_core import InputError, Policy, Spec
 
 REPLAYS = 120
@@ -61,60 +62,6 @@ class OwnReplay(NamedTuple):
     predicted: Float[np.ndarray, "network episode outcome"]
     logged: Float[np.ndarray, "episode outcome"]
     all_logged: Float[np.ndarray, "logged_episode outcome"]
-
-
-class ModeOutcome(NamedTuple):
-    """Mean return and costs of a mode, without its operators, as the log shows them.
-
-    Attributes:
-        logged: Mean of its logged episodes, shape ``(1 + cost,)``: the return, then of every cost
-            the quantity that its limit bounds.
-        expected: The same if the controller alone acts: its replay in its own held-out episodes, in
-            a model that was fitted to others of its episodes. Where no operator intervenes, this
-            replay repeats the log.
-        error: One standard error of ``expected``.
-        episodes: Number of its logged episodes.
-        replayed: Number of its episodes that were replayed.
-    """
-
-    logged: Float[np.ndarray, " outcome"]
-    expected: Float[np.ndarray, " outcome"]
-    error: Float[np.ndarray, " outcome"]
-    episodes: int
-    replayed: int
-
-
-class HeldOutMode(NamedTuple):
-    """A mode as a model predicts it that was fitted without its episodes.
-
-    Attributes:
-        name: Name of the controller.
-        outcome: What the log shows of it.
-        predicted: Mean return and costs that the model predicts, shape ``(1 + cost,)``.
-        chance: One standard error of ``predicted - outcome.expected``: the draw of the episodes.
-        spread: Largest minus smallest expected mean of all modes, shape ``(1 + cost,)``.
-        episodes: Number of episodes of the other modes in which it was replayed.
-        outside: Mean distance from the data of the others, in standard deviations per step.
-    """
-
-    name: str
-    outcome: ModeOutcome
-    predicted: Float[np.ndarray, " outcome"]
-    chance: Float[np.ndarray, " outcome"]
-    spread: Float[np.ndarray, " outcome"]
-    episodes: int
-    outside: float
-
-    @property
-    def error(self) -> Float[np.ndarray, " outcome"]:
-        """Distance of the prediction from what the log shows; infinite if it diverged."""
-        distance = np.abs(self.predicted - self.outcome.expected)
-        return np.where(np.isfinite(distance), distance, np.inf)
-
-    @property
-    def sure_error(self) -> Float[np.ndarray, " outcome"]:
-        """The error less one standard error, which the draw of the episodes explains."""
-        return np.maximum(self.error - self.chance, 0.0)
 
 
 def own_replay(
@@ -152,6 +99,19 @@ def own_replay(
     return OwnReplay(_networks(replay, spec), logged[at], logged[mode.recorded])
 
 
+def evaluation_replay(plants: LearnedPlants, policy: Policy) -> OwnReplay:
+    """Replays a policy in all evaluation episodes, for a log that does not say who recorded it.
+
+    Args:
+        plants: Result of :func:`learned_plants`.
+        policy: The controller that runs today, which is taken to have recorded the log.
+    """
+    rows, spec = plants.rows, plants.model.spec
+    logged = logged_outcomes(rows, spec)
+    at = np.searchsorted(np.unique(rows.start), plants.evaluation_starts)
+    return OwnReplay(_networks(replayed(plants.evaluation_plant, policy), spec), logged[at], logged)
+
+
 def mode_outcome(replay: OwnReplay) -> ModeOutcome:
     """What a log shows of a mode, and what it would show without the operators.
 
@@ -183,6 +143,7 @@ def held_out_mode(
     seed: int,
     facts: PlantFacts = NO_FACTS,
     settings: RetuneSettings = DEFAULT_SETTINGS,
+    incumbent: Policy | None = None,
 ) -> HeldOutMode:
     """Fits a model without any episode of a mode, and predicts this mode with it.
 
@@ -197,6 +158,8 @@ def held_out_mode(
         seed: Seed of the split and the fit.
         facts: Declarations about the plant.
         settings: Settings of the model.
+        incumbent: Controller that runs today, with whose distance from the data that of the mode is
+            compared; unknown by default.
 
     Raises:
         InputError: If the other modes have too few episodes.
@@ -223,6 +186,9 @@ def held_out_mode(
         np.ptp([one.expected for one in outcomes], axis=0),
         len(predicted),
         float(np.mean(replay.outside[:-1])),
+        0.0
+        if incumbent is None
+        else float(np.mean(replayed(without.evaluation_plant, incumbent).outside[:-1])),
     )
 
 
@@ -264,13 +230,12 @@ def held_out_modes(
     middle = returns.get(incumbent, float(np.mean(list(returns.values()))))
     left_out = [mode for mode in modes if mode.name in outcomes and mode.name != incumbent]
     left_out.sort(key=lambda mode: -abs(returns[mode.name] - middle))
+    today = next((mode.policy for mode in modes if mode.name == incumbent), None)
     found: list[HeldOutMode] = []
     for mode in left_out[:most]:
-        others = [one for name, one in outcomes.items() if name != mode.name]
+        order = [outcomes[mode.name], *(one for key, one in outcomes.items() if key != mode.name)]
         with contextlib.suppress(InputError):  # too few episodes remain without it
-            found.append(
-                held_out_mode(plants, mode, [outcomes[mode.name], *others], seed, facts, settings)
-            )
+            found.append(held_out_mode(plants, mode, order, seed, facts, settings, today))
     return tuple(found)
 
 

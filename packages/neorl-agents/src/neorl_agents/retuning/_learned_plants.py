@@ -25,7 +25,13 @@ from neorl_agents.retuning._choice import (
     replayed,
 )
 from neorl_agents.retuning._excitation import Excitation, excitation
-from neorl_agents.retuning._model_error import IncumbentEpisodes, OtherController, model_error
+from neorl_agents.retuning._model_error import (
+    HeldOutMode,
+    IncumbentEpisodes,
+    OtherController,
+    judging_modes,
+    model_error,
+)
 from neorl_agents.retuning._residual import ResidualSettings
 from neorl_agents.retuning._search import SearchSettings
 from neorl_core import InputError, Policy, Spec, Transition
@@ -111,6 +117,8 @@ class LearnedPlants(NamedTuple):
         excitation: How freely the actions of the log moved.
         error: The model's error on logged episodes; zero if it is not known
             (:meth:`with_model_error`).
+        held_out: Controllers of the log as models predict them that were fitted without their
+            episodes (:func:`held_out_modes`); empty if this was not examined.
     """
 
     search_plant: ReplayedPlant
@@ -123,6 +131,7 @@ class LearnedPlants(NamedTuple):
     n_fitted: int
     excitation: Excitation
     error: float = 0.0
+    held_out: tuple[HeldOutMode, ...] = ()
 
     @property
     def model(self) -> HistoryModel:
@@ -278,14 +287,23 @@ def evaluate_candidates(
     searched: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
     """Compares every policy with the incumbent, on the evaluation episodes."""
+    judging = judging_modes(plants.held_out, rule)
+    errors = (plants.error, *(float(one.sure_error[0]) for one in judging))
     table = predictions(
-        plants.evaluation_plant, policies, incumbent, plants.scale, rule, error=plants.error,
+        plants.evaluation_plant, policies, incumbent, plants.scale, rule, error=max(errors),
         logged=logged, searched=searched,
     )  # fmt: skip
     warnings = tuple(
         Refusal("excitation", f"the log does not show what the candidate would do: {warning}")
         for warning in plants.excitation.warnings
     )
+    if judging and judging[0].share > rule.held_out:
+        reason = (
+            f"a model fitted without the episodes of {judging[0].name} mispredicts its return by "
+            f"{judging[0].share:.0%} of the difference between the controllers of the log, which "
+            f"is more than {rule.held_out:.0%}, so the model may not be used"
+        )
+        warnings += (Refusal("error", reason),)
     return tuple(
         one
         if one.name == incumbent

@@ -38,6 +38,10 @@ class RetuningConfig:
         modes: Whether the other modes of the log are candidates too: the tunings of the plant that
             recorded a part of it; without a plant, an imitation of the mode with the best logged
             return by ``classical.pid_imitation``.
+        held_out_modes: Largest number of other controllers of the log whose episodes are left out
+            of a further fit, which then predicts them. The model is not used if it errs too much; a
+            gain must not be small beside this error. Each takes as long as the model itself; zero
+            for none.
         seed: Seed of the model, of the search and of the network.
     """
 
@@ -47,6 +51,7 @@ class RetuningConfig:
     generations: int = SearchSettings.generations
     residual: bool = False
     modes: bool = False
+    held_out_modes: int = 0
     seed: int = 0
 
 
@@ -138,7 +143,7 @@ def check_candidate(
 def check_retuning(
     retuning: RetuningConfig, tunings: Sequence[str], controllers: Sequence[str]
 ) -> None:
-    """Refuses counts below one, and a controller that is neither a tuning nor fitted to the log.
+    """Refuses small counts, and a controller that is neither a tuning nor fitted to the log.
 
     Args:
         retuning: Section to check.
@@ -151,6 +156,10 @@ def check_retuning(
     for name in ("updates", "generations"):
         if getattr(retuning, name) < 1:
             raise InputError(f"retuning.{name} must be at least 1, got {getattr(retuning, name)}")
+    if retuning.held_out_modes < 0:
+        raise InputError(
+            f"retuning.held_out_modes must not be negative, got {retuning.held_out_modes}"
+        )
     if retuning.modes and not retuning.controller:
         raise InputError(
             "retuning.modes has no effect without a pool of candidates; name the controller to "
