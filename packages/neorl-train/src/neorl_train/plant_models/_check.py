@@ -148,7 +148,8 @@ class PlantModelCheck:
         if self.usable:
             return f"The model reproduces {episodes} episodes that it was not fitted to."
         failed = [check.name for check in self.checks if check.decides and not check.holds]
-        remedies = "; ".join(REMEDIES[name] for name in failed if name in REMEDIES)
+        checks = dict.fromkeys(name.partition(",")[0] for name in failed)  # "model, temperature"
+        remedies = "; ".join(REMEDIES[name] for name in checks if name in REMEDIES)
         advice = f" To change that, provide {remedies}." if remedies else ""
         return f"No choice should be based on this model: {'; '.join(failed)}.{advice}"
 
