@@ -9,7 +9,13 @@ from types import ModuleType
 
 import pytest
 
-from choice import candidate_pools, demo_verdicts, retuning_page, verdicts_on_plants
+from choice import (
+    candidate_pools,
+    demo_verdicts,
+    held_out_modes,
+    retuning_page,
+    verdicts_on_plants,
+)
 from neorl_envs import environment_names
 from retuning_table import stored, write
 
@@ -19,6 +25,7 @@ from retuning_table import stored, write
     [
         (candidate_pools, candidate_pools.page),
         (verdicts_on_plants, verdicts_on_plants.page),
+        (held_out_modes, held_out_modes.page),
         (retuning_page, write),
     ],
 )

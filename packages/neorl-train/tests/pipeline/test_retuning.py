@@ -16,7 +16,7 @@ from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
 from neorl_train._pipeline.artefacts import parity_observations
 from neorl_train._pipeline.plant_model import log_context, policies_beside
-from neorl_train._pipeline.retuning import residual_words
+from neorl_train._pipeline.retuning import residual_words, retuning_of
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_candidate, check_retuning
 from neorl_train.plant_models import ModelOptions, check_plant_model
@@ -232,6 +232,22 @@ def test_resumed_after_its_report_was_lost_it_ends_the_same(runs, monkeypatch):
     assert {name: (again.path / name).read_bytes() for name in before} == before
 
 
+@pytest.mark.nightly
+def test_a_run_leaves_the_other_mode_of_its_log_out_of_a_fit_if_asked_to():
+    """The sentence of `neorl-train model` is one of the run's; the plants hold the mode."""
+    config = configure(
+        data={"source": "CSTR-v0"},
+        retuning={"controller": "PI", "updates": 2, "generations": 1, "held_out_modes": 1},
+    )
+    log = collect_log(CSTR, n_steps=4_000, key=jax.random.key(0))
+    done = retuning_of(config, log, CSTR, {}, CSTR.spec)
+    assert [one.name for one in done.plants.held_out] == ["PI feed-forward"]
+    assert sum(line.startswith("held-out mode: ") for line in done.words) == 1
+    unasked = dataclasses.replace(config.retuning, held_out_modes=0)
+    config = dataclasses.replace(config, retuning=unasked)
+    assert retuning_of(config, log, CSTR, {}, CSTR.spec).plants.held_out == ()
+
+
 def test_candidates_that_are_not_made_are_refused():
     none, one = RetuningConfig(), RetuningConfig(controller="PI")
     for name in ("retuned", "best"):
@@ -248,6 +264,8 @@ def test_candidates_that_are_not_made_are_refused():
         check_retuning(one, ["P"], ["pid"])
     with pytest.raises(InputError, match=r"retuning\.generations must be at least 1, got 0"):
         check_retuning(RetuningConfig(generations=0), [], [])
+    with pytest.raises(InputError, match=r"retuning\.held_out_modes must not be negative, got -1"):
+        check_retuning(RetuningConfig(held_out_modes=-1), [], [])
 
 
 def test_a_log_that_does_not_suffice_is_refused_before_training(tmp_path, monkeypatch):

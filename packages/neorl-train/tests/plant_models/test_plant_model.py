@@ -41,21 +41,28 @@ def test_what_decides_and_what_is_only_to_be_looked_at(check):
     names = [one.name for one in check.checks]
     costs = [c.name for c in CSTR.spec.cost]
     beside = ["one step ahead", "return", *costs]
-    assert names == ["model", "excitation", *beside, "rollouts stay finite"]
-    assert [one.name for one in check.checks if not one.decides] == beside
+    of_costs = [f"model, {name}{end}" for name in costs for end in ("", " over its limit")]
+    trust = ["model", *of_costs, "held-out mode"]
+    assert names == [*trust, "excitation", *beside, "rollouts stay finite"]
+    # The mode that was left out goes beyond the data of the other, so its error does not count.
+    warnings = ["model, temperature over its limit", "held-out mode", *beside]
+    assert [one.name for one in check.checks if not one.decides] == warnings
+    assert [one.name for one in check.held_out] == ["PI feed-forward"]
     assert check.checks[0].sentence.startswith("the model predicts ")
     assert " for PI and the log shows " in check.checks[0].sentence
     passed = [one._replace(holds=True) for one in check.checks]
     cost = [one._replace(holds=one.decides) for one in passed]
     assert dataclasses.replace(check, checks=tuple(cost)).usable
     assert {mark(one) for one in cost} == {"\N{CHECK MARK}", "!"}
-    moved = (passed[0], passed[1]._replace(holds=False), *passed[2:])
+    moved = tuple(one._replace(holds=one.name != "excitation") for one in passed)
     failed = dataclasses.replace(check, checks=moved)
     assert not failed.usable
     assert failed.sentence == (
         "No choice should be based on this model: excitation. To change that, provide a test "
         "signal or manual moves on each actuator that is named, or many steps of its set point."
     )
+    apart = tuple(one._replace(holds=not one.name.startswith("model")) for one in passed)
+    assert dataclasses.replace(check, checks=apart).sentence.count("named with --exogenous") == 1
 
 
 @pytest.mark.nightly
@@ -70,7 +77,7 @@ def test_a_log_of_noise_is_no_ground_for_a_model(log):
     assert not unknown.usable
     # Nobody says what runs today, so what the logged actions lead to decides.
     costs = {channel.name for channel in CSTR.spec.cost}
-    assert {one.name for one in unknown.checks if not one.decides} == costs
+    assert {one.name for one in unknown.checks if not one.decides} == {"held-out mode", *costs}
 
 
 def test_a_model_that_diverges_gives_no_number(check):
@@ -120,6 +127,10 @@ def test_the_command_writes_the_page_and_names_what_is_wrong(log, tmp_path, caps
     as_json = json.loads(capsys.readouterr().out)
     assert as_json["format"] == "neorl-plant-model-check"
     assert as_json["sentence"] == printed[-2]
+    (left_out,) = as_json["held_out_modes"]
+    assert left_out["name"] == "PI feed-forward"
+    assert len(left_out["predicted"]) == 1 + CSTR.spec.n_cost
+    assert "Controllers that were left out of the fit" in (tmp_path / "model.html").read_text()
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     for words, message in (
@@ -128,6 +139,7 @@ def test_the_command_writes_the_page_and_names_what_is_wrong(log, tmp_path, caps
         (("CSTR-v0",), "record one with `neorl-envs collect CSTR-v0 --out log.h5`"),
         (("log.h5", "--exogenous", "C_B"), "C_B"),
         (("log.h5", "--updates", "0"), "updates must be at least 1"),
+        (("log.h5", "--held_out_modes", "-1"), "held_out_modes not negative"),
     ):
         assert main(["model", *words]) == 2
         assert message in capsys.readouterr().err

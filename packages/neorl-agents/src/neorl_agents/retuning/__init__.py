@@ -9,12 +9,24 @@ from neorl_agents.retuning._choice import predictions as predictions
 from neorl_agents.retuning._choice import replayed as replayed
 from neorl_agents.retuning._excitation import Excitation as Excitation
 from neorl_agents.retuning._excitation import excitation as excitation
+from neorl_agents.retuning._held_out_mode import Mode as Mode
+from neorl_agents.retuning._held_out_mode import OwnReplay as OwnReplay
+from neorl_agents.retuning._held_out_mode import evaluation_replay as evaluation_replay
+from neorl_agents.retuning._held_out_mode import held_out_mode as held_out_mode
+from neorl_agents.retuning._held_out_mode import held_out_modes as held_out_modes
+from neorl_agents.retuning._held_out_mode import logged_outcomes as logged_outcomes
+from neorl_agents.retuning._held_out_mode import mode_outcome as mode_outcome
+from neorl_agents.retuning._held_out_mode import own_replay as own_replay
 from neorl_agents.retuning._learned_plants import LearnedPlants as LearnedPlants
 from neorl_agents.retuning._learned_plants import PlantFacts as PlantFacts
 from neorl_agents.retuning._learned_plants import RetuneSettings as RetuneSettings
 from neorl_agents.retuning._learned_plants import learned_plants as learned_plants
+from neorl_agents.retuning._model_error import SURE as SURE
+from neorl_agents.retuning._model_error import HeldOutMode as HeldOutMode
 from neorl_agents.retuning._model_error import IncumbentEpisodes as IncumbentEpisodes
+from neorl_agents.retuning._model_error import ModeOutcome as ModeOutcome
 from neorl_agents.retuning._model_error import OtherController as OtherController
+from neorl_agents.retuning._model_error import judging_modes as judging_modes
 from neorl_agents.retuning._model_error import model_error as model_error
 from neorl_agents.retuning._residual import FittedResidual as FittedResidual
 from neorl_agents.retuning._residual import ResidualSettings as ResidualSettings
@@ -30,14 +42,19 @@ from neorl_agents.retuning._retune import select as select
 from neorl_agents.retuning._search import SearchSettings as SearchSettings
 
 __all__ = [
+    "SURE",
     "TODAY",
     "Change",
     "ChoiceRule",
     "Excitation",
     "FittedResidual",
+    "HeldOutMode",
     "IncumbentEpisodes",
     "LearnedPlants",
+    "Mode",
+    "ModeOutcome",
     "OtherController",
+    "OwnReplay",
     "PlantFacts",
     "Prediction",
     "RefineResult",
@@ -47,11 +64,18 @@ __all__ = [
     "RetuneSettings",
     "SearchSettings",
     "choose",
+    "evaluation_replay",
     "excitation",
     "fit_residual",
     "half_width",
+    "held_out_mode",
+    "held_out_modes",
+    "judging_modes",
     "learned_plants",
+    "logged_outcomes",
+    "mode_outcome",
     "model_error",
+    "own_replay",
     "predictions",
     "refine",
     "replayed",

@@ -40,6 +40,9 @@ class ChoiceRule:
             gain.
         trust: Smallest predicted gain, as a fraction of the model's error on logged episodes
             (:func:`model_error`).
+        held_out: Largest error of the predicted return of a mode that was left out of the fit,
+            beyond chance (1.96 standard errors), as a fraction of the difference between the modes
+            (:func:`judging_modes`). A model with a larger one is not used.
         near: Fraction of a limit above which an episode counts as over it, because rare peaks are
             predicted too low.
     """
@@ -53,6 +56,7 @@ class ChoiceRule:
     extrapolation_penalty: float = 20.0
     contradiction: float = 0.5
     trust: float = 0.2
+    held_out: float = 0.1
     near: float = 0.8
 
     def farthest(self, incumbent: float) -> float:
@@ -232,9 +236,15 @@ def choose(table: Sequence[Prediction], incumbent: str) -> str:
 _predicted = jax.jit(predicted_episodes)
 
 
-def _quantities(
+def bounded_costs(
     episodes: PredictedEpisodes, spec: Spec
 ) -> Float[np.ndarray, "member episode cost"]:
+    """The quantity of every cost that its limit bounds: the sum or the worst step of an episode.
+
+    Args:
+        episodes: Simulated episodes, from :func:`replayed`.
+        spec: Channels with the limits.
+    """
     of_step = np.asarray([c.per == "step" for c in spec.cost], bool)
     return np.where(of_step, episodes.cost_worst, episodes.cost_sum)
 
@@ -260,7 +270,7 @@ def _prediction(
     low = gain - float(half_width(networks, rule.z))
     low -= 0.0 if in_log else rule.penalty(outside[0], outside[1], scale)
     limits = rule.near * np.asarray([c.limit for c in spec.cost])
-    costs = [_quantities(one, spec)[:-1] for one in (candidate_episodes, incumbent_episodes)]
+    costs = [bounded_costs(one, spec)[:-1] for one in (candidate_episodes, incumbent_episodes)]
     over = [np.mean(cost > limits, axis=(0, 1)) for cost in costs]
     prediction = Prediction(
         name=name,

@@ -25,7 +25,13 @@ from neorl_agents.retuning._choice import (
     replayed,
 )
 from neorl_agents.retuning._excitation import Excitation, excitation
-from neorl_agents.retuning._model_error import IncumbentEpisodes, OtherController, model_error
+from neorl_agents.retuning._model_error import (
+    HeldOutMode,
+    IncumbentEpisodes,
+    OtherController,
+    judging_modes,
+    model_error,
+)
 from neorl_agents.retuning._residual import ResidualSettings
 from neorl_agents.retuning._search import SearchSettings
 from neorl_core import InputError, Policy, Spec, Transition
@@ -111,6 +117,8 @@ class LearnedPlants(NamedTuple):
         excitation: How freely the actions of the log moved.
         error: The model's error on logged episodes; zero if it is not known
             (:meth:`with_model_error`).
+        held_out: Controllers of the log as models predict them that were fitted without their
+            episodes (:func:`held_out_modes`); empty if this was not examined.
     """
 
     search_plant: ReplayedPlant
@@ -123,6 +131,7 @@ class LearnedPlants(NamedTuple):
     n_fitted: int
     excitation: Excitation
     error: float = 0.0
+    held_out: tuple[HeldOutMode, ...] = ()
 
     @property
     def model(self) -> HistoryModel:
@@ -173,36 +182,32 @@ def learned_plants(
     Raises:
         InputError: If the log has too few episodes or lacks a column, or a name is not a channel.
     """
-    rows = log_rows(log, spec)
+    return plants_of_rows(log_rows(log, spec), spec, seed, facts, settings, by_incumbent)
+
+
+def plants_of_rows(
+    rows: LogRows,
+    spec: Spec,
+    seed: int,
+    facts: PlantFacts,
+    settings: RetuneSettings,
+    by_incumbent: Bool[np.ndarray, " episode"] | None = None,
+) -> LearnedPlants:
+    """:func:`learned_plants` of rows that were read already."""
     starts = np.unique(rows.start)
     _require_episodes(len(starts), by_incumbent)
-    shuffled = np.random.default_rng(seed).permutation(starts)
-    count = max(2, round(settings.held_out_fraction * len(starts)))
-    held_out, fitted = shuffled[:count], shuffled[count:]
-    fit_rows = _rows_of(rows, np.sort(fitted))
+    held_out, fitted = split_episodes(starts, seed, settings.held_out_fraction)
+    fit_rows = rows_of(rows, np.sort(fitted))
     model = fit_history_model(
         fit_rows, spec, jax.random.key(seed), exogenous=facts.exogenous, settings=settings.model
     )
     returns = np.add.reduceat(rows.outcome[:, 0].astype(np.float64), starts)
     evaluation_starts = held_out[: settings.evaluation_episodes]
     scale = float(returns.std()) or 1.0
-    rates = np.asarray(facts.rates) * spec.dt if facts.rates else None
     n_search = max(60, settings.steps // spec.horizon)
-
-    def replay(episodes: np.ndarray) -> ReplayedPlant:
-        return replayed_plant(
-            model,
-            rows,
-            episodes,
-            rates=rates,
-            interlock=facts.interlock,
-            objective=facts.objective,
-            horizon=min(spec.horizon, int(np.diff(np.append(starts, len(rows.start))).max())),
-        )
-
     return LearnedPlants(
-        replay(fitted[:n_search]),
-        replay(evaluation_starts),
+        replay_of(model, rows, fitted[:n_search], facts),
+        replay_of(model, rows, evaluation_starts, facts),
         scale,
         rows,
         returns[np.searchsorted(starts, evaluation_starts)],
@@ -212,6 +217,44 @@ def learned_plants(
         evaluation_starts,
         len(fitted),
         excitation(rows, spec, model.history, model=model, setpoints=_read_setpoints(model, facts)),
+    )
+
+
+def split_episodes(
+    starts: Int[np.ndarray, " episode"], seed: int, held_out_fraction: float
+) -> tuple[Int[np.ndarray, " held_out"], Int[np.ndarray, " fitted"]]:
+    """First rows of the episodes that are held out, and of those that the model is fitted to.
+
+    Args:
+        starts: First rows of all episodes.
+        seed: Seed of the split.
+        held_out_fraction: Fraction of the episodes to hold out; at least two are.
+    """
+    shuffled = np.random.default_rng(seed).permutation(starts)
+    count = max(2, round(held_out_fraction * len(starts)))
+    return shuffled[:count], shuffled[count:]
+
+
+def replay_of(
+    model: HistoryModel, rows: LogRows, episodes: Int[np.ndarray, " episode"], facts: PlantFacts
+) -> ReplayedPlant:
+    """The plant of a model that replays some episodes of a log.
+
+    Args:
+        model: Model of the plant.
+        rows: The log.
+        episodes: First rows of the episodes.
+        facts: Declarations about the plant.
+    """
+    starts, spec = np.unique(rows.start), model.spec
+    return replayed_plant(
+        model,
+        rows,
+        episodes,
+        rates=np.asarray(facts.rates) * spec.dt if facts.rates else None,
+        interlock=facts.interlock,
+        objective=facts.objective,
+        horizon=min(spec.horizon, int(np.diff(np.append(starts, len(rows.start))).max())),
     )
 
 
@@ -244,14 +287,23 @@ def evaluate_candidates(
     searched: Collection[str] = (),
 ) -> tuple[Prediction, ...]:
     """Compares every policy with the incumbent, on the evaluation episodes."""
+    judging = judging_modes(plants.held_out, rule)
+    errors = (plants.error, *(float(one.sure_error[0]) for one in judging))
     table = predictions(
-        plants.evaluation_plant, policies, incumbent, plants.scale, rule, error=plants.error,
+        plants.evaluation_plant, policies, incumbent, plants.scale, rule, error=max(errors),
         logged=logged, searched=searched,
     )  # fmt: skip
     warnings = tuple(
         Refusal("excitation", f"the log does not show what the candidate would do: {warning}")
         for warning in plants.excitation.warnings
     )
+    if judging and judging[0].share > rule.held_out:
+        reason = (
+            f"a model fitted without the episodes of {judging[0].name} mispredicts its return by "
+            f"{judging[0].share:.0%} of the difference between the controllers of the log, which "
+            f"is more than {rule.held_out:.0%}, so the model may not be used"
+        )
+        warnings += (Refusal("error", reason),)
     return tuple(
         one
         if one.name == incumbent
@@ -260,7 +312,7 @@ def evaluate_candidates(
     )
 
 
-def _rows_of(rows: LogRows, starts: Float[np.ndarray, " episode"]) -> LogRows:
+def rows_of(rows: LogRows, starts: Float[np.ndarray, " episode"]) -> LogRows:
     """The rows of some episodes, renumbered."""
     is_kept = np.isin(rows.start, starts)
     new_index = np.cumsum(is_kept) - 1

@@ -61,9 +61,11 @@ class LogContext(NamedTuple):
         if self.retuning_config is None:
             return self.dataset, options
         defaults, retuning = type(options)(), self.retuning_config.retuning
+        # The page of a model leaves modes out by default, whether or not the run did.
+        held_out = ("held_out_modes",) if isinstance(options, SelectOptions) else ()
         from_run: dict[str, Any] = {
             name: getattr(retuning, name)
-            for name in ("updates", "seed")
+            for name in ("updates", "seed", *held_out)
             if getattr(options, name) == getattr(defaults, name)
         }
         rows = training_sample(self.retuning_config.data, self.dataset)

@@ -13,11 +13,13 @@ from neorl_agents.retuning import (
     ChoiceRule,
     LearnedPlants,
     OtherController,
+    PlantFacts,
     Prediction,
     RefineResult,
     RetuneResult,
     RetuneSettings,
     SearchSettings,
+    held_out_modes,
     learned_plants,
     refine,
     retune,
@@ -31,9 +33,11 @@ from neorl_train._pipeline.plant_model import run_facts
 from neorl_train._pipeline.resolved_run import ResolvedRun, Session
 from neorl_train.configuration._retuning import RESIDUAL, RETUNED, incumbent_name, is_artefact
 from neorl_train.configuration._sections import Config
+from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._split import training_sample
+from neorl_train.plant_models._trust import log_modes, mode_checks, why_no_mode
 from neorl_train.results._results import group_of
 from neorl_train.results._wording import number, with_ends
 from neorl_train.runs._names import policy_file
@@ -165,8 +169,10 @@ def retuning_of(
             part.transitions, spec, seed, facts, settings, by_incumbent=by_incumbent
         )
         plants = plants.with_model_error(known[name], _others(part, plants, known, name))
+        plants, checked = _with_held_out_modes(config, part, plants, known, facts, settings)
         result = _retuned(plants, known[name], config, settings)
-        policies, words = {RETUNED: result.policy}, [*notes, *retuning_words(name, result, plants)]
+        policies = {RETUNED: result.policy}
+        words = [*notes, *checked, *retuning_words(name, result, plants)]
         if config.retuning.residual:
             refined = refine(plants, result.policy, seed, settings)
             policies[RESIDUAL] = refined.policy
@@ -226,6 +232,26 @@ def _others(
         if recorded is not None:
             others.append(OtherController(known[other], recorded[judges]))
     return others
+
+
+def _with_held_out_modes(
+    config: Config,
+    dataset: Dataset,
+    plants: LearnedPlants,
+    known: Mapping[str, Policy],
+    facts: PlantFacts,
+    settings: RetuneSettings,
+) -> tuple[LearnedPlants, list[str]]:
+    """The plants with the modes that the run leaves out of a fit, and the result in words."""
+    most, seed = config.retuning.held_out_modes, config.retuning.seed
+    if not most:
+        return plants, []
+    modes = log_modes(dataset, known)
+    name = config.retuning.controller
+    left_out = held_out_modes(plants, modes, seed, facts, settings, incumbent=name, most=most)
+    unit, spec = reward_unit(dataset), plants.model.spec
+    checks = mode_checks(left_out, spec, unit, why_no_mode(modes, most))
+    return plants._replace(held_out=left_out), [f"{one.name}: {one.sentence}" for one in checks]
 
 
 def retuning_words(name: str, result: RetuneResult, plants: LearnedPlants) -> list[str]:

@@ -44,6 +44,10 @@ class RetuningConfig:
         modes: Whether the other modes of the log are candidates too: the tunings of the plant that
             recorded a part of it; without a plant, an imitation by ``classical.pid_imitation`` of
             the mode or shift that ran the plant best, if the log shows which one did.
+        held_out_modes: Largest number of other controllers of the log whose episodes are left out
+            of a further fit, which then predicts them. The model is not used if it errs too much; a
+            gain must not be small beside this error. Each takes as long as the model itself; zero
+            for none.
         seed: Seed of the model, of the search and of the network.
     """
 
@@ -53,6 +57,7 @@ class RetuningConfig:
     generations: int = SearchSettings.generations
     residual: bool = False
     modes: bool = False
+    held_out_modes: int = 0
     seed: int = 0
 
 
@@ -170,7 +175,7 @@ def check_candidate(
 def check_retuning(
     retuning: RetuningConfig, tunings: Sequence[str], controllers: Sequence[str]
 ) -> None:
-    """Refuses counts below one, and a controller that the run does not have.
+    """Refuses small counts, and a controller that the run does not have.
 
     Args:
         retuning: Section to check.
@@ -184,6 +189,10 @@ def check_retuning(
     for name in ("updates", "generations"):
         if getattr(retuning, name) < 1:
             raise InputError(f"retuning.{name} must be at least 1, got {getattr(retuning, name)}")
+    if retuning.held_out_modes < 0:
+        raise InputError(
+            f"retuning.held_out_modes must not be negative, got {retuning.held_out_modes}"
+        )
     if retuning.modes and not retuning.controller:
         raise InputError(
             "retuning.modes has no effect without a pool of candidates; name the controller to "

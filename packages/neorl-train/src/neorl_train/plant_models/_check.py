@@ -16,9 +16,11 @@ from neorl_agents.models import (
 )
 from neorl_agents.retuning import (
     Excitation,
+    HeldOutMode,
     LearnedPlants,
     PlantFacts,
     RetuneSettings,
+    held_out_modes,
     learned_plants,
     replayed,
 )
@@ -30,9 +32,15 @@ from neorl_train.configuration._retuning import imitation_name
 from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._behaviours import behaviours_of, own_episodes
 from neorl_train.experience._data_warnings import log_warnings
-from neorl_train.plant_models._own_returns import own_returns
+from neorl_train.plant_models._trust import (
+    Check,
+    incumbent_replay,
+    log_modes,
+    mode_checks,
+    replay_checks,
+    why_no_mode,
+)
 from neorl_train.results._wording import number, percent, quantity
-from neorl_train.verdicts._replay_check import ReplayCheck
 from neorl_train.verdicts._trial import setpoint_words
 
 MAX_BIAS = 0.25
@@ -48,6 +56,8 @@ REMEDIES = {
     "its set point",
     "one step ahead": "measurements of the variables that drive these channels, or a longer "
     "period, in which they change by more than their noise",
+    "held-out mode": "episodes of further controllers or set points between those of the log, or "
+    "test signals in the episodes of each, so that the model depends less on any single mode",
     "return": "more episodes, every channel that no controller influences declared with "
     "--exogenous, and a reward that does not consist of noise alone",
 }
@@ -63,6 +73,8 @@ class ModelOptions:
             set-points.
         updates: Gradient steps of each network.
         episodes: Largest number of episodes for checking the model, which is not fitted to them.
+        held_out_modes: Largest number of controllers of the log whose episodes are left out of a
+            further fit, which then predicts them; each takes as long as the model itself.
         seed: Seed of the split, the weights and the random samples.
         output: Page to write.
     """
@@ -70,24 +82,9 @@ class ModelOptions:
     exogenous: tuple[str, ...] = ()
     updates: int = HistoryModelSettings.updates
     episodes: int = RetuneSettings.evaluation_episodes
+    held_out_modes: int = 3
     seed: int = 0
     output: str = "model.html"
-
-
-class Check(NamedTuple):
-    """One check of the model.
-
-    Attributes:
-        name: Name of the check.
-        holds: Whether the model passed.
-        sentence: The result, with units.
-        decides: Whether the model may not be used if it fails.
-    """
-
-    name: str
-    holds: bool
-    sentence: str
-    decides: bool = True
 
 
 class ReplayedController(NamedTuple):
@@ -122,6 +119,7 @@ class PlantModelCheck:
         free: Predictions of whole episodes from their logged actions.
         replayed: Controllers that generated the log, if they are known.
         checks: The checks.
+        held_out: Those of them that were left out of a further fit, as it predicts them.
         interlocks: Declared interlocks of a converted log, as
             :func:`neorl_envs.inspection.interlock_report` describes them.
     """
@@ -137,6 +135,7 @@ class PlantModelCheck:
     free: FreeEpisodes
     replayed: tuple[ReplayedController, ...]
     checks: tuple[Check, ...]
+    held_out: tuple[HeldOutMode, ...] = ()
     interlocks: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -151,7 +150,8 @@ class PlantModelCheck:
         if self.usable:
             return f"The model reproduces {episodes} episodes that it was not fitted to."
         failed = [check.name for check in self.checks if check.decides and not check.holds]
-        remedies = "; ".join(REMEDIES[name] for name in failed if name in REMEDIES)
+        checks = dict.fromkeys(name.partition(",")[0] for name in failed)  # "model, temperature"
+        remedies = "; ".join(REMEDIES[name] for name in checks if name in REMEDIES)
         advice = f" To change that, provide {remedies}." if remedies else ""
         return f"No choice should be based on this model: {'; '.join(failed)}.{advice}"
 
@@ -192,15 +192,17 @@ def check_plant_model(
             raise unknown_name("observation in exogenous", name, names)
     facts = PlantFacts() if facts is None else facts
     exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
-    if options.updates < 1 or options.episodes < 2:
-        raise InputError("updates must be at least 1 and episodes at least 2")
+    if options.updates < 1 or options.episodes < 2 or options.held_out_modes < 0:
+        raise InputError(
+            "updates must be at least 1, episodes at least 2, and held_out_modes not negative"
+        )
     settings = RetuneSettings(
         model=HistoryModelSettings(updates=options.updates), evaluation_episodes=options.episodes
     )
     facts = dataclasses.replace(facts, exogenous=exogenous)
-    own = own_episodes(dataset, incumbent)
+    by_incumbent = own_episodes(dataset, incumbent)
     plants = learned_plants(
-        dataset.transitions, spec, options.seed, facts, settings, by_incumbent=own
+        dataset.transitions, spec, options.seed, facts, settings, by_incumbent=by_incumbent
     )
     model = plants.model
     predicted = tuple(names[i] for i in model.predicted)
@@ -210,6 +212,17 @@ def check_plant_model(
     ahead, free, from_actions = checks_from_actions(
         plants, unit, options.seed, decides=not incumbent_known
     )
+    modes = log_modes(dataset, controllers)
+    most = options.held_out_modes
+    held_out = held_out_modes(
+        plants, modes, options.seed, facts, settings, incumbent=incumbent, most=most
+    )
+    of_incumbent: list[Check] = []
+    if incumbent_known:
+        own = [mode for mode in modes if mode.name == incumbent]
+        today = controllers[incumbent]
+        replay = incumbent_replay(plants, today, own, options.seed, facts, settings)
+        of_incumbent = replay_checks(replay, incumbent, plants, unit)
     interlocks = interlock_report(dataset)["entries"] if facts.interlock is not None else ()
     return PlantModelCheck(
         source=source,
@@ -223,16 +236,14 @@ def check_plant_model(
         free=free,
         replayed=_replayed(plants, dataset, controllers),
         checks=(
-            *(
-                [_repetition_check(plants, controllers[incumbent], incumbent, unit)]
-                if incumbent_known
-                else []
-            ),
+            *of_incumbent,
+            *mode_checks(held_out, spec, unit, why_no_mode(modes, most)),
             _excitation_check(plants.excitation),
             *from_actions,
             *_log_checks(dataset),
             *_interlock_checks(interlocks),
         ),
+        held_out=held_out,
         interlocks=tuple(interlocks),
     )
 
@@ -293,13 +304,6 @@ def _replayed(
 def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:
     """Predicted sums of reward and costs, averaged over the networks."""
     return free.outcome[:-1].mean(axis=0)
-
-
-def _repetition_check(plants: LearnedPlants, policy: Policy, name: str, unit: str) -> Check:
-    """The check *model*, as in the verdict of a run."""
-    own = own_returns(plants, policy)
-    replay = ReplayCheck(name, own.predicted, own.logged, plants.scale, unit)
-    return Check("model", replay.holds, replay.sentence)
 
 
 def _log_checks(dataset: Dataset) -> list[Check]:

@@ -5,25 +5,25 @@ from typing import Any
 
 import numpy as np
 
+from neorl_agents.retuning import SURE
 from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
-from neorl_train.plant_models._check import (
-    Check,
-    PlantModelCheck,
-    predicted_sums,
-)
+from neorl_train.plant_models._check import PlantModelCheck, predicted_sums
 from neorl_train.plant_models._figures import ahead_figure, episode_figure, sums_figure
+from neorl_train.plant_models._trust import Check
 from neorl_train.report._document import Section, document
 from neorl_train.report._html import Column, Html, bullets, joined, paragraph, table, tag
 from neorl_train.report.figures import _style
 from neorl_train.report.sections._pictures import missing, picture
-from neorl_train.results._wording import DASH, number
+from neorl_train.results._wording import DASH, number, percent
 
 CHECKS_TEXT = (
-    "Every episode on this page was left out of the fit. The check 'model' is the same as in the "
-    "verdict of a run: the controller that runs today is replayed in these episodes, and the "
-    "model's error in every logged step is added to its predictions. All other predictions start "
-    "from the first row and use only the logged actions and the channels that are not predicted."
+    "Every episode on this page was left out of the fit. The checks 'model' replay the controller "
+    "that runs today in these episodes, or in its own if the log says which they are; the model's "
+    "error in every logged step is added to its predictions. The check 'held-out mode' predicts "
+    "another controller of the log in a model fitted without its episodes. All other predictions "
+    "start from the first row and use only the logged actions and the channels that are not "
+    "predicted."
 )
 
 
@@ -70,6 +70,7 @@ def _sections(check: PlantModelCheck) -> list[Section]:
         ("checks", "What was checked", joined([*pictures, paragraph(CHECKS_TEXT), _checks(check)])),
         ("sums", "Return and costs of whole episodes", _sums(check)),
         ("replayed", "The controllers that recorded the log", _replayed(check)),
+        ("held-out-modes", "Controllers that were left out of the fit", _held_out(check)),
         ("episodes", "Predicted episodes", _episodes(check)),
         ("ahead", "Prediction errors several steps ahead", _ahead(check)),
         ("model", "The model", _model(check)),
@@ -129,6 +130,43 @@ def _replayed(check: PlantModelCheck) -> Html:
         "Every controller replays its own episodes, with the model's error in each logged step "
         "added. Manual holds and test signals of operators are in the log but are not replayed, so "
         "a prediction that is somewhat better than the log is not an error of the model."
+    )
+    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+
+
+def _held_out(check: PlantModelCheck) -> Html:
+    """One table row per controller that was left out of the fit; nothing if none was."""
+    if not check.held_out:
+        return Html("")
+    outcomes = [("return", check.reward_unit), *((c.name, c.unit) for c in check.spec.cost)]
+    columns = [Column("Controller", align="left"), Column("Episodes", "logged / replayed")]
+    columns += [Column(f"{name}, predicted / expected", unit) for name, unit in outcomes]
+    columns += [Column("Error of the return", "of the difference"), Column("Distance", "from data")]
+    rows = [
+        [
+            mode.name,
+            f"{mode.outcome.episodes} / {mode.episodes}",
+            *(
+                f"{number(float(a))} / {number(float(b))} \N{PLUS-MINUS SIGN} {number(float(c))}"
+                for a, b, c in zip(
+                    mode.predicted, mode.outcome.expected, SURE * mode.chance, strict=True
+                )
+            ),
+            percent(mode.share),
+            number(mode.outside),
+        ]
+        for mode in check.held_out
+    ]
+    words = (
+        "For each row, a further model was fitted without any episode of this controller. It acted "
+        "in held-out episodes of the others, with their starts and residuals, as a candidate does "
+        "that never recorded anything. Expected is what the log shows of it without its "
+        "operators: the mean of its replayed own episodes in the model of the whole log, corrected "
+        "by all its logged episodes. After the sign stand 1.96 standard errors of the difference "
+        "of the two, by which the error is reduced before it is divided by the difference between "
+        "the best and the worst controller. A controller whose distance from the data of the "
+        "others, in standard deviations per step, is more than the rule of the choice allows would "
+        "be refused as a candidate; its error does not count."
     )
     return joined([paragraph(words), table("Means over episodes.", columns, rows)])
 

@@ -14,6 +14,8 @@ from neorl_agents.retuning import (
     Prediction,
     RetuneSettings,
     choose,
+    held_out_modes,
+    judging_modes,
     learned_plants,
     select,
 )
@@ -26,6 +28,7 @@ from neorl_train.experience._behaviours import behaviours_of, own_episodes
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.plant_models._check import checks_from_actions
 from neorl_train.plant_models._own_returns import own_returns
+from neorl_train.plant_models._trust import log_modes, mode_checks
 from neorl_train.results._wording import with_ends, with_unit
 from neorl_train.selection._agreement import contradicted, other_estimates
 from neorl_train.selection._predicted_movement import PredictedMovement, predicted_movement
@@ -59,6 +62,9 @@ class SelectOptions:
         value_members: Networks of each fitted Q evaluation of means, whose spread widens its
             interval; 1 for a single, wider network.
         discount: Discount per step of fitted Q evaluation and importance sampling.
+        held_out_modes: Largest number of candidates that recorded a part of the log, other than the
+            incumbent, whose episodes are left out of a further fit, which then predicts them; zero
+            for none.
         seed: Seed of splits, weights and random samples.
         output: Page to write; a JSON file of the same name is written beside it.
     """
@@ -70,6 +76,7 @@ class SelectOptions:
     value_updates: int = 6_000
     value_members: int = MEMBERS
     discount: float = 0.99
+    held_out_modes: int = 0
     seed: int = 0
     output: str = "select.html"
 
@@ -87,6 +94,8 @@ class SelectOptions:
             )
         if self.value_members < 1:
             raise InputError(f"value_members must be at least 1, got {self.value_members}")
+        if self.held_out_modes < 0:
+            raise InputError(f"held_out_modes must not be negative, got {self.held_out_modes}")
         if not 0 <= self.discount < 1:
             raise InputError(f"discount must lie in [0, 1), got {self.discount}")
 
@@ -217,11 +226,12 @@ def select_candidates(
     facts = PlantFacts() if facts is None else facts
     exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
     settings = RetuneSettings(model=HistoryModelSettings(updates=options.updates))
+    facts = dataclasses.replace(facts, exogenous=exogenous)
     plants = learned_plants(
         dataset.transitions,
         dataset.spec,
         options.seed,
-        dataclasses.replace(facts, exogenous=exogenous),
+        facts,
         settings,
         by_incumbent=own_episodes(dataset, incumbent),
     )
@@ -232,6 +242,12 @@ def select_candidates(
         candidates[incumbent],
         [OtherController(candidates[name], mask[judges]) for name, mask in filled.items()],
     )
+    most = options.held_out_modes
+    modes = log_modes(dataset, candidates) if most else ()
+    held_out = held_out_modes(
+        plants, modes, options.seed, facts, settings, incumbent=incumbent, most=most
+    )
+    plants = plants._replace(held_out=held_out)
     order = {incumbent: candidates[incumbent], **candidates}
     names = behaviours_of(dataset)  # imitations did not record it
     in_log = [name for name, mask in filled.items() if name in names and mask.any()]
@@ -251,6 +267,11 @@ def select_candidates(
     warnings = (
         *log_warnings(dataset),
         *_model_warnings(dataset, plants, incumbent, candidates[incumbent], options),
+        *(
+            check.sentence
+            for check in mode_checks(held_out, dataset.spec, reward_unit(dataset))
+            if check.decides and not check.holds
+        ),
     )
     return Selection(
         source=source,
@@ -260,7 +281,7 @@ def select_candidates(
         chosen=incumbent if warnings else chosen,
         candidates=tuple(map(CandidateEstimates, table, values, others, distributions, movements)),
         scale=plants.scale,
-        error=plants.error,
+        error=max([plants.error, *(float(one.sure_error[0]) for one in judging_modes(held_out))]),
         episodes=plants.evaluation_plant.n_episodes,
         agreement=_agreement(table, [v and v.fitted_q.value for v in values]),
         discount=options.discount,

@@ -1,13 +1,21 @@
 """``neorl-train model``: learns a plant model from a log and reports whether it is usable."""
 
+import math
 from pathlib import Path
+from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import take_flag
 from neorl_train._process.progress import only_stage
-from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
+from neorl_train.plant_models import (
+    ModelOptions,
+    PlantModelCheck,
+    check_plant_model,
+    mark,
+    write_model_page,
+)
 
 INCUMBENT_UNKNOWN = (
     "the controller that runs today is not known, so it was not checked whether the model "
@@ -52,7 +60,8 @@ def command(arguments: list[str]) -> None:
         checks = [
             {"name": c.name, "holds": bool(c.holds), "sentence": c.sentence} for c in check.checks
         ]
-        content = {"checks": checks, "sentence": check.sentence, "page": str(page.absolute())}
+        content = {"checks": checks, "held_out_modes": _held_out_rows(check)}
+        content |= {"sentence": check.sentence, "page": str(page.absolute())}
         print_json("plant-model-check", content)
         return
     for note in log.notes:
@@ -63,3 +72,23 @@ def command(arguments: list[str]) -> None:
         print(f"{mark(result)} {result.name}: {result.sentence}")
     print(check.sentence)
     print(f"page: {page}")
+
+
+def _held_out_rows(check: PlantModelCheck) -> list[dict[str, Any]]:
+    """The controllers that were left out of the fit; a number that is not finite is null."""
+
+    def plain(values: Any) -> list[float | None]:
+        return [float(x) if math.isfinite(x) else None for x in values]
+
+    return [
+        {
+            "name": mode.name,
+            "predicted": plain(mode.predicted),
+            "expected": plain(mode.outcome.expected),
+            "standard_error": plain(mode.chance),
+            "difference_between_modes": plain(mode.spread),
+            "error": plain([mode.share])[0],
+            "outside": plain([mode.outside])[0],
+        }
+        for mode in check.held_out
+    ]
