@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -22,22 +22,22 @@ from neorl_agents.retuning import (
     RetuneSettings,
     held_out_modes,
     learned_plants,
-    replayed,
 )
 from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_envs.inspection import interlock_report
-from neorl_train.configuration._retuning import imitation_name
 from neorl_train.evaluation._logged import reward_unit
-from neorl_train.experience._behaviours import behaviours_of, own_episodes
+from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._data_warnings import log_warnings
 from neorl_train.plant_models._trust import (
     Check,
+    ReplayedController,
     incumbent_replay,
     log_modes,
     mode_checks,
     replay_checks,
+    replayed_controllers,
     why_no_mode,
 )
 from neorl_train.results._wording import number, percent, quantity
@@ -85,22 +85,6 @@ class ModelOptions:
     held_out_modes: int = 3
     seed: int = 0
     output: str = "model.html"
-
-
-class ReplayedController(NamedTuple):
-    """A controller that generated part of the log, replayed in its own episodes.
-
-    Attributes:
-        name: Name of the controller.
-        episodes: Number of its held-out episodes.
-        logged: Mean logged sums of reward and costs, shape ``(1 + cost,)``.
-        predicted: The sums that the model predicts if only this controller acts.
-    """
-
-    name: str
-    episodes: int
-    logged: Float[np.ndarray, " outcome"]
-    predicted: Float[np.ndarray, " outcome"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +218,7 @@ def check_plant_model(
         exogenous=tuple(name for name in names if name not in predicted),
         ahead=ahead,
         free=free,
-        replayed=_replayed(plants, dataset, controllers),
+        replayed=replayed_controllers(plants, dataset, controllers),
         checks=(
             *of_incumbent,
             *mode_checks(held_out, spec, unit, why_no_mode(modes, most)),
@@ -273,32 +257,6 @@ def checks_from_actions(
         _finite_check(free),
     )
     return ahead, free, checks
-
-
-def _replayed(
-    plants: LearnedPlants, dataset: Dataset, controllers: Mapping[str, Policy]
-) -> tuple[ReplayedController, ...]:
-    names = [
-        name
-        for behaviour in behaviours_of(dataset)
-        for name in (behaviour, imitation_name(behaviour))
-        if name in controllers
-    ]
-    starts = np.unique(plants.rows.start)
-    judges = np.searchsorted(starts, plants.evaluation_starts)
-    sums = np.add.reduceat(plants.rows.outcome.astype(np.float64), starts)
-    logged = sums[judges]
-    results = []
-    for name in names:
-        episodes = np.flatnonzero(own_episodes(dataset, name)[judges])
-        if not len(episodes):
-            continue
-        # All episodes in one call, so that one program serves controllers of one kind.
-        predicted = replayed(plants.evaluation_plant, controllers[name])
-        outcomes = np.concatenate([predicted.returns[..., None], predicted.cost_sum], axis=-1)
-        mean = outcomes[:-1, episodes].mean(axis=(0, 1))  # of the networks, without the linear part
-        results.append(ReplayedController(name, len(episodes), logged[episodes].mean(axis=0), mean))
-    return tuple(results)
 
 
 def predicted_sums(free: FreeEpisodes) -> Float[np.ndarray, "episode outcome"]:

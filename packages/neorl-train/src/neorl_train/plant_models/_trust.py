@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from neorl_agents.retuning import (
     SURE,
@@ -19,12 +20,14 @@ from neorl_agents.retuning import (
     judging_modes,
     logged_outcomes,
     own_replay,
+    replayed,
 )
 from neorl_core import CostChannel, InputError, Policy, Spec
 from neorl_core.costs import limit_kind
 from neorl_core.statistics import clopper_pearson_interval
 from neorl_envs import Dataset
 from neorl_train.configuration._retuning import imitation_name
+from neorl_train.experience._behaviours import behaviours_of, own_episodes
 from neorl_train.results._wording import number, percent, quantity
 from neorl_train.verdicts._replay_check import MAX_REPLAY_ERROR, ReplayCheck
 
@@ -46,6 +49,55 @@ class Check(NamedTuple):
     holds: bool
     sentence: str
     decides: bool = True
+
+
+class ReplayedController(NamedTuple):
+    """A controller that generated part of the log, replayed in its own episodes.
+
+    Attributes:
+        name: Name of the controller.
+        episodes: Number of its held-out episodes.
+        logged: Mean logged sums of reward and costs, shape ``(1 + cost,)``.
+        predicted: The sums that the model predicts if only this controller acts.
+    """
+
+    name: str
+    episodes: int
+    logged: Float[np.ndarray, " outcome"]
+    predicted: Float[np.ndarray, " outcome"]
+
+
+def replayed_controllers(
+    plants: LearnedPlants, dataset: Dataset, controllers: Mapping[str, Policy]
+) -> tuple[ReplayedController, ...]:
+    """The known controllers of the log, each replayed in the judging episodes that it recorded.
+
+    Args:
+        plants: Learned plants of the log.
+        dataset: The log.
+        controllers: Controllers by the name under which they recorded it, or as imitations of it.
+    """
+    names = [
+        name
+        for behaviour in behaviours_of(dataset)
+        for name in (behaviour, imitation_name(behaviour))
+        if name in controllers
+    ]
+    starts = np.unique(plants.rows.start)
+    judges = np.searchsorted(starts, plants.evaluation_starts)
+    sums = np.add.reduceat(plants.rows.outcome.astype(np.float64), starts)
+    logged = sums[judges]
+    results = []
+    for name in names:
+        episodes = np.flatnonzero(own_episodes(dataset, name)[judges])
+        if not len(episodes):
+            continue
+        # All episodes in one call, so that one program serves controllers of one kind.
+        predicted = replayed(plants.evaluation_plant, controllers[name])
+        outcomes = np.concatenate([predicted.returns[..., None], predicted.cost_sum], axis=-1)
+        mean = outcomes[:-1, episodes].mean(axis=(0, 1))  # of the networks, without the linear part
+        results.append(ReplayedController(name, len(episodes), logged[episodes].mean(axis=0), mean))
+    return tuple(results)
 
 
 def log_modes(dataset: Dataset, controllers: Mapping[str, Policy]) -> tuple[Mode, ...]:
