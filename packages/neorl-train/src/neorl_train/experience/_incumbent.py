@@ -21,6 +21,7 @@ from neorl_train.configuration._retuning import (
     is_artefact,
 )
 from neorl_train.configuration._sections import Config
+from neorl_train.experience._behaviours import possible_imitations
 from neorl_train.results._results import BEHAVIOUR, LINE, LOG, MEAN
 from neorl_train.runs._names import FALLBACK
 
