@@ -131,10 +131,18 @@ def words(row: dict[str, Any]) -> str:
 
 def mode_of(row: dict[str, Any]) -> HeldOutMode:
     """The stored row as the rule reads it."""
-    columns = (row[key] for key in ("logged", "expected", "expected_error"))
-    outcome = ModeOutcome(*map(np.asarray, columns), *row["episodes"][:2])
-    numbers = (np.asarray(row[key]) for key in ("predicted", "chance", "between_modes"))
-    return HeldOutMode(row["mode"], outcome, *numbers, row["episodes"][2], *row["outside"])
+    logged, expected, error = (
+        np.asarray(row[key]) for key in ("logged", "expected", "expected_error")
+    )
+    n_logged, n_held_out, n_replayed = row["episodes"]
+    outcome = ModeOutcome(logged, expected, error, n_logged, n_held_out)
+    predicted, chance, spread = (
+        np.asarray(row[key]) for key in ("predicted", "chance", "between_modes")
+    )
+    outside, outside_today = row["outside"]
+    return HeldOutMode(
+        row["mode"], outcome, predicted, chance, spread, n_replayed, outside, outside_today
+    )
 
 
 def answer(row: dict[str, Any]) -> str:
