@@ -202,8 +202,10 @@ def table(path: Path, only: str = "") -> str:
 
 
 def page_table(path: Path, name: str) -> str:
-    """One plant on the page of a learner; one sentence where its log was refused."""
-    cell = json.loads(path.read_text())["learners"].get(name, {})
+    """One plant on the page of a learner, or why its log was refused; empty if not run."""
+    cell = json.loads(path.read_text())["learners"].get(name)
+    if cell is None:
+        return ""
     if "failure" in cell:
         return f"The log of {path.stem} is refused: *{cell['failure']}.*"
     return table(path, name)
