@@ -47,6 +47,7 @@ from neorl_envs import Dataset, collect_log, environment_names, make
 from neorl_envs.recording import quality
 from neorl_train import train
 from neorl_train.experience import training_data
+from neorl_train.experience._behaviours import own_episodes
 from neorl_train.training import Plan
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -139,10 +140,10 @@ def measured(name: str) -> dict[str, Any]:
 
 def filled_by(log: Dataset, plants: Any, name: str) -> np.ndarray:
     """Which of the episodes that judge were recorded by a controller."""
-    behaviours = list(log.attributes["behaviours"])
-    number = behaviours.index(name) if name in behaviours else -1
-    starts = np.unique(plants.rows.start)
-    return (np.asarray(log.behaviour) == number)[np.searchsorted(starts, plants.evaluation_starts)]
+    recorded = own_episodes(log, name)
+    if recorded is None:
+        return np.zeros(len(plants.evaluation_starts), bool)
+    return recorded[np.searchsorted(np.unique(plants.rows.start), plants.evaluation_starts)]
 
 
 def searched_candidates(plants: Any, policy: Policy) -> dict[str, Candidate]:

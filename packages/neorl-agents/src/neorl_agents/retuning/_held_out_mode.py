@@ -231,12 +231,12 @@ def held_out_modes(
     left_out = [mode for mode in modes if mode.name in outcomes and mode.name != incumbent]
     left_out.sort(key=lambda mode: -abs(returns[mode.name] - middle))
     today = next((mode.policy for mode in modes if mode.name == incumbent), None)
-    found: list[HeldOutMode] = []
+    predicted: list[HeldOutMode] = []
     for mode in left_out[:most]:
         order = [outcomes[mode.name], *(one for key, one in outcomes.items() if key != mode.name)]
         with contextlib.suppress(InputError):  # too few episodes remain without it
-            found.append(held_out_mode(plants, mode, order, seed, facts, settings, today))
-    return tuple(found)
+            predicted.append(held_out_mode(plants, mode, order, seed, facts, settings, today))
+    return tuple(predicted)
 
 
 def logged_outcomes(rows: LogRows, spec: Spec) -> Float[np.ndarray, "episode outcome"]:

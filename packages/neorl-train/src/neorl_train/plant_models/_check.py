@@ -30,6 +30,7 @@ from neorl_envs.inspection import interlock_report
 from neorl_train.evaluation._logged import reward_unit
 from neorl_train.experience._behaviours import own_episodes
 from neorl_train.experience._data_warnings import log_warnings
+from neorl_train.plant_models._own_returns import own_returns
 from neorl_train.plant_models._trust import (
     Check,
     ReplayedController,
@@ -206,7 +207,8 @@ def check_plant_model(
         own = [mode for mode in modes if mode.name == incumbent]
         today = controllers[incumbent]
         replay = incumbent_replay(plants, today, own, options.seed, facts, settings)
-        of_incumbent = replay_checks(replay, incumbent, plants, unit)
+        returns = own_returns(plants, today)
+        of_incumbent = replay_checks(returns, replay, incumbent, plants, unit)
     interlocks = interlock_report(dataset)["entries"] if facts.interlock is not None else ()
     return PlantModelCheck(
         source=source,

@@ -28,6 +28,7 @@ from neorl_core.statistics import clopper_pearson_interval
 from neorl_envs import Dataset
 from neorl_train.configuration._retuning import imitation_name
 from neorl_train.experience._behaviours import behaviours_of, own_episodes
+from neorl_train.plant_models._own_returns import OwnReturns
 from neorl_train.results._wording import number, percent, quantity
 from neorl_train.verdicts._replay_check import MAX_REPLAY_ERROR, ReplayCheck
 
@@ -153,17 +154,19 @@ def incumbent_replay(
     return evaluation_replay(plants, policy)
 
 
-def replay_checks(replay: OwnReplay, name: str, plants: LearnedPlants, unit: str) -> list[Check]:
+def replay_checks(
+    returns: OwnReturns, replay: OwnReplay, name: str, plants: LearnedPlants, unit: str
+) -> list[Check]:
     """The checks *model* of the controller that runs today: its return and each of its costs.
 
     Args:
+        returns: Its returns in the judging episodes, as a run and a choice compare them.
         replay: The controller in its held-out episodes.
         name: Name of the controller.
         plants: Learned plants of the log.
         unit: Unit of the return.
     """
-    means = float(replay.predicted[..., 0].mean()), float(replay.logged[:, 0].mean())
-    of_return = ReplayCheck(name, *means, plants.scale, unit)
+    of_return = ReplayCheck(name, returns.predicted, returns.logged, plants.scale, unit)
     spec = plants.model.spec
     spread = logged_outcomes(plants.rows, spec).std(axis=0)
     of_costs = [

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import t as student
+from scipy.stats import ttest_ind
 
 from neorl_core import Spec
 from neorl_core.costs import limit_kind
@@ -146,21 +146,18 @@ def best_mean(
         The name, and the difference with the smallest lower end; ``None`` if there is no other.
     """
     best = max(results, key=lambda name: float(results[name].mean()))
-    probability = 1 - (1 - level) / len(results) / 2
+    own_level = 1 - (1 - level) / len(results)
     differences = []
     for other in results:
         if other == best:
             continue
-        samples = results[best], results[other]
-        variances = np.array([one.var(ddof=1) / len(one) for one in samples])
-        value, variance = float(samples[0].mean() - samples[1].mean()), variances.sum()
-        reach = 0.0
-        if variance > 0:
-            degrees = variance**2 / sum(
-                v**2 / (len(one) - 1) for v, one in zip(variances, samples, strict=True)
-            )
-            reach = float(student.ppf(probability, degrees) * np.sqrt(variance))
-        differences.append(Difference(other, value, value - reach, value + reach))
+        ours, theirs = results[best], results[other]
+        value = float(ours.mean() - theirs.mean())
+        low = high = value
+        if np.ptp(ours) > 0 or np.ptp(theirs) > 0:  # the test is not defined without any spread
+            interval = ttest_ind(ours, theirs, equal_var=False).confidence_interval(own_level)
+            low, high = float(interval.low), float(interval.high)
+        differences.append(Difference(other, value, low, high))
     return best, min(differences, key=lambda one: one.low, default=None)
 
 
