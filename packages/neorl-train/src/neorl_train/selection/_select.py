@@ -223,9 +223,75 @@ def select_candidates(
     incumbent = options.incumbent or next(iter(candidates))
     if incumbent not in candidates:
         raise unknown_name("candidate as incumbent", incumbent, list(candidates))
-    facts = PlantFacts() if facts is None else facts
-    exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
+    order = {incumbent: candidates[incumbent], **candidates}
     settings = RetuneSettings(model=HistoryModelSettings(updates=options.updates))
+    plants, in_log = _learned_plants(
+        dataset, order, options, PlantFacts() if facts is None else facts, settings
+    )
+    chosen, table = select(plants, order, incumbent, settings.rule, logged=in_log)
+    values: list[Any] = [None] * len(table)
+    others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
+    distributions: list[Any] = [None] * len(table)
+    if options.value_updates:
+        values, distributions = _values_of(dataset, [order[p.name] for p in table], plants, options)
+        others = [
+            other_estimates(prediction, estimates, values[0])
+            for prediction, estimates in zip(table, values, strict=True)
+        ]
+        table = (table[0], *map(contradicted, table[1:], others[1:]))
+        chosen = choose(table, incumbent)
+    movements = [predicted_movement(plants.evaluation_plant, order[one.name]) for one in table]
+    warnings = (
+        *log_warnings(dataset),
+        *_model_warnings(dataset, plants, incumbent, candidates[incumbent], options),
+        *(
+            check.sentence
+            for check in mode_checks(plants.held_out, dataset.spec, reward_unit(dataset))
+            if check.decides and not check.holds
+        ),
+    )
+    return Selection(
+        source=source,
+        spec=dataset.spec,
+        reward_unit=reward_unit(dataset),
+        incumbent=incumbent,
+        chosen=incumbent if warnings else chosen,
+        candidates=tuple(map(CandidateEstimates, table, values, others, distributions, movements)),
+        scale=plants.scale,
+        error=max(
+            [plants.error, *(float(one.sure_error[0]) for one in judging_modes(plants.held_out))]
+        ),
+        episodes=plants.evaluation_plant.n_episodes,
+        agreement=_agreement(table, [v and v.fitted_q.value for v in values]),
+        discount=options.discount,
+        value_members=options.value_members,
+        warnings=warnings,
+        agreements=_agreements(table, distributions),
+        predicted=tuple(dataset.spec.obs[i].name for i in plants.model.predicted),
+    )
+
+
+def _learned_plants(
+    dataset: Dataset,
+    candidates: Mapping[str, Policy],
+    options: SelectOptions,
+    facts: PlantFacts,
+    settings: RetuneSettings,
+) -> tuple[LearnedPlants, list[str]]:
+    """The plant model with its errors for other controllers of the log.
+
+    Args:
+        dataset: Log with rewards.
+        candidates: Policies by name, the incumbent first.
+        options: Options of the choice.
+        facts: Declared facts about the plant.
+        settings: Settings of the model.
+
+    Returns:
+        The model, and the names of the candidates that recorded a part of the log.
+    """
+    incumbent = next(iter(candidates))
+    exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
     facts = dataclasses.replace(facts, exogenous=exogenous)
     plants = learned_plants(
         dataset.transitions,
@@ -247,49 +313,9 @@ def select_candidates(
     held_out = held_out_modes(
         plants, modes, options.seed, facts, settings, incumbent=incumbent, most=most
     )
-    plants = plants._replace(held_out=held_out)
-    order = {incumbent: candidates[incumbent], **candidates}
     names = behaviours_of(dataset)  # imitations did not record it
     in_log = [name for name, mask in filled.items() if name in names and mask.any()]
-    chosen, table = select(plants, order, incumbent, settings.rule, logged=in_log)
-    values: list[Any] = [None] * len(table)
-    others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
-    distributions: list[Any] = [None] * len(table)
-    if options.value_updates:
-        values, distributions = _values_of(dataset, [order[p.name] for p in table], plants, options)
-        others = [
-            other_estimates(prediction, estimates, values[0])
-            for prediction, estimates in zip(table, values, strict=True)
-        ]
-        table = (table[0], *map(contradicted, table[1:], others[1:]))
-        chosen = choose(table, incumbent)
-    movements = [predicted_movement(plants.evaluation_plant, order[one.name]) for one in table]
-    warnings = (
-        *log_warnings(dataset),
-        *_model_warnings(dataset, plants, incumbent, candidates[incumbent], options),
-        *(
-            check.sentence
-            for check in mode_checks(held_out, dataset.spec, reward_unit(dataset))
-            if check.decides and not check.holds
-        ),
-    )
-    return Selection(
-        source=source,
-        spec=dataset.spec,
-        reward_unit=reward_unit(dataset),
-        incumbent=incumbent,
-        chosen=incumbent if warnings else chosen,
-        candidates=tuple(map(CandidateEstimates, table, values, others, distributions, movements)),
-        scale=plants.scale,
-        error=max([plants.error, *(float(one.sure_error[0]) for one in judging_modes(held_out))]),
-        episodes=plants.evaluation_plant.n_episodes,
-        agreement=_agreement(table, [v and v.fitted_q.value for v in values]),
-        discount=options.discount,
-        value_members=options.value_members,
-        warnings=warnings,
-        agreements=_agreements(table, distributions),
-        predicted=tuple(dataset.spec.obs[i].name for i in plants.model.predicted),
-    )
+    return plants._replace(held_out=held_out), in_log
 
 
 def _model_warnings(
