@@ -27,6 +27,7 @@ from learning_page import (
     read_controllers,
     trips,
     unit_words,
+    wins,
 )
 from neorl_envs import make
 
@@ -95,6 +96,7 @@ def section(page: str) -> str:
     left = missing(PAGES[page])
     note = [left, ""] if left else []
     counts = [line for name in PAGES[page] for line in (*_counted(name), "")]
+    counts += [_beaten(), ""] if page == "bc" else []
     return "\n".join([*counts, TEXT, "", *note, heads, "|" + "---|" * 9, *rows]) + footnotes
 
 
@@ -131,6 +133,16 @@ def _counted(name: str) -> list[str]:
             f"{_listed(above)}, and below it on {_listed(below)}."
         )
     return lines
+
+
+def _beaten() -> str:
+    """On how many of the plants' logs the other learners are above behaviour cloning."""
+    counts = wins(sorted(RESULTS.glob("*-v0-*.jsonl"))).items()
+    parts = (f"`{name}` on {up} and {down} of {logs}" for name, (logs, up, down) in counts)
+    return (
+        f"Other learners are above it and below it, with an interval of the difference that "
+        f"excludes zero: {', '.join(parts)} logs."
+    )
 
 
 def _listed(logs: list[str]) -> str:

@@ -149,8 +149,11 @@ def over_cloning(name: str, runs: dict[str, list[list[float]]]) -> str:
     return f"{mean:+.4g} [{low:.4g}, {high:.4g}]"
 
 
-def _wins(tables: Sequence[Path]) -> str:
-    """On how many of the logs each learner is above behaviour cloning with its whole interval."""
+def wins(tables: Sequence[Path]) -> dict[str, tuple[int, int, int]]:
+    """Logs of each learner, and those on which it is above and below behaviour cloning.
+
+    With the whole interval of the difference; the best first.
+    """
     above: Counter[str] = Counter()
     below: Counter[str] = Counter()
     counted: Counter[str] = Counter()
@@ -162,10 +165,16 @@ def _wins(tables: Sequence[Path]) -> str:
                 counted[name] += 1
                 above[name] += low > 0
                 below[name] += high < 0
+    order = sorted(counted, key=lambda name: (below[name] - above[name], name))
+    return {name: (counted[name], above[name], below[name]) for name in order}
+
+
+def _wins(tables: Sequence[Path]) -> str:
+    """The table of :func:`wins`."""
     lines = ["| learner | logs | above BC | below BC | undecided |", "|---|---|---|---|---|"]
-    for name in sorted(counted, key=lambda name: (below[name] - above[name], name)):
-        left = counted[name] - above[name] - below[name]
-        lines.append(f"| {name} | {counted[name]} | {above[name]} | {below[name]} | {left} |")
+    for name, (logs, above, below) in wins(tables).items():
+        left = logs - above - below
+        lines.append(f"| {name} | {logs} | {above} | {below} | {left} |")
     return "\n".join(lines)
 
 
