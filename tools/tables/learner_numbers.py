@@ -26,6 +26,8 @@ from learning_page import (
     read_cells,
     read_controllers,
     trips,
+    unit_words,
+    wins,
 )
 from neorl_envs import make
 
@@ -80,7 +82,7 @@ def section(page: str) -> str:
         if (row := _row(path, name))
     ]
     heads = (
-        "| learner | log | updates | seeds | mean ± standard deviation over seeds "
+        "| learner | log | unit | updates | seeds | mean ± standard deviation over seeds "
         "| difference to BC [95 %] | trips |"
     )
     heads += " controller |"
@@ -94,7 +96,8 @@ def section(page: str) -> str:
     left = missing(PAGES[page])
     note = [left, ""] if left else []
     counts = [line for name in PAGES[page] for line in (*_counted(name), "")]
-    return "\n".join([*counts, TEXT, "", *note, heads, "|" + "---|" * 8, *rows]) + footnotes
+    counts += [_beaten(), ""] if page == "bc" else []
+    return "\n".join([*counts, TEXT, "", *note, heads, "|" + "---|" * 9, *rows]) + footnotes
 
 
 def _counted(name: str) -> list[str]:
@@ -132,6 +135,16 @@ def _counted(name: str) -> list[str]:
     return lines
 
 
+def _beaten() -> str:
+    """On how many of the plants' logs the other learners are above behaviour cloning."""
+    counts = wins(sorted(RESULTS.glob("*-v0-*.jsonl"))).items()
+    parts = (f"`{name}` on {up} and {down} of {logs}" for name, (logs, up, down) in counts)
+    return (
+        f"Other learners are above it and below it, with an interval of the difference that "
+        f"excludes zero: {', '.join(parts)} logs."
+    )
+
+
 def _listed(logs: list[str]) -> str:
     return f"{len(logs)} ({', '.join(logs)})" if logs else "none"
 
@@ -147,10 +160,17 @@ def _row(path: Path, name: str) -> str:
     controllers = read_controllers(path)
     best = max(controllers, key=lambda key: float(np.mean(controllers[key])), default="")
     updates = f"{cells[name][0]['updates']:,}"
-    row = [f"`{name}`", log, updates, str(len(means)), f"{np.mean(means):.4g}{spread}"]
+    row = [f"`{name}`", log, _unit(path), updates, str(len(means)), f"{np.mean(means):.4g}{spread}"]
     row += [over_cloning(name, runs), trips(cells[name])]
     row += [f"{best} {np.mean(controllers[best]):.4g}" if best else ""]
     return f"| {' | '.join(row)} |"
+
+
+def _unit(path: Path) -> str:
+    """The unit of the scores on a log."""
+    if path.stem == OFFICIAL:
+        return "normalised"
+    return unit_words(make(path.stem.rpartition("-")[0]).reward_unit)
 
 
 def with_comparison(text: str) -> str:
@@ -193,7 +213,7 @@ def _ranked(name: str) -> str:
 
 def _comparison() -> list[str]:
     """A row for each mixed log on which a learner in a model was measured."""
-    heads = ["mixed log", "updates", *(f"`{name}`" for name in IN_MODEL), "`bc`"]
+    heads = ["mixed log", "unit", "updates", *(f"`{name}`" for name in IN_MODEL), "`bc`"]
     heads += ["best of the others", "ordinary controller", "reference"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for path in sorted(RESULTS.glob("*-mixed.jsonl")):
@@ -209,7 +229,7 @@ def _comparison() -> list[str]:
         controllers = {n: float(np.mean(x[:episodes])) for n, x in read_controllers(path).items()}
         ordinary = next(iter(make(path.stem.rpartition("-")[0]).tunings()))
         updates = f"{cells[measured[0]][0]['updates']:,}"
-        row = [log_name(path).removesuffix(" mixed"), updates]
+        row = [log_name(path).removesuffix(" mixed"), _unit(path), updates]
         row += [_compared(name, runs, cells) for name in IN_MODEL]
         row += [f"{means['bc']:.4g}", f"`{best}` {means[best]:.4g}"]
         row += [f"{controllers[ordinary]:.4g}", f"{max(controllers.values()):.4g}"]

@@ -15,6 +15,7 @@ seeds that are missing are added, so that a measurement that was cut short goes 
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ from neorl_train.training import Plan
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+import plant_pages  # pyright: ignore[reportMissingImports]
 from cell_table import made_on  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -171,12 +173,14 @@ def of_log(data: Any, prices: list[float]) -> dict[str, Any]:
 def table(path: Path, only: str = "") -> str:
     """One plant: the log, today's controller, the learners."""
     results = json.loads(path.read_text())
+    env = make(path.stem)
     heads = [
-        f"over {name} ({limit})"
-        for name, limit in zip(results["costs"], results["limits"], strict=True)
+        f"over {channel.name} ({limit}{', no unit' if channel.unit == '1' else ''})"
+        for channel, limit in zip(env.spec.cost, results["limits"], strict=True)
     ]
+    plant_page = os.path.relpath(plant_pages.page_of(path.stem), PAGES)
     lines = [
-        f"**{path.stem}**",
+        f"**[{path.stem}]({plant_page})**, unit of returns: {env.reward_unit}",
         "",
         f"| | {' | '.join(heads)} | over any | over any, minus `bc` [{LEVEL:.0%}] | trips | "
         "return | return minus penalties |",

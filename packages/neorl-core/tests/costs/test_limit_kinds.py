@@ -119,7 +119,7 @@ def test_every_episode_must_keep_a_limit_per_step_and_their_mean_one_per_episode
 def test_limits_in_words():
     assert limit_kind(STEP).limit_words(0.5, "bar") == "0.5 bar per step"
     assert limit_kind(EPISODE).limit_words(2.0, "1") == "2 per episode"
-    assert limit_kind(EPISODE).limit_words(5.0, "100 units") == "5 x 100 units per episode"
+    assert limit_kind(EPISODE).limit_words(5.0, "100 units") == "5 × 100 units per episode"
     assert (limit_kind(STEP).quantity, limit_kind(EPISODE).quantity) == (
         "worst step of an episode",
         "sum over an episode",

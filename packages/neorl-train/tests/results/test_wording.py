@@ -72,6 +72,7 @@ def test_quantities_bear_their_unit():
     assert quantity(3.0, "K") == "3 K"
     assert quantity(0.0, "K min") == "0 K min"
     assert quantity(3.0, "1") == "3"
+    assert quantity(3.0, "100 $") == "3 × 100 $"
 
 
 @pytest.mark.parametrize(

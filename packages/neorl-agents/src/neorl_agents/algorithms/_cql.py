@@ -301,6 +301,8 @@ class CalQL(CQL):
     settings for locomotion; its maze settings are a multiplier, a weight of 5, an actor's learning
     rate of 1e-4, and targets by the largest of several actions, which are left out here.
 
+    The fields are those of :class:`CQL`.
+
     Source: Nakamoto et al., Cal-QL: calibrated offline RL pre-training for efficient online
     fine-tuning, arXiv 2303.05479.
     """

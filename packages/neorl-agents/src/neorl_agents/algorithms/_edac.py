@@ -21,6 +21,8 @@ class EDAC(SACN):
         diversity_weight: The ``eta`` of the paper, not negative; 1 for most of its tasks, 5 if
             few critics are used on narrow data. 0 is SAC-N.
 
+    The other fields are those of :class:`SACN`.
+
     Source: An et al., Uncertainty-based offline reinforcement learning with diversified
     Q-ensemble, arXiv 2110.01548, equation 5.
     """

@@ -141,7 +141,7 @@ class LimitKind:
             >>> limit_kind(CostChannel("pressure", "bar", 0.5, "step")).limit_words(0.5, "bar")
             '0.5 bar per step'
         """
-        sign = "x " if unit[:1].isdigit() else ""
+        sign = "× " if unit[:1].isdigit() else ""
         text = f"{limit:g}" if unit == "1" else f"{limit:g} {sign}{unit}"
         return f"{text} per {self.per}"
 

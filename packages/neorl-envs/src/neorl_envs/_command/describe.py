@@ -141,7 +141,7 @@ def _shown(unit: str) -> str:
 def penalty(env: Any, cost: CostChannel) -> str:
     """Penalty of one unit of a cost in the reward, such as ``0.75 points per K min``."""
     weight, unit = env.penalty_weights().get(cost.name, 0), env.reward_unit
-    times = " x" if unit[:1].isdigit() else ""  # a unit may begin with a number, such as 100 $
+    times = " ×" if unit[:1].isdigit() else ""  # a unit may begin with a number, such as 100 $
     return f"{weight:g}{times} {unit} per {cost.unit if cost.unit != '1' else 'unit'}"
 
 

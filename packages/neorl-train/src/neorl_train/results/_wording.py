@@ -148,11 +148,11 @@ def with_unit(text: str, unit: str) -> str:
 
     Example:
         >>> with_unit("5", "bar"), with_unit("5", "1"), with_unit("5", "100 units")
-        ('5 bar', '5', '5 x 100 units')
+        ('5 bar', '5', '5 × 100 units')
     """
     if unit == "1":
         return text
-    return f"{text} x {unit}" if unit[:1].isdigit() else f"{text} {unit}"
+    return f"{text} × {unit}" if unit[:1].isdigit() else f"{text} {unit}"
 
 
 def with_ends(value: float, low: float, high: float) -> str:

@@ -26,6 +26,8 @@ class BCSafe(BC):
         margin: Fraction of every limit that an episode may use, positive; below 1, only episodes
             that stayed well inside are cloned.
 
+    The other fields are those of :class:`BC`.
+
     Source: the mode ``safe`` of BC in OSRL (Liu et al., Datasets and benchmarks for offline safe
     reinforcement learning, arXiv 2306.09303). Its ``BC-Safe`` has the settings of BC except for a
     rate of 1e-3 and batches of 512; the defaults here are those of :class:`BC`.

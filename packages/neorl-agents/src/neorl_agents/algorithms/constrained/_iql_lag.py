@@ -39,6 +39,8 @@ class IQLLag(IQL):
     Attributes:
         multiplier: The controller of the multipliers.
 
+    The other fields are those of :class:`IQL`.
+
     Source: that of :class:`IQL` and of :class:`~neorl_agents.TD3BCLag`; the combination is not a
     published learner. The evaluation of the actor's costs is fitted Q evaluation (Le, Voloshin and
     Yue, Batch policy learning under constraints, arXiv 1903.08738).

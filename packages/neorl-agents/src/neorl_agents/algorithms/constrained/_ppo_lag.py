@@ -38,6 +38,8 @@ class PPOLag(PPO):
         multiplier: The controller of the multipliers, with gains per rollout and per fraction of
             the limit.
 
+    The other fields are those of :class:`PPO`.
+
     Source: Stooke, Achiam and Abbeel, Responsive safety in reinforcement learning by PID
     Lagrangian methods, arXiv 2007.03964. Deviations: the units of advantages and excess, so that
     gains have the same effect on every plant.

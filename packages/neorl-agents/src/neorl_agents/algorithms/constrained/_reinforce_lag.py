@@ -30,6 +30,8 @@ class ReinforceLag(Reinforce):
         multiplier: The controller of the multipliers, with gains per rollout and per fraction of
             the limit.
 
+    The other fields are those of :class:`Reinforce`.
+
     Source: the multiplier is that of Stooke, Achiam and Abbeel, arXiv 2007.03964; the combination
     with REINFORCE is not a published learner.
     """

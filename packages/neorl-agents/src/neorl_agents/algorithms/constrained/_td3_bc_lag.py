@@ -51,6 +51,8 @@ class TD3BCLag(TD3BC):
     Attributes:
         multiplier: The controller of the multipliers.
 
+    The other fields are those of :class:`TD3BC`.
+
     Source: the multiplier of Stooke, Achiam and Abbeel, Responsive safety in reinforcement
     learning by PID Lagrangian methods, arXiv 2007.03964, with the gains of BCQ-Lag and BEAR-Lag in
     OSRL; the combination with TD3+BC is not a published learner.

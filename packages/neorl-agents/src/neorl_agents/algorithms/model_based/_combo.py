@@ -50,6 +50,8 @@ class COMBO(SoftRollouts):
         n_samples: Actions from each of the three distributions; static.
         states: ``"mix"`` or ``"model"``; static.
 
+    The other fields are those of :class:`~neorl_agents.MOPO`, except ``penalty_weight``.
+
     Source: Yu et al., COMBO: conservative offline model-based policy optimization, arXiv
     2102.08363, equation 4. Rates, lengths and shares are those of OfflineRL-Kit.
     """

@@ -34,6 +34,8 @@ class MOBILE(SoftRollouts):
         penalty_weight: Weight of the inconsistency, in units of the critics, not negative.
         n_samples: Number of next states sampled from every member; static.
 
+    The other fields are those of :class:`~neorl_agents.MOPO`.
+
     Source: Sun et al., Model-Bellman inconsistency for model-based offline reinforcement learning,
     ICML 2023, equation 9; rates, lengths and shares are those of OfflineRL-Kit.
     """

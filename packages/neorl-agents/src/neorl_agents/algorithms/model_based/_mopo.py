@@ -35,6 +35,15 @@ class MOPO(SoftRollouts):
     Attributes:
         penalty_weight: Weight of the uncertainty, in standard deviations of the reward per unit of
             ``u``, not negative.
+        discount: Discount of the reward per step, in [0, 1].
+        tau: Fraction by which the target critics move, in (0, 1].
+        target_entropy: Target of the policy's entropy in nats per action channel.
+        actor_learning_rate: Learning rate of the actor.
+        critic_learning_rate: Learning rate of the critics.
+        temperature_learning_rate: Learning rate of the entropy's temperature.
+        model_updates: Updates of the model before the first one of the learner; static.
+        model: The model and how it is fitted; its window is that of ``networks``.
+        rollouts: The rollouts in the model.
 
     Source: Yu et al., MOPO: model-based offline policy optimization, arXiv 2005.13239, algorithm 2.
     Rates, lengths and shares are those of OfflineRL-Kit.

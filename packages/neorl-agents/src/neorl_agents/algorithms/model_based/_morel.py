@@ -35,6 +35,8 @@ class MOReL(SoftRollouts):
         halt_cost: Difference between the log's smallest reward and that of the halted plant, in
             standard deviations of the logged reward, not negative.
 
+    The other fields are those of :class:`~neorl_agents.MOPO`, except ``penalty_weight``.
+
     Source: Kidambi et al., MOReL: model-based offline reinforcement learning, arXiv 2005.05951,
     definitions 1 and 2 and appendix C.
     """

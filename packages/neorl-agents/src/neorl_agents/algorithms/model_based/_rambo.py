@@ -53,6 +53,8 @@ class RAMBO(SoftRollouts):
             trained further on the log.
         model_learning_rate: Learning rate of the members in this training.
 
+    The other fields are those of :class:`~neorl_agents.MOPO`, except ``penalty_weight``.
+
     Source: Rigter, Lacerda and Hawes, RAMBO-RL: robust adversarial model-based offline
     reinforcement learning, arXiv 2204.12581, equations 8 to 10. Rates and shares are those of
     OfflineRL-Kit.

@@ -35,10 +35,13 @@ time. The ramps of the references are the dynamics of the actuators.
 of the voltage references (-0.05 to 0.05, 0.01 per second).
 
 **Objective.** In points, each second costs $5 \Delta f^2 + 10^{-5} \sum ACE^2$, plus 0.001 per $ of
-fuel beyond the schedule; a trip costs 100. Costs: ``frequency``, the worst excess over 0.2 Hz
-divided by 0.3 Hz; ``voltage``, the worst excess of buses 5 to 11 over 0.90 to 1.05 divided by 0.03.
-Each is summed over the episode, with a limit of 5. The plant trips beyond 0.5 Hz, outside 0.85 to
-1.15, or with 180 degrees between rotors.
+fuel beyond the schedule; a trip costs 100. The plant trips beyond 0.5 Hz, outside 0.85 to 1.15, or
+with 180 degrees between rotors. *Costs*, both without unit and summed over the seconds of an
+episode with a limit of 5: ``frequency``, the largest amount by which a machine's frequency
+deviation exceeds 0.2 Hz at the end of a second, divided by 0.3 Hz, so that a second at 0.5 Hz
+counts 1; ``voltage``, the largest amount by which a voltage of buses 5 to 11 leaves 0.90 to 1.05,
+divided by 0.03, so that a second at 0.87 or 1.08 counts 1. A limit of 5 therefore permits five such
+seconds in an episode, or ten with half the excess.
 
 **Controllers.** Generation control integrates the control error of each area. The ordinary
 controller is slow and winds up at the ramp limit of the references. The reference controller is
