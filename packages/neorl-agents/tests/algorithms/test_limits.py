@@ -206,12 +206,20 @@ def test_one_episode_is_refused(name, problem, kept):
     assert "log more, or split" in message or "record more episodes, split this one" in message
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "fql"])
 def test_actions_that_never_move_are_refused_by_name(name, problem, kept):
     still = np.repeat(kept.action[:1], len(kept.action), axis=0)
     message = refused(name, problem, kept._replace(action=still))
     assert all(channel.name in message for channel in problem.spec.action)
     assert "constant in the log" in message
+
+
+@pytest.mark.parametrize("name", ["fisor", "dt", "fql", "mopo"])
+def test_a_masked_row_that_is_not_known_does_not_hide_that_actions_never_move(name, problem, kept):
+    mask = np.arange(len(kept.action)) != 5
+    still = np.repeat(kept.action[:1], len(kept.action), axis=0)
+    lost = np.where(mask[:, None], still, np.nan).astype(np.float32)
+    assert "constant in the log" in refused(name, problem, kept._replace(action=lost, mask=mask))
 
 
 @pytest.mark.parametrize("name", NAMES)

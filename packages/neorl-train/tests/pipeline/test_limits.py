@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -227,4 +228,24 @@ def test_a_log_that_cannot_teach_limits_is_refused_and_leaves_no_run(
     assert len(refusals) == 1
     assert reason in refusals[0]
     assert lines[-1] == refusals[0]
+    assert list(tmp_path.glob("runs/*/")) == []
+
+
+@pytest.mark.parametrize("last", ["cpq", "fql", "mopo"])
+def test_a_log_that_the_last_learner_cannot_use_is_refused_before_the_first_is_trained(
+    tmp_path, monkeypatch, capsys, make_log, last
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("neorl_train._pipeline.kinds.train", lambda *_, **__: pytest.fail("trains"))
+    log, keep_limits = make_log(n_cost=1, episodes=60), last == "cpq"
+    still = ("cost",) if keep_limits else ("action", "next_action")
+    columns = {name: np.zeros_like(getattr(log.transitions, name)) for name in still}
+    write_dataset(
+        tmp_path / "log.h5", replace(log, transitions=log.transitions._replace(**columns))
+    )
+    words = ("--data.source", "log.h5", "--output.no-tracking", "--penalty", "cost_0", "1")
+    assert main(["run", *words, "--training.algorithms", "bc", last]) == 2
+    refusal = capsys.readouterr().err.splitlines()[-1]
+    assert refusal.startswith("neorl-train: ")
+    assert ("no logged cost is above zero" if keep_limits else "is constant in the log") in refusal
     assert list(tmp_path.glob("runs/*/")) == []

@@ -118,8 +118,8 @@ class DecisionTransformer(BaseLearner):
         """Always true: sums over the rest of an episode are finite, and its steps are counted."""
         return jnp.asarray(True)
 
-    def log_tables(self, spec: Spec, rows: Transition) -> Any:
-        """Windows, with the return that followed each step.
+    def require_log(self, spec: Spec, rows: Transition) -> None:
+        """Refuses a log from which nothing can be learned.
 
         Raises:
             InputError: If the log is a single episode, or no action ever moves.
@@ -131,7 +131,6 @@ class DecisionTransformer(BaseLearner):
                 "is one episode; log more, or split it into episodes of the plant's horizon"
             )
         require_moving_actions(name, spec, rows)
-        return super().log_tables(spec, rows)
 
     def prepare(self, spec: Spec, statistics: DataStatistics) -> SequencePreparation:
         """The maps of a training split, and the range of its returns."""

@@ -20,12 +20,13 @@ from neorl_agents.learning import (
     require_choice,
     require_count,
     require_flag,
+    require_moving_actions,
     require_number,
     value_metrics,
 )
 from neorl_agents.networks import Network, ZeroInputs, gelu, q_values
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
-from neorl_core import Spec
+from neorl_core import Spec, Transition
 from neorl_core.losses import masked_mean
 from neorl_core.targets import td_target
 
@@ -92,6 +93,14 @@ class FQL(BaseLearner):
         require_count(self, "flow_steps")
         require_choice(self, "aggregate", ("mean", "min"))
         require_flag(self, "normalised")
+
+    def require_log(self, spec: Spec, rows: Transition) -> None:
+        """Refuses a log from which nothing can be learned.
+
+        Raises:
+            InputError: If no action ever moves.
+        """
+        require_moving_actions(type(self).__name__, spec, rows)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Two normalised critics with targets, the flow, and the one-step actor."""

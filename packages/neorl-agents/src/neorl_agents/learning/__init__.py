@@ -52,6 +52,7 @@ from neorl_agents.learning._source import Source as Source
 from neorl_agents.learning._source import TrainingKeys as TrainingKeys
 from neorl_agents.learning._source import log_tables as log_tables
 from neorl_agents.learning._source import reads_costs as reads_costs
+from neorl_agents.learning._source import require_log as require_log
 from neorl_agents.learning._source import reward_minus_costs as reward_minus_costs
 from neorl_agents.learning._source import rows_for as rows_for
 from neorl_agents.learning._source import training_keys as training_keys
@@ -101,6 +102,7 @@ __all__ = [
     "require_count",
     "require_flag",
     "require_limits_in_log",
+    "require_log",
     "require_moving_actions",
     "require_number",
     "require_planned",

@@ -148,8 +148,8 @@ class BaseLearner(eqx.Module):
         """The source of the run."""
         return given
 
-    def log_tables(self, spec: Spec, rows: Transition) -> Any:
-        """The tables of the sampler, made of all rows.
+    def require_log(self, spec: Spec, rows: Transition) -> None:
+        """Refuses a log from which nothing can be learned.
 
         Raises:
             InputError: If the learner keeps limits and the log cannot teach them; see
@@ -157,6 +157,14 @@ class BaseLearner(eqx.Module):
         """
         if self.keeps_limits:
             require_limits_in_log(type(self).__name__, spec, rows)
+
+    def log_tables(self, spec: Spec, rows: Transition) -> Any:
+        """The tables of the sampler, made of all rows.
+
+        Raises:
+            InputError: If :meth:`require_log` refuses the log.
+        """
+        self.require_log(spec, rows)
         return self.sampler.tables(rows)
 
     def prepare(self, spec: Spec, statistics: DataStatistics) -> Preparation:

@@ -217,6 +217,24 @@ def log_tables(learner: Learner, spec: Spec, rows: Transition) -> Any:
     return learner.sampler.tables(rows) if own_tables is None else own_tables(spec, rows)
 
 
+def require_log(learner: Learner, spec: Spec, rows: Transition) -> None:
+    """Refuses a log from which a learner can learn nothing; nothing is compiled.
+
+    Only a learner with a method ``require_log(spec, rows)`` refuses any.
+
+    Args:
+        learner: Any learner.
+        spec: Channels with the cost limits of the run.
+        rows: The rows of :func:`rows_for`, on the host.
+
+    Raises:
+        InputError: If the learner refuses the log; the message says what to do.
+    """
+    own_check = getattr(learner, "require_log", None)
+    if own_check is not None:
+        own_check(spec, rows)
+
+
 def reads_costs(learner: Learner) -> bool:
     """Whether a learner is given rewards and costs as they were logged.
 

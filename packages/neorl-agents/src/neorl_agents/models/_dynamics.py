@@ -150,16 +150,23 @@ class DynamicsModel(BaseLearner):
         require_choice(self, "termination", ("learned", *TERMINATIONS))
         require_flag(self, "predicts_costs", "linear")
 
-    def log_tables(self, spec: Spec, rows: Transition) -> Any:
-        """The tables of the sampler, without the held-out episodes.
+    def require_log(self, spec: Spec, rows: Transition) -> None:
+        """Refuses a log from which no model can be learned.
 
         Raises:
             InputError: If a name in ``exogenous`` is not an observation, if there are too few
                 episodes to hold one out, or if the log cannot teach a model; see
                 :func:`neorl_agents.models._model_log.require_model_log`.
         """
-        name = type(self).__name__
-        require_model_log(name, spec, rows, self.exogenous, self.held_out)
+        require_model_log(type(self).__name__, spec, rows, self.exogenous, self.held_out)
+
+    def log_tables(self, spec: Spec, rows: Transition) -> Any:
+        """The tables of the sampler, without the held-out episodes.
+
+        Raises:
+            InputError: If :meth:`require_log` refuses the log.
+        """
+        self.require_log(spec, rows)
         is_fitted = ~held_out_rows(rows.terminated, rows.truncated, self.held_out)
         return self.sampler.tables(jax.tree.map(lambda column: np.asarray(column)[is_fitted], rows))
 

@@ -63,7 +63,9 @@ def require_model_log(
             a one-step linear map has coefficients.
     """
     exogenous_columns = set(exogenous_indices(spec, exogenous))
-    action, obs, next_obs = (np.asarray(x) for x in (rows.action, rows.obs, rows.next_obs))
+    known = slice(None) if rows.mask is None else np.asarray(rows.mask, bool)
+    columns = (rows.action, rows.obs, rows.next_obs)
+    action, obs, next_obs = (np.asarray(column)[known] for column in columns)
     constant = [
         channel.name
         for channel, column in zip(spec.action, action.T, strict=True)

@@ -57,6 +57,7 @@ from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import Tracker
+from neorl_train.training._checks import check_logs
 from neorl_train.training._loop import Trained
 from neorl_train.training._plan import plan_of
 from neorl_train.training._processes import all_or_none, end_together, stop_of_all
@@ -68,6 +69,9 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
     config = run.config
     experience = leader.read_same_log(run, session)
     with all_or_none("prepare the training"):
+        if experience is not None:
+            learners = [hyperparameters(config, name) for name in config.training.algorithms]
+            check_logs(learners, experience.training)
         watches = fitted_watches(config, experience, run.spec)
         # A log may be refused for its loops, so this happens before training.
         controllers = _fit_controllers(run, session, experience)

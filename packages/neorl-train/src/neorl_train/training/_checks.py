@@ -1,7 +1,9 @@
 """Checks of a learner before it is trained."""
 
+from collections.abc import Sequence
+
 from neorl_agents import Learner
-from neorl_agents.learning import Log
+from neorl_agents.learning import Log, require_log
 from neorl_core import InputError
 from neorl_train.experience._streamed import StreamedData, require_streamable
 from neorl_train.experience._training_data import TrainingData
@@ -34,6 +36,26 @@ def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: P
             f"{name} takes batches of {learner.batch_size} rows, and there are {data.n_rows} to "
             "train on; set a smaller steps.batch_size"
         )
+
+
+def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -> None:
+    """Refuses a log that one of several learners cannot use, before any of them is trained.
+
+    The learners that a learner fits first, such as a model, are checked too. The checks read whole
+    columns, so a log that stays in its file is not checked.
+
+    Args:
+        learners: Learners with valid hyperparameters.
+        data: Training split.
+
+    Raises:
+        InputError: Names the learner, and says what to do.
+    """
+    if isinstance(data, StreamedData):
+        return
+    for learner in learners:
+        for part in (learner, *(fit.learner for fit in learner.fits().values())):
+            require_log(part, data.spec, data.rows_for(part))
 
 
 def stride(learner: Learner) -> int:

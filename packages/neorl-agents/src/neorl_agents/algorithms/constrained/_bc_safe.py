@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jaxtyping import Bool
 
 from neorl_agents.algorithms._bc import BC
 from neorl_agents.learning import episode_costs, require_limits_in_log, require_number
@@ -52,23 +53,33 @@ class BCSafe(BC):
         require_number(self, "margin", low=0, open_low=True)
         super().check()
 
-    def log_tables(self, spec: Spec, rows: Transition) -> Any:
-        """The rows of the episodes that kept every limit.
+    def require_log(self, spec: Spec, rows: Transition) -> None:
+        """Refuses a log from which nothing can be learned.
 
         Raises:
             InputError: If the log cannot teach the limits, or no episode keeps all of them.
         """
         require_limits_in_log("BCSafe", spec, rows)
-        episode, quantities = episode_costs(spec, rows)
-        limits = np.asarray([self.margin * channel.limit for channel in spec.cost], np.float32)
-        within_limits = np.all(quantities <= limits[None], axis=1)
-        if not within_limits.any():
+        if not self._within_limits(spec, rows).any():
             names = ", ".join(channel.name for channel in spec.cost)
             raise InputError(
                 f"no logged episode stays within {self.margin:g} times the limits of {names} at "
                 "once, so BCSafe has nothing to clone; raise a limit or BCSafe.margin, or log "
                 "episodes that keep the limits"
             )
-        return self.sampler.tables(
-            jax.tree.map(lambda column: column[within_limits[episode]], rows)
-        )
+
+    def log_tables(self, spec: Spec, rows: Transition) -> Any:
+        """The rows of the episodes that kept every limit.
+
+        Raises:
+            InputError: If :meth:`require_log` refuses the log.
+        """
+        self.require_log(spec, rows)
+        cloned = self._within_limits(spec, rows)
+        return self.sampler.tables(jax.tree.map(lambda column: column[cloned], rows))
+
+    def _within_limits(self, spec: Spec, rows: Transition) -> Bool[np.ndarray, " row"]:
+        """Whether each row belongs to an episode that kept every limit."""
+        episode, quantities = episode_costs(spec, rows)
+        limits = np.asarray([self.margin * channel.limit for channel in spec.cost], np.float32)
+        return np.all(quantities <= limits[None], axis=1)[episode]

@@ -29,7 +29,6 @@ from neorl_agents.learning import (
     counted_cost_unit,
     only_batch,
     require_count,
-    require_limits_in_log,
     require_number,
 )
 from neorl_agents.learning import Steps as StepSettings
@@ -127,10 +126,9 @@ class CDT(BaseLearner):
         """Windows with the limited costs; for a limit per step, the steps above it are counted.
 
         Raises:
-            InputError: If the log cannot teach its limits; see
-                :func:`neorl_agents.learning.require_limits_in_log`.
+            InputError: If :meth:`require_log` refuses the log.
         """
-        require_limits_in_log(type(self).__name__, spec, rows)
+        self.require_log(spec, rows)
         cost = np.asarray(rows.cost)
         above = (cost > np.asarray([c.limit for c in spec.cost], cost.dtype)).astype(cost.dtype)
         per_step = np.asarray([c.per == "step" for c in spec.cost])
