@@ -9,6 +9,7 @@ from neorl_core import Channel, Spec
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_envs.inspection import dataset_report, signal_warnings
+from neorl_envs.inspection._swapped import _exchanged_errors
 
 STEPS, EPISODES = 100, 30
 N = STEPS * EPISODES
@@ -81,6 +82,17 @@ def test_two_tags_that_were_exchanged_are_named_with_the_moment(part: float) -> 
     (warning,) = signal_warnings(log)
     assert warning.startswith("LI_1 and LI_2 appear to be exchanged from 2023-11-1")
     assert warning in dataset_report(log)["warnings"]
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (1, 4), (0, 5)])
+def test_errors_with_two_channels_exchanged_are_those_of_the_exchanged_rows(pair) -> None:
+    rng = np.random.default_rng(4)
+    obs, after, weight = rng.normal(size=(30, 6)), rng.normal(size=(30, 6)), rng.normal(size=(6, 6))
+    order = np.arange(6)
+    order[list(pair)] = pair[::-1]
+    exchanged = np.square(after[:, order] - obs[:, order] @ weight)[:, list(pair)].sum(axis=1)
+    errors = _exchanged_errors(weight, obs, after, obs @ weight, pair)
+    np.testing.assert_allclose(errors, exchanged, rtol=1e-9)
 
 
 def test_a_log_without_stamps_names_the_row() -> None:

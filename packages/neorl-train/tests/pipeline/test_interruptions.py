@@ -208,7 +208,10 @@ def test_killed_at_many_moments(folder, straight, nightly):
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
 )
-def test_stopped_it_prints_the_line_that_continues(folder, straight, number):
+def test_stopped_it_prints_the_line_that_continues_also_with_other_versions(
+    folder, straight, number
+):
+    """Results would otherwise be of one version in the record, and of two in truth."""
     run = folder / number.name / "0001"
     process = _start(folder, "run", "small.toml", "--output.directory", number.name)
     _wait_for(process, lambda: _size(run / "metrics.jsonl") > 2000)
@@ -218,6 +221,10 @@ def test_stopped_it_prints_the_line_that_continues(folder, straight, number):
     line = re.search(r"^(.*neorl-train|.* -m neorl_train) resume .*$", err, re.MULTILINE)
     assert line, err
     assert err.rstrip().endswith(line.group(0))
+    record = json.loads((run / "run.json").read_text())
+    now = dict(record["versions"])
+    record["versions"]["neorl-train"] = "0.0.9"
+    (run / "run.json").write_text(json.dumps(record))
     done = subprocess.run(
         f"{line.group(0)} --quiet",
         shell=True,
@@ -228,6 +235,11 @@ def test_stopped_it_prints_the_line_that_continues(folder, straight, number):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    words = f"the run was started with neorl-train 0.0.9, this is {now['neorl-train']}"
+    assert words in done.stderr
+    after = json.loads((run / "run.json").read_text())
+    assert after["versions"]["neorl-train"] == "0.0.9"
+    assert [one["versions"] for one in after["resumed_with"]] == [now]
     assert _result(run) == straight
 
 
@@ -314,23 +326,6 @@ def test_a_finished_run_is_left_alone_until_a_result_is_damaged(folder, straight
     _, err = _finish(_start(folder, "resume", str(run), "--quiet"), code=2)
     assert "metrics.jsonl" in err
     assert "line 1" in err
-
-
-def test_a_run_of_other_versions_is_continued_with_a_word_and_keeps_both(folder, straight):
-    """F10: results would otherwise be of one version in the record, and of two in truth."""
-    run = folder / "older" / "0001"
-    shutil.copytree(folder / "straight" / "0001", run)
-    (run / "verdict.json").unlink()
-    record = json.loads((run / "run.json").read_text())
-    now = dict(record["versions"])
-    record["versions"]["neorl-train"] = "0.0.9"
-    (run / "run.json").write_text(json.dumps(record))
-    _, err = _finish(_start(folder, "resume", str(run), "--quiet"))
-    assert f"the run was started with neorl-train 0.0.9, this is {now['neorl-train']}" in err
-    after = json.loads((run / "run.json").read_text())
-    assert after["versions"]["neorl-train"] == "0.0.9"
-    assert [one["versions"] for one in after["resumed_with"]] == [now]
-    assert _result(run) == straight
 
 
 def test_a_changed_configuration_or_log_is_refused(folder, straight, capsys):

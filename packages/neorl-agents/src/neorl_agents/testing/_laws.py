@@ -31,6 +31,7 @@ from neorl_agents.testing._problem import (
 )
 from neorl_agents.testing._subject import (
     Subject,
+    batch_of,
     equal,
     side_by_side,
     traces,
@@ -129,7 +130,7 @@ def _the_state_has_named_parts(subject: Subject) -> None:
 def _an_update_changes_no_map_and_no_context_and_is_counted(subject: Subject) -> None:
     plain, algorithm, state = subject.started()
     for i in range(2):
-        batch = subject.problem.batch(plain, seed=i)
+        batch = batch_of(subject.problem, plain, seed=i)
         new, _ = updated(algorithm, state, batch, jax.random.key(i))
         for part in ("preparation", "context"):
             before, after = getattr(state, part), getattr(new, part)
@@ -161,10 +162,10 @@ def _a_preparation_may_be_given(subject: Subject) -> None:
 
 def _other_values_compile_nothing(subject: Subject) -> None:
     plain, algorithm, state = subject.started()
-    batch = subject.problem.batch(plain)
+    batch = batch_of(subject.problem, plain)
     new, _ = updated(algorithm, state, batch, jax.random.key(1))
     before = len(traces)
-    updated(algorithm, new, subject.problem.batch(plain, seed=1), jax.random.key(2))
+    updated(algorithm, new, batch_of(subject.problem, plain, seed=1), jax.random.key(2))
     other = jax.tree.map(lambda x: x * 0.5 if x.dtype == jnp.float32 else x, algorithm)
     updated(other, new, batch, jax.random.key(3))
     assert len(traces) == before, (
@@ -174,7 +175,7 @@ def _other_values_compile_nothing(subject: Subject) -> None:
 
 def _every_leaf_is_a_strong_array_and_keeps_its_form(subject: Subject) -> None:
     plain, algorithm, state = subject.started()
-    new, metrics = updated(algorithm, state, subject.problem.batch(plain), jax.random.key(1))
+    new, metrics = updated(algorithm, state, batch_of(subject.problem, plain), jax.random.key(1))
     policy = plain.policy(new) if isinstance(plain, Algorithm) else ()
     parts = {"state": state, "new": new, "metrics": metrics, "policy": policy}
     for path, leaf in jax.tree.leaves_with_path(parts):
@@ -192,7 +193,7 @@ def _every_leaf_is_a_strong_array_and_keeps_its_form(subject: Subject) -> None:
 def _update_is_pure(subject: Subject) -> None:
     plain, algorithm, state = subject.started()
     before = jax.tree.map(np.array, state)
-    batch = subject.problem.batch(plain)
+    batch = batch_of(subject.problem, plain)
     one, _ = updated(algorithm, state, batch, jax.random.key(1))
     other, _ = updated(algorithm, state, batch, jax.random.key(1))
     chex.assert_trees_all_equal(one, other)
@@ -202,7 +203,7 @@ def _update_is_pure(subject: Subject) -> None:
 
 def _a_sweep_by_vmap_is_its_single_runs(subject: Subject) -> None:
     plain, algorithm, state = subject.started()
-    batch, keys = subject.problem.batch(plain), jax.random.split(jax.random.key(1), 2)
+    batch, keys = batch_of(subject.problem, plain), jax.random.split(jax.random.key(1), 2)
     faster = with_rates(algorithm, 10.0)
     sweep = jax.tree.map(lambda *leaves: jnp.stack(leaves), algorithm, faster)
     swept = side_by_side(sweep, state, batch, keys)
@@ -250,7 +251,7 @@ def _trained_on_hard_data(subject: Subject) -> Any:
 
     state = subject.fresh(plain, problem)
     for change, updates in ((hard, 100), (of_millions, 20)):
-        batch = with_rows(problem.batch(plain), change)
+        batch = with_rows(batch_of(problem, plain), change)
         for i in range(updates):
             state, metrics = updated(algorithm, state, batch, jax.random.key(i))
         chex.assert_tree_all_finite((state, metrics))
@@ -272,7 +273,7 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> No
     for problem in (subject.problem, in_other_units(subject.problem)):
         state = subject.fresh(plain, problem)
         for i in range(3):
-            batch = problem.batch(plain, seed=i)
+            batch = batch_of(problem, plain, seed=i)
             state, _ = updated(algorithm, state, batch, jax.random.key(i))
         actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs[: len(obs)]))
         low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
@@ -291,7 +292,7 @@ def _centred_rewards_hide_a_constant(subject: Subject) -> None:
         if "reward" not in plain.fields or not state.preparation.reward_offset:
             return
         for i in range(3):
-            batch = problem.batch(plain, seed=i)
+            batch = batch_of(problem, plain, seed=i)
             state, _ = updated(algorithm, state, batch, jax.random.key(i))
         actions.append(np.asarray(policy_actions(plain.policy(state), obs)))
     span = np.subtract(*(np.array(end(subject.problem.spec.action)) for end in (highs, lows)))
@@ -305,7 +306,9 @@ def _the_same_plant_in_other_units_gives_the_same_parameters(subject: Subject) -
     for problem in (subject.problem, in_other_units(subject.problem)):
         state = subject.fresh(plain, problem)
         for i in range(3):
-            state, _ = updated(algorithm, state, problem.batch(plain, seed=i), jax.random.key(i))
+            state, _ = updated(
+                algorithm, state, batch_of(problem, plain, seed=i), jax.random.key(i)
+            )
         units.append(state.parameters)
     message = "other units change what is learned: use the rows that `learn` is given"
     assert_close(*units, rtol=1e-3, atol=1e-4, message=message)
@@ -316,7 +319,10 @@ def _a_one_step_task_is_learned(subject: Subject) -> None:
     plain, algorithm, _ = subject.started()
     problem = one_step_task()
     state = subject.fresh(plain, problem)
-    fast, batches = with_rates(algorithm, 10.0), [problem.batch(plain, seed=i) for i in range(8)]
+    fast, batches = (
+        with_rates(algorithm, 10.0),
+        [batch_of(problem, plain, seed=i) for i in range(8)],
+    )
     for i in range(300):
         state, _ = updated(fast, state, batches[i % 8], jax.random.key(i))
     actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs))

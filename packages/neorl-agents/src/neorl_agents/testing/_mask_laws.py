@@ -9,7 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.testing._subject import Subject, equal, masked, updated, with_rates, with_rows
+from neorl_agents.testing._subject import (
+    Subject,
+    batch_of,
+    equal,
+    masked,
+    updated,
+    with_rates,
+    with_rows,
+)
 from neorl_core import Transition
 from neorl_core.testing import assert_close
 
@@ -48,7 +56,7 @@ def _require_that_masked_rows_weigh_nothing(subject: Subject) -> None:
     algorithm = with_rates(algorithm, 10.0)
     shape, half = (plain.batches_per_update, plain.batch_size), plain.batch_size // 2
     for i in range(3):  # A fresh network maps masked rows, which are zeros, to zeros.
-        batch = subject.problem.batch(plain, seed=i)
+        batch = batch_of(subject.problem, plain, seed=i)
         state, _ = updated(algorithm, state, batch, jax.random.key(i))
     place = np.arange(plain.batch_size)
     again = np.where(place < half, place, place - half)

@@ -68,6 +68,15 @@ def masked(batch: Any, mask: Any) -> Any:
     return with_rows(batch, lambda rows: rows._replace(mask=mask))
 
 
+def batch_of(problem: Problem, plain: Any, seed: int = 0) -> Any:
+    """A batch with a mask of which every row counts, so that one program serves all laws.
+
+    One law compares it with a batch without a mask.
+    """
+    batch = problem.batch(plain, seed=seed)
+    return masked(batch, jnp.ones((plain.batches_per_update, plain.batch_size), bool))
+
+
 def equal(left: Any, right: Any) -> bool:
     same = jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b, equal_nan=True)), left, right)
     return all(jax.tree.leaves(same))

@@ -25,7 +25,10 @@ _VARIABLES = {
 }
 WIDTH = 11.0  # inches; one inch is about 100 px on a laptop
 UNITS_OF_TIME = ((4 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
+SVG_DPI = 72  # at which matplotlib writes SVG and measures its text
 _STYLE: Any = {
+    "figure.autolayout": False,
+    "figure.constrained_layout.use": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "neorl",
     "font.family": "sans-serif",
@@ -80,10 +83,16 @@ def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> st
         An ``svg`` element without outside references.
     """
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     target = io.StringIO()
     figure = styled(draw, *arguments, **options)
     with matplotlib.rc_context(_STYLE):
+        # savefig would lay the figure out by drawing all of it once more, only to throw that away.
+        FigureCanvasSVG(figure)
+        figure.dpi = SVG_DPI
+        figure.get_layout_engine().execute(figure)
+        figure.set_layout_engine(None)
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
     return inline(target.getvalue(), name=name, alt=alt)
 
