@@ -74,6 +74,6 @@ def test_the_demos_pid_takes_over_without_a_bump():
         ordinary = np.median(size[:, LOST_AT - 10 : LOST_AT], axis=(0, 1))
         jumps[name] = np.median(size[:, LOST_AT], axis=0), ordinary
     bump, ordinary = jumps["none"][0][0], jumps["none"][1][0]
-    # The set points differ by 6 K, at 1,500 kg/h per K: without the offset the rate limit acts.
+    # The setpoints differ by 6 K, at 1,500 kg/h per K: without the offset the rate limit acts.
     assert bump == 6000.0
     assert jumps["offset"][0][0] < 9000 * (1 - np.exp(-1 / 10)) + ordinary

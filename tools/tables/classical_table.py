@@ -7,7 +7,7 @@ Usage:
 Each plant's log of mixed quality is identified as a linear plant (`neorl_agents.classical`), with
 the loops of ``TASKS``; the controllers then act in the episodes of ``baseline_table.py``.
 Stored in tools/baselines/classical/NAME.json, one plant a file, as soon as it is measured; a
-controller that cannot be fitted, or a plant without set points, leaves its reason. The tables of
+controller that cannot be fitted, or a plant without setpoints, leaves its reason. The tables of
 the plants' pages show the rows (``tools/tables/plant_pages.py``).
 """
 
@@ -56,7 +56,7 @@ TASKS: dict[str, Task | str] = {
             Loop("level", "flow", 3.0),
         )
     ),
-    "IndustrialBenchmark-v0": "nothing has a set point: fatigue and consumption are to be small",
+    "IndustrialBenchmark-v0": "nothing has a setpoint: fatigue and consumption are to be small",
     "RobotAssembly-v0": "contact makes and breaks: no linear plant about one point",
     "SupplyChain-v0": "orders fill positions: base stock is the classical controller",
 }

@@ -4,9 +4,12 @@ Usage:
     python tools/tables/learner_numbers.py
 
 The page of learners in a model has a section of its own; a table between two markers compares them
-with the others on the mixed logs of the plants.
+with the others on the mixed logs of the plants. The table of learners on the index gets the times
+that benchmarks/learner_times.py has stored.
 """
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +47,8 @@ PAGES = {
 }
 BEGIN = "## Expected numbers"
 END = "## Try it"
+INDEX = ROOT / "docs/pages/learners/index.md"
+TIMES = ROOT / "tools/benchmarks/results/learner_times.json"
 IN_MODEL, IN_MODEL_PAGE = ("mopo", "mobile", "combo", "rambo", "morel"), "mopo"
 TABLE_BEGIN, TABLE_END = "<!-- made by learner_numbers.py -->", "<!-- end of learner_numbers.py -->"
 COUNTS_BEGIN, COUNTS_END = "<!-- counts of learner_numbers.py -->", "<!-- end of counts -->"
@@ -60,6 +65,7 @@ def main() -> None:
     for name in COUNTED:
         path = page_of(name)
         path.write_text(with_counts(name, path.read_text()))
+    INDEX.write_text(with_times(INDEX.read_text()))
 
 
 def page_of(page: str) -> Path:
@@ -70,6 +76,18 @@ def current(page: str, text: str) -> str:
     """The page with its section as the cells have it."""
     before = text.partition(BEGIN)[0].partition(END)[0].rstrip()
     return f"{before}\n\n{BEGIN}\n\n{section(page)}\n\n{END}{text.partition(END)[2]}"
+
+
+def with_times(text: str) -> str:
+    """The index with the last column of its table of learners as it was measured."""
+    times = json.loads(TIMES.read_text())["learners"]
+
+    def timed(match: re.Match[str]) -> str:
+        names = re.findall(r"`(\w+)`", match[2])
+        cells = [" + ".join(f"{x:.2g}" for x in times.get(name, {}).values()) for name in names]
+        return f"{match[1]} {', '.join(cells) if any(cells) else ''} |"
+
+    return re.sub(r"(?m)^(\| (`[^|]+) \| \[.+\|)[^|]*\|$", timed, text)
 
 
 def section(page: str) -> str:

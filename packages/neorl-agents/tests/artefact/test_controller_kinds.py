@@ -30,7 +30,7 @@ KINDS = (
 
 @pytest.fixture(scope="module")
 def fitted():
-    """A policy of every kind, and the specification of one set-point that is observed."""
+    """A policy of every kind, and the specification of one setpoint that is observed."""
     plant = single(0.9, 0.3, 2)
     log = plant.log(6, 60)
     target = np.random.default_rng(0).uniform(-1, 1, size=log.obs.shape)

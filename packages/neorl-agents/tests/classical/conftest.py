@@ -30,7 +30,7 @@ class Plant(NamedTuple):
         a: Shape ``(state, state)``.
         b: Shape ``(state, act)``.
         delay: Dead time of each input in periods.
-        spec: Channels; set-points are fixed by the task.
+        spec: Channels; setpoints are fixed by the task.
         task: Loops.
         load: What drives the state besides, shape ``(state,)``.
     """

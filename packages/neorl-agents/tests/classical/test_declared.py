@@ -63,7 +63,7 @@ def test_its_numbers_are_those_that_were_declared():
         "integral time of steam": pytest.approx(90.0),
         "gain of outlet": pytest.approx(-30.0),
         "derivative time of outlet": pytest.approx(5.0),
-        "set-point of level for outlet": pytest.approx(2.0),
+        "setpoint of level for outlet": pytest.approx(2.0),
         "bias of outlet": pytest.approx(50.0),
     }
     assert [d.unit for d in declared][:2] == ["% per °C", "s"]
@@ -110,8 +110,8 @@ REFUSED = {
     "integral_time of the loop of T by steam must be a positive": {"integral_time": 0.0},
     "derivative_time of the loop of T by steam": {"derivative_time": -1.0},
     "derivative_filter of the loop of T by steam": {"derivative_filter": 0.0},
-    "needs one set-point: give it as setpoint": {"setpoint_channel": ""},
-    "needs one set-point: give it": {"setpoint": 3.0},
+    "needs one setpoint: give it as setpoint": {"setpoint_channel": ""},
+    "needs one setpoint: give it": {"setpoint": 3.0},
     "bias of the loop of T by steam must be finite": {"bias": math.inf},
     "has no integral_time, and without an integral": {"integral_time": math.inf},
     r"unknown observation channel 'T_PS'; did you mean 'T_SP'\?": {"setpoint_channel": "T_PS"},
@@ -119,7 +119,7 @@ REFUSED = {
     r"unknown action channel 'steem'; did you mean 'steam'\?": {"manipulated": "steem"},
     "the limits 0 to 120 %; low must be below high": {"high": 120.0},
     "bias of the loop of T by steam is 700 %, outside": {"bias": 700.0},
-    "the set-point of 'T' must be in its range": {"setpoint_channel": "", "setpoint": 400.0},
+    "the setpoint of 'T' must be in its range": {"setpoint_channel": "", "setpoint": 400.0},
 }
 
 

@@ -252,7 +252,7 @@ def test_the_same_loop_in_other_units_gets_the_same_policy(lag, in_other_units, 
         ({"loops": (Loop("level", "valve", 99.0),)}, "in its range, -20 to 20 m"),
         (
             {"loops": (Loop("level", "valve", "level"),)},
-            "is given both as a set-point and as a measured channel",
+            "is given both as a setpoint and as a measured channel",
         ),
     ],
 )

@@ -71,7 +71,7 @@ def under_feedback(
 
 
 def regulated(policy, rows: int = 200) -> float:
-    """Largest error of the exchanger in its last rows, without noise, after a set-point step."""
+    """Largest error of the exchanger in its last rows, without noise, after a setpoint step."""
     pole = np.float32(np.exp(-DT / 60))
 
     def step(now, _):

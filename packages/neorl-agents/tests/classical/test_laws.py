@@ -80,7 +80,7 @@ def taken_over(policy, obs, held):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_controller_that_followed_takes_over_without_a_bump(name, pairs):
-    # The first plant stands on its set-point of one at u = 1/3. Observers first have to learn
+    # The first plant stands on its setpoint of one at u = 1/3. Observers first have to learn
     # which inputs were on their way.
     action = taken_over(pairs[name][0], jnp.ones(1), jnp.array([1.0 / 3.0]))
     np.testing.assert_allclose(action, [1.0 / 3.0], atol=2e-3)

@@ -61,7 +61,7 @@ def test_an_action_with_a_test_signal_shows_what_it_does():
 
 @pytest.mark.parametrize("moves", [0.0, 0.5])
 def test_one_mode_without_a_signal_does_not_whether_set_points_move_or_not(moves):
-    """The set point is measured, so that its steps are no cause of their own either."""
+    """The setpoint is measured, so that its steps are no cause of their own either."""
     moved = recorded(feedback, signal, moves=moves)
     assert not moved.suffices
     (warning,) = moved.warnings

@@ -1,7 +1,7 @@
 """Whether logs of a PI loop that is never in manual show what another tuning does.
 
 The plant is a first-order lag of 20 s with a dead time, a disturbance that drifts and noise on the
-measurement. Only its set point moves by itself. The plant says which tunings are better; the model
+measurement. Only its setpoint moves by itself. The plant says which tunings are better; the model
 of each log is right or wrong about them, and the clause on excitation should tell which.
 """
 
@@ -46,13 +46,13 @@ MOVES = {
     "every 50 steps": lambda t, episode: t % 50 == 0,
     "every 20 steps": lambda t, episode: t % 20 == 0,
 }
-"""Whether the set point changes to a random value, at a step of an episode."""
+"""Whether the setpoint changes to a random value, at a step of an episode."""
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PI:
-    """``u = k (e + sum e / T)`` of the logged set point."""
+    """``u = k (e + sum e / T)`` of the logged setpoint."""
 
     gain: jax.Array
     integral_time: jax.Array

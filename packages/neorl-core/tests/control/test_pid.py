@@ -104,7 +104,7 @@ def test_loops_without_integral_do_not_track(told):
 def held_at_a_limit(kp, ki, tracking_time, conditional, noise):
     """Mean level of ``100 dy/dt = u - y`` under a PI loop with noise and ``0 <= u <= 100``.
 
-    In float64 and the textbook's order, with the set-point 10 and a period of one second.
+    In float64 and the textbook's order, with the setpoint 10 and a period of one second.
     """
     level, integral, levels = 10.0, 10.0, []
     for error in 10.0 + noise:
@@ -222,7 +222,7 @@ def test_an_unknown_action_does_not_move_the_integral():
 
 
 def test_proportional_integral_control_removes_the_offset_of_a_plant():
-    """A first-order plant under a constant load settles at the set-point."""
+    """A first-order plant under a constant load settles at the setpoint."""
     pid, level, carry = loop(kp=1.0, ki=0.3), 0.0, None
     carry = pid.initial_carry()
     for _ in range(200):

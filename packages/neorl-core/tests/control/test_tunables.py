@@ -62,7 +62,7 @@ def test_a_pid_is_tuned_by_gains_times_and_set_points():
         "gain of valve",
         "integral time of valve",
         "gain of heater",
-        "set-point of T2 for valve",
+        "setpoint of T2 for valve",
         "bias of heater",
     ]
     loops = tunables(bank(), SPEC)
@@ -100,7 +100,7 @@ def test_a_set_point_is_shifted_by_a_part_of_the_spread_of_its_channel():
     pid = bank()
     after = tuned(pid, tunables(pid, SPEC), jnp.asarray([0, 0, 0, 2.0, 0]), spread=SPREAD)
     np.testing.assert_allclose(after.setpoint, [80.0 + 2 * 0.25 * 2.0, 0.0])
-    with pytest.raises(InputError, match="set-point of T2 for valve is shifted by a part"):
+    with pytest.raises(InputError, match="setpoint of T2 for valve is shifted by a part"):
         tuned(pid, tunables(pid, SPEC), jnp.zeros(5))
 
 
@@ -108,7 +108,7 @@ def test_a_state_feedback_is_tuned_entry_by_entry_and_a_large_one_by_equal_entri
     assert declared_names(feedback()) == [
         "gain from T1 to valve",
         "gain from T3 to valve",
-        "set-point of T1",
+        "setpoint of T1",
         "bias of valve",
     ]
     wide = Spec(

@@ -43,7 +43,7 @@ def test_a_draft_names_what_is_known_and_asks_for_the_rest(read, tmp_path):
     document = tomllib.loads(text)
     assert [row["tag"] for row in document["input"]] == ["Füllstand.PV", "temperature", "TODO"]
     assert [row["tag"] for row in document["output"]] == ['LC-101 "OP"', "TODO"]
-    assert "inf for a set point, whose time is that of its last change" in text
+    assert "inf for a setpoint, whose time is that of its last change" in text
     assert all(len(str(row[end])) < 8 for row in document["input"] for end in ("low", "high"))
     path = tmp_path / "tags.toml"
     path.write_text(text, "utf-8")

@@ -180,12 +180,12 @@ ODD = {
     "labels without names": ({"behaviour": [0, 0, 1]}, "'behaviour', row 0: expected an index"),
     "odd modes": ({"mode": np.full((8, 1), 3)}, "'mode', row 0: expected 0 or 1, got 3"),
     "narrow modes": ({"mode": np.zeros(8)}, r"'mode': expected shape \(8, 1\)"),
-    "more set points than names": (
+    "more setpoints than names": (
         {"setpoint": np.zeros((8, 2)), "attributes": {"setpoints": [{"name": "level"}]}},
         r"'setpoint': expected shape \(8, 1\)",
     ),
-    "an infinite set point": ({"setpoint": np.full((8, 1), np.inf)}, "'setpoint', row 0"),
-    "set points in words": ({"setpoint": [["high"]] * 8}, "'setpoint': expected numbers"),
+    "an infinite setpoint": ({"setpoint": np.full((8, 1), np.inf)}, "'setpoint', row 0"),
+    "setpoints in words": ({"setpoint": [["high"]] * 8}, "'setpoint': expected numbers"),
     "a stamp that is missing": ({"time": np.full(8, np.nan)}, "'time', row 0"),
 }
 

@@ -110,7 +110,7 @@ def test_a_behaviour_that_the_observation_decides_is_found() -> None:
 
 
 def test_no_action_is_said_to_affect_a_set_point(delayed: Dataset) -> None:
-    """A correlation with a set point comes from the controller, not from the plant."""
+    """A correlation with a setpoint comes from the controller, not from the plant."""
     declared = delayed.attributes | {"setpoints": [{"name": "y0"}]}
     report = dataset_report(dataclasses.replace(delayed, attributes=declared))
     assert report["delays"] == []

@@ -66,7 +66,7 @@ def log_of(plant: dict[str, np.ndarray], *, stamped: bool = True, lag: int = 0) 
 
 
 def test_an_instrument_that_froze_is_reported(plant: dict[str, np.ndarray]) -> None:
-    """It stood still across episodes; a set point and a laboratory value do so by nature."""
+    """It stood still across episodes; a setpoint and a laboratory value do so by nature."""
     report = dataset_report(log_of(plant))
     (still,) = report["frozen"]
     assert (still["name"], still["row"], still["duration_s"]) == ("temperature", FIRST, 60 * STILL)

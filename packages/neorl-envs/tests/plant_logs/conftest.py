@@ -19,7 +19,7 @@ START = 1_700_000_040  # a whole minute, seconds since 1970
 
 @dataclasses.dataclass
 class Tank:
-    """Samples of a level, its set point and a valve, once a minute; two gaps, one trip.
+    """Samples of a level, its setpoint and a valve, once a minute; two gaps, one trip.
 
     Attributes:
         at: Seconds since 1970.

@@ -63,7 +63,7 @@ def test_reward_cost_and_roles_of_a_converted_log(wide):
     assert declared.setpoints == ("setpoint",)
     assert declared.notes == (
         "computed by the expressions of plant.toml: reward, cost overflow",
-        "taken from the log, as set points and disturbances are: setpoint",
+        "taken from the log, as setpoints and disturbances are: setpoint",
     )
     rows = dataset.transitions
     good = np.flatnonzero(np.asarray(rows.mask)[1:] & np.asarray(rows.mask)[:-1]) + 1

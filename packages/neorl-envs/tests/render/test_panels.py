@@ -63,7 +63,7 @@ def test_set_points_are_drawn_with_what_follows_them() -> None:
     furnace = make("SteelAnnealing-v0")
     assert labels(furnace) == ["T_strip_6", "fuel", "cost"]
     figure = trends(furnace.spec, rows(furnace), bands={}, tracked=furnace.tracked)
-    assert next(line.get_label() for line in figure.axes[0].lines) == "set point"
+    assert next(line.get_label() for line in figure.axes[0].lines) == "setpoint"
     assert labels(make("CSTR-v0")) == ["C_A", "T", "T_c", "cost"]
     with pytest.raises(ValueError, match="no observed channel is called 'T_S'; expected one of"):
         trends(furnace.spec, rows(furnace), bands={}, tracked={"T_set": "T_S"})

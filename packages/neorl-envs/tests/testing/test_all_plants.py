@@ -15,7 +15,7 @@ from neorl_envs.testing import LAWS, check_environment
 
 # As published: one target drawn at the start, or seldom.
 WITHOUT_CHANCE = ("DMSD-v0", "Pipeline-v0")
-# As their pages say: set points are the task, and in the benchmark noise is the plant.
+# As their pages say: setpoints are the task, and in the benchmark noise is the plant.
 CHANCE_WHEN_CLEAN = ("CSTR-v0", "IndustrialBenchmark-v0")
 # Two thirds of what all plants cost: by night; by day the tests of each see to what it does.
 STEPS = 200

@@ -93,7 +93,7 @@ class FreeTrip(CSTR):
 class WrongTerms(CSTR):
     def amounts(self, c: Any, before: Any, now: Any, trip: Any) -> Any:
         found = super().amounts(c, before, now, trip)
-        return {**found, "distance from the set point": found["distance from the set point"] / 2}
+        return {**found, "distance from the setpoint": found["distance from the setpoint"] / 2}
 
 
 BROKEN: dict[str, tuple[Any, str, str]] = {

@@ -152,7 +152,7 @@ def test_loops_come_from_the_configuration_or_from_the_reference():
     [
         ({"controllers": ("lqr",)}, "lqr.*lqg"),
         ({"controllers": ("base_stock",)}, "orders items and does not control a loop"),
-        ({"manipulated": {"level": "valve"}}, "level, which needs one set-point"),
+        ({"manipulated": {"level": "valve"}}, "level, which needs one setpoint"),
         ({"setpoint": {"level": 1.0}}, "pairs with no action"),
         (
             {"manipulated": {"level": "valve"}, "setpoint": {"level": 1.0}},

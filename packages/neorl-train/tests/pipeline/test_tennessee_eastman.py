@@ -95,7 +95,7 @@ def test_the_real_export_goes_to_an_honest_answer(shared_data, tmp_path, monkeyp
     )
     words = run.record["controllers"]
     assert "computed by the expressions of plant.toml: reward, cost pressure" in words
-    assert "taken from the log, as set points and disturbances are: u11" in words
+    assert "taken from the log, as setpoints and disturbances are: u11" in words
     assert any("do not take it for the logged controller" in line for line in words)
     # The identified controller explains half of the valve's moves: it is not what filled the log,
     # and the model does not repeat the log's return under it.

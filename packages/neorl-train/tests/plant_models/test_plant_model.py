@@ -59,7 +59,7 @@ def test_what_decides_and_what_is_only_to_be_looked_at(check):
     assert not failed.usable
     assert failed.sentence == (
         "No choice should be based on this model: excitation. To change that, provide a test "
-        "signal or manual moves on each actuator that is named, or many steps of its set point."
+        "signal or manual moves on each actuator that is named, or many steps of its setpoint."
     )
     apart = tuple(one._replace(holds=not one.name.startswith("model")) for one in passed)
     assert dataclasses.replace(check, checks=apart).sentence.count("named with --exogenous") == 1

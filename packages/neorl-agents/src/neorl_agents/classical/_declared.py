@@ -32,8 +32,8 @@ class DeclaredLoop:
             divide it by the range of the measurement.
         direction: ``"reverse"`` if the output falls when the measurement rises (``Kc`` is
             positive), ``"direct"`` if it rises (``Kc`` is negative).
-        setpoint: Set point in the unit of the measurement; ``None`` if an observation carries it.
-        setpoint_channel: Name of the observation channel that carries the set-point, or empty.
+        setpoint: Setpoint in the unit of the measurement; ``None`` if an observation carries it.
+        setpoint_channel: Name of the observation channel that carries the setpoint, or empty.
         integral_time: ``Ti`` in seconds, positive; infinite for a loop without an integral.
         derivative_time: ``Td`` in seconds, not negative.
         derivative_filter: ``N``, positive: the derivative is filtered with ``Td / N``.
@@ -44,7 +44,7 @@ class DeclaredLoop:
 
     Raises:
         InputError: If a number is not finite or has the wrong sign, the direction is unknown, the
-            set-point is missing or given twice, or a loop without an integral has no bias.
+            setpoint is missing or given twice, or a loop without an integral has no bias.
     """
 
     controlled: str
@@ -100,7 +100,7 @@ class DeclaredLoop:
             )
         if (self.setpoint is None) == (not self.setpoint_channel):
             raise InputError(
-                f"{self.name} needs one set-point: give it as setpoint, a number in the unit of "
+                f"{self.name} needs one setpoint: give it as setpoint, a number in the unit of "
                 f"{self.controlled}, or name the observation that carries it as setpoint_channel"
             )
         for name in ("setpoint", "bias", "low", "high"):
@@ -157,7 +157,7 @@ def declared_bank(
 
     Raises:
         InputError: If a name is not a channel (the closest one is suggested), an action channel
-            has no loop or two, a set-point, a limit or a bias lies outside its range, or the log
+            has no loop or two, a setpoint, a limit or a bias lies outside its range, or the log
             has other channels.
 
     Example:

@@ -149,9 +149,9 @@ def estimator(
 def steady_target(
     model: PlantModel, plant: DelayedPlant, resolved: ResolvedTask, spec: Spec
 ) -> SteadyTarget:
-    """The maps from set-points and disturbances to the steady state that holds them.
+    """The maps from setpoints and disturbances to the steady state that holds them.
 
-    If there are several steady states, the one with controlled outputs nearest to the set-points is
+    If there are several steady states, the one with controlled outputs nearest to the setpoints is
     chosen, and among those the one with inputs nearest to the mean of the log.
     """
     states, inputs = model.b.shape

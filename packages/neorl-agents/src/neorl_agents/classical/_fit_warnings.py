@@ -58,12 +58,12 @@ def imitation_warnings(loop: ImitatedLoop) -> list[str]:
         warnings.append(
             f"gains of opposite signs ({gains}) explain the logged actions best, but no PID "
             "controller has such gains (an integral or derivative time would be negative), so the "
-            f"loop is fitted without {zeros}; check the set-point and the pairing of the loop"
+            f"loop is fitted without {zeros}; check the setpoint and the pairing of the loop"
         )
     if loop.share < LEAST_SHARE:
         warnings.append(
             f"it explains {loop.share:.0%} of the variance of the action, so no such loop recorded "
-            "this log (operators, limits, another set-point or a feed-forward may have moved the "
+            "this log (operators, limits, another setpoint or a feed-forward may have moved the "
             "action); do not take it for the logged controller"
         )
     return warnings

@@ -61,7 +61,7 @@ def imitate_loop(
     Args:
         log: The log, which marks the pieces.
         measurement: Controlled variable of every row.
-        setpoint: Set-point of every row.
+        setpoint: Setpoint of every row.
         action: Manipulated variable of every row.
         limits: Ends of the action's range.
         dt: Period in seconds.
@@ -98,13 +98,13 @@ def imitate_loop(
     if not (np.all(scales > 0) and np.any(u)):
         raise InputError(
             "the action or the control error is constant within every episode, so there is no loop "
-            "to imitate; check the set-point and the pairing of the loop"
+            "to imitate; check the setpoint and the pairing of the loop"
         )
     solution, _, rank, _ = np.linalg.lstsq(centred / scales, u, rcond=1e-10)
     if rank < design.shape[1]:
         raise InputError(
             "the proportional, integral and derivative parts cannot be distinguished in the log; "
-            "leave out the derivative, or record more changes of the set-point"
+            "leave out the derivative, or record more changes of the setpoint"
         )
     least = NEGLIGIBLE * float(np.sqrt(np.mean(u**2)))
     free = np.where(np.abs(solution) > least, solution, 0.0)

@@ -192,7 +192,7 @@ def _setpoints(log: Log, resolved: ResolvedTask, loop: int) -> np.ndarray:
 
 
 def _bias(model: FirstOrderModel, resolved: ResolvedTask, loop: int, log: Log) -> float:
-    """The input that holds the set-point, according to the model."""
+    """The input that holds the setpoint, according to the model."""
     return model.holding(float(np.mean(_setpoints(log, resolved, loop))))
 
 

@@ -31,7 +31,7 @@ class ClassicalController(Protocol):
             log: Flat columns in physical units; rows of one episode follow one another, and its
                 last row is terminated or truncated.
             spec: Channels of the log.
-            task: The loops, with controlled and manipulated channels and set-points.
+            task: The loops, with controlled and manipulated channels and setpoints.
 
         Returns:
             The policy and the report of the fit.

@@ -1,4 +1,4 @@
-"""Task of a classical controller: the channel it controls, its set-point, and its actuator."""
+"""Task of a classical controller: the channel it controls, its setpoint, and its actuator."""
 
 import dataclasses
 import math
@@ -13,12 +13,12 @@ from neorl_core.infrastructure import unknown_name
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """One controlled variable, the manipulated variable paired with it, and its set-point.
+    """One controlled variable, the manipulated variable paired with it, and its setpoint.
 
     Attributes:
         controlled: Name of an observation channel.
         manipulated: Name of an action channel.
-        setpoint: Set-point of the controlled variable in its unit, or the name of the observation
+        setpoint: Setpoint of the controlled variable in its unit, or the name of the observation
             channel that holds it.
         low: Smallest value that the controlled variable should take, in its unit.
         high: Largest value that it should take.
@@ -71,8 +71,8 @@ class ResolvedTask(NamedTuple):
     Attributes:
         controlled: Index of every controlled observation.
         manipulated: Index of every manipulated action, in the order of the loops.
-        source: Index of the observation that carries each set-point; -1 if it is fixed.
-        setpoint: Fixed set-points, NaN if an observation carries it, shape ``(loop,)``.
+        source: Index of the observation that carries each setpoint; -1 if it is fixed.
+        setpoint: Fixed setpoints, NaN if an observation carries it, shape ``(loop,)``.
         measured: Indices of all observations that models and observers use, controlled ones first.
         low: Smallest values of the controlled variables, shape ``(loop,)``.
         high: Largest values, shape ``(loop,)``.
@@ -94,7 +94,7 @@ def resolve(task: Task, spec: Spec) -> ResolvedTask:
 
     Raises:
         InputError: If a name is not a channel, the two channels of a loop are swapped, a fixed
-            set-point lies outside the measuring range, or a measured channel carries a set-point.
+            setpoint lies outside the measuring range, or a measured channel carries a setpoint.
     """
     _require_pairs(task, spec)
     controlled = tuple(_index("observation", loop.controlled, spec.obs) for loop in task.loops)
@@ -113,7 +113,7 @@ def resolve(task: Task, spec: Spec) -> ResolvedTask:
     conflicting = sorted(spec.obs[i].name for i in set(measured) & set(source))
     if conflicting:
         raise InputError(
-            f"{', '.join(conflicting)} is given both as a set-point and as a measured channel; "
+            f"{', '.join(conflicting)} is given both as a setpoint and as a measured channel; "
             "give it as one of them"
         )
     return ResolvedTask(
@@ -169,7 +169,7 @@ def _index(kind: str, name: str, channels: Sequence[Channel]) -> int:
 def _in_range(channel: Channel, value: float) -> float:
     if not channel.low <= value <= channel.high:
         raise InputError(
-            f"the set-point of {channel.name!r} must be in its range, {channel.low:g} to "
+            f"the setpoint of {channel.name!r} must be in its range, {channel.low:g} to "
             f"{channel.high:g} {channel.unit}, got {value:g}; check the unit"
         )
     return value
@@ -177,9 +177,7 @@ def _in_range(channel: Channel, value: float) -> float:
 
 def _check_loop(loop: Loop) -> None:
     if not isinstance(loop.setpoint, str) and not math.isfinite(loop.setpoint):
-        raise InputError(
-            f"the set-point of {loop.controlled!r} must be finite, got {loop.setpoint}"
-        )
+        raise InputError(f"the setpoint of {loop.controlled!r} must be finite, got {loop.setpoint}")
     if not loop.rate > 0:
         raise InputError(f"the rate of {loop.manipulated!r} must be positive, got {loop.rate}")
     if not loop.low < loop.high:

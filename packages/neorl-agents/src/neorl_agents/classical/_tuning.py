@@ -62,7 +62,7 @@ def simc(model: FirstOrderModel, *, closed_loop: float = 1.0, derivative: bool =
 
 
 def lambda_tuning(model: FirstOrderModel, *, closed_loop: float = 1.0) -> PIDGains:
-    """PI gains by lambda tuning: the loop follows a set-point like a lag of ``lam`` seconds.
+    """PI gains by lambda tuning: the loop follows a setpoint like a lag of ``lam`` seconds.
 
     For a lag: ``kp = T / (k (lam + theta))``, ``ti = T``, ``lam = closed_loop * max(T, theta)``.
     For an integrating loop: ``kp = (2 lam + theta) / (k' (lam + theta)^2)``, ``ti = 2 lam +

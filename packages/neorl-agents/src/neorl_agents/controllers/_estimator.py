@@ -1,4 +1,4 @@
-"""The observer of a linear plant at run time, and the steady state for a set-point."""
+"""The observer of a linear plant at run time, and the steady state for a setpoint."""
 
 from typing import NamedTuple
 
@@ -87,24 +87,24 @@ class Estimator(eqx.Module):
 
 
 class SteadyTarget(eqx.Module):
-    """The state and the input at which the outputs rest at their set-points.
+    """The state and the input at which the outputs rest at their setpoints.
 
-    Linear maps of set-point and disturbances, solved once. If the input would leave its range, the
-    nearest set-point that it can hold is used instead.
+    Linear maps of setpoint and disturbances, solved once. If the input would leave its range, the
+    nearest setpoint that it can hold is used instead.
 
     Attributes:
         controlled: Units of the controlled channels.
-        setpoint: Fixed set-points, physical units, shape ``(loop,)``.
+        setpoint: Fixed setpoints, physical units, shape ``(loop,)``.
         state_setpoint: Shape ``(state, loop)``; the state without disturbances.
         state_disturbance: Shape ``(state, output)``.
         state: Shape ``(state,)``.
         input_setpoint: Shape ``(act, loop)``.
         input_disturbance: Shape ``(act, output)``.
         input: Shape ``(act,)``.
-        reach: Change of the set-points held per change of the input, shape ``(loop, act)``.
+        reach: Change of the setpoints held per change of the input, shape ``(loop, act)``.
         low: Lower ends of the actions, scaled, shape ``(act,)``.
         high: Upper ends.
-        source: Index of the observation that carries each set-point, or -1; static.
+        source: Index of the observation that carries each setpoint, or -1; static.
     """
 
     controlled: Affine
@@ -121,7 +121,7 @@ class SteadyTarget(eqx.Module):
     source: tuple[int, ...] = eqx.field(static=True, converter=tuple)
 
     def __call__(self, obs: Array, disturbance: Array) -> tuple[Array, Array, Bool[Array, ""]]:
-        """State, input, and whether every set-point is known."""
+        """State, input, and whether every setpoint is known."""
         setpoints = [self.setpoint[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
         setpoint_values = jnp.stack([value.astype(self.state.dtype) for value in setpoints])
         known = jnp.isfinite(setpoint_values)

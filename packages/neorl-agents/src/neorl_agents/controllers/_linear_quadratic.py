@@ -15,7 +15,7 @@ class LinearQuadraticPolicy(eqx.Module):
 
     Attributes:
         estimator: The observer.
-        target: The steady state of the set-points under the estimated disturbances.
+        target: The steady state of the setpoints under the estimated disturbances.
         gain: Gain on the state and the inputs in transit, scaled, shape ``(act, state)``.
         low: Lower ends of the actions, physical units, shape ``(act,)``.
         high: Upper ends.
@@ -50,7 +50,7 @@ class LinearQuadraticPolicy(eqx.Module):
 
         Returns:
             The carry and the action, inside range and rate. The action is NaN if a measurement or a
-            set-point is not finite; the observer then continues from the action sent.
+            setpoint is not finite; the observer then continues from the action sent.
         """
         carry, complete = self.estimator.update(carry, obs)
         states = self.gain.shape[1]

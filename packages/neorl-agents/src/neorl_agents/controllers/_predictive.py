@@ -61,7 +61,7 @@ class PredictivePolicy(eqx.Module):
 
     Attributes:
         estimator: The observer.
-        target: The steady state of the set-points under the estimated disturbances.
+        target: The steady state of the setpoints under the estimated disturbances.
         plan: The quadratic program.
         low: Lower ends of the actions, physical units, shape ``(act,)``.
         high: Upper ends.
@@ -100,7 +100,7 @@ class PredictivePolicy(eqx.Module):
 
         Returns:
             The carry, which records whether the program was solved, and the action, inside range
-            and rate; NaN if a measurement or a set-point is not finite.
+            and rate; NaN if a measurement or a setpoint is not finite.
         """
         estimate, complete = self.estimator.update(carry.estimator, obs)
         plan, states = self.plan, self.plan.gradient.shape[1]

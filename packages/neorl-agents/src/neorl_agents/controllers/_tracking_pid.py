@@ -1,4 +1,4 @@
-"""PID loops whose set-points are observations."""
+"""PID loops whose setpoints are observations."""
 
 import dataclasses
 
@@ -11,11 +11,11 @@ from neorl_core.control import PID, PIDCarry, Tunable, inside
 
 
 class TrackingPID(eqx.Module):
-    """A bank of PID loops that reads its set-points from the observation.
+    """A bank of PID loops that reads its setpoints from the observation.
 
     Attributes:
-        loops: The loops; their own set-points hold where ``source`` is -1.
-        source: Index of the observation that carries the set-point of each loop, or -1; static.
+        loops: The loops; their own setpoints hold where ``source`` is -1.
+        source: Index of the observation that carries the setpoint of each loop, or -1; static.
     """
 
     loops: PID
@@ -28,12 +28,12 @@ class TrackingPID(eqx.Module):
     def __call__(
         self, carry: PIDCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
     ) -> tuple[PIDCarry, Float[Array, " act"]]:
-        """Takes one step of every loop; NaN where its measurement or set-point is not finite."""
+        """Takes one step of every loop; NaN where its measurement or setpoint is not finite."""
         constant_setpoint = jnp.asarray(self.loops.setpoint)
         values = [constant_setpoint[i] if j < 0 else obs[j] for i, j in enumerate(self.source)]
         setpoint = jnp.stack(values).astype(constant_setpoint.dtype)
         known = jnp.isfinite(setpoint)
-        # A lost set-point leaves the integral unchanged, because there is no error to integrate.
+        # A lost setpoint leaves the integral unchanged, because there is no error to integrate.
         measurement = obs[jnp.asarray(self.loops.measured)].astype(constant_setpoint.dtype)
         safe_setpoint = jnp.where(
             known, setpoint, jnp.where(jnp.isfinite(measurement), measurement, 0)
@@ -51,7 +51,7 @@ class TrackingPID(eqx.Module):
         return self.loops.follow(carry, action)
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Tunable parameters of the loops, except set-points that are observations.
+        """Tunable parameters of the loops, except setpoints that are observations.
 
         Args:
             spec: Channels, for the names.
@@ -66,5 +66,5 @@ class TrackingPID(eqx.Module):
 
 
 def pid_policy(loops: PID, source: tuple[int, ...]) -> PID | TrackingPID:
-    """The loops themselves if every set-point is fixed, else a :class:`TrackingPID`."""
+    """The loops themselves if every setpoint is fixed, else a :class:`TrackingPID`."""
     return TrackingPID(loops, source) if any(index >= 0 for index in source) else loops

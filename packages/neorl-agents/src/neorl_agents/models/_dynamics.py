@@ -78,7 +78,7 @@ class DynamicsModel(BaseLearner):
 
     With windows (``networks.encoder``) the linear part is an autoregression with inputs, so it
     covers a dead time of up to ``history_steps``. Observations that no controller influences
-    (``exogenous``: weather, demand, set-points) are not predicted; rollouts take them from the log.
+    (``exogenous``: weather, demand, setpoints) are not predicted; rollouts take them from the log.
 
     It is a learner without a policy: a model-based learner names it in ``fits()``, and finds its
     final state as ``state.context[name]``. Unless it predicts costs, its reward is the

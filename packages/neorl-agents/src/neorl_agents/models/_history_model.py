@@ -83,7 +83,7 @@ class HistoryModel(eqx.Module):
     in standardised units. ``A`` and ``B`` are fitted by ridge regression and the networks ``f``,
     ``g`` to its residuals, whose standard deviations are ``s`` and ``s'``. A last output of ``g``
     is the log-odds that the plant ends the episode. Channels that the controller does not influence
-    (weather, demand, set-points) are not predicted: a rollout takes them from the log.
+    (weather, demand, setpoints) are not predicted: a rollout takes them from the log.
 
     Attributes:
         dynamics: Changes of the predicted channels.

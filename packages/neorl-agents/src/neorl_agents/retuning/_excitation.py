@@ -15,15 +15,15 @@ from neorl_core import Spec, highs, lows
 LEAST = 1e-4
 """Smallest free fraction of an action's variance: a hundredth of its standard deviation."""
 LEAST_BY_SETPOINTS = 1e-3
-"""The same for an action that moved freely only because a set point did. On the simulated loops of
-``test_set_point_moves.py``, whose set points moved less, no model was right (fractions of 3e-4 and
+"""The same for an action that moved freely only because a setpoint did. On the simulated loops of
+``test_set_point_moves.py``, whose setpoints moved less, no model was right (fractions of 3e-4 and
 9e-4); from 2e-3 some were."""
 SATURATED = 0.99
 """Fraction of the rows at one end of its range above which an action counts as saturated."""
 ROWS = 50_000
 """Largest number of rows that are used."""
 LAGS = 20
-"""Steps after a move of a set point over which the errors of the model are examined."""
+"""Steps after a move of a setpoint over which the errors of the model are examined."""
 CONTRADICTED = 1e-3
 """Probability of larger correlations by chance below which the moves contradict the model."""
 
@@ -36,8 +36,8 @@ class Excitation(NamedTuple):
             earlier actions and the other actions, which a model also reads; 0 if it never moves.
         at_end: Largest fraction of the rows that it spent at the same end of its range.
         names: Names of the actions.
-        by_setpoints: Actions that moved freely only because a set point did.
-        contradicted: Actions that moved because a set point did, but with a model whose errors
+        by_setpoints: Actions that moved freely only because a setpoint did.
+        contradicted: Actions that moved because a setpoint did, but with a model whose errors
             follow these moves.
     """
 
@@ -80,7 +80,7 @@ class Excitation(NamedTuple):
                 )
                 if name in self.contradicted:
                     sentence += (
-                        ", apart from moves of set points, and after these moves the plant did not "
+                        ", apart from moves of setpoints, and after these moves the plant did not "
                         "do what the model predicts"
                     )
                 warnings.append(sentence)
@@ -98,8 +98,8 @@ def excitation(
     """How freely every action of a log moved.
 
     If a controller computes actions exactly from measurements, their effect cannot be distinguished
-    from that of the measurements. Moves of a set point make them different, because they are no
-    measurements of the plant: a model that does not read the earlier values of the set point sees
+    from that of the measurements. Moves of a setpoint make them different, because they are no
+    measurements of the plant: a model that does not read the earlier values of the setpoint sees
     the action move by itself. They count if the model passes a test of it: after a move, its errors
     are not correlated with the move.
 
@@ -107,8 +107,8 @@ def excitation(
         rows: The log.
         spec: Its channels.
         history: Number of past steps that the plant model reads.
-        model: The model; ``None`` if moves of set points are not to count.
-        setpoints: Observations that are set points of the controllers that compute the actions. The
+        model: The model; ``None`` if moves of setpoints are not to count.
+        setpoints: Observations that are setpoints of the controllers that compute the actions. The
             model must not predict them.
 
     Returns:
@@ -145,9 +145,9 @@ def excitation(
 
 
 def correlation_probability(rows: LogRows, model: HistoryModel, setpoints: Sequence[int]) -> float:
-    """Probability that chance correlates the model's errors as much with moves of set points.
+    """Probability that chance correlates the model's errors as much with moves of setpoints.
 
-    For a set point that moves by ``d_t``, and errors ``e_t`` of the next observation of a channel
+    For a setpoint that moves by ``d_t``, and errors ``e_t`` of the next observation of a channel
     with the standard deviation ``s``, the numbers ``sum_t d_t e_(t+k) / (s (sum_t d_t^2)^(1/2))``
     for ``k = 0, ..., 19`` are standard normal if the errors do not depend on the moves, and the sum
     of their squares is chi-squared.
@@ -155,10 +155,10 @@ def correlation_probability(rows: LogRows, model: HistoryModel, setpoints: Seque
     Args:
         rows: The log.
         model: The model, whose networks are averaged.
-        setpoints: Indices of the observations that are set points.
+        setpoints: Indices of the observations that are setpoints.
 
     Returns:
-        The smallest probability over set points and predicted channels, times their number; zero
+        The smallest probability over setpoints and predicted channels, times their number; zero
         if the model is not finite.
 
     Source: Ljung, System identification (1999), section 16.6.

@@ -47,11 +47,11 @@ class PlantFacts:
     Attributes:
         rates: Largest change of every action per second; empty for none.
         exogenous: Observations that the controller does not influence, such as weather, demand
-            or set-points.
+            or setpoints.
         interlock: Function from observation and action to the action after the interlocks.
         objective: Function from observation, action, next observation and the action before to
             reward and costs; NaN for numbers that are not declared.
-        setpoints: Those of ``exogenous`` that are set points of the controllers that compute the
+        setpoints: Those of ``exogenous`` that are setpoints of the controllers that compute the
             actions and do not act on the plant by themselves.
     """
 
@@ -259,7 +259,7 @@ def replay_of(
 
 
 def _read_setpoints(model: HistoryModel, facts: PlantFacts) -> tuple[str, ...]:
-    """The set points that the model takes from the log."""
+    """The setpoints that the model takes from the log."""
     names = {c.name for i, c in enumerate(model.spec.obs) if i not in model.predicted}
     return tuple(name for name in facts.setpoints if name in names)
 

@@ -26,7 +26,7 @@ class StateFeedback:
     Attributes:
         gain: Feedback gain as given by a linear-quadratic design, shape ``(act, obs)``.
         setpoint: Observation at which the plant is to be held, shape ``(obs,)``.
-        bias: Action that holds the plant at the set-point, shape ``(act,)``.
+        bias: Action that holds the plant at the setpoint, shape ``(act,)``.
         low: Lower limits of the action, shape ``(act,)``.
         high: Upper limits, not below ``low``, shape ``(act,)``; under ``jit`` the action is NaN if
             one is.
@@ -73,7 +73,7 @@ class StateFeedback:
         return carry
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Every nonzero entry of the gain, the set-points that affect the action, and the biases.
+        """Every nonzero entry of the gain, the setpoints that affect the action, and the biases.
 
         If the gain has more than sixteen nonzero entries, those of equal size are tuned together.
 
@@ -95,7 +95,7 @@ class StateFeedback:
             entry = (Entry("gain", indices),)
             numbers.append(Tunable(name, "", entry, entry, "factor", 0.5))
         for j in np.flatnonzero(gain.any(axis=0) & (np.asarray(self.setpoint) != 0)):
-            numbers.append(_shift("setpoint", int(j), "set-point of", spec.obs[j], 0.25, int(j)))
+            numbers.append(_shift("setpoint", int(j), "setpoint of", spec.obs[j], 0.25, int(j)))
         for i in np.flatnonzero(gain.any(axis=1)):
             channel = spec.action[i]
             step = 0.05 * (channel.high - channel.low)

@@ -63,7 +63,7 @@ class PID:
 
     ``v = bias + kp e + I - kd dy/dt``, ``I += ki e dt``, ``u = clip(v, low, high)``.
 
-    The derivative acts on the measurement, so a set-point step gives no kick. If a larger output
+    The derivative acts on the measurement, so a setpoint step gives no kick. If a larger output
     lowers the measurement, the gains are negative.
 
     *Saturation.* The integral does not wind up when the plant receives less or more than ``v``,
@@ -97,7 +97,7 @@ class PID:
         ki: Integral gains, per second, shape ``(loop,)``.
         kd: Derivative gains, seconds, shape ``(loop,)``.
         tau: Time constants of the derivative filters in seconds, not negative, shape ``(loop,)``.
-        setpoint: Set-points in measured units, shape ``(loop,)``.
+        setpoint: Setpoints in measured units, shape ``(loop,)``.
         bias: Output at zero error, shape ``(loop,)``.
         low: Lower limits of the outputs, shape ``(loop,)``.
         high: Upper limits of the outputs, not below ``low``, shape ``(loop,)``.
@@ -229,11 +229,11 @@ class PID:
         return self._reported(carry, action, action - carry.fast)
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Gain, times and set-point of every loop that has a nonzero gain.
+        """Gain, times and setpoint of every loop that has a nonzero gain.
 
         A gain scales all three parts, so the times stay the same. Loops with equal gains and times
-        are tuned together, except for their set-points. A loop without an integral also lists its
-        bias. A set-point of zero is not tuned, since it belongs to a deviation variable.
+        are tuned together, except for their setpoints. A loop without an integral also lists its
+        bias. A setpoint of zero is not tuned, since it belongs to a deviation variable.
 
         Args:
             spec: Channels, which provide the names.
@@ -243,7 +243,7 @@ class PID:
         for i in acts:
             channel, action = spec.obs[self.measured[i]], spec.action[i]
             if float(self.setpoint[i]):
-                name = f"set-point of {channel.name} for {action.name}"
+                name = f"setpoint of {channel.name} for {action.name}"
                 entries = (Entry("setpoint", (i,)),)
                 numbers.append(
                     Tunable(name, channel.unit, entries, entries, "shift", 0.25, self.measured[i])
@@ -255,7 +255,7 @@ class PID:
         return tuple(numbers)
 
     def loop_tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """The gains and times of :meth:`tunables`, without set-points and biases.
+        """The gains and times of :meth:`tunables`, without setpoints and biases.
 
         Args:
             spec: Channels, which provide the names.

@@ -41,7 +41,7 @@ def standard_pid(
             and divide it by the measurement range.
         integral_time: ``Ti`` in seconds, positive; infinite for a loop without an integral.
         derivative_time: ``Td`` in seconds, not negative.
-        setpoint: Set point in the unit of the measurement.
+        setpoint: Setpoint in the unit of the measurement.
         bias: Output at zero error and zero integral.
         low: Lower limits of the outputs.
         high: Upper limits of the outputs, not below ``low``.

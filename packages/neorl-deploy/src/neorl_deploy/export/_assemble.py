@@ -200,7 +200,7 @@ def _policy_words(artefact: PolicyArtefact) -> str:
 
 
 def _interlock_words(bank: Any, spec: Spec) -> Iterator[str]:
-    """The caps that a bank of PID loops applies to its outputs; its set points do not show them."""
+    """The caps that a bank of PID loops applies to its outputs; its setpoints do not show them."""
     outputs, inputs = bank.override_output, bank.override_measured
     numbers = zip(bank.override_cap, bank.override_below, strict=True)
     for i, j, (cap, below) in zip(outputs, inputs, numbers, strict=True):

@@ -62,7 +62,7 @@ def draft_tags(bundle: Bundle, *, plant: Path | None = None, name: str = "tags.t
             f"scale = 1.0          # channel = scale * tag + offset\noffset = 0.0\n"
             f'uncertain = "bad"    # what a value of uncertain quality counts as\n'
             f"max_age = {float(age)!r}       # seconds; "
-            "inf for a set point, whose time is that of its last change\n"
+            "inf for a setpoint, whose time is that of its last change\n"
             f"low = {_short(channel.low - slack)}\nhigh = {_short(channel.high + slack)}\n"
             f"frozen = inf         # seconds without any change after which it counts as lost\n"
             f"hold = 0.0           # seconds for which the last good value replaces a lost one\n"

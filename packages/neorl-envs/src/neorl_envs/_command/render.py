@@ -38,7 +38,7 @@ class Render:
     """Seed of parameters, initial state and noise."""
     channels: tuple[str, ...] = ()
     """Measurements to draw, each in its own panel; `all` for every channel. By default those with a
-    limit or a set point, or all in groups if there are none."""
+    limit or a setpoint, or all in groups if there are none."""
     preset: str = "plant"
     """plant, or clean, which has no noise, delays or disturbances."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False

@@ -58,16 +58,16 @@ class FeedforwardPID(eqx.Module):
 
     @property
     def setpoint(self) -> Float[Array, " loop"]:
-        """Set points of the loops."""
+        """Setpoints of the loops."""
         return self.feedback.setpoint
 
     def with_setpoint(self, setpoint: Float[Array, " loop"]) -> "FeedforwardPID":
-        """The same controller with other set points."""
+        """The same controller with other setpoints."""
         feedback = dataclasses.replace(self.feedback, setpoint=setpoint)
         return dataclasses.replace(self, feedback=feedback)
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
-        """Gains, times and set points of the loops, and the declared handles of the feed-forward.
+        """Gains, times and setpoints of the loops, and the declared handles of the feed-forward.
 
         Args:
             spec: Channels, for the names.
@@ -76,7 +76,7 @@ class FeedforwardPID(eqx.Module):
         for i, channel in enumerate(spec.action):
             if float(self.feedback.setpoint[i]) and float(self.feedback.kp[i]):
                 entries = (Entry("feedback.setpoint", (i,)),)
-                name = f"set-point of the loop on {channel.name}"
+                name = f"setpoint of the loop on {channel.name}"
                 numbers.append(Tunable(name, "", entries, entries, "factor", 0.02))
         return (*numbers, *inside(self.handles, "numbers"))
 

@@ -45,7 +45,7 @@ class Dataset:
         time: Time of every observation in seconds since ``attributes["time_origin"]``, float64;
             ``None`` if no times were recorded, so that gaps cannot be detected.
         mode: True if a manipulated variable was in manual; ``None`` if unknown.
-        setpoint: Active set points, named by ``attributes["setpoints"]``; NaN if unknown.
+        setpoint: Active setpoints, named by ``attributes["setpoints"]``; NaN if unknown.
         test_signal: Signal added to the controllers' outputs; NaN if unknown.
         term: Amounts that contribute to the reward, named by ``attributes["terms"]``; NaN if
             unknown.
@@ -263,7 +263,7 @@ def dataset_from_columns(
         time: Time of every observation in seconds. Within an episode the times are one period
             apart; a gap is allowed only after a masked row or between two episodes.
         mode: True (or 1) if a manipulated variable was in manual.
-        setpoint: Active set points, one column each, named by ``attributes["setpoints"]``.
+        setpoint: Active setpoints, one column each, named by ``attributes["setpoints"]``.
         test_signal: Signal added to every manipulated variable to excite the plant.
         term: Amounts that contribute to the reward, one column each, named by
             ``attributes["terms"]``.

@@ -1,4 +1,4 @@
-"""The optional columns of a dataset: time, modes, set points, test signals, terms, behaviour."""
+"""The optional columns of a dataset: time, modes, setpoints, test signals, terms, behaviour."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
         dtype: NumPy type of the numbers in memory.
         axis: First axis, ``"episode"`` or ``"row"``.
         width: Second axis: ``"action"`` for one value per manipulated variable, ``"setpoint"`` per
-            set point, ``"term"`` per term of the reward; empty for a single value.
+            setpoint, ``"term"`` per term of the reward; empty for a single value.
         missing: Rows in which NaN is allowed: ``"masked"``, ``"anywhere"`` or ``"nowhere"``.
     """
 
@@ -43,7 +43,7 @@ OPTIONAL: Mapping[str, Kind] = {
     "test_signal": Kind("<f4", "float32", "row", "action", "anywhere"),
     "term": Kind("<f4", "float32", "row", "term", "anywhere"),
 }
-"""Optional columns in the order of the file. No loss uses them, so set points may be missing."""
+"""Optional columns in the order of the file. No loss uses them, so setpoints may be missing."""
 NAMED = {"setpoint": "setpoints", "term": "terms"}
 """Attributes with the names of the entries of columns that have no channels of their own."""
 

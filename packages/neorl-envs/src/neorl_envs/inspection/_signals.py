@@ -42,13 +42,13 @@ def signal_warnings(dataset: Dataset) -> list[str]:
 
 
 def skipped_names(dataset: Dataset) -> set[str]:
-    """Observations that may stand still, such as set points, or that repeat another row."""
+    """Observations that may stand still, such as setpoints, or that repeat another row."""
     repeated = {channel.name for channel in dataset.spec.obs if REPEATED.search(channel.name)}
     return repeated | setpoint_names(dataset)
 
 
 def setpoint_names(dataset: Dataset) -> set[str]:
-    """Observations that the log declares as set points."""
+    """Observations that the log declares as setpoints."""
     return {
         str(entry.get("name") if isinstance(entry, dict) else entry)
         for entry in dataset.attributes.get("setpoints") or ()

@@ -114,7 +114,7 @@ def frozen(
         obs: Standstills of every observation.
         action: Standstills of every action.
         dataset: The log.
-        skipped: Observations that may stand still, such as set points.
+        skipped: Observations that may stand still, such as setpoints.
 
     Returns:
         For each standstill, the name of the channel, its first row, its start time, and its own and

@@ -82,7 +82,7 @@ class Tag:
 
     Attributes:
         name: Name of the channel, also used in expressions.
-        role: Role of the tag, such as manipulated variable or set point.
+        role: Role of the tag, such as manipulated variable or setpoint.
         tag: Name of the tag in the log; if empty, the name of the channel.
         unit: Unit of the channel, after conversion.
         low: Lower end of the range, in ``unit``; values outside the range count as missing.

@@ -29,8 +29,8 @@ class Plant(Recordable, Protocol):
         reference: Name of the tuning with which learned policies are compared.
         glossary: A sentence on what the return consists of and how the controllers are named.
         channel_descriptions: A sentence on what the channels measure and manipulate.
-        tracked: Measured channels, mapped to the channels of their set points.
-        exogenous: Measured channels that no controller influences: weather, demand, set points.
+        tracked: Measured channels, mapped to the channels of their setpoints.
+        exogenous: Measured channels that no controller influences: weather, demand, setpoints.
         graph: For a plant that is a network, which channel belongs to which node or edge, and the
             nodes and edges without channels, in the format of a learner's ``networks.graph``. Empty
             if the names of the channels already give the graph, or if the plant is not a network.
@@ -84,9 +84,9 @@ class Plant(Recordable, Protocol):
 class PlantDefaults:
     """Default values of the optional members of a plant, to be inherited.
 
-    By default a plant has no descriptions, no set-point channels, no graph, no terms, no rate
+    By default a plant has no descriptions, no setpoint channels, no graph, no terms, no rate
     limits, no bands and no penalty weights. Its operators add a binary test signal of 5 % of the
-    range to every actuator, but neither step set points nor switch to manual.
+    range to every actuator, but neither step setpoints nor switch to manual.
 
     Example:
         >>> import equinox as eqx

@@ -43,11 +43,11 @@ class BehaviourCarry(NamedTuple):
 
 
 class BehaviourPolicy(eqx.Module):
-    """A controller with random set-point steps, manual holds and test signals.
+    """A controller with random setpoint steps, manual holds and test signals.
 
     It acts exactly as in :func:`neorl_envs.collect_log`, so the logged behaviour can be run again
     from chosen starts and compared there with another policy. Because it is random, it needs a key.
-    Holds and test signals work with any policy; set points are stepped only if the controller has
+    Holds and test signals work with any policy; setpoints are stepped only if the controller has
     as many as the plan.
 
     Attributes:
@@ -60,7 +60,7 @@ class BehaviourPolicy(eqx.Module):
 
     @property
     def steps_setpoints(self) -> bool:
-        """Whether the operators can step set points of this controller."""
+        """Whether the operators can step setpoints of this controller."""
         setpoints = setpoint_of(self.controller)
         return setpoints.shape == self.plan.setpoint_step.shape and setpoints.size > 0
 
@@ -105,7 +105,7 @@ class BehaviourPolicy(eqx.Module):
         return BehaviourCarry(control, operators, started, carry.position, signal), action
 
     def setpoint(self, operators: OperatorState) -> Float[Array, " loop"]:
-        """The active set points; empty for a controller without set points."""
+        """The active setpoints; empty for a controller without setpoints."""
         setpoints = setpoint_of(self.controller)
         return (
             moved_setpoint(self.plan, operators, setpoints) if self.steps_setpoints else setpoints

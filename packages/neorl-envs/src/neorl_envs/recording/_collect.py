@@ -30,8 +30,8 @@ class LogRow(NamedTuple):
             which a log does not contain.
         manual: Which manipulated variables were in manual.
         signal: Test signal added to the controller's output.
-        offset: Set-point offsets in units of the largest step.
-        setpoint: Active set points; NaN for a controller without as many as there are columns.
+        offset: Setpoint offsets in units of the largest step.
+        setpoint: Active setpoints; NaN for a controller without as many as there are columns.
         log_prob: Log-density of the recorded action under its controller, NaN if the plant changed
             the action; ``()`` if it is not requested.
     """
@@ -58,7 +58,7 @@ def collect_log(
     """Collects complete episodes under the plant's controllers and its operators.
 
     Every episode samples its own parameters of the plant. The controllers take turns, so each acts
-    in the same number of episodes. Operators step set points, hold manipulated variables in manual,
+    in the same number of episodes. Operators step setpoints, hold manipulated variables in manual,
     and add a binary test signal to each. The log records the action that the plant received. The
     controller receives this action minus the test signal as feedback, so that it neither winds up
     during a hold nor integrates the signal. Episodes are independent of one another and of
@@ -67,7 +67,7 @@ def collect_log(
     Args:
         env: A plant, which must be hashable.
         controllers: Policies by name; the environment's own tunings by default. Operators step the
-            set points of a controller if it has as many as the plan.
+            setpoints of a controller if it has as many as the plan.
         n_steps: Smallest number of rows; the log ends with the first complete round of controllers
             that reaches it.
         key: Random key, which determines the whole log.
@@ -81,7 +81,7 @@ def collect_log(
 
     Returns:
         The log, with the columns ``mode`` (manual holds), ``setpoint`` (if the controllers have
-        set points) and ``test_signal``. Its attributes are ``excitation`` of every channel,
+        setpoints) and ``test_signal``. Its attributes are ``excitation`` of every channel,
         ``behaviours`` (names of the controllers, to which ``dataset.behaviour`` refers) and
         ``provenance``.
 
@@ -198,7 +198,7 @@ class Collection(NamedTuple):
 
 
 def _widest(policies: Mapping[str, BehaviourPolicy]) -> int:
-    """Number of set-point columns, which is that of the controllers with stepped set points."""
+    """Number of setpoint columns, which is that of the controllers with stepped setpoints."""
     return max(
         (setpoint_of(p.controller).size for p in policies.values() if p.steps_setpoints), default=0
     )

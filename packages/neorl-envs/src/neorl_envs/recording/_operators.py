@@ -1,4 +1,4 @@
-"""Interventions of operators in a running loop: set-point steps, manual holds, test signals.
+"""Interventions of operators in a running loop: setpoint steps, manual holds, test signals.
 
 A log recorded under a single, undisturbed controller contains no information beyond that
 controller. This module adds the variation that makes a plant log informative, as pure functions of
@@ -20,10 +20,10 @@ class OperatorPlan(NamedTuple):
         amplitude: Amplitude of the pseudo-random binary signal on every manipulated variable, in
             its unit, shape ``(act,)``.
         dwell: Mean number of steps between two changes of sign, scalar.
-        setpoint_step: Largest change of every loop's set point, in its unit, shape ``(loop,)``.
-        setpoint_high: Highest set point of every loop, shape ``(loop,)``.
+        setpoint_step: Largest change of every loop's setpoint, in its unit, shape ``(loop,)``.
+        setpoint_high: Highest setpoint of every loop, shape ``(loop,)``.
         setpoint_group: Group of every loop; the loops of a group move together, shape ``(loop,)``.
-        setpoint_every: Mean number of steps between two set-point steps, scalar; infinite for
+        setpoint_every: Mean number of steps between two setpoint steps, scalar; infinite for
             none.
         hold_every: Mean number of steps between two manual holds, scalar; infinite for none.
         hold_shortest: Length of the shortest hold in steps, scalar integer.
@@ -48,7 +48,7 @@ class OperatorPlan(NamedTuple):
 
 
 def excitation_plan(amplitude: Float[ArrayLike, " act"], n_loops: int, n_obs: int) -> OperatorPlan:
-    """A plan with test signals only: no set-point steps, manual holds or watched observations.
+    """A plan with test signals only: no setpoint steps, manual holds or watched observations.
 
     Args:
         amplitude: Amplitude of the signal on every manipulated variable, in its unit.
@@ -79,7 +79,7 @@ class OperatorState(NamedTuple):
 
     Attributes:
         sign: Signs of the binary signals, shape ``(act,)``.
-        offset: Offsets of the set points in units of the largest step, in [-1, 1], shape
+        offset: Offsets of the setpoints in units of the largest step, in [-1, 1], shape
             ``(loop,)``.
         left: Number of steps until the manual hold ends; 0 in automatic.
         channel: The manipulated variable that is in manual while ``left > 0``.
@@ -92,7 +92,7 @@ class OperatorState(NamedTuple):
 
 
 def init_operators(plan: OperatorPlan, key: PRNGKeyArray) -> OperatorState:
-    """The operators at the start of an episode, with all loops in automatic at their set points."""
+    """The operators at the start of an episode, with all loops in automatic at their setpoints."""
     sign = jax.random.rademacher(key, plan.amplitude.shape, plan.amplitude.dtype)
     nothing = jnp.zeros((), jnp.int32)
     return OperatorState(sign, jnp.zeros_like(plan.setpoint_step), nothing, nothing)
@@ -104,7 +104,7 @@ def operator_step(
     """Makes one step of the operators.
 
     Test signals change sign with probability ``1 / dwell``. With probability
-    ``1 / setpoint_every``, a set-point step samples new offsets for all groups. In automatic, a
+    ``1 / setpoint_every``, a setpoint step samples new offsets for all groups. In automatic, a
     hold of one random manipulated variable starts with probability ``1 / hold_every`` and lasts for
     a uniformly distributed number of steps. It ends early if an observation leaves its watched
     range, and none starts while an observation is outside.
@@ -146,6 +146,6 @@ def in_manual(plan: OperatorPlan, state: OperatorState) -> Bool[Array, " act"]:
 def moved_setpoint(
     plan: OperatorPlan, state: OperatorState, setpoint: Float[Array, " loop"]
 ) -> Float[Array, " loop"]:
-    """The set points of a controller after the operators' steps, clipped to the upper limits."""
+    """The setpoints of a controller after the operators' steps, clipped to the upper limits."""
     requested = setpoint + state.offset * plan.setpoint_step
     return jnp.minimum(requested, jnp.maximum(plan.setpoint_high, setpoint))

@@ -73,7 +73,7 @@ def measured_panels(
 ) -> tuple[Panel, ...]:
     """Panels of the measurements.
 
-    These are the requested channels if any; otherwise those with a limit or a set point; and if
+    These are the requested channels if any; otherwise those with a limit or a setpoint; and if
     there are none of these, all channels in groups.
     """
     if requested is None:

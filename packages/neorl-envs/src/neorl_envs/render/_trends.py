@@ -37,7 +37,7 @@ def trends(
 ) -> Figure:
     """Draws one episode.
 
-    There is one panel for each measurement with a limit or a set point, in which the region beyond
+    There is one panel for each measurement with a limit or a setpoint, in which the region beyond
     the limit is shaded and violations are marked. If a plant has neither, all measurements are
     drawn, with similar ones in one panel. Below are the applied inputs as step curves, with similar
     ones in one panel, and the costs.
@@ -46,7 +46,7 @@ def trends(
         spec: Channels and period.
         trajectory: One episode, host or JAX arrays; may be empty.
         bands: Lower and upper limits of observed channels by name; infinite for no limit.
-        tracked: Channel of the set point, by the name of the channel that follows it.
+        tracked: Channel of the setpoint, by the name of the channel that follows it.
         channels: Names of the measurements to draw, each in its own panel; ``("all",)`` draws all
             measurements and all inputs in panels of their own.
         title: Title above the panels.
@@ -57,7 +57,7 @@ def trends(
         The figure, ready to be saved or shown.
 
     Raises:
-        ValueError: If a band or a set point names an unknown channel.
+        ValueError: If a band or a setpoint names an unknown channel.
         InputError: If ``channels`` contains an unknown name; the message suggests the nearest one.
     """
     tracked = tracked or {}
@@ -77,7 +77,7 @@ def trends(
     for axis, panel in zip(axes, measured_axes, strict=False):
         if panel.label in tracked:
             setpoint = measured[:, names.index(tracked[panel.label])]
-            axis.plot(after, setpoint, color=SETPOINT, lw=1, ls="--", label="set point")
+            axis.plot(after, setpoint, color=SETPOINT, lw=1, ls="--", label="setpoint")
             axis.legend(loc="upper left", fontsize="x-small")
         _group(axis, panel, after, measured, bands)
     for axis, panel in zip(axes[len(measured_axes) :], inputs, strict=False):

@@ -45,7 +45,7 @@ class Wrapper(eqx.Module):
 
     @property
     def tracked(self) -> Mapping[str, str]:
-        """Measured channels, mapped to the channels of their set points."""
+        """Measured channels, mapped to the channels of their setpoints."""
         return self.env.tracked
 
     @property

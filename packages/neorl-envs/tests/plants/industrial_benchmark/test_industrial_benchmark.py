@@ -114,7 +114,7 @@ def test_scheduled_steering_beats_fixed_steering_which_beats_chance(episodes: An
         name: np.asarray(episodes(ENV, policy, keys).reward).sum(axis=1)
         for name, policy in policies.items()
     }
-    # Paired: the same set points for all.
+    # Paired: the same setpoints for all.
     for better, worse in (("scheduled steering", "fixed steering"), ("fixed steering", "uniform")):
         gain = returns[better] - returns[worse]
         assert gain.mean() > 3 * gain.std() / 40**0.5

@@ -123,7 +123,7 @@ def frozen_monitor(
         spec: Specification with the measuring ranges.
         steps: Number of steps for which a channel may stand still, at least one; or one number for
             each channel, by name.
-        channels: Names of the monitored channels; all by default. Leave out set points, valves and
+        channels: Names of the monitored channels; all by default. Leave out setpoints, valves and
             other signals that may stand still.
         min_change: Threshold for a change, as a fraction of the measuring range.
 

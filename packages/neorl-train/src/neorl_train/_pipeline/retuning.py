@@ -305,8 +305,8 @@ def change_words(change: Change) -> str:
         >>> from neorl_agents.retuning import Change
         >>> change_words(Change("gain of TIC_101", "% per °C", 2.1, 2.9))
         'gain of TIC_101 from 2.1 to 2.9 % per °C'
-        >>> change_words(Change("set-point of T", "°C", 120.4, 120.4 + 1e-9))
-        'set-point of T stays at 120.4 °C'
+        >>> change_words(Change("setpoint of T", "°C", 120.4, 120.4 + 1e-9))
+        'setpoint of T stays at 120.4 °C'
     """
     before, after = number(change.before), number(change.after)
     for digits in (5, 6):

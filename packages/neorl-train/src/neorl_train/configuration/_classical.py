@@ -19,9 +19,9 @@ class ClassicalConfig:
             ``"lqg"`` and ``"mpc"``; none by default.
         manipulated: Action channel for each controlled variable, by name of the latter; if empty,
             the loops of the plant's reference PID are used.
-        setpoint: Set-point of each controlled variable, in its unit; if an observation carries the
-            set-point, name that observation in ``setpoint_channel`` instead.
-        setpoint_channel: Observation channel that carries the set-point, if there is one.
+        setpoint: Setpoint of each controlled variable, in its unit; if an observation carries the
+            setpoint, name that observation in ``setpoint_channel`` instead.
+        setpoint_channel: Observation channel that carries the setpoint, if there is one.
         measured: Additional observation channels that describe the state, for models and observers.
         declared: Controllers with known numbers, by name: loops with the fields of
             ``neorl_agents.classical.DeclaredLoop``; in a file, tables
@@ -56,7 +56,7 @@ def check_classical(classical: ClassicalConfig) -> None:
 
     Raises:
         InputError: If a controller is unknown or does not consist of loops, one of its settings is
-            invalid, or a set-point is missing or given twice.
+            invalid, or a setpoint is missing or given twice.
     """
     for name in classical.controllers:
         if name not in CLASSICAL:
@@ -75,12 +75,12 @@ def check_classical(classical: ClassicalConfig) -> None:
 
 
 def _check_loops(classical: ClassicalConfig) -> None:
-    """Refuses loops without set-points, set-points without loops, and loops without controllers."""
+    """Refuses loops without setpoints, setpoints without loops, and loops without controllers."""
     for controlled in classical.manipulated:
         given = (controlled in classical.setpoint) + (controlled in classical.setpoint_channel)
         if given != 1:
             raise InputError(
-                f"classical.manipulated has {controlled}, which needs one set-point: give it with "
+                f"classical.manipulated has {controlled}, which needs one setpoint: give it with "
                 f"`--classical.setpoint {controlled} NUMBER`, or the observation that carries it "
                 f"with `--classical.setpoint-channel {controlled} CHANNEL`"
             )
@@ -124,7 +124,7 @@ def task_of(classical: ClassicalConfig, spec: Spec, reference: Any) -> Task:
             raise InputError(
                 f"classical.controllers is {', '.join(classical.controllers)}, and no PID states "
                 "which variables they control; pair variables with `--classical.manipulated "
-                f"{spec.obs[0].name} {spec.action[0].name}` and give their set-points, as a number "
+                f"{spec.obs[0].name} {spec.action[0].name}` and give their setpoints, as a number "
                 f"with `--classical.setpoint {spec.obs[0].name} NUMBER` or as the observation that "
                 f"carries it with `--classical.setpoint-channel {spec.obs[0].name} CHANNEL`"
             )

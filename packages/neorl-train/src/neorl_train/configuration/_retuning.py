@@ -36,7 +36,7 @@ class RetuningConfig:
             ``classical.declared``; ``"incumbent"`` is the controller that runs on the plant today,
             also if ``evaluation.incumbent`` names its file. If empty, none is retuned.
         exogenous: Observations that no controller influences, such as weather, demand or
-            set-points; a plant declares its own.
+            setpoints; a plant declares its own.
         updates: Gradient steps of each network of the model.
         generations: Generations of each search.
         residual: Whether a network of bounded authority is trained on top of the retuned

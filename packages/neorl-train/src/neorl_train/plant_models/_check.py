@@ -54,10 +54,10 @@ REMEDIES = {
     "that is closer to the one that recorded the log",
     "log": "a reward that varies, and signals that are what their tags state",
     "excitation": "a test signal or manual moves on each actuator that is named, or many steps of "
-    "its set point",
+    "its setpoint",
     "one step ahead": "measurements of the variables that drive these channels, or a longer "
     "period, in which they change by more than their noise",
-    "held-out mode": "episodes of further controllers or set points between those of the log, or "
+    "held-out mode": "episodes of further controllers or setpoints between those of the log, or "
     "test signals in the episodes of each, so that the model depends less on any single mode",
     "return": "more episodes, every channel that no controller influences declared with "
     "--exogenous, and a reward that does not consist of noise alone",
@@ -71,7 +71,7 @@ class ModelOptions:
 
     Attributes:
         exogenous: Observations that no controller influences, such as weather, demand or
-            set-points.
+            setpoints.
         updates: Gradient steps of each network.
         episodes: Largest number of episodes for checking the model, which is not fitted to them.
         held_out_modes: Largest number of controllers of the log whose episodes are left out of a

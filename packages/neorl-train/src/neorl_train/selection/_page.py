@@ -196,7 +196,7 @@ def _movement(selection: Selection) -> Html:
     ]
     words = (
         "Mean absolute move of each actuator from one step to the next, and the standard deviation "
-        "of each measurement within an episode, which contains the moves of a set point that it "
+        "of each measurement within an episode, which contains the moves of a setpoint that it "
         "follows, in the same replayed episodes. In brackets: the 95 % interval over episodes and "
         "the networks of the model."
     )

@@ -25,7 +25,7 @@ class PredictedMovement(NamedTuple):
     Attributes:
         travel: Mean absolute move of every action per step, in its unit.
         deviation: Standard deviation within an episode of every predicted observation, in its unit.
-            It contains the moves of a set point that the observation follows.
+            It contains the moves of a setpoint that the observation follows.
     """
 
     travel: tuple[Estimate, ...]

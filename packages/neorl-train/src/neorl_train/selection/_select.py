@@ -56,7 +56,7 @@ class SelectOptions:
         incumbent: Candidate that runs today; if empty, the controller that a run retuned, or the
             first controller of the plant.
         exogenous: Observations that no controller influences, such as weather, demand or
-            set-points.
+            setpoints.
         updates: Gradient steps of each network of the plant model.
         value_updates: Gradient steps of each fitted Q evaluation, a multiple of 100; 0 for none.
         value_members: Networks of each fitted Q evaluation of means, whose spread widens its

@@ -337,10 +337,10 @@ def _none_clause(
 
 
 def setpoint_words(excitation: Excitation) -> str:
-    """Says which actions moved freely only because a set point did, if there are any."""
+    """Says which actions moved freely only because a setpoint did, if there are any."""
     if not excitation.by_setpoints:
         return ""
-    return f" ({', '.join(excitation.by_setpoints)} only after moves of set points)"
+    return f" ({', '.join(excitation.by_setpoints)} only after moves of setpoints)"
 
 
 def _log_clauses(warnings: tuple[str, ...]) -> list[Clause]:
@@ -366,12 +366,12 @@ def _remedies(failed: list[Clause], answer: Answer) -> str:
         "return": "Record more episodes, or with more excitation.",
         "log": "Correct the log, or leave these rows out, and start again.",
         "excitation": "Record a test signal or manual moves on the actuator (if the log has some, "
-        'keep them with manual = "keep" in plant.toml), or many steps of its set point; an '
+        'keep them with manual = "keep" in plant.toml), or many steps of its setpoint; an '
         "actuator that no candidate will move may be declared a disturbance in plant.toml.",
         "choice rule": "Judge a candidate that the rule allows, which --evaluation.candidate best "
         "chooses, or record episodes with actions near those that this one proposes.",
         "agreement": "Record episodes in which the actions differ from today's controller, by a "
-        "test signal or by steps of its set points, to show which estimator is right.",
+        "test signal or by steps of its setpoints, to show which estimator is right.",
     }
     if answer == REFUSE:
         del by_clause["return"]

@@ -80,11 +80,11 @@ class DeclaredPlant:
     """What the ``plant.toml`` of a converted log declares about the plant.
 
     Attributes:
-        exogenous: Observations of set points and disturbances, including their past values.
+        exogenous: Observations of setpoints and disturbances, including their past values.
         objective: Declared reward and costs; ``None`` if none of them can be used.
         interlock: Declared interlocks; ``None`` if there are none.
         notes: One sentence on each declaration: whether it is used, and if not, why.
-        setpoints: Those of ``exogenous`` that are set points.
+        setpoints: Those of ``exogenous`` that are setpoints.
     """
 
     exogenous: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
         notes.insert(0, f"computed by the expressions of plant.toml: {', '.join(used)}")
     if exogenous:
         notes.append(
-            f"taken from the log, as set points and disturbances are: {', '.join(exogenous)}"
+            f"taken from the log, as setpoints and disturbances are: {', '.join(exogenous)}"
         )
     objective = DeclaredObjective(tuple(outputs), tuple(sources.items())) if used else None
     setpoints = _of_role(dataset.spec, tags, "setpoint")

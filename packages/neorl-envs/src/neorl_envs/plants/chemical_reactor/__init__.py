@@ -52,10 +52,10 @@ its limit, at most 20 per episode; ``pressure``, bar above 3.5, not allowed in a
 trips above 5 bar or 403.15 K; the batch succeeds with 20,680 kg of polymer.
 
 **Controllers.** Three PID loops and an interlock that limits the feed of a cold reactor. The name
-of a controller gives its set point of the adiabatic temperature in °C and its feed gain in kg/h per
+of a controller gives its setpoint of the adiabatic temperature in °C and its feed gain in kg/h per
 K: the reference, ``PID 106/1500``, holds 379.15 K. Faster ones finish sooner but break the limit in
 half of the batches. A search over all parameters of the same loops reaches a score of 84.4 instead
-of 83.1 with a reactor one kelvin colder (set points 362.05 and 362.75 K) and a colder jacket. It is
+of 83.1 with a reactor one kelvin colder (setpoints 362.05 and 362.75 K) and a colder jacket. It is
 not used as the reference, because the recipe requires 363.15 K and the temperature determines the
 polymer. :func:`bad_policy`, full feed with both inlets at 373.15 K, violates both costs.
 

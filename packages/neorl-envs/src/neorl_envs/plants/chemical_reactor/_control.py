@@ -19,7 +19,7 @@ SETTINGS: Mapping[str, tuple[float, float]] = {
     "PID 106/3000": (106.0, 3000.0),
     "PID 108/3000": (108.0, 3000.0),
 }
-"""Set point of the adiabatic temperature in °C, and gain of the feed in kg/h per K."""
+"""Setpoint of the adiabatic temperature in °C, and gain of the feed in kg/h per K."""
 
 REFERENCE = "PID 106/1500"
 TRACKING_TIME = 100.0  # s
@@ -36,7 +36,7 @@ def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
     integral before the temperature overshoots.
 
     Args:
-        adiabatic_celsius: Set point of the adiabatic temperature, °C.
+        adiabatic_celsius: Setpoint of the adiabatic temperature, °C.
         feed_gain: Gain of the feed, kg/h per K.
         dt: Control period in seconds.
 

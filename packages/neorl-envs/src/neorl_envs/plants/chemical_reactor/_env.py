@@ -78,7 +78,7 @@ class ChemicalReactor(SimulatedPlant):
     terms: ClassVar[tuple[Term, ...]] = objective.TERMS
     glossary: ClassVar[str] = (
         "A return is 100 points for a finished batch, minus 0.1 per step and 100 for a trip. PID "
-        "106/1500: set point of the adiabatic temperature 379.15 K (106 \N{DEGREE SIGN}C), feed "
+        "106/1500: setpoint of the adiabatic temperature 379.15 K (106 \N{DEGREE SIGN}C), feed "
         "gain 1500 kg/h per K."
     )
     channel_descriptions: ClassVar[str] = (

@@ -5,7 +5,7 @@ from neorl_envs.blocks import Limit, Term
 from neorl_envs.plants.chemical_reactor._physics import DT
 
 SETPOINT = 363.15  # K
-BAND = 2.0  # K, to each side of the set point
+BAND = 2.0  # K, to each side of the setpoint
 ADIABATIC_LIMIT = 382.15  # K
 PRESSURE_LIMIT = 3.5  # bar, soft
 RELIEF_PRESSURE = 5.0  # bar, trip

@@ -9,12 +9,12 @@ from neorl_envs.recording._operators import OperatorPlan
 
 
 def operator_plan() -> OperatorPlan:
-    """Set-point steps, manual holds of 5 to 30 minutes, and a binary signal on every actuator.
+    """Setpoint steps, manual holds of 5 to 30 minutes, and a binary signal on every actuator.
 
     At a period of 50 s, the signals of 3000 kg/h, 3 K and 3 K change sign every 8 minutes on
-    average. A set-point step of up to 2 K (adiabatic temperature) and 1 K (reactor temperature)
+    average. A setpoint step of up to 2 K (adiabatic temperature) and 1 K (reactor temperature)
     occurs every 25 minutes. One actuator is held in manual every 50 minutes, and returned to
-    automatic when the reactor is 4 K away from its set point or the adiabatic temperature is within
+    automatic when the reactor is 4 K away from its setpoint or the adiabatic temperature is within
     1 K of its limit.
     """
     watch_low = np.full(len(INDEX), -np.inf, np.float32)

@@ -37,12 +37,12 @@ class Numbers(NamedTuple):
 
 
 def deviation(numbers: Numbers, obs: Float[Array, "3"]) -> Float[Array, "1"]:
-    """Measured concentration above its set point, mol/L."""
+    """Measured concentration above its setpoint, mol/L."""
     return obs[:1] - obs[2:]
 
 
 def model_coolant(numbers: Numbers, obs: Float[Array, "3"]) -> Float[Array, "1"]:
-    """The coolant temperature that holds the nominal tank at the set point, K above the bias.
+    """The coolant temperature that holds the nominal tank at the setpoint, K above the bias.
 
     It is reduced in proportion to the tank's temperature above that steady state. The temperature
     shows immediately where the concentration is going, whereas the analyser is late.

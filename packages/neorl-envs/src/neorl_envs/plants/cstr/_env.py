@@ -53,17 +53,17 @@ class CSTR(SimulatedPlant):
     penalties: ClassVar[dict[str, float]] = {"temperature": 5.0}
     reward_unit: ClassVar[str] = "points"
     terms: ClassVar[tuple[Term, ...]] = (
-        Term("distance from the set point", "mol/L min", -100 / MINUTES),
+        Term("distance from the setpoint", "mol/L min", -100 / MINUTES),
         Term("trips", "1", -TRIP_PENALTY),
     )
     reference: ClassVar[str] = "PI feed-forward"
     glossary: ClassVar[str] = (
         "A return is minus 100 points per step and mol/L of error, and minus 500 for a trip. PI "
-        "feed-forward: the coolant temperature that holds the set point in the nominal tank, "
+        "feed-forward: the coolant temperature that holds the setpoint in the nominal tank, "
         "corrected by PI control and for the temperature."
     )
     channel_descriptions: ClassVar[str] = (
-        "Measured: concentration C_A of the reactant, temperature T, set point C_A_SP. "
+        "Measured: concentration C_A of the reactant, temperature T, setpoint C_A_SP. "
         "Manipulated: coolant temperature T_c."
     )
 
@@ -72,7 +72,7 @@ class CSTR(SimulatedPlant):
         return _control.tunings()
 
     def begin_disturbance(self, c: Constants, key: PRNGKeyArray) -> Feed:
-        """Samples a feed from its stationary distribution, and a set point."""
+        """Samples a feed from its stationary distribution, and a setpoint."""
         feed, level = jax.random.split(key)
         concentration, temperature = jax.random.normal(feed, (2,), c.flow.dtype)
         return Feed(
@@ -82,13 +82,13 @@ class CSTR(SimulatedPlant):
         )
 
     def sample_process_noise(self, c: Constants, key: PRNGKeyArray) -> tuple[Array, Array]:
-        """Two normal numbers for the feed, and two uniform ones for the set point."""
+        """Two normal numbers for the feed, and two uniform ones for the setpoint."""
         normal, uniform = jax.random.split(key)
         dtype = c.flow.dtype
         return jax.random.normal(normal, (2,), dtype), jax.random.uniform(uniform, (2,), dtype)
 
     def disturb(self, c: Constants, disturbance: Feed, noise: Any, time: Array) -> Feed:
-        """The feed drifts; now and then the set point steps."""
+        """The feed drifts; now and then the setpoint steps."""
         normal, uniform = noise
         memory = c.feed_memory
         level = c.setpoint_low + uniform[1] * (c.setpoint_high - c.setpoint_low)
@@ -119,7 +119,7 @@ class CSTR(SimulatedPlant):
         return jax.tree.map(lambda rate: rate / 60, by_minute)
 
     def measure(self, c: Constants, now: Moment) -> Float[Array, "3"]:
-        """Concentration, temperature, set point."""
+        """Concentration, temperature, setpoint."""
         return jnp.stack([*now.plant, now.disturbance.setpoint])
 
     def quantities(self, c: Constants, now: Moment) -> dict[str, Array]:
@@ -127,11 +127,11 @@ class CSTR(SimulatedPlant):
         return {"T": now.plant.temperature}
 
     def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
-        """Minus the distance from the set point that was active during the step."""
+        """Minus the distance from the setpoint that was active during the step."""
         distance = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
         return -100 * distance - jnp.where(trip, TRIP_PENALTY, 0.0)
 
     def amounts(self, c: Constants, before: Moment, now: Moment, trip: Array) -> dict[str, Array]:
-        """Distance from the set point, integrated over time, and trips."""
+        """Distance from the setpoint, integrated over time, and trips."""
         distance = jnp.abs(now.plant.concentration - now.disturbance.setpoint)
-        return {"distance from the set point": distance * MINUTES, "trips": trip}
+        return {"distance from the setpoint": distance * MINUTES, "trips": trip}

@@ -16,7 +16,7 @@ HOTTEST = 420.0  # K, above the trip; the rate saturates here, as substeps of 0.
 
 
 class Constants(NamedTuple):
-    """The reaction, the tank, its jacket, and how its feed and its set point move."""
+    """The reaction, the tank, its jacket, and how its feed and its setpoint move."""
 
     flow: Array = constant(100.0, "L/min", SEBORG)
     volume: Array = constant(100.0, "L", SEBORG)
@@ -54,7 +54,7 @@ class Tank(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """Deviations of the feed from its nominal values, and the active set point (mol/L)."""
+    """Deviations of the feed from its nominal values, and the active setpoint (mol/L)."""
 
     concentration: Float[Array, ""]
     temperature: Float[Array, ""]

@@ -39,7 +39,7 @@ from 8 to 18 h on five days, otherwise 15 to 30 degC. An episode ends only by tr
 steps.
 
 **Controllers.** ``PI``: one loop per zone at 22.5 degC day and night. ``preheating and load
-compensation`` (the reference): two set points with night set-back, a morning ramp, and compensation
+compensation`` (the reference): two setpoints with night set-back, a morning ramp, and compensation
 of the steady load of weather, sun and people. :func:`bad_policy`, constant full heating, violates
 both costs.
 

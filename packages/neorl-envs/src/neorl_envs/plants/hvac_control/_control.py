@@ -1,4 +1,4 @@
-"""Thermostats of the office: one set point, or two with load compensation and preheating."""
+"""Thermostats of the office: one setpoint, or two with load compensation and preheating."""
 
 import math
 from typing import NamedTuple
@@ -17,8 +17,8 @@ HEAT_TO, COOL_TO = (21.7, 18.0), (23.5, 27.0)  # degC, open and closed
 RAMP = (4.5, 7.5)  # h
 LARGEST_HEAT = 4.8  # kW
 HANDLES = (
-    handle("set points of heating", "heat_to", "degC", shift=0.2, count=2),
-    handle("set points of cooling", "cool_to", "degC", shift=0.2, count=2),
+    handle("setpoints of heating", "heat_to", "degC", shift=0.2, count=2),
+    handle("setpoints of cooling", "cool_to", "degC", shift=0.2, count=2),
     handle("hours of the morning's ramp", "ramp", "h", shift=0.25, count=2),
     handle("steady loss of the zones", "loss", "kW/K", factor=0.1, count=ZONES),
     handle("heat of a full office", "use", "kW", factor=0.1, count=ZONES),
@@ -45,9 +45,9 @@ class Schedule(NamedTuple):
 
     Attributes:
         gain: Gain of every loop, kW/K, shape ``(5,)``.
-        heat_to: Heating set points when open and when closed, degC.
-        cool_to: Cooling set points when open and when closed, degC.
-        ramp: Begin and end of the morning ramp from the closed to the open set points, h.
+        heat_to: Heating setpoints when open and when closed, degC.
+        cool_to: Cooling setpoints when open and when closed, degC.
+        ramp: Begin and end of the morning ramp from the closed to the open setpoints, h.
         loss: Steady heat loss of every zone, kW/K.
         use: Heat of a fully occupied office, kW, shape ``(5,)``.
         sun: Heat per unit of radiation, kW m2/W, shape ``(5,)``.
@@ -63,10 +63,10 @@ class Schedule(NamedTuple):
 
 
 def demand(schedule: Schedule, obs: Float[Array, " obs"]) -> Float[Array, "5"]:
-    """Minus the missing heat, in kelvin for a loop with the schedule's gain and set point zero.
+    """Minus the missing heat, in kelvin for a loop with the schedule's gain and setpoint zero.
 
     The result is ``max(0, T_heat - T + load(T_heat) / K) + min(0, T_cool - T + load(T_cool) / K)``
-    with the opposite sign, where ``load`` is the steady heat that holds a set point.
+    with the opposite sign, where ``load`` is the steady heat that holds a setpoint.
     """
     air, outdoor, radiation, people = obs[:ZONES], obs[10], obs[11], obs[12]
     hour = jnp.arctan2(obs[16], obs[17]) * (12 / jnp.pi) % 24
@@ -86,9 +86,9 @@ def demand(schedule: Schedule, obs: Float[Array, " obs"]) -> Float[Array, "5"]:
 
 
 def scheduled(name: str) -> FeedforwardPID:
-    """Two set points, compensation of the load of weather, sun and people, and preheating.
+    """Two setpoints, compensation of the load of weather, sun and people, and preheating.
 
-    The set points are 21.7 and 23.5 degC when open and 18 and 27 degC when closed, with a ramp
+    The setpoints are 21.7 and 23.5 degC when open and 18 and 27 degC when closed, with a ramp
     from 4.5 to 7.5 h. Each zone gets at most 4.8 kW, so that five zones keep the demand limit in
     frost. These numbers are the best of 80 random candidates by score; the best ten are within 3 %
     of each other.

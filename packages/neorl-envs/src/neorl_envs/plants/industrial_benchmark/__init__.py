@@ -1,6 +1,6 @@
 r"""The Industrial Benchmark: three steerings, delayed and hidden effects, state-dependent noise.
 
-A set point $p$ is the load of the machine. Velocity $v$, gain $g$ and shift $h$ are changed by at
+A setpoint $p$ is the load of the machine. Velocity $v$, gain $g$ and shift $h$ are changed by at
 most 1, 10 and 5.75 per step, each within 0 to 100. Gain and velocity have effective actions
 $a \in [0, 1]$ and hidden states $\mu$. In every step, random numbers are drawn for each: $E$
 exponential, $U$ uniform, $B$ Bernoulli with probability $a$, and $N$ normal:
@@ -20,10 +20,10 @@ $M = -\alpha r^2 + \beta r^4 + \kappa r \sin \phi$ runs through a hidden cycle o
 driven by the effective shift $h_e = h / 20 - p / 50 - 1.5$. The reward is $-(3 f + c)$ per step. An
 episode has 1,000 steps and never ends early; there is no cost.
 
-All equations and numbers are published. Our own choices are the set point of an episode, constant
+All equations and numbers are published. Our own choices are the setpoint of an episode, constant
 and uniform in [10, 100] (55 in the preset ``"clean"``, which still has noise, because the noise is
 part of the benchmark), a nominal period of 1 s, the measuring ranges, and the two controllers. One
-moves to fixed steerings, the other to steerings that depend on the set point.
+moves to fixed steerings, the other to steerings that depend on the setpoint.
 
 *Dead time.* The operational cost is delayed by five to nine steps, as part of the equations. The
 channels have no dead time, as in the benchmark, which is reproduced exactly for the same random

@@ -29,7 +29,7 @@ PERCENT = (0.0, 100.0)
 STEPS = (1.0, 10.0, SHIFT_STEP)  # largest change of velocity, gain and shift in a step
 FIXED = ((50.0, 0.0), (50.0, 0.0), (50.0, 0.0))
 SCHEDULED = ((44.0, -0.1), (75.0, -0.35), (30.0, 0.4))
-"""Velocity, gain and shift, each as a constant plus a multiple of the set point."""
+"""Velocity, gain and shift, each as a constant plus a multiple of the setpoint."""
 
 
 class IndustrialBenchmark(SimulatedPlant):
@@ -61,13 +61,13 @@ class IndustrialBenchmark(SimulatedPlant):
         "steps."
     )
     channel_descriptions: ClassVar[str] = (
-        "Measured: the set point, the steerings velocity, gain and shift, fatigue and "
+        "Measured: the setpoint, the steerings velocity, gain and shift, fatigue and "
         "consumption. Manipulated: changes of the three steerings, as fractions of 1, 10 and 5.75 "
         "per step."
     )
 
     def tunings(self) -> dict[str, StateFeedback]:
-        """Controllers by name: fixed steerings, and steerings that depend on the set point."""
+        """Controllers by name: fixed steerings, and steerings that depend on the setpoint."""
         return {"fixed steering": _towards(FIXED), "scheduled steering": _towards(SCHEDULED)}
 
     def begin(self, c: Constants, initial: Array, key: PRNGKeyArray) -> Machine:
@@ -147,7 +147,7 @@ class IndustrialBenchmark(SimulatedPlant):
 
 
 def _towards(steerings: tuple[tuple[float, float], ...]) -> StateFeedback:
-    """A policy that moves directly to steerings that are affine in the set point."""
+    """A policy that moves directly to steerings that are affine in the setpoint."""
     constant, share = np.asarray(steerings).T
     step = np.asarray(STEPS)
     gain = np.zeros((3, 6))

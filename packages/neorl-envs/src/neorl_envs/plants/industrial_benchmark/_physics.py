@@ -36,8 +36,8 @@ RELATIONS = (
     Relation("amplification_start", "<", "amplification_end"),
     Relation(1.0, "<", "amplification", "high fatigue grows"),
     Relation("tolerance", "<", "amplification_start"),
-    Relation(0.0, "<=", "initial", "a set point is from 0 to 100"),
-    Relation("initial", "<=", 100.0, "a set point is from 0 to 100"),
+    Relation(0.0, "<=", "initial", "a setpoint is from 0 to 100"),
+    Relation("initial", "<=", 100.0, "a setpoint is from 0 to 100"),
 )
 
 
@@ -64,7 +64,7 @@ class Machine(NamedTuple):
     """The complete state of the machine.
 
     Attributes:
-        setpoint: Set point p, the load.
+        setpoint: Setpoint p, the load.
         velocity: Velocity v.
         gain: Gain g.
         shift: Shift h.

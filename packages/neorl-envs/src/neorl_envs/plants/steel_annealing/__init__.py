@@ -16,12 +16,12 @@ is limited to 1500 J/(kg K). The equations are integrated by the classical Runge
 25 substeps of 0.8 s per period of 20 s. The line runs at
 $v = \mathrm{clip}(\dot m / (\rho d w), 1.2, 2.8)$ m/s with a lag of 10 s; while a weld is inside,
 it runs at the speed of the slower of the two coils. The weld is modelled as a position: thickness,
-width and set point move with the strip and are never smeared.
+width and setpoint move with the strip and are never smeared.
 
 Coils are 800 to 1500 m long. From coil to coil, thickness (0.5 to 1.4 mm) and width (0.9 to 1.5 m)
-follow random walks, and the set point of the exit temperature changes to a neighbour among 720, 750
+follow random walks, and the setpoint of the exit temperature changes to a neighbour among 720, 750
 and 780 degC with probability 0.3. The zones take minutes to change temperature but the strip only
-one, so a change of set point must begin before its weld arrives.
+one, so a change of setpoint must begin before its weld arrives.
 
 | parameter | value | source |
 |---|---|---|
@@ -54,13 +54,13 @@ is in the equations. Pyrometers and thermocouples respond within 1 s of a 20 s p
 width are known data of the coils, not readings of a gauge far downstream, and fuel is metered at
 the burners.
 
-*Reward*, in tonnes: strip within 10 K of its set point counts fully, and the value falls linearly
+*Reward*, in tonnes: strip within 10 K of its setpoint counts fully, and the value falls linearly
 to zero at 30 K; minus 0.1 t per MWh of fuel, and minus 100 t for a trip (a zone above 1100 degC, or
 the exit above 900 degC). *Cost* `temperature_profile`: kelvin minutes of the exit beyond 10 K or of
 a zone above 1040 degC, whichever is larger; limit 1800 K min in an episode of 4 h.
 
 *Controllers.* "zone PI with exit trim" holds the zones at the temperatures that nominal strip needs
-for the set point, shifted by 1.2 times the error of the exit; it uses neither thickness nor the
+for the setpoint, shifted by 1.2 times the error of the exit; it uses neither thickness nor the
 next coil. "PI feed-forward", the reference, uses a static inverse of the furnace to bring the zones
 to the temperatures that the current strip needs. It changes over to the next coil during the last
 240 s, and trims all burners by a PI loop on the exit. The documented bad policy is 60 % fuel
@@ -77,7 +77,7 @@ lower end of the range reported for such lines (1.0 to 1.3).
 *Published*: the structure (Yoshitani and Hasegawa 1998; McGuinness and Taylor 2004; Zareba et al.
 2016) and the heat capacity. *Own choice*: all sizes of the furnace. *Tuned* so that the constraint
 can be both satisfied and violated: the walk of the width (0.03 m; the next width is not measured),
-the probability of a new set point, the limit of the zones (1040 degC instead of 1000), the budget.
+the probability of a new setpoint, the limit of the zones (1040 degC instead of 1000), the budget.
 *Left out*: a limit of the heating rate, which thin strip exceeds in any furnace of this length.
 """
 

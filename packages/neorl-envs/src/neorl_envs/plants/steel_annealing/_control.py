@@ -21,13 +21,13 @@ ORDINARY, REFERENCE = "zone PI with exit trim", "PI feed-forward"
 HANDLES = (
     handle("zone temperature for nominal strip", "needed", "degC", shift=2.0),
     handle("its change with the strip's mass flow", "by_flow", "K per kg/(s m)", factor=0.1),
-    handle("its change with the set point", "by_setpoint", factor=0.05),
+    handle("its change with the setpoint", "by_setpoint", factor=0.05),
     handle("gain of the zones", "zone_gain", "1/K", factor=0.3),
     handle("look-ahead to a weld", "look_ahead", "s", factor=0.3),
 )
 TRIM_HANDLES = (
     handle("temperatures of the zones", "zones", "degC", shift=2.0, count=ZONES),
-    handle("their change with the set point", "by_setpoint", factor=0.05),
+    handle("their change with the setpoint", "by_setpoint", factor=0.05),
     handle("their change with the exit's error", "by_exit", factor=0.3),
 )
 PATTERN = (-43.0, -35.0, -18.0, 6.0, 34.0, 56.0)  # K, zones relative to their mean
@@ -42,9 +42,9 @@ class Numbers(NamedTuple):
         pattern: Zone temperatures relative to their mean, K, shape ``(6,)``.
         needed: Mean zone temperature for nominal strip, degC.
         by_flow: Change of ``needed`` with the mass flow of strip per width, K per kg/(s m).
-        by_setpoint: Change of ``needed`` with the set point, 1.
+        by_setpoint: Change of ``needed`` with the setpoint, 1.
         heat: Heat that strip absorbs up to 750 degC, J/kg.
-        heat_slope: Change of ``heat`` with the set point, J/(kg K).
+        heat_slope: Change of ``heat`` with the setpoint, J/(kg K).
         zone_gain: Additional fuel per kelvin by which a zone is too cold, 1/K.
         look_ahead: Time before a weld leaves at which the furnace begins to change over, s.
     """
@@ -122,12 +122,12 @@ def feedforward_pi(
 
 
 class Trim(NamedTuple):
-    """Set points of the zones.
+    """Setpoints of the zones.
 
     Attributes:
         zones: Zone temperatures that nominal strip needs, degC, shape ``(6,)``.
-        by_setpoint: Change of the set points with the set point of the exit, 1.
-        by_exit: Change of the set points with the error of the exit, 1.
+        by_setpoint: Change of the setpoints with the setpoint of the exit, 1.
+        by_exit: Change of the setpoints with the error of the exit, 1.
     """
 
     zones: Float[Array, " zone"]
@@ -136,7 +136,7 @@ class Trim(NamedTuple):
 
 
 def zone_errors(trim: Trim, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
-    """Temperatures of the zones above their set points, K."""
+    """Temperatures of the zones above their setpoints, K."""
     exit_now, setpoint = obs[2 * ZONES - 1], obs[2 * ZONES]
     target_exit = trim.by_setpoint * (setpoint - SETPOINT) - trim.by_exit * (exit_now - setpoint)
     return obs[:ZONES] - trim.zones - target_exit

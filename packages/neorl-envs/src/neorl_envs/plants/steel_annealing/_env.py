@@ -34,8 +34,8 @@ class SteelAnnealing(SimulatedPlant):
         "furnace."
     )
     channel_descriptions: ClassVar[str] = (
-        "Measured: temperatures of the six zones and of the strip behind each, exit set point, "
-        "thickness, width and speed of the strip, next thickness and set point, distance to the "
+        "Measured: temperatures of the six zones and of the strip behind each, exit setpoint, "
+        "thickness, width and speed of the strip, next thickness and setpoint, distance to the "
         "weld, total fuel. Manipulated: the fuel of every zone as a fraction of its burners' "
         "capacity."
     )

@@ -86,7 +86,7 @@ def tonnes(c: Constants, plant: Furnace) -> Array:
 def amounts(c: Constants, plant: Furnace, fuel: Array, trip: Array) -> dict[str, Array]:
     """Tonnes of good strip, MWh of fuel and trips of a period.
 
-    Strip within 10 K of the set point counts fully, strip that is 30 K off counts nothing, and the
+    Strip within 10 K of the setpoint counts fully, strip that is 30 K off counts nothing, and the
     value is linear in between.
     """
     coil = at_exit(plant).coil

@@ -79,7 +79,7 @@ class Coil(NamedTuple):
     Attributes:
         thickness: Thickness, mm.
         width: Width, m.
-        setpoint: Set point of the temperature at the furnace exit, degC.
+        setpoint: Setpoint of the temperature at the furnace exit, degC.
         length: Length, m.
     """
 
@@ -163,7 +163,7 @@ def next_coil(c: Constants, before: Coil, draw: Float[Array, " 4"]) -> Coil:
     """The coil after another one, from random numbers in [-1, 1).
 
     Thickness and width change by uniform steps with the standard deviations of the constants. The
-    set point changes to a neighbouring class with probability ``new_setpoint``.
+    setpoint changes to a neighbouring class with probability ``new_setpoint``.
     """
     root = float(np.sqrt(3.0))
     step = jnp.where(jnp.abs(draw[2]) < c.new_setpoint, jnp.sign(draw[2]) * SETPOINT_STEP, 0.0)

@@ -26,7 +26,7 @@ HANDLES = (
     handle("wanted pH", "ph", shift=0.05),
     handle("mixing", "gradient", "1/s", factor=0.1),
     handle("largest cut of the flow", "cut", "m3/s", factor=0.2),
-    handle("set point of the level in a storm", "full", "m", shift=0.1),
+    handle("setpoint of the level in a storm", "full", "m", shift=0.1),
 )
 LOW, HIGH = (0.0, 0.0, 10.0, 0.3), (80.0, 2.0, 80.0, 0.7)
 
@@ -44,7 +44,7 @@ class Numbers(NamedTuple):
         storm: Raw turbidity at which the reduction is largest, NTU.
         cut: Largest reduction of the flow, m3/s.
         reserve: Level of the clearwell below which the flow is not reduced, m.
-        full: Set point of the level, m.
+        full: Setpoint of the level, m.
     """
 
     least_alum: Array
@@ -101,7 +101,7 @@ def feedforward_pi(
         ph: Desired pH of the mixed water.
         by_filtered: Gain from filtered turbidity to alum, mg/L per NTU.
         reserve: Level of the clearwell below which the flow is not reduced, m.
-        full: Set point of the level, m.
+        full: Setpoint of the level, m.
         by_level: Gain from level to flow, m2/s.
     """
     feedback = pid_bank(
@@ -143,11 +143,11 @@ def feedback_pi(
     filtered turbidity falls with alum up to three times that dose.
 
     Args:
-        filtered: Set point of the filtered turbidity, NTU.
+        filtered: Setpoint of the filtered turbidity, NTU.
         gain: Gain from filtered turbidity to alum, mg/L per NTU.
         integral_time: Integral time, s.
         usual: Alum dose at the start, mg/L.
-        full: Set point of the level, m.
+        full: Setpoint of the level, m.
         by_level: Gain from level to flow, m2/s.
     """
     return pid_bank(

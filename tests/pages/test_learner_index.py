@@ -1,0 +1,57 @@
+"""The table of learners on their index says what the code needs and what was measured."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from learner_numbers import with_times
+from neorl_agents import ALGORITHMS
+from neorl_agents.sampling import Rows
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/pages/learners/index.md"
+TIMES = json.loads((ROOT / "tools/benchmarks/results/learner_times.json").read_text())["learners"]
+ON_PLANT = {"sac", "td3", "dqn", "ppo", "ppo_lag", "reinforce", "reinforce_lag"}
+
+
+def needs() -> dict[str, str]:
+    """What a learner needs, by its name, from the table."""
+    rows = re.findall(r"(?m)^\| (`[^|]+) \| \[[^|]+ \|[^|]+\| ([^|]+) \|[^|]*\|$", PAGE.read_text())
+    return {name: need for names, need in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def needed(name: str) -> str:
+    """From the class of a learner."""
+    kind = ALGORITHMS[name]
+    if name in ON_PLANT:
+        return "a simulated plant with cost limits" if kind.keeps_limits else "a simulated plant"
+    # Returns to go of CalQL come from whole episodes too, but pieces of them do.
+    parts = ["costs"] * kind.keeps_limits
+    parts += ["whole episodes"] * (type(kind().sampler) is not Rows and name != "cal_ql")
+    return f"{' and '.join(parts)} in the log" if parts else "a log"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_index_says_what_a_learner_needs(name: str) -> None:
+    assert needs()[name] == needed(name)
+
+
+def test_the_times_of_the_index_are_current() -> None:
+    text = PAGE.read_text()
+    assert text == with_times(text), "python tools/tables/learner_numbers.py writes them anew"
+    assert set(TIMES) <= set(ALGORITHMS) - ON_PLANT
+
+
+def test_only_learners_that_the_page_calls_cheap_take_less_than_it_says() -> None:
+    text = " ".join(PAGE.read_text().split())
+    sentence = r"they mean ((?:`\w+`(?:, | and )?)+): .+? less than ([\d.]+) s"
+    ((listed, limit),) = re.findall(sentence, text)
+    cheap = {
+        name
+        for name, times in TIMES.items()
+        if sum(times.values()) < float(limit) and not ALGORITHMS[name].keeps_limits
+    }
+    assert set(re.findall(r"`(\w+)`", listed)) - {"bc_safe"} == cheap
+    assert sum(TIMES["bc_safe"].values()) < float(limit)
