@@ -89,6 +89,22 @@ assert "WORDS" in bundle.manifest.document["constraint_words"]
 """
 
 
+IN_ONE_PROCESS = """
+import importlib
+import sys
+
+package, *lines = sys.argv[1:]
+main = importlib.import_module(f"{package}._command.main").main
+for line in lines:
+    print("$", line)
+    assert main(line.split()) == 0, line
+"""
+"""Several commands of a package; a process for each would import and compile the same again.
+
+It runs with ``-P``: an installed command does not find modules of the current folder by itself.
+"""
+
+
 @pytest.fixture(scope="module")
 def learners(pytestconfig: pytest.Config) -> tuple[str, ...]:
     """Of the distribution: by day one, by night those with costs and with a model too."""
@@ -119,19 +135,31 @@ def work(
 
 def test_its_plant_is_listed_recorded_and_inspected(command, work: Path, installed: Path) -> None:
     run = partial(command, cwd=work, installed=installed)
-    assert "from outsider 0.1.0" in run("neorl-envs", "list").stdout
-    run("neorl-envs", "collect", "--environment=Tank-v0", "--steps=60", "--out=tank.h5")
-    assert "Tank-v0: 60 rows, 2 episodes" in run("neorl-envs", "inspect", "tank.h5").stdout
-    assert "log: 96 rows, 8 episodes" in run("neorl-envs", "inspect", "log.table").stdout
+    lines = (
+        "list",
+        "collect --environment=Tank-v0 --steps=60 --out=tank.h5",
+        "inspect tank.h5",
+        "inspect log.table",
+    )
+    printed = run("python", "-P", "-c", IN_ONE_PROCESS, "neorl_envs", *lines).stdout
+    for words in (
+        "from outsider 0.1.0",
+        "Tank-v0: 60 rows, 2 episodes",
+        "log: 96 rows, 8 episodes",
+    ):
+        assert words in printed
     unknown = command("neorl-envs", "inspect", "log.table", cwd=work, code=2)
     assert "expected an HDF5 dataset file" in unknown.stderr
 
 
 def test_its_plant_is_described_and_recorded_from_its_folder(command, tmp_path: Path) -> None:
-    run = partial(command, "neorl-envs", cwd=OUTSIDER / "src")
-    assert "at most 0.5 per second" in run("describe", "outsider.tank:Tank").stdout
-    out = tmp_path / "tank.h5"
-    printed = run("collect", "outsider.tank:Tank", "--steps=60", "--out", out).stdout
+    run, out = partial(command, cwd=OUTSIDER / "src"), tmp_path / "tank.h5"
+    lines = (
+        "describe outsider.tank:Tank",
+        f"collect outsider.tank:Tank --steps=60 --out={out}",
+    )
+    printed = run("python", "-P", "-c", IN_ONE_PROCESS, "neorl_envs", *lines).stdout
+    assert "at most 0.5 per second" in printed
     assert "60 rows, 2 episodes" in printed
 
 
@@ -171,8 +199,10 @@ def test_a_learner_with_costs_and_one_with_a_model_end_in_bundles(
 
 def test_its_bundle_is_verified_and_replayed_where_it_is_not_installed(command, work: Path) -> None:
     """A bundle holds compiled programs: whoever runs it needs nothing of those who made it."""
-    assert WORDS in command("neorl-deploy", "verify", "runs/0001/policy.bundle", cwd=work).stdout
-    assert WORDS in command("neorl-deploy", "replay", cwd=work).stdout
+    lines = "verify runs/0001/policy.bundle", "replay"
+    words = ("-P", "-c", IN_ONE_PROCESS, "neorl_deploy", *lines)
+    _, *parts = command("python", *words, cwd=work).stdout.split("$ ")
+    assert [WORDS in part for part in parts] == [True, True]
 
 
 @pytest.mark.nightly

@@ -28,6 +28,8 @@ from neorl_core.statistics import range_statistics
 
 from .rollouts_by_hand import KEY, SMALL, SPEC, STEPS, WORLDS, begun, perceptron, rollout, scaled
 
+ESTIMATE = jax.jit(estimate, static_argnames="kind")
+
 
 def log_prob(actor, state, rows, actions):
     out = perceptron(actor, scaled(state, rows.obs))
@@ -104,9 +106,10 @@ def test_a_ratio_outside_the_clip_is_cut_as_in_the_paper():
     moved = jax.tree.map(lambda x: 60 * x + 0.3, networks.actor)
     units = unit_rows(state.preparation, rows, discount=0.99)
     signals = units.reward[..., None]
-    about = estimate(*networks, units, signals, discount=0.99, lam=0.95, kind="choice")
+    about = ESTIMATE(*networks, units, signals, discount=0.99, lam=0.95, kind="choice")
     climbed = about.advantages[:, 0]
-    loss, metrics = learner.loss(networks._replace(actor=moved), as_rows(units), about, climbed)
+    now_at = networks._replace(actor=moved)
+    loss, metrics = jax.jit(learner.loss)(now_at, as_rows(units), about, climbed)
     before, _ = log_prob(networks.actor, state, rows, "choice")
     now, _ = log_prob(moved, state, rows, "choice")
     ratio = np.exp(now - before)
@@ -224,7 +227,7 @@ def test_prices_and_the_priced_advantage_are_their_equations(kind):
     value = ScaledValue(value.network, value.mean, jnp.asarray([2.0, 3.0, 0.5]))
     actor, lam = fresh_actor(SMALL, LIMITED, KEY, "choice"), getattr(learner, "trace", 1.0)
     signals = reward_and_costs(learner, state, units)
-    about = estimate(actor, value, units, signals, discount=0.99, lam=lam, kind="choice")
+    about = ESTIMATE(actor, value, units, signals, discount=0.99, lam=lam, kind="choice")
     after, advantage, metrics = jax.jit(learner.penalised_advantage)(state, units, about, value)
     # An episode has five steps: 2 K of one cost, and a step in ten over the limit of the other.
     spent = counted.cost.mean((0, 1)) * 5
@@ -264,5 +267,6 @@ def test_a_ratio_beyond_all_bounds_has_no_gradient_of_nan():
     networks, units = state.parameters["networks"], as_rows(unit_rows(state.preparation, rows))
     about = Estimates(jnp.ones((12, 1)), jnp.ones((12, 1)), jnp.full(12, -1e5))
     climbed = jnp.linspace(-1.0, 1.0, 12)
-    gradient = jax.grad(lambda x: learner.loss(x, units, about, climbed)[0])(networks)
+    slope = jax.grad(lambda x: learner.loss(x, units, about, climbed)[0])
+    gradient = jax.jit(slope)(networks)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
