@@ -119,7 +119,7 @@ def measure(plant: str, learners: list[str], seeds: int) -> None:
 def store(path: Path, results: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(results, indent=1) + "\n")
+    partial.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     partial.replace(path)
 
 
