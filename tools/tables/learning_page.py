@@ -22,6 +22,7 @@ from neorl_envs import environment_names, make
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/learning"
 OTHERS = ROOT / "tools/benchmarks/results/learning_settings.jsonl"
+LONGER = ROOT / "tools/benchmarks/results/more_updates"
 PAGE = ROOT / "docs/pages/explanation/learners-compared.md"
 RESAMPLES, LEVEL = 2_000, 0.95
 SIMULATED, OFFICIAL, WITHOUT_PLANT = "-v0-", "DMSD-v0", "Simglucose"
@@ -66,6 +67,9 @@ def page() -> str:
             parts += [beside_the_log(path), _settings(path)]
     if own:
         parts += ["## The plants' own logs", OWN_TEXT, _wins(own), missing()]
+    for path in sorted(LONGER.glob("*.jsonl")):
+        name, _, quality = path.stem.rpartition("-")
+        parts += [f"### {name}, {quality}, more updates", LONGER_TEXT, table(path), _settings(path)]
     for path in own:
         name, _, quality = path.stem.rpartition("-")
         unit = f"Unit of scores: {unit_words(make(name).reward_unit)}."
@@ -329,6 +333,11 @@ difference, have been removed. A table with few updates and three seeds shows la
 only. The first table counts the logs on which the interval of the difference to
 behaviour cloning (paired by seed and episode, for fresh seeds and episodes) lies above or below
 zero; where one of the two ran more episodes, the difference is over those that both ran."""
+
+
+LONGER_TEXT = """**On this log, the tables below measure the number of updates more than the
+learners.** With 10,000 of them, every learner with critics is below behaviour cloning. With
+40,000, on the same log and with the same settings and seeds, the order is another one:"""
 
 
 if __name__ == "__main__":

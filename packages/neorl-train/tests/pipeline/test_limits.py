@@ -231,9 +231,12 @@ def test_a_log_that_cannot_teach_limits_is_refused_and_leaves_no_run(
     assert list(tmp_path.glob("runs/*/")) == []
 
 
-@pytest.mark.parametrize("last", ["cpq", "fql", "mopo"])
+@pytest.mark.parametrize(
+    ("last", "memory"),
+    [("cpq", "2GB"), ("fql", "2GB"), ("mopo", "2GB"), ("cpq", "1kB"), ("fql", "1kB")],
+)
 def test_a_log_that_the_last_learner_cannot_use_is_refused_before_the_first_is_trained(
-    tmp_path, monkeypatch, capsys, make_log, last
+    tmp_path, monkeypatch, capsys, make_log, last, memory
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("neorl_train._pipeline.kinds.train", lambda *_, **__: pytest.fail("trains"))
@@ -244,6 +247,7 @@ def test_a_log_that_the_last_learner_cannot_use_is_refused_before_the_first_is_t
         tmp_path / "log.h5", replace(log, transitions=log.transitions._replace(**columns))
     )
     words = ("--data.source", "log.h5", "--output.no-tracking", "--penalty", "cost_0", "1")
+    words = (*words, "--data.memory", memory)
     assert main(["run", *words, "--training.algorithms", "bc", last]) == 2
     refusal = capsys.readouterr().err.splitlines()[-1]
     assert refusal.startswith("neorl-train: ")

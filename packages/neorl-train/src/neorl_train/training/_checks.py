@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from neorl_agents import Learner
 from neorl_agents.learning import Log, require_log
-from neorl_core import InputError
+from neorl_core import InputError, Transition
 from neorl_train.experience._streamed import StreamedData, require_streamable
 from neorl_train.experience._training_data import TrainingData
 from neorl_train.training._plan import Plan
@@ -42,7 +44,9 @@ def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -
     """Refuses a log that one of several learners cannot use, before any of them is trained.
 
     The learners that a learner fits first, such as a model, are checked too. The checks read whole
-    columns, so a log that stays in its file is not checked.
+    columns. Of a log that stays in its file only the statistics are checked: costs of which none is
+    above zero, actions that never move, a single episode, and a limit that even the smallest logged
+    cost of a step exceeds are refused, but not one that only the sum over every episode exceeds.
 
     Args:
         learners: Learners with valid hyperparameters.
@@ -51,11 +55,34 @@ def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -
     Raises:
         InputError: Names the learner, and says what to do.
     """
-    if isinstance(data, StreamedData):
-        return
     for learner in learners:
         for part in (learner, *(fit.learner for fit in learner.fits().values())):
-            require_log(part, data.spec, data.rows_for(part))
+            is_streamed = isinstance(data, StreamedData)
+            rows = _extreme_rows(data) if is_streamed else data.rows_for(part)
+            require_log(part, data.spec, rows)
+
+
+def _extreme_rows(data: StreamedData) -> Transition:
+    """The smallest and the largest logged values as two rows, each an episode if the log has two.
+
+    No episode of the log costs less than the first row, and none costs anything if the second does
+    not, so whatever is refused here would be refused of the whole log.
+    """
+    statistics = data.statistics
+    obs, action, reward, cost = (
+        np.stack([np.asarray(field.min), np.asarray(field.max)])
+        for field in (statistics.obs, statistics.action, statistics.reward, statistics.cost)
+    )
+    has_episodes = int(statistics.episode_length.count) > 1
+    return Transition(
+        obs=obs,
+        action=action,
+        reward=reward,
+        next_obs=obs,
+        terminated=np.zeros(2, bool),
+        truncated=np.asarray([has_episodes, True]),
+        cost=cost if data.spec.cost else None,
+    )
 
 
 def stride(learner: Learner) -> int:
