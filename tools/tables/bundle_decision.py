@@ -189,9 +189,18 @@ def _stop(runtime: Any, obs: Any) -> Callable[[], Any]:
 
 
 def made_bundle(
-    folder: Path, n_rows: int, hidden: tuple[int, ...] = (64, 64), *, onnx: bool = False
+    folder: Path,
+    n_rows: int,
+    hidden: tuple[int, ...] = (64, 64),
+    *,
+    onnx: bool = False,
+    policy_of: Callable[[Any, Any], Any] | None = None,
 ) -> Any:
-    """A sealed bundle of a run that was made by hand: a network for the reactor."""
+    """A sealed bundle of a run that was made by hand: a network for the reactor.
+
+    With ``policy_of`` it holds the policy that this function makes of the channels and of the
+    observations that the export compares.
+    """
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -210,7 +219,7 @@ def made_bundle(
     spec = plant.spec
     low, high = (np.array([getattr(c, end) for c in spec.obs]) for end in ("low", "high"))
     seen = np.random.default_rng(0).uniform(low, high, (40, spec.n_obs)).astype(np.float32)
-    policy = NetworkPolicy(
+    policy: Any = NetworkPolicy(
         obs=standardiser(
             jnp.asarray((low + high) / 2),
             jnp.asarray((high - low) / 4),
@@ -221,6 +230,8 @@ def made_bundle(
         low=jnp.array(lows(spec.action)),
         high=jnp.array(highs(spec.action)),
     )
+    if policy_of is not None:
+        policy = policy_of(spec, seen)
     (folder / "policies").mkdir(parents=True)
     save_policy(folder / "policies/network-0.safetensors", policy, spec, seen, {})
     fallback = plant.tunings()[plant.reference]

@@ -8,8 +8,11 @@ inference mode, TorchScript traced and frozen, ONNX Runtime on the ``policy.onnx
 bundle. All actions are compared first. One thread each, one core, synchronous dispatch; in turn, in
 blocks of ``--calls``, by the clock on the wall and in processor time of all threads.
 
-Two long runs come with it: ``--decisions`` decisions in a row, whose memory must not grow, and a
-shift of 8 hours at 100 times real time, in the closed loop with its audit log and its file of
+A guarded decision of FQL's policy comes with it, with the published network of four layers of 512,
+in both forms.
+
+Two long runs come with it too: ``--decisions`` decisions in a row, whose memory must not grow, and
+a shift of 8 hours at 100 times real time, in the closed loop with its audit log and its file of
 state, on a plant that answers at once: no period may be missed and no decision be late.
 
     python -m hatch run benchmark-latency:run
@@ -37,8 +40,9 @@ from _rounds import (  # pyright: ignore[reportMissingImports]
 
 from bundle_decision import Timed, _summary, _timed, made_bundle
 
-PARTS = ("latency", "memory", "shift")
+PARTS = ("latency", "fql", "memory", "shift")
 HIDDEN = (256, 256)
+FLOW_HIDDEN = (512, 512, 512, 512)
 SHIFT, SPEED = 8 * 3600.0, 100.0
 SAME = 1e-5
 """Of a channel's range: how far the actions of the peers may lie from ours."""
@@ -72,6 +76,7 @@ def main() -> int:
         bundle = made_bundle(Path(folder) / "run", 0, HIDDEN, onnx=True)
         parts: dict[str, Callable[[], dict[str, Any]]] = {
             "latency": lambda: _latencies(bundle, arguments.rounds, arguments.calls),
+            "fql": lambda: _flow_policy(Path(folder) / "fql", arguments.rounds, arguments.calls),
             "memory": lambda: _long_run(bundle, arguments.decisions),
             "shift": lambda: _shift(bundle, Path(folder) / "loop", 3600 * arguments.hours),
         }
@@ -87,7 +92,51 @@ def main() -> int:
 
 
 def _latencies(bundle: Any, rounds: int, calls: int) -> dict[str, Any]:
-    variants = _variants(bundle)
+    return _timings(_variants(bundle), rounds, calls)
+
+
+def _flow_policy(folder: Path, rounds: int, calls: int) -> dict[str, Any]:
+    """A guarded decision of the policy of an untrained FQL of published size, in both forms."""
+    import jax
+    import numpy as np
+
+    from neorl_agents import FQL
+    from neorl_agents.learning import Networks
+    from neorl_agents.testing import statistics_of
+    from neorl_core import Transition
+    from neorl_deploy.runtime import Runtime
+
+    def policy_of(spec: Any, seen: Any) -> Any:
+        learner = FQL(networks=Networks(hidden=FLOW_HIDDEN))
+        low, high = _ends(spec.action)
+        n = 32  # the length of an episode to statistics_of
+        log = Transition(
+            obs=seen[:n],
+            action=np.random.default_rng(3).uniform(low, high, (n, len(low))).astype(np.float32),
+            reward=np.zeros(n, np.float32),
+            next_obs=seen[:n],
+            terminated=np.zeros(n, bool),
+            truncated=np.arange(n) == n - 1,
+            cost=np.zeros((n, len(spec.cost)), np.float32),
+        )
+        return learner.policy(learner.init(spec, statistics_of(log), jax.random.key(0)))
+
+    bundle = made_bundle(folder, 0, policy_of=policy_of)
+    low, high = _ends(bundle.manifest.obs)
+    middle, span = (low + high) / 2, high - low
+    seen = np.random.default_rng(2).uniform(middle - span / 4, middle + span / 4, (64, len(low)))
+    variants = {
+        name: _guarded(runtime, seen.astype(np.float32))
+        for name, runtime in (
+            ("Runtime.step, compiled", Runtime(bundle)),
+            ("Runtime.step, NumPy alone", Runtime(bundle, "numpy")),
+        )
+    }
+    return {"hidden": list(FLOW_HIDDEN), **_timings(variants, rounds, calls)}
+
+
+def _timings(variants: dict[str, Callable[[], Any]], rounds: int, calls: int) -> dict[str, Any]:
+    """Microseconds of every variant, in turn."""
     times: dict[str, list[Timed]] = {name: [] for name in variants}
     for call in variants.values():
         _timed(call, 300)
