@@ -104,35 +104,26 @@ def _flow_policy(folder: Path, rounds: int, calls: int) -> dict[str, Any]:
     from neorl_agents.learning import Networks
     from neorl_agents.testing import statistics_of
     from neorl_core import Transition
-    from neorl_deploy.runtime import Runtime
 
     def policy_of(spec: Any, seen: Any) -> Any:
         learner = FQL(networks=Networks(hidden=FLOW_HIDDEN))
         low, high = _ends(spec.action)
         n = 32  # the length of an episode to statistics_of
-        log = Transition(
-            obs=seen[:n],
-            action=np.random.default_rng(3).uniform(low, high, (n, len(low))).astype(np.float32),
-            reward=np.zeros(n, np.float32),
-            next_obs=seen[:n],
-            terminated=np.zeros(n, bool),
-            truncated=np.arange(n) == n - 1,
-            cost=np.zeros((n, len(spec.cost)), np.float32),
-        )
+        action = np.random.default_rng(3).uniform(low, high, (n, len(low))).astype(np.float32)
+        zeros = np.zeros(n, np.float32)
+        columns: Any = dict(
+            obs=seen[:n], action=action, reward=zeros, next_obs=seen[:n], terminated=zeros > 0,
+            truncated=zeros > 0, cost=np.zeros((n, len(spec.cost)), np.float32),
+        )  # fmt: skip
+        log = Transition(**columns)
         return learner.policy(learner.init(spec, statistics_of(log), jax.random.key(0)))
 
     bundle = made_bundle(folder, 0, policy_of=policy_of)
     low, high = _ends(bundle.manifest.obs)
     middle, span = (low + high) / 2, high - low
     seen = np.random.default_rng(2).uniform(middle - span / 4, middle + span / 4, (64, len(low)))
-    variants = {
-        name: _guarded(runtime, seen.astype(np.float32))
-        for name, runtime in (
-            ("Runtime.step, compiled", Runtime(bundle)),
-            ("Runtime.step, NumPy alone", Runtime(bundle, "numpy")),
-        )
-    }
-    return {"hidden": list(FLOW_HIDDEN), **_timings(variants, rounds, calls)}
+    timings = _timings(_guarded_forms(bundle, seen.astype(np.float32)), rounds, calls)
+    return {"hidden": list(FLOW_HIDDEN), **timings}
 
 
 def _timings(variants: dict[str, Callable[[], Any]], rounds: int, calls: int) -> dict[str, Any]:
@@ -154,8 +145,6 @@ def _variants(bundle: Any) -> dict[str, Callable[[], Any]]:
     import numpy as np
     import onnxruntime
     import torch  # pyright: ignore[reportMissingImports]
-
-    from neorl_deploy.runtime import Runtime
 
     torch.set_num_threads(1)
     options = onnxruntime.SessionOptions()
@@ -182,12 +171,18 @@ def _variants(bundle: Any) -> dict[str, Callable[[], Any]]:
         "ONNX Runtime": by_onnx,
     }
     _require_same(bundle, peers, seen)
-    ours = {
-        "Runtime.step, compiled": Runtime(bundle),
-        "Runtime.step, NumPy alone": Runtime(bundle, "numpy"),
+    return _guarded_forms(bundle, seen) | {
+        name: _bare(policy, seen) for name, policy in peers.items()
     }
-    variants = {name: _guarded(runtime, seen) for name, runtime in ours.items()}
-    return variants | {name: _bare(policy, seen) for name, policy in peers.items()}
+
+
+def _guarded_forms(bundle: Any, seen: Any) -> dict[str, Callable[[], Any]]:
+    from neorl_deploy.runtime import Runtime
+
+    return {
+        "Runtime.step, compiled": _guarded(Runtime(bundle), seen),
+        "Runtime.step, NumPy alone": _guarded(Runtime(bundle, "numpy"), seen),
+    }
 
 
 def _require_same(bundle: Any, peers: dict[str, Callable[[Any], Any]], seen: Any) -> None:

@@ -151,13 +151,7 @@ class DynamicsModel(BaseLearner):
         require_flag(self, "predicts_costs", "linear")
 
     def require_log(self, spec: Spec, rows: Transition) -> None:
-        """Refuses a log from which no model can be learned.
-
-        Raises:
-            InputError: If a name in ``exogenous`` is not an observation, if there are too few
-                episodes to hold one out, or if the log cannot teach a model; see
-                :func:`neorl_agents.models._model_log.require_model_log`.
-        """
+        """See :func:`neorl_agents.models._model_log.require_model_log`."""
         require_model_log(type(self).__name__, spec, rows, self.exogenous, self.held_out)
 
     def log_tables(self, spec: Spec, rows: Transition) -> Any:

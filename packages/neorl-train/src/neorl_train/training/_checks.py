@@ -1,6 +1,7 @@
 """Checks of a learner before it is trained."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -74,15 +75,16 @@ def _extreme_rows(data: StreamedData) -> Transition:
         for field in (statistics.obs, statistics.action, statistics.reward, statistics.cost)
     )
     has_episodes = int(statistics.episode_length.count) > 1
-    return Transition(
-        obs=obs,
-        action=action,
-        reward=reward,
-        next_obs=obs,
-        terminated=np.zeros(2, bool),
-        truncated=np.asarray([has_episodes, True]),
-        cost=cost if data.spec.cost else None,
-    )
+    columns: dict[str, Any] = {
+        "obs": obs,
+        "action": action,
+        "reward": reward,
+        "next_obs": obs,
+        "terminated": np.zeros(2, bool),
+        "truncated": np.asarray([has_episodes, True]),
+        "cost": cost if data.spec.cost else None,
+    }
+    return Transition(**columns)
 
 
 def stride(learner: Learner) -> int:
