@@ -75,7 +75,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         bundle = made_bundle(Path(folder) / "run", 0, HIDDEN, onnx=True)
         parts: dict[str, Callable[[], dict[str, Any]]] = {
-            "latency": lambda: _latencies(bundle, arguments.rounds, arguments.calls),
+            "latency": lambda: _timings(_variants(bundle), arguments.rounds, arguments.calls),
             "fql": lambda: _flow_policy(Path(folder) / "fql", arguments.rounds, arguments.calls),
             "memory": lambda: _long_run(bundle, arguments.decisions),
             "shift": lambda: _shift(bundle, Path(folder) / "loop", 3600 * arguments.hours),
@@ -89,10 +89,6 @@ def main() -> int:
     grown = results.get("memory", {}).get("growth_mib", 0)
     shift = results.get("shift", {})
     return 1 if grown > 1 or shift.get("missed") or shift.get("late") else 0
-
-
-def _latencies(bundle: Any, rounds: int, calls: int) -> dict[str, Any]:
-    return _timings(_variants(bundle), rounds, calls)
 
 
 def _flow_policy(folder: Path, rounds: int, calls: int) -> dict[str, Any]:

@@ -122,6 +122,7 @@ def _counted(name: str) -> list[str]:
     """On how many of the plants' logs a learner is above cloning and above the controllers."""
     above: list[str] = []
     below: list[str] = []
+    single: list[str] = []
     logs = above_ordinary = above_reference = 0
     for path in sorted(RESULTS.glob("*-v0-*.jsonl")):
         cells = read_cells(path)
@@ -134,7 +135,9 @@ def _counted(name: str) -> list[str]:
         episodes = min(map(len, (*runs[name], *controllers.values())))
         mean = float(np.mean([scores[:episodes] for scores in runs[name]]))
         means = {key: float(np.mean(scores[:episodes])) for key, scores in controllers.items()}
-        if name != "bc":
+        if min(map(len, runs.values())) < 2:
+            single.append(log_name(path))  # one seed shows no interval of the difference
+        elif name != "bc":
             _, low, high = difference_to_cloning(runs, name)
             above += [log_name(path)] * (low > 0)
             below += [log_name(path)] * (high < 0)
@@ -150,6 +153,8 @@ def _counted(name: str) -> list[str]:
             f"It is above `bc`, with an interval of the difference that excludes zero, on "
             f"{_listed(above)}, and below it on {_listed(below)}."
         )
+    if single:
+        lines.append(f"One seed, so no interval: {', '.join(single)}.")
     return lines
 
 
