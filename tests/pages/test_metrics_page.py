@@ -28,8 +28,8 @@ WORLDS = 8
 
 def rows(text: str) -> dict[str, tuple[str, ...]]:
     """The learners in the last column of the tables, by the name in the first one."""
-    found = re.findall(r"(?m)^\| `(\w+)` \|.*\|([^|]*)\|$", text)
-    return {name: tuple(re.findall(r"`(\w+)`", learners)) for name, learners in found}
+    matches = re.findall(r"(?m)^\| `(\w+)` \|.*\|([^|]*)\|$", text)
+    return {name: tuple(re.findall(r"`(\w+)`", learners)) for name, learners in matches}
 
 
 def names_of(learner: Any) -> set[str]:

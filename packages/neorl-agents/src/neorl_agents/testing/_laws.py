@@ -319,10 +319,8 @@ def _a_one_step_task_is_learned(subject: Subject) -> None:
     plain, algorithm, _ = subject.started()
     problem = one_step_task()
     state = subject.fresh(plain, problem)
-    fast, batches = (
-        with_rates(algorithm, 10.0),
-        [batch_of(problem, plain, seed=i) for i in range(8)],
-    )
+    fast = with_rates(algorithm, 10.0)
+    batches = [batch_of(problem, plain, seed=i) for i in range(8)]
     for i in range(300):
         state, _ = updated(fast, state, batches[i % 8], jax.random.key(i))
     actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs))
