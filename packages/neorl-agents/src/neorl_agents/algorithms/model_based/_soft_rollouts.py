@@ -97,7 +97,16 @@ class SoftRollouts(BaseLearner):
 
     If networks see a window (``networks.encoder``), so does the model, and rollouts extend it.
 
-    The fields are those of :class:`~neorl_agents.MOPO`, except ``penalty_weight``.
+    Attributes:
+        discount: Discount of the reward per step, in [0, 1].
+        tau: Fraction by which the target critics move, in (0, 1].
+        target_entropy: Target of the policy's entropy in nats per action channel.
+        actor_learning_rate: Learning rate of the actor.
+        critic_learning_rate: Learning rate of the critics.
+        temperature_learning_rate: Learning rate of the entropy's temperature.
+        model_updates: Updates of the model before the first one of the learner; static.
+        model: The model and how it is fitted; its window is that of ``networks``.
+        rollouts: The rollouts in the model.
     """
 
     discount: float = 0.99
