@@ -1,6 +1,7 @@
 """Training from a file: the update of the learner on the batches of the stream, and no more."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from neorl_agents import BC, TD3BC, CalQL
+from neorl_agents import BC, TD3BC, BCSafe, CalQL
 from neorl_agents.learning import training_keys
 from neorl_agents.testing import sized
 from neorl_core import Channel, CostChannel, InputError, Spec, as_arrays
@@ -23,6 +24,7 @@ from neorl_train import train
 from neorl_train.experience import streamed_data, training_data
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.training import Plan, run_keys
+from neorl_train.training._checks import check_logs
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "batch_size": 16}
 WEIGHTS = (0.5,)
@@ -166,3 +168,25 @@ def test_what_cannot_be_streamed_is_refused(path: Path) -> None:
         train(sized(BC(), hidden=(8,), batch_size=500), data, plan=Plan(10, 10, 10))
     with pytest.raises(InputError, match="needs more than single rows"):
         train(sized(CalQL(), **SMALL), data, plan=Plan(10, 10, 10))
+
+
+@pytest.mark.parametrize("block", [7, 40, 1000])
+def test_limits_are_checked_against_every_episode_of_the_file(
+    path: Path, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neorl_train.experience._streamed.ROWS_AT_ONCE", block)
+    declared = streamed_data(path, episodes=np.array([1, 4, 8])).spec
+    for per in ("step", "episode"):
+        spec = replace(declared, cost=(replace(declared.cost[0], per=per),))
+        data = streamed_data(path, episodes=np.array([1, 4, 8]), spec=spec)
+        log = read_dataset(path)
+        episodes = [log.episode(number) for number in (1, 4, 8)]
+        costs = [np.where(rows.mask[:, None], rows.cost, 0) for rows in episodes]
+        reduction = np.sum if per == "episode" else np.max
+        expected = np.stack([reduction(cost, axis=0) for cost in costs])
+        np.testing.assert_allclose(data.limited_costs(), expected, rtol=1e-6)
+        kept = replace(spec.cost[0], limit=float(expected.min()) * 1.01)
+        check_logs([BCSafe()], replace(data, spec=replace(spec, cost=(kept,))))
+        exceeded = replace(kept, limit=float(expected.min()) * 0.99)
+        with pytest.raises(InputError, match=r"no logged episode does: the .* is at least"):
+            check_logs([BCSafe()], replace(data, spec=replace(spec, cost=(exceeded,))))

@@ -8,12 +8,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from neorl_agents import Learner
 from neorl_agents.learning import rows_for
 from neorl_agents.sampling import Rows
 from neorl_core import DataStatistics, InputError, Spec, Transition
+from neorl_core.costs import limit_kind
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import (
     BatchStream,
@@ -120,6 +121,30 @@ class StreamedData:
             used = self.stream.used[block]
             if used.any():
                 yield rows.obs[block][used], rows.action[block][used]
+
+    def limited_costs(self) -> Float[np.ndarray, "episode cost"]:
+        """What the limits bound in every training episode: the sum of a cost, or its worst step.
+
+        The costs of masked rows are taken as zero. The log is read in blocks.
+        """
+        dataset, starts = self.dataset, self.dataset.episode_starts
+        columns: Any = dataset.transitions
+        total = np.zeros((dataset.n_episodes, len(self.spec.cost)))
+        worst = np.zeros_like(total)
+        for start in range(0, dataset.n_rows, ROWS_AT_ONCE):
+            block = slice(start, min(start + ROWS_AT_ONCE, dataset.n_rows))
+            cost = np.where(self.stream.used[block, None], columns.cost[block], 0).astype(float)
+            first, end = np.searchsorted(starts, [block.start, block.stop - 1], side="right")
+            episodes = np.arange(first - 1, end)
+            bounds = np.maximum(starts[episodes] - block.start, 0)
+            total[episodes] += np.add.reduceat(cost, bounds)
+            worst[episodes] = np.maximum(worst[episodes], np.maximum.reduceat(cost, bounds))
+        chosen = np.logical_or.reduceat(self.stream.used, starts)
+        quantities = [
+            limit_kind(channel).of_episode(total[chosen, i], worst[chosen, i])
+            for i, channel in enumerate(self.spec.cost)
+        ]
+        return np.stack(quantities, axis=1)
 
 
 def _side_by_side(parts: Sequence[Transition]) -> Transition:

@@ -45,9 +45,8 @@ def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -
     """Refuses a log that one of several learners cannot use, before any of them is trained.
 
     The learners that a learner fits first, such as a model, are checked too. The checks read whole
-    columns. Of a log that stays in its file only the statistics are checked: costs of which none is
-    above zero, actions that never move, a single episode, and a limit that even the smallest logged
-    cost of a step exceeds are refused, but not one that only the sum over every episode exceeds.
+    columns; of a log that stays in its file, the costs of every episode and the range of every
+    action.
 
     Args:
         learners: Learners with valid hyperparameters.
@@ -56,33 +55,38 @@ def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -
     Raises:
         InputError: Names the learner, and says what to do.
     """
-    for learner in learners:
-        for part in (learner, *(fit.learner for fit in learner.fits().values())):
-            is_streamed = isinstance(data, StreamedData)
-            rows = _extreme_rows(data) if is_streamed else data.rows_for(part)
-            require_log(part, data.spec, rows)
+    parts = [
+        part
+        for learner in learners
+        for part in (learner, *(fit.learner for fit in learner.fits().values()))
+    ]
+    episodes = _episode_rows(data) if isinstance(data, StreamedData) else None
+    for part in parts:
+        rows = data.rows_for(part) if episodes is None else episodes
+        require_log(part, data.spec, rows)
 
 
-def _extreme_rows(data: StreamedData) -> Transition:
-    """The smallest and the largest logged values as two rows, each an episode if the log has two.
+def _episode_rows(data: StreamedData) -> Transition:
+    """One row for each episode, with the costs that its limits bound.
 
-    No episode of the log costs less than the first row, and none costs anything if the second does
-    not, so whatever is refused here would be refused of the whole log.
+    Actions and observations are the smallest and the largest of the log in turn, so they move if
+    any of its rows do.
     """
     statistics = data.statistics
-    obs, action, reward, cost = (
-        np.stack([np.asarray(field.min), np.asarray(field.max)])
-        for field in (statistics.obs, statistics.action, statistics.reward, statistics.cost)
+    n_episodes = int(statistics.episode_length.count)
+    low_or_high = np.arange(n_episodes) % 2
+    obs, action, reward = (
+        np.stack([np.asarray(field.min), np.asarray(field.max)])[low_or_high]
+        for field in (statistics.obs, statistics.action, statistics.reward)
     )
-    has_episodes = int(statistics.episode_length.count) > 1
     columns: dict[str, Any] = {
         "obs": obs,
         "action": action,
         "reward": reward,
         "next_obs": obs,
-        "terminated": np.zeros(2, bool),
-        "truncated": np.asarray([has_episodes, True]),
-        "cost": cost if data.spec.cost else None,
+        "terminated": np.zeros(n_episodes, bool),
+        "truncated": np.ones(n_episodes, bool),
+        "cost": data.limited_costs() if data.spec.cost else None,
     }
     return Transition(**columns)
 
