@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import pytest
@@ -36,6 +37,9 @@ MOST_PROGRAMS = 400, 700
 A thousand take about a gigabyte, of which a process may have three; and each takes several memory
 mappings, of which Linux gives a process 65,530.
 """
+
+TOGETHER = {"tests/main_job/test_packages_agree.py": "tests/main_job/test_demo.py"}
+"""Files that run in the process of another one, whose session fixture takes long to make."""
 
 _compilations = 0
 _cleared_at = 0
@@ -70,6 +74,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile``, keeps the files of ``TOGETHER`` in one process too."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(file, file)
+
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish() -> None:
