@@ -76,6 +76,7 @@ def stop(server: subprocess.Popen) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_shows_a_recorded_run(
     hatch: str, variables: dict[str, str], clone: Path, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -76,8 +76,25 @@ def test_the_table_has_the_lines_that_were_promised() -> None:
     assert README.count("unrelated project") == 1
 
 
+DAILY = {
+    "the mathematics",
+    "my own log, from CSV or Parquet to a trained and judged policy",
+    "to check a sealed bundle, or to run one in its NumPy form, with NumPy alone",
+    "wheels of my own (after `python -m hatch build --all`)",
+}
+"""By day the smallest, the largest, the one without JAX, and wheels; every install takes long."""
+
+
+def lines() -> list[Any]:
+    """The lines of the table; those between the smallest and the largest are for the night."""
+    missing = DAILY - {line.wanted for line in table()}
+    assert not missing, f"the README has no line {missing}"
+    marks = {False: [pytest.mark.nightly], True: []}
+    return [pytest.param(x, id=x.wanted, marks=marks[x.wanted in DAILY]) for x in table()]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("line", table(), ids=lambda line: line.wanted)
+@pytest.mark.parametrize("line", lines())
 def test_a_line_installs_and_works(line: Line, clone: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv", clone)
     environment.run(line.install)

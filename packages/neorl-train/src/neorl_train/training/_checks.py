@@ -60,10 +60,13 @@ def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -
         for learner in learners
         for part in (learner, *(fit.learner for fit in learner.fits().values()))
     ]
-    episodes = _episode_rows(data) if isinstance(data, StreamedData) else None
-    for part in parts:
-        rows = data.rows_for(part) if episodes is None else episodes
-        require_log(part, data.spec, rows)
+    if isinstance(data, StreamedData):
+        episodes = _episode_rows(data)
+        for part in parts:
+            require_log(part, data.spec, episodes)
+    else:
+        for part in parts:
+            require_log(part, data.spec, data.rows_for(part))
 
 
 def _episode_rows(data: StreamedData) -> Transition:
