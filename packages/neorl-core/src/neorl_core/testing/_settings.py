@@ -8,7 +8,7 @@ import jax
 PROFILE_VARIABLE = "NEORL_HYPOTHESIS_PROFILE"
 
 
-def configure_tests(*, strict_dtypes: bool = False, examples: int = 30) -> None:
+def configure_tests(*, strict_dtypes: bool = False, examples: int = 15) -> None:
     """Sets JAX and Hypothesis up for tests; call it in ``pytest_configure`` of a ``conftest.py``.
 
     Implicit rank promotion raises an error. Hypothesis has no deadline, since a first example may
