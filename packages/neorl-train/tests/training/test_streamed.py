@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from neorl_agents import BC, TD3BC, BCSafe, CalQL
+from neorl_agents import BC, FQL, TD3BC, BCSafe, CalQL
 from neorl_agents.learning import training_keys
 from neorl_agents.testing import sized
 from neorl_core import Channel, CostChannel, InputError, Spec, as_arrays
@@ -174,7 +174,7 @@ def test_what_cannot_be_streamed_is_refused(path: Path) -> None:
 def test_limits_are_checked_against_every_episode_of_the_file(
     path: Path, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("neorl_train.experience._streamed.ROWS_AT_ONCE", block)
+    monkeypatch.setattr("neorl_envs.datasets._checks.BLOCK", block)
     declared = streamed_data(path, episodes=np.array([1, 4, 8])).spec
     for per in ("step", "episode"):
         spec = replace(declared, cost=(replace(declared.cost[0], per=per),))
@@ -190,3 +190,7 @@ def test_limits_are_checked_against_every_episode_of_the_file(
         exceeded = replace(kept, limit=float(expected.min()) * 0.99)
         with pytest.raises(InputError, match=r"no logged episode does: the .* is at least"):
             check_logs([BCSafe()], replace(data, spec=replace(spec, cost=(exceeded,))))
+
+
+def test_actions_that_move_within_a_single_episode_move(path: Path) -> None:
+    check_logs([FQL()], streamed_data(path, episodes=np.array([2])))

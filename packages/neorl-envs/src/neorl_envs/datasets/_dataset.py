@@ -19,7 +19,7 @@ from neorl_envs.datasets._optional import (
     checked_optional,
     optional_columns,
 )
-from neorl_envs.datasets._passes import copied_rows, episode_sums
+from neorl_envs.datasets._passes import copied_rows, episode_reductions
 from neorl_envs.datasets._specification import plain_spec
 
 
@@ -95,11 +95,15 @@ class Dataset:
 
     def episode_returns(self) -> Float[np.ndarray, " episode"]:
         """Undiscounted return of every episode over its unmasked rows, float64."""
-        return self._episode_sums(self.transitions.reward)
+        return self._over_episodes(self.transitions.reward)
 
     def episode_costs(self) -> Float[np.ndarray, "episode cost"]:
         """Sum of every cost over the unmasked rows of every episode, float64."""
-        return self._episode_sums(self.transitions.cost)
+        return self._over_episodes(self.transitions.cost)
+
+    def episode_worst_costs(self) -> Float[np.ndarray, "episode cost"]:
+        """Largest of every cost over the rows of every episode, masked ones as zero, float64."""
+        return self._over_episodes(self.transitions.cost, np.maximum)
 
     def episode(self, index: int) -> Transition:
         """The rows of one episode, as views."""
@@ -183,14 +187,15 @@ class Dataset:
     def _take(self, rows: Any) -> Transition:
         return jax.tree.map(lambda column: column[rows], self.transitions)
 
-    def _episode_sums(self, column: Any) -> np.ndarray:
+    def _over_episodes(self, column: Any, reduction: np.ufunc = np.add) -> np.ndarray:
         mask: Any = self.transitions.mask
 
         def masked_rows(pieces: list[slice]) -> np.ndarray:
             used = copied_rows(mask, pieces).reshape((-1,) + (1,) * (column.ndim - 1))
             return np.where(used, copied_rows(column, pieces), 0)
 
-        return episode_sums((self.episode_starts, self.episode_ends), masked_rows)
+        spans = self.episode_starts, self.episode_ends
+        return episode_reductions(spans, masked_rows, reduction)
 
 
 def content_digest(dataset: Dataset) -> str:

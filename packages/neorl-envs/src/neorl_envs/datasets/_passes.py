@@ -60,14 +60,17 @@ def give_back(*columns: Any) -> None:
             mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def episode_sums(
-    spans: Spans, rows: Callable[[list[slice]], Float[np.ndarray, "row ..."]]
+def episode_reductions(
+    spans: Spans,
+    rows: Callable[[list[slice]], Float[np.ndarray, "row ..."]],
+    reduction: np.ufunc = np.add,
 ) -> Float[np.ndarray, "episode ..."]:
-    """The sum of a quantity over every episode, float64.
+    """The sum of a quantity over every episode, float64, or another reduction of it.
 
     Args:
         spans: Spans of the episodes; none is empty.
         rows: Function that returns the quantity for the rows of a block.
+        reduction: For example ``np.maximum`` in place of the sum.
     """
     starts, stops = spans
     n_parts = -(-(stops - starts) // _checks.BLOCK)
@@ -75,13 +78,13 @@ def episode_sums(
     first = np.cumsum(n_parts) - n_parts
     part_starts = starts[of] + _checks.BLOCK * (np.arange(len(of)) - first[of])
     part_stops = np.minimum(part_starts + _checks.BLOCK, stops[of])
-    sums = []
+    parts = []
     for group in _groups(part_stops - part_starts):
         lengths = part_stops[group] - part_starts[group]
         pieces = [slice(a, b) for a, b in _merged((part_starts[group], part_stops[group]))]
         numbers = rows(pieces).astype(np.float64)
-        sums.append(np.add.reduceat(numbers, np.cumsum(lengths) - lengths, axis=0))
-    return np.add.reduceat(np.concatenate(sums), first, axis=0)
+        parts.append(reduction.reduceat(numbers, np.cumsum(lengths) - lengths, axis=0))
+    return reduction.reduceat(np.concatenate(parts), first, axis=0)
 
 
 def _groups(lengths: Int[np.ndarray, " part"]) -> Iterator[slice]:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from neorl_core import DataStatistics, FieldStatistics
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._passes import Spans, copied_rows, episode_sums, row_blocks
+from neorl_envs.datasets._passes import Spans, copied_rows, episode_reductions, row_blocks
 
 RewardOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -53,7 +53,9 @@ def data_statistics(
     rows: Any = dataset.transitions  # NumPy columns
     selection = slice(None) if episodes is None else episodes
     spans = dataset.episode_starts[selection], dataset.episode_ends[selection]
-    lengths = episode_sums(spans, lambda pieces: copied_rows(rows.mask, pieces)).astype(np.int64)
+    lengths = episode_reductions(spans, lambda pieces: copied_rows(rows.mask, pieces)).astype(
+        np.int64
+    )
     if not lengths.any():
         n_rows = int((spans[1] - spans[0]).sum())
         raise ValueError(f"all {n_rows} rows are masked; expected at least one to be used")
@@ -75,7 +77,7 @@ def data_statistics(
     def column(name: str) -> FieldStatistics:
         return field(lambda pieces: copied_rows(getattr(rows, name), pieces))
 
-    returns = episode_sums(spans, masked_rewards)[lengths > 0]
+    returns = episode_reductions(spans, masked_rewards)[lengths > 0]
     return DataStatistics(
         obs=column("obs"),
         action=column("action"),

@@ -127,21 +127,11 @@ class StreamedData:
 
         The costs of masked rows are taken as zero. The log is read in blocks.
         """
-        dataset, starts = self.dataset, self.dataset.episode_starts
-        columns: Any = dataset.transitions
-        total = np.zeros((dataset.n_episodes, len(self.spec.cost)))
-        worst = np.zeros_like(total)
-        for start in range(0, dataset.n_rows, ROWS_AT_ONCE):
-            block = slice(start, min(start + ROWS_AT_ONCE, dataset.n_rows))
-            cost = np.where(self.stream.used[block, None], columns.cost[block], 0).astype(float)
-            first, end = np.searchsorted(starts, [block.start, block.stop - 1], side="right")
-            episodes = np.arange(first - 1, end)
-            bounds = np.maximum(starts[episodes] - block.start, 0)
-            total[episodes] += np.add.reduceat(cost, bounds)
-            worst[episodes] = np.maximum(worst[episodes], np.maximum.reduceat(cost, bounds))
-        chosen = np.logical_or.reduceat(self.stream.used, starts)
+        chosen = np.logical_or.reduceat(self.stream.used, self.dataset.episode_starts)
+        total = self.dataset.episode_costs()[chosen]
+        worst = self.dataset.episode_worst_costs()[chosen]
         quantities = [
-            limit_kind(channel).of_episode(total[chosen, i], worst[chosen, i])
+            limit_kind(channel).of_episode(total[:, i], worst[:, i])
             for i, channel in enumerate(self.spec.cost)
         ]
         return np.stack(quantities, axis=1)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from neorl_agents import Learner
-from neorl_agents.learning import Log, require_log
+from neorl_agents.learning import Log, reads_costs, require_log
 from neorl_core import InputError, Transition
 from neorl_train.experience._streamed import StreamedData, require_streamable
 from neorl_train.experience._training_data import TrainingData
@@ -61,7 +61,8 @@ def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -
         for part in (learner, *(fit.learner for fit in learner.fits().values()))
     ]
     if isinstance(data, StreamedData):
-        episodes = _episode_rows(data)
+        has_costs = any(reads_costs(part) for part in parts)
+        episodes = _episode_rows(data, has_costs=has_costs)
         for part in parts:
             require_log(part, data.spec, episodes)
     else:
@@ -69,27 +70,32 @@ def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -
             require_log(part, data.spec, data.rows_for(part))
 
 
-def _episode_rows(data: StreamedData) -> Transition:
-    """One row for each episode, with the costs that its limits bound.
+def _episode_rows(data: StreamedData, *, has_costs: bool) -> Transition:
+    """Two rows for each episode, of which the costs are those that its limits bound.
 
-    Actions and observations are the smallest and the largest of the log in turn, so they move if
-    any of its rows do.
+    Actions, observations and rewards are the smallest and the largest of the log, so they move if
+    those of any rows do. Costs are read from the file only if a learner reads them.
     """
     statistics = data.statistics
     n_episodes = int(statistics.episode_length.count)
-    low_or_high = np.arange(n_episodes) % 2
     obs, action, reward = (
-        np.stack([np.asarray(field.min), np.asarray(field.max)])[low_or_high]
+        np.stack([np.asarray(field.min), np.asarray(field.max)] * n_episodes)
         for field in (statistics.obs, statistics.action, statistics.reward)
     )
+    cost = None
+    if has_costs and data.spec.cost:
+        first = data.limited_costs()
+        # The second row changes neither the sum of a cost nor its worst step.
+        second = np.where([channel.per == "step" for channel in data.spec.cost], first, 0)
+        cost = np.stack([first, second], axis=1).reshape(2 * n_episodes, -1)
     columns: dict[str, Any] = {
         "obs": obs,
         "action": action,
         "reward": reward,
         "next_obs": obs,
-        "terminated": np.zeros(n_episodes, bool),
-        "truncated": np.ones(n_episodes, bool),
-        "cost": data.limited_costs() if data.spec.cost else None,
+        "terminated": np.zeros(2 * n_episodes, bool),
+        "truncated": np.tile([False, True], n_episodes),
+        "cost": cost,
     }
     return Transition(**columns)
 
