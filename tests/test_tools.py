@@ -1,5 +1,6 @@
 """The workspace tools notice what they are there to notice."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,11 +14,10 @@ import bounds
 import changelog
 import check_changed
 import check_isolated
+import nightly
 import release
 import sizes
-import skipped
-import time_budget
-from machine import NO_SHARED_DATA
+import test_times
 
 TOOLS = sorted(Path(bounds.__file__).parent.glob("*.py"))
 CHANGELOG = """# Changelog of neorl-core
@@ -146,72 +146,150 @@ def test_release_refuses_when_nothing_changed(workspace: Path) -> None:
     assert release.main(["neorl-core", "0.2.0", "--root", str(workspace)]) == 2
 
 
-def test_release_checks_a_tag(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_release_checks_a_tag(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nightly, "faults", lambda package: [f"a test of {package} failed", "b"])
     root = ["--root", str(workspace)]
     for tag in ("v1", "neorl-core-v0.9.0", "neorl-core-v0.1.0"):
         assert release.main(["--check-tag", tag, *root]) == 2, tag
     assert release.main(["neorl-core", "0.1.0", *root]) == 0
+    assert release.main(["--check-tag", "neorl-core-v0.1.0", *root]) == 2
+    monkeypatch.setattr(nightly, "faults", lambda package: [])
     assert release.main(["--check-tag", "neorl-core-v0.1.0", *root]) == 0
     output = capsys.readouterr().out
+    assert "a test of neorl-core failed, and 1 more" in output
     assert "a tag is a package's name" in output
     assert "neorl-core is at 0.1.0" in output
     assert "the changelog has no 0.1.0" in output
 
 
-def test_skips_are_counted_by_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def case_of(test: str, seconds: float, **setups: float) -> str:
+    """A test of a JUnit file, as the workspace's plugin describes it."""
+    values = {"compilations": 3, "processor_seconds": seconds, "peak_megabytes": 900, "test": test}
+    values |= {f"setup:{name}": taken for name, taken in setups.items()}
+    properties = "".join(f'<property name="{k}" value="{v}"/>' for k, v in values.items())
+    return f'<testcase name="a"><properties>{properties}</properties></testcase>'
+
+
+@pytest.fixture
+def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A JUnit file of three tests, one skipped, and an empty file of durations beside it."""
+    monkeypatch.setattr(test_times.daily_set, "stored", lambda: read_json(tmp_path))
+    monkeypatch.setattr(test_times.daily_set, "DURATIONS", tmp_path / "durations.json")
+    write = test_times.daily_set.write
+    monkeypatch.setattr(
+        test_times.daily_set, "write", lambda stored: write(stored, tmp_path / "durations.json")
+    )
+    skip = '<testcase classname="tests.test_b" name="c"><skipped message="no"/></testcase>'
+    of_core, of_envs = (
+        "packages/neorl-core/tests/test_a.py::",
+        "packages/neorl-envs/tests/test_b.py::",
+    )
+    cases = case_of(f"{of_core}x", 1.5, run=4.0), case_of(f"{of_core}y", 0.01), skip
     file = tmp_path / "tests.xml"
-    case = '<testcase name="a"><skipped type="pytest.skip" message="{}"/></testcase>'
-    cases = [case.format(reason) for reason in (NO_SHARED_DATA, NO_SHARED_DATA, "no time")]
-    file.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
-    assert skipped.main([str(file)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "2 skipped for want of the shared data folder",
-        "0 skipped for want of a browser",
-        "1 skipped: no time",
-    ]
-    assert skipped.main([str(tmp_path / "none.xml")]) == 2
+    text = "".join([*cases, case_of(f"{of_envs}z", 0.5)])
+    file.write_text(f"<testsuites><testsuite>{text}</testsuite></testsuites>")
+    return file
 
 
-def cost_of(name: str, compilations: int, seconds: float, package: str = "core") -> str:
+def read_json(folder: Path) -> dict:
+    file = folder / "durations.json"
     return (
-        f'<testcase classname="packages.neorl-{package}.tests.test_a" name="{name}"><properties>'
-        f'<property name="compilations" value="{compilations}"/>'
-        f'<property name="processor_seconds" value="{seconds}"/>'
-        f'<property name="peak_megabytes" value="{100 * compilations}"/></properties></testcase>'
+        json.loads(file.read_text())
+        if file.is_file()
+        else {"tests": {}, "setups": {}, "chosen": {}}
     )
 
 
-def test_the_time_budget_is_by_package_and_has_two_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file, budget = tmp_path / "tests.xml", tmp_path / "time_budget.toml"
-    monkeypatch.setattr(time_budget, "BUDGET", budget)
-    monkeypatch.setattr(time_budget, "SLACK", 1.0)
-    skip = '<testcase classname="tests.test_b" name="c"><skipped message="no"/></testcase>'
-    cases = cost_of("a", 3, 1.5), cost_of("b", 4, 2.0), cost_of("d", 9, 0.5, "envs"), skip
-    file.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
-    in_envs = "packages.neorl-envs.tests.test_a::d"
-    rows = {"core": (7, 3.5), "envs": (9, 0.5), "workspace": (0, 0)}
+def test_durations_are_stored_and_raised(times: Path) -> None:
+    assert test_times.main([str(times)]) == 0
+    stored = read_json(times.parent)
+    assert stored["tests"] == {
+        "packages/neorl-core/tests/test_a.py": {"x": 1.5},
+        "packages/neorl-envs/tests/test_b.py": {"z": 0.5},
+    }
+    assert stored["setups"] == {"run": 4.0}
+    times.write_text(times.read_text().replace('"1.5"', '"1.2"').replace('"0.5"', '"0.7"'))
+    assert test_times.main(["--raise", str(times)]) == 0
+    tests = read_json(times.parent)["tests"]
+    assert tests["packages/neorl-core/tests/test_a.py"] == {"x": 1.5}
+    assert tests["packages/neorl-envs/tests/test_b.py"] == {"z": 0.7}
+    assert test_times.main([str(times.parent / "none.xml")]) == 2
 
-    def outcome(**changed: tuple[float, float]) -> tuple[int, str]:
-        lines = [
-            f"[{k}]\ncompilations={v[0]}\nseconds={v[1]}\n" for k, v in (rows | changed).items()
-        ]
-        budget.write_text("".join(lines))
-        code = time_budget.main([str(file)])
+
+def test_the_cost_of_daily_tests_is_compared_with_the_budget(
+    times: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def outcome(**budget: float) -> tuple[int, str]:
+        monkeypatch.setattr(test_times.daily_set, "rule", lambda: {"seconds": budget})
+        code = test_times.main(["--check", str(times)])
         return code, capsys.readouterr().err
 
-    assert outcome() == (0, "")
-    assert time_budget.memory(file).endswith("900 of 3000 MB, by the end of " + in_envs)
-    assert outcome(core=(6, 3.5))[1].startswith("core: 7 compilations, far over the budget of 6")
-    assert outcome(core=(7, 3))[1].startswith("core: 4 seconds, far over the budget of 3")
-    assert outcome(envs=(9, 0))[0] == 1
-    del rows["envs"]
-    assert outcome() == (1, "envs has no budget in time_budget.toml\n")
-    file.write_text('<testsuite><testcase classname="tests.t" name="bare"/></testsuite>')
+    assert outcome(core=5.51 / test_times.SLACK, envs=1) == (0, "")
+    assert outcome(core=5.5 / test_times.SLACK, envs=1)[1].startswith("core: 6 seconds, far over")
+    assert outcome(core=9)[1].startswith("envs: 0 seconds, far over the budget of 0")
+    monkeypatch.setattr(test_times, "MOST_MEGABYTES", 800)
+    assert outcome(core=9, envs=9)[1].startswith("too much memory: 900 of 800 MB")
+    times.write_text('<testsuite><testcase classname="tests.t" name="bare"/></testsuite>')
     with pytest.raises(ValueError, match="bare lacks its cost"):
-        time_budget.main([str(file)])
-    assert time_budget.main([str(tmp_path / "none.xml")]) == 2
+        test_times.main(["--check", str(times)])
+
+
+@pytest.fixture
+def checkout_with_tests(tmp_path: Path) -> Path:
+    """A repository with a package and two nightly tests, of which one has two cases."""
+    source = tmp_path / "packages/neorl-core/src/neorl_core"
+    tests = tmp_path / "packages/neorl-core/tests"
+    for folder in (source, tests, tmp_path / "tests"):
+        folder.mkdir(parents=True)
+    (source / "__init__.py").write_text("x = 1\n")
+    (tests / "test_a.py").write_text(
+        "import pytest\npytestmark = pytest.mark.nightly\n"
+        "@pytest.mark.parametrize('k', [1, 2])\ndef test_two(k): assert k == 1\n"
+        "def test_one(): pytest.skip('no time')\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = nightly\n")
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_addoption(parser): parser.addoption('--nightly', action='store_true')\n"
+    )
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "Begin"]):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_the_night_runs_what_is_due_and_keeps_a_table(
+    checkout_with_tests: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = checkout_with_tests
+    table = root / "tests/nightly.csv"
+    monkeypatch.setattr(nightly, "ROOT", root)
+    monkeypatch.setattr(nightly, "TABLE", table)
+    monkeypatch.setattr(nightly, "SCRIPT", root / "nightly.py")
+    text = Path(nightly.__file__).read_text()
+    own = "ROOT = Path(__file__).resolve().parent\n"
+    (root / "nightly.py").write_text(re.sub(r"(?m)^ROOT = .*\n", own, text))
+    read, write = nightly.read_table, nightly.write_table
+    monkeypatch.setattr(nightly, "read_table", lambda file=table: read(file))
+    monkeypatch.setattr(nightly, "write_table", lambda rows, file=table: write(rows, file))
+    assert nightly.main([]) == 1
+    file = "packages/neorl-core/tests/test_a.py::test_"
+    rows = read(table)
+    assert [rows[f"{file}{name}"].cases for name in ("one", "two")] == ["1", "2"]
+    assert rows[f"{file}one"].result == "skipped: no time"
+    assert rows[f"{file}two"].result == f"failed: {file}two[2]"
+    assert nightly.faults("neorl-core", table) == [f"{file}two: failed: {file}two[2]"]
+    assert nightly.faults("neorl-envs", table)[0].startswith("nightly.csv has no row of neorl-envs")
+    capsys.readouterr()
+    assert nightly.main(["--list"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [f"{file}two"]
+    (root / "packages/neorl-core/src/neorl_core/__init__.py").write_text("x = 2\n")
+    assert nightly.main(["--list"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [f"{file}two", f"{file}one"]
+    assert nightly.main(["--list", "--missing"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [f"{file}two"]
+    assert "sources changed since" in nightly.faults("neorl-core", table)[0]
 
 
 def test_sizes_notices_long_files_and_copies_and_warns_of_long_functions(

@@ -6,7 +6,7 @@ Usage:
     python tools/check_changed.py --dry-run    print the commands alone
 
 It needs hatch in the Python that runs it, and nothing else. Tests of other namespaces may depend on
-the change too: `hatch test` runs everything.
+the change too: `hatch run tests:all` runs everything but the nightly tests.
 """
 
 import argparse

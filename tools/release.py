@@ -5,7 +5,8 @@ Usage:
     python tools/release.py --check-tag neorl-core-v0.2.0
 
 The first edits files and prints what to do next; it neither commits nor tags nor uploads. The
-second is the release workflow's: it refuses a tag that is not a package at its released version.
+second is the release workflow's: it refuses a tag that is not a package at its released version,
+and a package whose nightly tests failed or were last run on other sources (tests/nightly.csv).
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+import nightly
 from bounds import Package, compatible, packages
 from changelog import release_headings
 
@@ -84,6 +86,13 @@ def tag_fault(root: Path, tag: str) -> str:
     return "" if cut and cut[0][0] == package.version else f"{tag}: the changelog has no {version}"
 
 
+def night_fault(tag: str) -> str:
+    """Why the nightly tests of a tagged package do not allow its release, or nothing."""
+    faults = nightly.faults(tag.rpartition("-v")[0])
+    more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+    return f"{faults[0]}{more}" if faults else ""
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Prepare the release of one package.")
     parser.add_argument("package", nargs="?", help="neorl-core, neorl-envs, ...")
@@ -93,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     by_name = packages(options.root)
     if options.check_tag:
-        fault = tag_fault(options.root, options.check_tag)
+        fault = tag_fault(options.root, options.check_tag) or night_fault(options.check_tag)
         print(f"release: {fault or 'the tag fits'}")
         return 2 if fault else 0
     if options.package not in by_name or options.version is None:

@@ -1,12 +1,13 @@
-"""What the test suites of all packages share: nightly tests, order, kept programs, their cost.
+"""What the test suites of all packages share: daily tests, order, kept programs, their cost.
 
 No connection leaves the machine, and garbage is collected seldom: a process full of traced programs
 is mostly none, and looking through it took an eighth of the time of core's table.
 
-Every test's cost stands in the JUnit file, for ``tools/time_budget.py``: the programs it compiled
+Every test's cost stands in the JUnit file, for ``tools/test_times.py``: the programs it compiled
 (found on disk or not), the processor time that it and its child processes took, in seconds of a
 machine that does :func:`_reference` in ``REFERENCE`` seconds, and the most memory that its process
-had had by then.
+had had by then. The time of a set-up that several tests share stands apart, beside the test that
+happened to make it.
 """
 
 import ctypes
@@ -22,6 +23,7 @@ import jax
 import pytest
 from jax import monitoring
 
+import daily_set
 from machine import browser as browser
 from machine import shared_data as shared_data
 from neorl_core.infrastructure import keep_compiled_programs
@@ -38,6 +40,9 @@ A thousand take about a gigabyte, of which a process may have three; and each ta
 mappings, of which Linux gives a process 65,530.
 """
 
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
+"""Every test that was collected, before any is left out."""
+
 TOGETHER = {"tests/main_job/test_packages_agree.py": "tests/main_job/test_demo.py"}
 """Files that run in the process of another one, whose session fixture takes long to make."""
 
@@ -50,6 +55,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--nightly",
         action="store_true",
         help="run rare and long tests too, and compile every program with all optimisations",
+    )
+    parser.addoption(
+        "--daily", action="store_true", help="run only the tests that `hatch test` runs every day"
+    )
+    parser.addoption(
+        "--choose-daily",
+        action="store_true",
+        help="choose in the file of durations a daily test for everything that has no cheap one",
     )
     parser.addoption("--compilations", action="store_true", help="print the cost of every file")
 
@@ -64,16 +77,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves nightly tests out; files with slow tests come first.
+    """Leaves nightly tests out, and with ``--daily`` all others that are not daily.
 
-    So no process is left alone with a slow file at the end.
+    Dear files come first, so that no process is left alone with one at the end.
     """
-    if not config.getoption("--nightly"):
-        rare = [item for item in items if item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=rare)
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    durations, rule = daily_set.stored(), daily_set.rule()
+    config.stash[COLLECTED] = list(items)
+    if config.getoption("--choose-daily"):
+        daily_set.write_chosen(items)
+    if config.getoption("--daily"):
+        _keep(config, items, daily_set.daily(items, durations, rule))
+    elif not config.getoption("--nightly"):
+        _keep(config, items, [i for i in items if not i.get_closest_marker("nightly")])
+    seconds = Counter()
+    for item in items:
+        seconds[item.path] += daily_set.duration(item, durations)
+    items.sort(key=lambda item: -seconds[item.path])
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
+    """Deselects all tests but some."""
+    names = {item.nodeid for item in kept}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
+    items[:] = kept
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -120,19 +146,47 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Iterator[Any]:
+    """Records apart what a set-up costs that several tests share."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before, nested = _processor_seconds(), len(_setups)
+    try:
+        return (yield)
+    finally:
+        within = sum(seconds for _, seconds in _setups[nested:])
+        key = daily_set.setup_key(fixturedef, getattr(request, "param_index", None))
+        _setups.append((key, _processor_seconds() - before - within))
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Records the cost; of the teardown too, so that it is known before that is reported."""
     done = yield
     compilations, seconds = item.stash[_START]
-    taken = (_processor_seconds() - seconds) / _slowness_now()
+    shared = sum(taken for _, taken in _setups)
+    taken = (_processor_seconds() - seconds - shared) / _slowness_now()
     item.user_properties.append(("compilations", _compilations - compilations))
     item.user_properties.append(("processor_seconds", round(taken, 3)))
     item.user_properties.append(("peak_megabytes", _peak_megabytes()))
+    item.user_properties.append(("test", item.nodeid))
+    for key, setup in _setups:
+        item.user_properties.append((daily_set.SETUP + key, round(setup / _slowness_now(), 3)))
+    _setups.clear()
     return done
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The table of ``--compilations``, dearest file first."""
+    """Why tests were skipped, a line a reason; and the table of ``--compilations``."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.getreports("skipped")
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
     if not terminalreporter.config.getoption("--compilations"):
         return
     compilations, seconds = Counter(), Counter()
@@ -142,6 +196,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             file = report.nodeid.split("::")[0]
             compilations[file] += cost["compilations"]
             seconds[file] += cost["processor_seconds"]
+            seconds[file] += sum(v for k, v in cost.items() if k.startswith(daily_set.SETUP))
     terminalreporter.section("compilations, processor seconds")
     for file, taken in seconds.most_common():
         terminalreporter.write_line(f"{compilations[file]:6d} {taken:8.1f}  {file}")
@@ -174,6 +229,8 @@ def _compile_quickly() -> None:
 
 _START = pytest.StashKey[tuple[int, float]]()
 _slowness: list[float] = []
+_setups: list[tuple[str, float]] = []
+"""Shared set-ups that the present test made, with their processor seconds."""
 
 
 def _count(event: str, _: float, **__: object) -> None:
