@@ -180,11 +180,14 @@ class Info(NamedTuple):
 
 
 class Plant(eqx.Module):
-    """``x' = pole x + u + noise``, reward ``-x'``; trips above ``trip``; u inside [-4, 4]."""
+    """``x' = pole x + u + noise``, reward ``-x'``; trips above ``trip``; u inside [-4, 4].
+
+    The noise and the trip are data, so that tests with other values of them share a program.
+    """
 
     horizon: int = eqx.field(static=True, default=12)
-    noise: float = eqx.field(static=True, default=0.0)
-    trip: float = eqx.field(static=True, default=math.inf)
+    noise: float = 0.0
+    trip: float = math.inf
     peak_limit: float = eqx.field(static=True, default=2.0)
     sum_limit: float = eqx.field(static=True, default=30.0)
     costs: int = eqx.field(static=True, default=2)

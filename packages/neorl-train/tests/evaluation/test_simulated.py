@@ -15,7 +15,7 @@ from neorl_safety.guards import guard
 from neorl_train import verdict
 from neorl_train.evaluation import _simulated as _evaluate
 from neorl_train.evaluation import rollouts, with_one_structure
-from neorl_train.evaluation._rollout import _run_episodes
+from neorl_train.evaluation._rollout import _run_episodes, rollouts_in_chunks
 from neorl_train.evaluation._traces import further_starts
 from neorl_train.results import Estimate
 
@@ -82,6 +82,9 @@ def estimates(value):
     )
 
 
+close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+
+
 def test_one_policy_under_two_names_meets_the_same_starts_and_noise(toy):
     policies = {"a-0": toy.proportional(0.2), "b-0": toy.proportional(0.2)}
     result = toy.evaluate(toy.Line(noise=toy.NOISE), policies, candidate="a-0")
@@ -91,15 +94,16 @@ def test_one_policy_under_two_names_meets_the_same_starts_and_noise(toy):
     assert (row.difference.value, row.difference.low, row.difference.high) == (0, 0, 0)
 
 
-def test_a_start_does_not_depend_on_how_many_there_are(toy, noisy, monkeypatch):
+def test_a_start_does_not_depend_on_how_many_there_are(toy, noisy):
     plant, policies = toy.Line(noise=toy.NOISE), {"good-0": toy.proportional(0.5)}
     few = toy.evaluate(plant, policies, candidate="good-0")
     for name in ("good-0", "logged behaviour"):
         many = of(noisy.evaluation, name).returns
         np.testing.assert_array_equal(of(few, name).returns, many[:16])
-    monkeypatch.setattr(_evaluate, "STARTS_AT_ONCE", 5)
-    chunked = toy.evaluate(plant, policies, candidate="good-0")
-    np.testing.assert_allclose(of(few, "good-0").returns, of(chunked, "good-0").returns, rtol=1e-6)
+    arguments = plant, policies["good-0"], jax.random.key(3), np.arange(16)
+    chunked = [rows.reward.sum(1) for rows in rollouts_in_chunks(*arguments, at_once=5)]
+    assert [len(rows) for rows in chunked] == [5, 5, 5, 1]
+    close(of(few, "good-0").returns, np.concatenate(chunked))
 
 
 def test_starts_differ_from_one_another(noisy):
@@ -151,15 +155,12 @@ def test_all_kinds_and_seeds_share_one_program(toy):
         toy.evaluate(toy.Line(), policies, candidate="c-0")
         return Counting.traces[0]
 
-    _run_episodes.clear_cache()
+    before = _run_episodes._cache_size()
     assert traced([0.1]) >= 2, "plain and guarded are two kinds"
-    assert _run_episodes._cache_size() == 1, "of one program"
+    assert _run_episodes._cache_size() == before + 1, "of one program"
     assert traced([0.2]) == 0, "another instance of a known kind compiles nothing"
     assert traced([0.1, 0.2, 0.3, 0.4]) == 0
-    assert _run_episodes._cache_size() == 1
-
-
-close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+    assert _run_episodes._cache_size() == before + 1
 
 
 def test_a_wrapped_policy_acts_as_it_does_alone(toy):
@@ -174,36 +175,42 @@ def test_a_wrapped_policy_acts_as_it_does_alone(toy):
         jax.tree.map(close, ours, theirs)
 
 
-def test_the_guard_holds_a_hostile_policy_and_hands_over(toy):
-    hostile = {
+@pytest.fixture(scope="module")
+def guarded(toy):
+    """Two hostile policies and one that asks for more and more, with a fallback that rests."""
+    policies = {
         "nan-0": ConstantPolicy(jnp.array([jnp.nan])),
         "huge-0": ConstantPolicy(jnp.array([3e38])),
+        "echo-0": Echo(jnp.ones(1)),
     }
-    result = toy.evaluate(toy.Line(), hostile, candidate="nan-0")
-    nan = of(result, "nan-0", guarded=True)
-    np.testing.assert_array_equal(nan.returns, of(result, "steady").returns)
+    rest = {"fallback": ConstantPolicy(jnp.zeros(1))}
+    return toy.evaluate(
+        toy.Line(), policies, candidate="echo-0", fallbacks=rest, key=jax.random.key(4)
+    )
+
+
+def test_the_guard_holds_a_hostile_policy_and_hands_over(guarded):
+    nan = of(guarded, "nan-0", guarded=True)
+    np.testing.assert_array_equal(nan.returns, of(guarded, "fallback").returns)
     np.testing.assert_array_equal(nan.fallback, nan.length)
-    huge = of(result, "huge-0", guarded=True)
-    # Filtered until the plant has left its measuring range; then the fallback acts to the end.
+    assert guarded.tables.row("nan-0", guarded=True).fallback == 1
+    huge = of(guarded, "huge-0", guarded=True)
+    # Filtered until the plant has left its measuring range; then the fallback acts.
     assert (huge.filtered >= 3).all()
     np.testing.assert_array_equal(huge.filtered + huge.fallback, huge.length)
-    assert result.tables.row("nan-0", guarded=True).fallback == 1
-    applied = [t.applied for t in result.traces if t.guarded]
-    assert all(np.isfinite(rows).all() and (abs(rows) <= toy.HIGH).all() for rows in applied)
+    assert np.isfinite(huge.returns).all()
+    assert not np.isfinite(of(guarded, "nan-0").returns).any(), "unguarded it reaches the plant"
 
 
-def test_a_policy_is_told_what_the_plant_received_and_a_constant_fallback_has_its_row(toy):
-    # Five steps: later the level leaves its measuring range and the fallback takes over.
-    plant, key = toy.Line(horizon=5), jax.random.key(4)
-    rest = {"fallback": ConstantPolicy(jnp.zeros(1))}
-    echo = {"echo-0": Echo(jnp.ones(1))}
-    result = toy.evaluate(plant, echo, candidate="echo-0", fallbacks=rest, key=key)
-    trace = next(t for t in result.traces if t.policy == "echo-0")
-    np.testing.assert_array_equal(trace.applied[:, 0], [1, 2, 3, 4, 4])
-    episodes = of(result, "fallback")
+def test_a_policy_is_told_what_the_plant_received_and_a_constant_fallback_has_its_row(toy, guarded):
+    trace = next(t for t in guarded.traces if t.policy == "echo-0")
+    # Later the level leaves its measuring range and the fallback takes over.
+    np.testing.assert_array_equal(trace.applied[:5, 0], [1, 2, 3, 4, 4])
+    plant, episodes = toy.Line(), of(guarded, "fallback")
+    powers = np.arange(1, plant.horizon + 1)
     for i in range(episodes.count):
-        pole, level = start(plant, key, i)
-        assert episodes.returns[i] == pytest.approx(-(level * pole ** np.arange(1, 6)).sum(), 1e-5)
+        pole, level = start(plant, jax.random.key(4), i)
+        assert episodes.returns[i] == pytest.approx(-(level * pole**powers).sum(), 1e-5)
 
 
 def test_traces_are_the_named_starts_row_by_row(noisy):
@@ -275,12 +282,12 @@ def test_what_cannot_be_compared_is_refused(toy):
 def test_a_log_may_have_other_cost_limits_than_its_simulator(toy):
     """Its row is counted by the limits of the run, as all others are."""
     plant = toy.Line()
-    log = collect_log(plant, n_steps=4 * plant.horizon, key=jax.random.key(5))
+    log = collect_log(plant, n_steps=16 * plant.horizon, key=jax.random.key(5))
     load, peak = plant.spec.cost
     spec = dataclasses.replace(plant.spec, cost=(dataclasses.replace(load, limit=0.5), peak))
     policy = {"a-0": toy.proportional(0.3)}
     log = dataclasses.replace(log, spec=spec)
-    result = _evaluate.evaluate(plant, policy, log, candidate="a-0", spec=spec, n_starts=2)
+    result = _evaluate.evaluate(plant, policy, log, candidate="a-0", spec=spec, n_starts=16)
     row = result.tables.row("log", guarded=False)
     assert row.costs[0].limit == 0.5
     recorded = of(result, "log")
@@ -289,7 +296,7 @@ def test_a_log_may_have_other_cost_limits_than_its_simulator(toy):
     cost = (dataclasses.replace(load, unit="cm"), peak)
     log = dataclasses.replace(log, spec=dataclasses.replace(spec, cost=cost))
     with pytest.raises(ValueError, match="another plant than Line-v0: its cost"):
-        _evaluate.evaluate(plant, policy, log, candidate="a-0", n_starts=2)
+        _evaluate.evaluate(plant, policy, log, candidate="a-0", n_starts=16)
 
 
 @pytest.mark.nightly

@@ -7,7 +7,7 @@ import pytest
 from neorl_envs import make
 from neorl_train import verdict
 from neorl_train._pipeline.write_results import write_results
-from neorl_train.report import _next_steps, print_summary, write_report
+from neorl_train.report import _next_steps, print_summary
 from neorl_train.report._glossary import glossary
 from neorl_train.report._terminal import _unit
 
@@ -20,7 +20,8 @@ def printed(run):
 
 def test_the_summary_says_it_all_in_short(tmp_path, noisy):
     write_results(tmp_path, noisy.evaluation, noisy.verdict)
-    report = write_report(tmp_path)
+    report = tmp_path / "report.html"
+    report.touch()
     text = printed(tmp_path)
     lines = [line for line in text.splitlines() if line.strip()]
     assert lines[-1] == f"report: {report}"
