@@ -62,6 +62,7 @@ def aggregates(scores):
 
 
 def test_rliable():
+    """Row N32: the interquartile mean and its kin are those of rliable."""
     record = stored("rliable")
     first, second = np.asarray(record["first"]), np.asarray(record["second"])
     interval = stratified_bootstrap_interval(

@@ -145,6 +145,7 @@ every_row = pytest.mark.parametrize("row", TABLE, ids=str)
 
 @every_row
 def test_values(row):
+    """Row E08: public functions run compiled and mapped, and agree with their oracle."""
     check_values(row)
 
 
@@ -178,6 +179,7 @@ def test_bad_values(row):
 
 
 def test_the_table_covers_every_export():
+    """Row E08: no public function is left out of the table."""
     assert not table_gaps(EXPORTS, TABLE, BY_NAME)
 
 

@@ -70,6 +70,7 @@ def error(result, faulty):
 
 @pytest.mark.parametrize("name", RULES)
 def test_at_its_bound_a_rule_stays_within_the_honest_spread(name):
+    """Row P08: robust rules bear f faulty clients of n, as many as they promise."""
     rule, bound, multiple = RULES[name]
     rule = jax.jit(rule)
     for attack in ATTACKS.values():

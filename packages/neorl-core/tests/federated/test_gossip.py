@@ -47,6 +47,7 @@ def random_links(clients):
     ids=["ring", "star", "random"],
 )
 def test_disagreement_shrinks_at_the_stated_rate_and_the_mean_stays(mixing):
+    """Row P06: the mean stays, and disagreement shrinks at the rate of the second eigenvalue."""
     clients = mixing.shape[0]
     mixing = jnp.asarray(mixing, jnp.float64)
     updates = RNG.normal(size=(clients, 50))
@@ -82,6 +83,7 @@ def test_disagreement_shrinks_at_the_stated_rate_and_the_mean_stays(mixing):
     ],
 )
 def test_the_average_is_exact_after_the_stated_rounds(rounds, expected):
+    """Row P07: ring, levels and star reach the exact average after so many rounds."""
     assert len(rounds) == expected
     clients = rounds.shape[1]
     updates = {"w": RNG.normal(size=(clients, 3, 2)), "b": RNG.normal(size=clients)}

@@ -35,6 +35,7 @@ def attend(graph, projection):
 
 
 def test_every_padded_size_gives_the_same_bits_and_compiles_once():
+    """Row P01: a padded graph with another topology uses the same compiled program."""
     rng = np.random.default_rng(0)
     projection = jnp.asarray(rng.normal(size=(3, 3)), jnp.float32)
 

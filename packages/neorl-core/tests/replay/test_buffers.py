@@ -88,6 +88,7 @@ def test_a_tree_of_one_item_draws_it():
 
 
 def test_draws_over_many_keys_follow_the_priorities():
+    """Row S08: prioritised draws follow the priorities."""
     priorities = np.asarray([5.0, 0.0, 1.0, 3.0, 0.5])
     tree = set_priorities(priority_tree(5), jnp.arange(5), priorities)
     draw = jax.jit(jax.vmap(lambda key: sample_priorities(tree, key, batch=1).items))

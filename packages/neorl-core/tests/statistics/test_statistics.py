@@ -54,6 +54,7 @@ def test_counts_of_no_trial_say_nothing():
 
 
 def test_bootstrap_intervals_equal_scipys_on_the_same_replicates():
+    """Row N32: bootstrap intervals are those of SciPy."""
     samples = np.random.default_rng(0).exponential(size=30)
 
     class Drawn:
@@ -124,6 +125,7 @@ def test_large_samples_are_resampled_in_blocks():
 
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
 def test_paired_tests_equal_scipys(alternative):
+    """Row N32: paired tests are those of SciPy."""
     rng = np.random.default_rng(2)
     first, second = rng.normal(size=(2, 20)) + np.asarray([[0.4], [0.0]])
     ours = paired_t_test(first, second, alternative=alternative)
