@@ -75,6 +75,7 @@ def test_fields_belong_together(path: Path) -> None:
 
 @pytest.mark.parametrize("first", [0, 1, 9, 10, 87, 88, 89, 200])
 def test_reading_resumes_at_any_batch(path: Path, first: int) -> None:
+    """Row N09: a log that stays in its file is read batch by batch."""
     whole = taken(path, 210)
     np.testing.assert_array_equal(taken(path, 10, first), whole[first : first + 10])
 
@@ -216,7 +217,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 @pytest.mark.nightly
 def test_a_file_four_times_the_memory_is_checked_hashed_and_streamed(tmp_path: Path) -> None:
-    """The process grows by less than a quarter of the file."""
+    """The process grows by less than a quarter of the file.
+
+    Row N09: a file four times the memory is read within the memory.
+    """
     n, width = 2_000_000, 128
     column = np.broadcast_to(np.arange(n, dtype=np.float32)[:, None] / n, (n, width))
     log = dataset_from_columns(

@@ -54,6 +54,7 @@ def move(plant, edge):
 
 
 def test_every_step_of_an_episode_is_that_of_the_source():
+    """Row P02: the plant is that of the source step by step."""
     restated, rng = Restated(14, 0.35, 7), np.random.default_rng(0)
     assert restated.edges == list(zip(PLANT.senders, PLANT.receivers, strict=True))
     assert len(restated.edges) == 82  # as measured in the source with these numbers
@@ -89,6 +90,7 @@ def test_both_directions_do_the_same_unless_direction_matters(pair, seed):
 
 
 def test_where_direction_matters_load_flows_down_alone():
+    """Row P02: where direction matters, load flows down alone."""
     plant = load_balance(3, edge_prob=0.0, directed=True)
     state, _ = plant.begin(plant.default_params(), jnp.array([1.0, 0.5, 0.0]))
     down, up = (
@@ -109,6 +111,7 @@ def test_nothing_moves_where_nothing_is_asked_for(action):
 
 
 def test_links_come_and_go_but_the_chain_stays():
+    """Row P02: the topology may change with time."""
     params = CHANGING.sample_params(jax.random.key(3))
     state, obs = CHANGING.reset(params, KEY)
     chain = np.asarray([j == i + 1 for i, j in CHANGING.pairs])

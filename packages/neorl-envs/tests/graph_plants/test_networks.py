@@ -59,6 +59,7 @@ def adversarial(plant, kind, rng):
 )
 @pytest.mark.parametrize("name", SMALL)
 def test_states_are_bounded_under_the_worst_admissible_actions(name, kind):
+    """Row P05: the states of networks stay bounded under any admissible action."""
     plant = SMALL[name]
     states, steps = episode(plant, KEY, adversarial(plant, kind, np.random.default_rng(0)))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((states, steps)))

@@ -183,7 +183,10 @@ def test_numbers_are_those_of_numpy(delayed: Dataset) -> None:
 
 
 def test_what_is_doubtful_is_counted_and_said() -> None:
-    """Actions and observations out of range, negative costs, long episodes, repeats, lies."""
+    """Actions and observations out of range, negative costs, long episodes, repeats, lies.
+
+    Row N10: doubtful rows of a log are counted and named.
+    """
     random = np.random.default_rng(6)
     obs, action = random.normal(size=(60, 1)), random.uniform(size=(60, 1))
     obs[20:30], action[20:30] = obs[10:20], action[10:20]

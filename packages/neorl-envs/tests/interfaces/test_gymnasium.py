@@ -34,6 +34,7 @@ def random_episode(env: gymnasium.Env, seed: int, steps: int = 20) -> np.ndarray
 
 
 def test_the_checker_passes_without_a_warning() -> None:
+    """Row N01: a plant passes the checker of Gymnasium."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env = gymnasium.make(NAME)
@@ -67,6 +68,7 @@ def test_every_plant_has_both_names_and_its_horizon() -> None:
 
 
 def test_equal_seeds_give_equal_episodes() -> None:
+    """Row N03: two resets with one seed begin equal episodes."""
     env = gymnasium.make(NAME)
     first = random_episode(env, 7)
     np.testing.assert_array_equal(first, random_episode(env, 7))

@@ -50,6 +50,7 @@ PROMISED = {  # measured, manipulated, cost channels
 
 
 def test_seven_plants_have_the_channels_that_were_promised() -> None:
+    """Row N01: seven plants have as many observations and actions as was promised."""
     for name, (obs, action, costs) in PROMISED.items():
         spec = make(name).spec
         assert (spec.n_obs, spec.n_action) == (obs, action)

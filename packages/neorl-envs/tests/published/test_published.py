@@ -60,6 +60,7 @@ def test_settings_of_every_published_log_are_current() -> None:
 
 
 def test_a_full_log_has_the_promised_size() -> None:
+    """Row N08: the logs of the plants have the sizes that are promised."""
     full = [record for record in published_logs() if record.steps != SMALL]
     assert {record.plant for record in full} == set(SIZES)
     for record in full:
@@ -95,6 +96,7 @@ def test_settings_tell_what_decides_a_log() -> None:
 
 
 def test_content_of_two_plants(mixed: Dataset) -> None:
+    """Row R03: a published log is generated again from its seed and has its hash."""
     check("DMSD-v0", "mixed", mixed)
     env = make("SupplyChain-v0")
     for chosen in ("medium", "expert"):  # one compiled program

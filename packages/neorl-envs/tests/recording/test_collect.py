@@ -34,7 +34,10 @@ def test_the_log_is_whole_episodes_of_every_tuning_in_turn(
 
 
 def test_recorded_actions_are_what_the_plant_received(env: ChemicalReactor, log: Dataset) -> None:
-    """Replaying a log's actions in the pure environment applies exactly those actions."""
+    """Replaying a log's actions in the pure environment applies exactly those actions.
+
+    Row N07: logged actions lie in their box and are what the plant received.
+    """
     rows: Any = log.transitions
     low, high = np.float32(lows(env.spec.action)), np.float32(highs(env.spec.action))
     assert ((rows.action >= low) & (rows.action <= high)).all()
@@ -166,7 +169,10 @@ def test_a_log_of_100_000_rows_is_safe_and_tells_the_tunings_apart(env: Chemical
 
 
 def test_densities_are_recorded_where_nothing_changes_the_action() -> None:
-    """Uniform in ±30 N on two actuators without limits of their own: ``-2 log 60`` everywhere."""
+    """Uniform in ±30 N on two actuators without limits of their own: ``-2 log 60`` everywhere.
+
+    Row N08: a generated log holds the density of its actions.
+    """
     env = make("DMSD-v0")
     who, plan = quality(env, "random")
     log = collect_log(env, who, plan=plan, n_steps=50, key=jax.random.key(0), log_prob=True)

@@ -47,7 +47,10 @@ def test_the_sums_are_those_of_the_rows_up_to_the_end(env: Any) -> None:
 
 
 def test_the_violation_of_the_last_step_counts(tank: Any) -> None:
-    """Injected where the episode ends: the sums have it, and so has the share that was kept."""
+    """Injected where the episode ends: the sums have it, and so has the share that was kept.
+
+    Row N06: a violation in the last step is counted.
+    """
 
     class Last(tank):
         @property
@@ -94,6 +97,7 @@ def test_an_episode_that_trips_keeps_no_limit() -> None:
 
 
 def test_normalised_scores() -> None:
+    """Row R04: a score is 100 where the expert is and 0 where chance is."""
     ends = anchors("ChemicalReactor-v0")
     assert isinstance(ends, Anchors)
     assert ends.episodes >= 100
@@ -105,7 +109,10 @@ def test_normalised_scores() -> None:
 
 
 def test_both_modes_are_scored_on_the_same_keys(vessel: Any) -> None:
-    """Returns by hand: the level rises by 0.1 / area a step, and the reward is minus the level."""
+    """Returns by hand: the level rises by 0.1 / area a step, and the reward is minus the level.
+
+    Row R08: the ordinary mode and the mode of test are scored side by side.
+    """
     policy, keys = vessel.tunings()["filling"], jax.random.split(jax.random.key(0), 4)
     actual = robustness(vessel, policy, keys, factors={"area": 2.0})
     np.testing.assert_allclose(actual.train_scores, -(10 + 0.05 * 55), rtol=1e-6)

@@ -37,7 +37,10 @@ def cells(world: TreasureHunt, state):
 
 @pytest.mark.parametrize(("version", "view"), CASES)
 def test_turns_equal_those_of_the_source(version, view) -> None:
-    """Recorded from the program itself by ``tools/oracles/sorrel_treasure_hunt.py``."""
+    """Recorded from the program itself by ``tools/oracles/sorrel_treasure_hunt.py``.
+
+    Row S01: turns are those that were recorded from the source, in both versions.
+    """
     record = np.load(Path(__file__).parent / f"sorrel_{version}_{view}.npz")
     turns, agents = record["action"].shape
     world = treasure_hunt(version, n_agents=agents, view=view, size=(7, 8), spawn=0.5)
@@ -117,6 +120,7 @@ def view_by_numpy(grid, place, version, view):
 
 @pytest.mark.parametrize(("version", "view"), CASES)
 def test_views_equal_those_of_numpy_on_a_thousand_worlds(version, view) -> None:
+    """Row S02: views are those of NumPy on a thousand random worlds."""
     world = treasure_hunt(version, n_agents=4, view=view, size=(8, 9), spawn=0.4)
 
     @jax.jit
@@ -144,7 +148,10 @@ def race(world, places, gem):
 
 
 def test_of_two_agents_that_race_the_first_in_order_gets_the_gem() -> None:
-    """The second one is stopped by the first, for which it earns nothing."""
+    """The second one is stopped by the first, for which it earns nothing.
+
+    Row S03: of two agents that race for a gem the first in order gets it.
+    """
     world = as_arrays(treasure_hunt("2a24efc", n_agents=2, spawn=0.0))
     draws = world.draw(jax.random.key(0))
     for places, actions in (([(5, 4), (5, 6)], [3, 2]), ([(5, 6), (5, 4)], [2, 3])):

@@ -247,7 +247,10 @@ def test_further_limits_are_costs_by_the_reading(tank: Any) -> None:
 
 @pytest.mark.parametrize("name", environment_names())
 def test_every_plant_has_every_challenge(name: str) -> None:
-    """Delay, disturbance and limits together on each plant, traced; its data and size are free."""
+    """Delay, disturbance and limits together on each plant, traced; its data and size are free.
+
+    Row R02: delays, exogenous signals and limits are switches that every plant has.
+    """
     plant: Any = make(name)
     channel = plant.spec.obs[0]
     limits = {channel.name: (channel.low, (channel.low + channel.high) / 2)}

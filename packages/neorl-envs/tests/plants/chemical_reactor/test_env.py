@@ -105,6 +105,7 @@ def test_every_step_of_a_scan_is_the_single_step_from_its_state(worlds: Any) -> 
 
 
 def test_same_key_gives_the_same_bits(env: ChemicalReactor, worlds: Any) -> None:
+    """Row N03: one key gives one trajectory, to the bit."""
     params, state, action, keys = worlds
     once, again = (STEP_WORLDS(params, state, action, keys) for _ in range(2))
     jax.tree.map(np.testing.assert_array_equal, once, again)

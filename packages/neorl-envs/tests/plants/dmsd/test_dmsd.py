@@ -31,6 +31,7 @@ def steps(masses: Masses, targets: jax.Array, time: jax.Array, force: jax.Array)
 
 
 def test_one_step_is_the_recovered_linear_system() -> None:
+    """Row R01: a step of DMSD is that of the benchmark's rules."""
     rng = np.random.default_rng(0)
     x, target, force = rng.normal(size=(50, 4)), rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
     force = 40 * force  # beyond the ends too

@@ -15,6 +15,7 @@ RECORDED = np.load(Path(__file__).parent / "neorl2.npz")
 
 
 def test_it_repeats_a_trajectory_of_the_benchmark_step_for_step() -> None:
+    """Row R01: a trajectory of Pipeline is that of the benchmark."""
     first, actions, obs = (RECORDED[name] for name in ("first", "actions", "obs"))
     params = ENV.default_params()
     params = params._replace(
