@@ -62,6 +62,7 @@ def judged(requirements, obs, action):
 
 
 def test_requirements_compose_and_compile_to_what_numpy_says(drawn):
+    """Row N18: functions of state and action compose, compile and are told apart by their tier."""
     obs, action = drawn
     actual, paid = judged(ALL, obs, action)
     x, u = obs.astype(np.float64), action.astype(np.float64)
@@ -81,6 +82,7 @@ def test_requirements_compose_and_compile_to_what_numpy_says(drawn):
 
 
 def test_the_filter_keeps_what_is_hard_and_lets_soft_and_preferred_be_broken(drawn):
+    """Row N18: a filter keeps what is hard and lets soft and preferred requirements be broken."""
     obs, action = drawn
     limits = with_requirements(action_constraints(SPEC), ALL, SPEC)
     low = jnp.zeros(2)

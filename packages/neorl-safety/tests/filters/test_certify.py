@@ -123,6 +123,7 @@ def beside_the_box(lock, obs, limits):
 
 @pytest.mark.parametrize("kind", ["interlock", "linear", "barrier", "deadband", "rest", "all"])
 def test_ten_thousand_hostile_cases_of_each_kind_and_of_all(filtered, kind):
+    """Row N19: whatever is asked for, the filter's action breaks no hard limit."""
     limits, more, context, request, (action, report) = filtered[kind]
     assert action.shape == (COUNT, 2)
     assert np.isfinite(action).all()

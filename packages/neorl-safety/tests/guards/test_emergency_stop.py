@@ -44,6 +44,7 @@ def run(step, carry, count):
 
 
 def test_a_stop_acts_in_the_next_step_without_a_glide_and_stays_until_it_is_released(safe, step):
+    """Row N20: a stop acts in the next step and stays until it is released."""
     carry, actions, names = run(step, safe.initial_carry(), 8)
     assert actions[-1] == pytest.approx(POLICY, abs=1e-3)
     assert not any("fallback_used" in one for one in names[1:])
