@@ -101,11 +101,15 @@ def test_law_by_night(law):
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_law(law):
+    """Row E02: a state is arrays that pass through compiled functions."""
     law()
 
 
 def test_policies_of_all_learners_share_one_program(problem):
-    """But for sequences, noise and latents, a choice among heads, and values before a choice."""
+    """But for sequences, noise and latents, a choice among heads, and values before a choice.
+
+    Row E07: deterministic policies of all learners act in one compiled program.
+    """
     structures = set()
     for name in ALGORITHMS.keys() - SEQUENCES - {"caps", "bcq_lag", "fql", "dqn"}:
         learner = for_run(sized(ALGORITHMS[name](), **SMALL), 1)

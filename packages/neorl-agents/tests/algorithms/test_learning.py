@@ -97,6 +97,7 @@ CLONES = {
     ["deterministic", *(pytest.param(name, marks=pytest.mark.nightly) for name in [*CLONES][1:])],
 )
 def test_cloning_an_expert_earns_what_it_earned(variant, expert):
+    """Row N12: a clone of an expert earns what the expert earned, within two standard errors."""
     spec, log, statistics, behaviour = expert
     learner = CLONES[variant]
     state = jax.jit(trained(learner, spec, log, statistics, 1500))(as_arrays(learner))
@@ -111,6 +112,7 @@ def test_cloning_an_expert_earns_what_it_earned(variant, expert):
 
 @pytest.mark.nightly
 def test_a_conservative_weight_widens_the_gap_between_the_log_and_random_actions(expert):
+    """Row N14: a conservative weight raises logged actions above random ones."""
     spec, log, statistics, _ = expert
     learner = sized(CQL(), critic_learning_rate=1e-3, n_samples=2, hidden=(16, 16), batch_size=64)
     pair = jax.tree.map(lambda x: jnp.stack([x, x]), as_arrays(learner))

@@ -60,6 +60,7 @@ class TestThreeStates:
         return MLP((jnp.zeros((3, outputs)),), (jnp.asarray(bias, float),), **last)
 
     def test_td3_bc(self, mdp):
+        """Row N13: its losses are those worked out by hand on three states."""
         rows, critics = mdp
         learner = TD3BC(discount=0.9, noise_std=0.0)
         state = frozen(targets={"actor": self.actor(1), "critics": critics})
@@ -71,6 +72,7 @@ class TestThreeStates:
         np.testing.assert_allclose(_actor_loss(self.actor(1), critics, rows, 2.5)[0], -2.5)
 
     def test_cql(self, mdp):
+        """Row N13: its losses are those worked out by hand on three states."""
         rows, critics = mdp
         learner = CQL(discount=0.9)
         state = frozen({"actor": self.actor(2)}, {"critics": critics})
@@ -85,6 +87,7 @@ class TestThreeStates:
         np.testing.assert_allclose(loss, self.SQUARES + 3 * (2 * soft), rtol=1e-6)
 
     def test_iql(self, mdp):
+        """Row N13: its losses are those worked out by hand on three states."""
         rows, critics = mdp
         # Values 15, 10, 20 against 11, 15, 31: off by -4, 5, 11.
         value = MLP((jnp.asarray([[15.0], [10.0], [20.0]]),), (jnp.zeros(1),))

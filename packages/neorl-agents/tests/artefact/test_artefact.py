@@ -244,6 +244,7 @@ def test_sealed_but_wrong_headers_are_refused(changes, match, policies, problem,
 
 
 def test_missing_and_surplus_arrays_are_refused(policies, problem, parity_obs, path):
+    """Row E05: a file whose arrays were renamed is refused."""
     for name in ("policy/action", "parity/obs"):
         save_policy(path, policies["constant"], problem.spec, parity_obs)
         arrays, header, _ = sealed_file.read_sealed(path, 2**20)

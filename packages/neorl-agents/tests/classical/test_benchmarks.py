@@ -37,6 +37,7 @@ def test_the_exact_system_is_found_in_the_official_file(log):
 
 
 def test_a_model_of_dmsd_beats_what_was_learned(log):
+    """Row R05: a model from the benchmark's log beats what was learned from it."""
     policy = LQG(effort=EFFORT, longest_delay=1, orders=1).fit(log, DMSD_SPEC, DMSD_TASK).policy
     scores = dmsd_scores(policy, log, 100)
     assert np.mean(scores) >= 97
@@ -49,6 +50,7 @@ def test_planning_with_limits_is_better_still(log):
 
 
 def test_the_dead_time_of_pipeline_is_found_and_compensated():
+    """Row R05: a model from a log of Pipeline beats what was learned from it."""
     log = pipeline_log(episodes=6, seed=0)
     fitted = SmithPID(longest_delay=25).fit(log, PIPELINE_SPEC, PIPELINE_TASK)
     loop = fitted.report["loops"][0]

@@ -48,7 +48,10 @@ def fitted():
 
 @pytest.mark.parametrize("quantity", ["violation", "cost"])
 def test_the_risk_of_a_policy_is_that_of_dynamic_programming(quantity):
-    """Rows are truncated or terminated: right only if the one bootstraps, the other not."""
+    """Rows are truncated or terminated: right only if the one bootstraps, the other not.
+
+    Row N17: a critic that learns from costs gives the risk of a chain that is known exactly.
+    """
     always_on = ConstantPolicy(jnp.ones(1))
     learner, log = replace(FEW, quantity=quantity), chain.proportional_rows()
     actual = fit_safety_critic(
@@ -76,6 +79,7 @@ def test_the_risk_of_the_log_is_near_the_exact_one_and_grows_with_the_horizon(fi
 
 @pytest.mark.nightly
 def test_it_is_calibrated_on_fresh_episodes(fitted):
+    """Row N17: on fresh episodes its probabilities are right within 0.05."""
     result = assess_safety_critic(
         fitted.critic, chain.episodes(300, seed=9), chain.SPEC, replicates=100
     )["full"]

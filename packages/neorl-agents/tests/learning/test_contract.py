@@ -78,6 +78,7 @@ class Crooked(BC):
 
 
 def test_arrays_that_do_not_fit_are_reported_with_the_line_and_the_shapes_of_the_rows():
+    """Row E03: shapes are checked while a program is traced."""
     laws = algorithm_laws(lambda: sized(Crooked(), hidden=(4,), batch_size=8))
     message = (
         r"^Crooked\.update cannot be compiled, test_contract\.py line \d+ "

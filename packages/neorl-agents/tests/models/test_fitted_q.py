@@ -53,6 +53,7 @@ def linear():
 
 @pytest.mark.parametrize("held", [20.0, 80.0])
 def test_on_a_linear_plant_it_finds_the_closed_form(linear, held):
+    """Row N23: fitted Q evaluation finds the value of a linear plant."""
     log = with_next_actions(linear_log(), ConstantPolicy(jnp.asarray([held])))
     state, metrics = trained(linear, log, SPEC, (1e-1, 1e-2, 1e-3), 1500)
     for obs, action in ((-1.0, 10.0), (0.5, 90.0)):

@@ -82,6 +82,7 @@ def by_hand(kind, layer, graph):
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(0, 12))
 def test_sums_over_edges_are_the_matrices_and_the_published_equations(kind, seed, nodes, edges):
+    """Row P04: sparse layers are the dense ones and the published equations."""
     graph = graphs(seed, nodes, edges)
     layer = LAYERS[kind]
     sparse = SPARSE[kind](graph)
@@ -94,6 +95,7 @@ def test_sums_over_edges_are_the_matrices_and_the_published_equations(kind, seed
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1000))
 def test_renumbering_the_nodes_permutes_their_features(kind, seed):
+    """Row P04: renumbering the nodes renumbers what the network says of them."""
     graph, order = graphs(seed), np.random.default_rng(seed).permutation(6)
     number = np.argsort(order)
     renamed = graph._replace(

@@ -42,6 +42,7 @@ def stepped(chain, weights, sizes):
 
 
 def test_every_row_of_the_table_is_here_field_by_field():
+    """Row E01: every recipe of the table is here."""
     assert set(RECIPES) == set(TABLE)
     for name, (parts, rate, clips, eps, decays) in TABLE.items():
         recipe = RECIPES[name]
@@ -72,7 +73,10 @@ def test_the_learners_have_the_optimisers_and_rates_of_their_recipes():
 
 @pytest.mark.parametrize("name", TABLE)
 def test_a_chain_is_its_row(name):
-    """Each part against a chain of its own, through a clipped step and a tiny one."""
+    """Each part against a chain of its own, through a clipped step and a tiny one.
+
+    Row E01: a chain clips, steps and falls as its row of the table says.
+    """
     _, rate, clips, eps, decays = TABLE[name]
     weights, sizes = weights_of(name), (40.0, 1e-6, 0.3)
     path = stepped(recipe_chain(name, updates=4), weights, sizes)

@@ -42,6 +42,7 @@ def agent() -> Agent:
 
 
 def test_values_without_noise_equal_those_of_the_source() -> None:
+    """Row S04: values on copied weights are those of the source."""
     levels = jnp.asarray(RECORD["eval_tau"])
     seen = jnp.asarray(RECORD["eval_obs"])
     quantiles = recorded("start/local").without_noise()(seen, levels)
@@ -51,6 +52,7 @@ def test_values_without_noise_equal_those_of_the_source() -> None:
 
 
 def test_loss_and_gradient_equal_those_of_the_source() -> None:
+    """Row S04: loss and gradient are those of the source."""
     now, rows, drawn = agent(), batch(0), draws(0)
     target = quantile_targets(now.network, now.target, rows, drawn)
     loss, slope = jax.jit(jax.value_and_grad(quantile_loss))(now.network, target, rows, drawn)
@@ -72,6 +74,7 @@ def test_three_steps_end_at_the_parameters_of_the_source() -> None:
 
 
 def test_no_gradient_reaches_the_target_network() -> None:
+    """Row S09: no gradient reaches the target network."""
     now, rows, drawn = agent(), batch(0), draws(0)
 
     def loss(target):
@@ -131,7 +134,10 @@ def stored(shape: Shape, lengths, seed: int = 0):
 
 @pytest.mark.parametrize(("frames", "n_step"), [(5, 3), (1, 1), (3, 20)])
 def test_windows_stay_inside_episodes_and_returns_are_those_of_n_steps(frames, n_step) -> None:
-    """Every turn of every episode that is remembered, against loops over NumPy arrays."""
+    """Every turn of every episode that is remembered, against loops over NumPy arrays.
+
+    Row S06: no window crosses the end of an episode. Row S07: returns are those of n steps.
+    """
     shape = Shape(frames, 9, 30, n_step, None)
     lengths = [(9, False), (4, True), (9, False), (9, True), (2, True)]
     memory, kept = stored(shape, lengths)
@@ -169,7 +175,10 @@ def test_windows_stay_inside_episodes_and_returns_are_those_of_n_steps(frames, n
 
 
 def test_noise_has_its_variance_and_is_off_without_a_draw() -> None:
-    """Of one layer ``x (W + S e) + b + s f`` the variance is ``x^2 S^2 + s^2``."""
+    """Of one layer ``x (W + S e) + b + s f`` the variance is ``x^2 S^2 + s^2``.
+
+    Row S05: noise has its variance and is off in evaluation.
+    """
     layer = init_quantile_network(6, 3, jax.random.key(0), hidden=8, scale=0.3).head
     x = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8)), jnp.float32)
     noises = jax.random.normal(jax.random.key(1), (20_000, 9, 4))
@@ -215,7 +224,10 @@ def test_bad_numbers_are_named(learner, turns, words) -> None:
 
 
 def test_turns_are_drawn_by_their_last_loss_and_new_ones_as_the_largest() -> None:
-    """Priorities and weights from the tree's leaves in NumPy, through one update."""
+    """Priorities and weights from the tree's leaves in NumPy, through one update.
+
+    Row S08: turns are drawn by their last loss, and weights undo it.
+    """
     learner = IQN(
         hidden=4, frames=2, quantiles=3, batch_size=4, capacity=12, prioritised=True, priority=0.7,
     )  # fmt: skip

@@ -161,6 +161,7 @@ def of_case(name: str, which: str) -> dict[str, np.ndarray]:
     "name", [pytest.param(n, marks=[pytest.mark.nightly] * (n != "mopo")) for n in CASES]
 )
 def test_a_hundred_updates_are_those_of_offlinerl_kit(name):
+    """Row N15: a learner in a model makes the updates of the published code."""
     learner, order, losses = CASES[name]
     before, recorded = of_case(name, "before"), of_case(name, "after")
     after, metrics = run(learner, started(learner, before), order)
