@@ -139,6 +139,7 @@ def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_examples_of_a_readme_run(page: Path, tmp_path: Path) -> None:
+    """Row N35: the Python examples of every README run."""
     text = page.read_text()
     blocks = re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL)
     assert blocks or "```console" in text, "a README shows how its package is used"

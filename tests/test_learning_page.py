@@ -130,6 +130,7 @@ def test_a_learner_under_limits_says_which_plants_with_costs_have_no_results() -
 
 @pytest.mark.parametrize(("name", "log"), [("iql", "CSTR-v0-mixed"), ("cql", "DMSD-v0-medium")])
 def test_a_learner_is_above_cloning_on_a_mixed_log(name: str, log: str) -> None:
+    """Row N13: a learner is surely above cloning (CQL on a medium log alone)."""
     cells = read_cells(RESULTS / f"{log}.jsonl")
     assert len(cells[name]) == len(cells["bc"]) >= 3
     runs = {key: [one["scores"] for one in cells[key]] for key in (name, "bc")}

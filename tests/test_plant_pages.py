@@ -52,6 +52,7 @@ def test_the_tables_say_what_the_plant_declares() -> None:
 
 
 def test_the_anchors_are_those_of_the_baselines() -> None:
+    """Row N11: scores count between the stored anchors of each plant."""
     stored = json.loads(ANCHORS.read_text())["plants"]
     results = [json.loads(path.read_text()) for path in RESULTS.glob("*.json")]
     assert {result["plant"] for result in results} == {*stored}

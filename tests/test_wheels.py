@@ -30,6 +30,7 @@ def only(folder: Path, pattern: str) -> Path:
 def test_a_wheel_holds_its_package_and_nothing_else(
     checkout: Path, wheels: Path, name: str
 ) -> None:
+    """Row P13: the wheels of all packages are built and whole."""
     wheel = only(wheels, f"neorl_{name}-*.whl")
     source = checkout / "packages" / f"neorl-{name}" / "src"
     files = [file.relative_to(source) for file in source.rglob("*.py")]

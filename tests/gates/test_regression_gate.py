@@ -32,6 +32,8 @@ def _rounds(library: Callable[[], None], unit: str) -> dict:
 def test_an_injected_slow_down_is_caught_and_the_same_work_passes(
     unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Row N37: an injected slow-down is caught."""
+
     def slowed() -> None:
         for _ in range(3):  # thrice the work
             _work()

@@ -40,6 +40,7 @@ def test_a_log_is_what_was_written(folder):
 
 
 def test_any_changed_byte_of_any_file_is_found(folder):
+    """Row N21: a changed byte of the audit log is found."""
     rng, count = np.random.default_rng(0), 0
     for path in sorted(folder.iterdir()):
         whole = path.read_bytes()

@@ -34,6 +34,7 @@ def test_the_command_answers_without_importing_numpy(words):
 
 
 def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys):
+    """Row N34: export, verify and replay work without arguments."""
     monkeypatch.chdir(run_directory.parent.parent)
     assert main(["export"]) == 0
     out, err = capsys.readouterr()

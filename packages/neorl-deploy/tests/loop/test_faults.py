@@ -195,6 +195,7 @@ def test_an_operator_who_moves_the_valve_has_it(make):
 def test_a_person_takes_over_in_the_next_period_whatever_the_loop_does(
     make, target, while_falling_back
 ):
+    """Row N21: a person takes over in the next period."""
     bench = make().close()
     if while_falling_back:
         bad(bench.plant)
@@ -297,6 +298,7 @@ def test_a_loop_that_is_started_again_begins_in_shadow_and_takes_over_without_a_
 
 
 def test_a_restart_releases_no_stop_that_a_person_pressed(make, fresh, tmp_path):
+    """Row N20: a stop survives a restart."""
     bench = make().close()
     bench.loop.stop("operator 7: smoke")
     bench.step()

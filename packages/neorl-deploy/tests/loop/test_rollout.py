@@ -63,6 +63,7 @@ def until(tank, rollout, stage, most=400):
 
 
 def test_a_good_policy_is_led_in_turn_by_turn_and_a_person_gives_the_rest(tank, rollout):
+    """Row N31: a good policy is led in turn by turn."""
     tank.run(5, rollout.after)
     assert rollout.stage is Stage.WAITING
     rollout.begin("shift leader")
@@ -86,6 +87,7 @@ def test_a_good_policy_is_led_in_turn_by_turn_and_a_person_gives_the_rest(tank, 
 
 @pytest.mark.parametrize("rollback", ["fallback", "shadow"])
 def test_a_policy_that_turns_bad_in_its_turn_is_rolled_back_by_itself(tank, rollback):
+    """Row N31: a policy that turns bad is rolled back by itself."""
     plan = dataclasses.replace(PLAN, rollback=rollback, turn_steps=60)
     rollout = Rollout(plan, tank.bench.loop)
     rollout.begin("shift leader")

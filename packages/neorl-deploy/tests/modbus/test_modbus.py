@@ -176,6 +176,7 @@ def test_every_type_and_word_order_is_read_and_written_as_struct_packs_it(
 
 
 def test_a_write_that_does_not_fit_is_refused_and_nothing_of_it_is_sent(tank, connected):
+    """Row N29: a write beyond its range is refused, and nothing of it is sent."""
     assert connected.write({VALVE: 41.5, BEAT: 7.0}) == {}
     tank.requests.clear()
     refused = connected.write({VALVE: math.nan, BEAT: 40_000.0, JACKET: -1.0, LEVEL: 1.0})
@@ -229,6 +230,7 @@ def test_a_connection_that_the_device_has_closed_is_made_anew_to_read_but_not_to
 
 
 def test_a_dead_port_and_a_mute_server_are_one_line_within_the_timeout(tags):
+    """Row N29: a dead port is one line."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as mute:
         address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
         plant = ModbusPlant(tags, address, timeout=0.3)

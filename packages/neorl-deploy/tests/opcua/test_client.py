@@ -156,6 +156,7 @@ def test_values_come_with_quality_and_the_time_of_their_source(reactor, connecte
 
 
 def test_a_write_is_of_the_nodes_type_checked_and_read_back(reactor, connected):
+    """Row N29: a write over OPC UA is checked and read back."""
     assert connected.write({tag("OP"): 41.5, tag("BEAT"): 7.0}) == {}
     assert (reactor.get("OP"), reactor.get("BEAT")) == (41.5, 7)
     refused = connected.write({tag("OP"): math.nan, tag("BEAT"): 40_000.0, tag("LI"): 1.0})

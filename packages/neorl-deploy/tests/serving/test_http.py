@@ -75,6 +75,7 @@ def outputs(answer):
 
 
 def test_health_readiness_and_description(served, runtime):
+    """Row N30: a server says that it lives and is ready."""
     for path in ("/health", "/ready", "/v2/health/live", "/v2/health/ready"):
         assert served.ask("GET", path, token="")[0] == 200
     assert json.loads(served.ask("GET", "/v2")[1])["name"] == "neorl-deploy"
@@ -183,6 +184,8 @@ def test_a_request_that_is_too_large_is_refused_whatever_it_says_of_itself(serve
 
 
 def test_metrics_are_those_of_prometheus(served):
+    """Row N30: its metrics are text of Prometheus."""
+
     def counted():
         text = served.ask("GET", "/metrics")[1].decode()
         return {

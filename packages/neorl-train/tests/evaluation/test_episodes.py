@@ -58,6 +58,7 @@ def rollout(lengths, costs, terminated, flags):
 def test_nothing_inside_an_episode_is_missed_and_nothing_after_it_counts(
     lengths, costs, terminated, flags
 ):
+    """Row N06: every state is checked, the terminal one too."""
     rows = rollout(lengths, costs, terminated, flags)
     result = episodes_of(rows, SPEC)
     for i, length in enumerate(lengths):

@@ -34,6 +34,7 @@ def arrays_in(message):
 
 
 def test_messages_hold_one_number_a_channel_and_one_a_parameter_and_no_row(client, sites):
+    """Row P11: no row of a site's log leaves it."""
     introduction, size = client.introduce(), len(client.parameters)
     spec = sites["site0"].spec
     for field in (f for f in introduction.statistics if f is not None):

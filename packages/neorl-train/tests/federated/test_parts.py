@@ -32,6 +32,7 @@ PUBLISHED = Path(__file__).parent / "dp_accounting_epsilons.json"
 @settings(max_examples=60, deadline=None)
 @given(VECTORS, st.sampled_from([8, 16, 32]), st.sampled_from([0.1, 0.5, 1.0]))
 def test_compression_errs_by_no_more_than_it_promises(update, bits, fraction):
+    """Row P10: compression errs by no more than it promises."""
     small = compressed(update, bits=bits, fraction=fraction)
     again = decompressed(small.arrays, size=len(update), bits=bits, fraction=fraction)
     np.testing.assert_array_equal(again, small.received)
@@ -85,6 +86,7 @@ def test_coordinates_that_are_not_there_are_refused(places):
 @settings(max_examples=15, deadline=None)
 @given(st.integers(2, 5), st.integers(1, 40), st.integers(0, 3), st.data())
 def test_masks_cancel_exactly_whatever_is_summed(count, size, attempt, data):
+    """Row P09: a masked sum is the plain sum, exactly."""
     names = [f"site{i}" for i in range(count)]
     met = [Pairings(name, private=1000 + 7 * i) for i, name in enumerate(names)]
     for one in met:
@@ -121,6 +123,7 @@ def test_cutting_to_integers_makes_no_vector_longer():
 
 
 def test_epsilon_equals_published_calibrations_and_a_kept_accountant():
+    """Row P09: the reported epsilon is that of published calibrations."""
     # Balle and Wang 2018: for one Gaussian mechanism, epsilon 1 at delta 1e-5 takes 3.730632.
     calibrated = epsilon(rounds=1, noise_multiplier=3.730632, participation=1, delta=1e-5)
     assert calibrated == pytest.approx(1.0, abs=1e-6)

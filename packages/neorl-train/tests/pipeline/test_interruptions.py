@@ -181,6 +181,7 @@ def test_a_streamed_run_is_killed_and_continues_to_the_same_bits(folder):
 
 @pytest.mark.nightly
 def test_killed_at_many_moments(folder, straight, nightly):
+    """Row N26: killed at any moment, a training goes on to the same bits."""
     rng, run = random.Random(11), folder / "killed" / "0001"
     words = ["run", "small.toml", "--output.directory", "killed", "--quiet"]
     for kill in range(20 if nightly else 2):

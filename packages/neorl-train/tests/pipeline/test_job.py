@@ -152,6 +152,7 @@ def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
 
 
 def test_a_log_larger_than_memory_is_streamed_to_a_verdict(here, capsys, make_log):
+    """Row N09: a log that stays in its file is trained on and judged."""
     path = write_dataset(here / "log.h5", make_log(n_cost=1))
     words = [*QUICK, "--data.source", str(path), "--penalty", "cost_0", "0.5"]
     words += ["--data.held-out", "0.2"]

@@ -43,6 +43,7 @@ def equal(a, b) -> bool:
 
 
 def test_one_key_gives_one_run_and_one_program() -> None:
+    """Row S15: one key gives the whole run again."""
     whole, happened = run(start())
     before = run_epochs._cache_size()
     again, _ = run(start())
@@ -66,7 +67,10 @@ def test_the_number_of_epochs_in_a_chunk_is_not_part_of_the_result() -> None:
 
 
 def test_the_update_of_one_agent_leaves_the_others_as_they_are_to_the_bit() -> None:
-    """The others see another world only where they meet it: here all act at random."""
+    """The others see another world only where they meet it: here all act at random.
+
+    Row S10: the update of one agent leaves the others as they are, to the bit.
+    """
     blind = dataclasses.replace(LEARNER, epsilon=1.0, epsilon_decay=0.0)
     # A population is given away, so the two are made apart.
     one, other = (start(learner=blind) for _ in range(2))

@@ -182,6 +182,7 @@ def test_a_live_bar_is_one_line_with_its_percentage_at_every_width(monkeypatch, 
 
 
 def test_time_is_counted_from_the_start_of_the_process():
+    """Row R07: a run says how long its stages took."""
     timings = Timings()
     with timings.stage("sleep"):
         time.sleep(0.02)

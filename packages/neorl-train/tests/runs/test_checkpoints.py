@@ -90,6 +90,7 @@ def test_the_caller_may_change_the_arrays_once_save_returned(make):
 
 
 def test_only_multiples_of_the_interval_unless_forced_and_the_newest_stay(make):
+    """Row E06: the newest checkpoints stay."""
     checkpoints = make()
     assert not checkpoints.save(15, _tree())
     assert checkpoints.save(15, _tree(), force=True)
@@ -192,6 +193,7 @@ def test_none_whole_is_one_line_that_says_what_to_do(make, saved):
 
 
 def test_what_a_killed_process_left_half_written_is_no_checkpoint(make, saved):
+    """Row E06: after a crash the newest whole checkpoint is loaded."""
     half = saved / "30.orbax-checkpoint-tmp"
     shutil.copytree(saved / "20", half)
     checkpoints = make()
@@ -274,7 +276,10 @@ def test_a_full_disk_is_an_error_that_leaves_the_last_checkpoint(tmp_path, limit
 
 
 def test_a_checkpoint_of_a_learner_holds_all_it_needs(line_data):
-    """Parameters, targets, optimiser with its step, normaliser, keys: for every seed."""
+    """Parameters, targets, optimiser with its step, normaliser, keys: for every seed.
+
+    Row E04: a checkpoint holds keys, counters, optimisers and scalings, and comes back to the bit.
+    """
     parallel = offline_seeds(sized(TD3BC(), hidden=(4,)), line_data, (0, 1), jax.local_devices())
     leaves = make_manifest(parallel.snapshot(), {})["leaves"]
     for part in (

@@ -117,6 +117,7 @@ def test_only_what_is_permanent_is_copied_and_nothing_twice(run, records, client
 
 @pytest.mark.slow
 def test_one_run_holds_parameters_metrics_policy_and_dataset(run, records, client):
+    """Row N24: one run of MLflow holds parameters, metrics, policy and the hash of the log."""
     _write(records, "bc", (0,), (10,))
     (run.checkpoints("bc") / "10").mkdir(parents=True)
     (run.path / "policies").mkdir()

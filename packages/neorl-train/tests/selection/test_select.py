@@ -36,6 +36,8 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     """PI with feed-forward earns 97 points more than PI on this plant; see its baselines.
 
     It filled episodes of its own, so where it goes the log has been.
+
+    Row N23: several estimators stand beside each other for every candidate.
     """
     write_dataset(tmp_path / "log.h5", log)
     out = tmp_path / "choice.html"
@@ -104,6 +106,7 @@ def kept(log):
 
 
 def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
+    """Row R06: a choice by the log alone keeps what runs where nothing may be preferred."""
     assert kept.chosen == kept.incumbent == CSTR.reference
     assert kept.sentence.startswith(f"Keep {CSTR.reference}; from this log alone no candidate")
     assert kept.candidates[1].prediction.refusals

@@ -22,7 +22,10 @@ def ppo():
 
 @pytest.mark.nightly
 def test_four_fifths_of_the_gap_from_random_to_greedy_are_closed():
-    """Half a minute. `tools/tables/graphs/load_balance.py` has five seeds: 98 % and more."""
+    """Half a minute. `tools/tables/graphs/load_balance.py` has five seeds: 98 % and more.
+
+    Row P03: a graph policy closes four fifths of the gap from random to greedy.
+    """
     plant = load_balance(14, edge_prob=0.35, seed=7)
     plan, settings = Plan(100, 100, 100), OnlineConfig(environments=32)
     (policy,) = train_online(ppo(), plant, (0,), plan, settings=settings).policies

@@ -112,7 +112,10 @@ def returns(gain_or_policy, starts, steps=40):
 
 @pytest.mark.nightly
 def test_a_linear_plant_is_recovered_and_controlled_nearly_as_well_as_by_its_regulator():
-    """A log of random actions: the matrix to 1e-3, and 95 of 100 between random and the LQR."""
+    """A log of random actions: the matrix to 1e-3, and 95 of 100 between random and the LQR.
+
+    Row N15: the model holds the matrix of the plant, and the policy earns 95 of 100.
+    """
     rng = np.random.default_rng(0)
     episodes, steps = 200, 40
     obs = rng.uniform(-2, 2, (episodes, 2))
