@@ -110,7 +110,6 @@ def test_cloning_an_expert_earns_what_it_earned(variant, expert):
     assert doing_nothing.mean() < behaviour.mean() - 10 * error
 
 
-@pytest.mark.nightly
 def test_a_conservative_weight_widens_the_gap_between_the_log_and_random_actions(expert):
     """Row N14: a conservative weight raises logged actions above random ones."""
     spec, log, statistics, _ = expert

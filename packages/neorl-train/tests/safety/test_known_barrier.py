@@ -1,4 +1,4 @@
-"""Row N19: with barrier rows on an exactly known plant no policy breaks the limit of the state.
+"""With barrier rows on an exactly known plant no policy breaks the limit of the state.
 
 DMSD is linear and without noise, its model is the published one, written here again; why its rows
 always leave an action is said in ``tools/benchmarks/known_barrier.py``.
@@ -49,13 +49,20 @@ def positions(policy, count):
     return rows, np.abs(rows.obs[..., :2]).max(axis=(1, 2))
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", ["regulator", "push"])
-def test_no_mass_passes_its_limit_in_a_thousand_episodes_and_without_the_filter_most_do(name):
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("push", 64),
+        pytest.param("push", 1000, marks=pytest.mark.nightly),
+        pytest.param("regulator", 1000, marks=pytest.mark.nightly),
+    ],
+)
+def test_no_mass_passes_its_limit_in_any_episode_and_without_the_filter_most_do(name, count):
+    """Row N19: with the filter no episode breaks the limit."""
     bare = DMSD().tunings()["LQR"] if name == "regulator" else ConstantPolicy(jnp.full(2, 30.0))
-    _, furthest = positions(bare, 1000)
+    _, furthest = positions(bare, count)
     assert (furthest > LIMIT).mean() > 0.7
-    rows, furthest = positions(guarded(bare), 1000)
+    rows, furthest = positions(guarded(bare), count)
     assert (furthest > LIMIT).sum() == 0
     assert furthest.max() > 0.99  # no further from the limit than it must be
     flags = np.asarray(rows.flags)

@@ -113,7 +113,6 @@ def test_the_metrics_are_those_of_an_evaluation_of_the_same_episodes(setting, as
     assert one.shutdowns.value == pytest.approx(trips.mean())
 
 
-@pytest.mark.nightly
 def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, assessment):
     """Row N22: sequential and vmapped evaluation agree: counts, and numbers but for rounding."""
     alone = assess_on_plant(**{**setting, "at_once": 1})

@@ -14,7 +14,7 @@ from neorl_core import InputError
 from neorl_train import train
 from neorl_train.training import Plan
 
-EIGHT = """
+DEVICES = """
     import sys, tempfile
     from pathlib import Path
     import jax, numpy as np
@@ -30,7 +30,7 @@ EIGHT = """
     from neorl_train.experience import TrainingData
     from neorl_train.runs import Checkpoints
     from neorl_train.training import Plan
-    assert len(jax.devices()) == 8
+    assert len(jax.devices()) == {count}
     log = conftest.line_log(n_cost=0)
     data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), log.spec)
 
@@ -67,11 +67,11 @@ TOGETHER = f"""
 """
 
 
-def _eight(program):
-    """Runs a program on eight devices, which must be there before JAX starts."""
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+def _devices(count, program):
+    """Runs a program on so many devices, which must be there before JAX starts."""
+    flags = f"--xla_force_host_platform_device_count={count} --xla_backend_optimization_level=0"
     here = os.path.dirname(os.path.dirname(__file__))
-    text = textwrap.dedent(EIGHT).format(tests=here) + textwrap.dedent(program)
+    text = textwrap.dedent(DEVICES).format(tests=here, count=count) + textwrap.dedent(program)
     done = subprocess.run(
         [sys.executable, "-c", text],
         env={**os.environ, "XLA_FLAGS": flags},
@@ -86,7 +86,7 @@ def _eight(program):
 @pytest.mark.nightly
 def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
     """Plain gradient steps, so that equal weights mean equal gradients, to 1e-6."""
-    printed = _eight("""
+    printed = _devices(8, """
         line, plan = conftest.Line(learning_rate=0.05), Plan(20, 10, 10)
         one = train(line, data, (0, 1), plan, batch_devices=1)
         eight = train(line, data, (0, 1), plan, batch_devices=8)
@@ -112,23 +112,27 @@ def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
     assert "Line takes batches of 8 rows, which is not a multiple of 3 devices" in printed
 
 
-@pytest.mark.nightly
-def test_gradients_of_real_learners_are_those_of_one_device():
+@pytest.mark.parametrize(
+    ("count", "names"),
+    [(2, ("bc",)), pytest.param(8, ("td3_bc", "iql", "bc"), marks=pytest.mark.nightly)],
+)
+def test_gradients_of_real_learners_are_those_of_one_device(count, names):
     """The first moments of Adam after one update hold a tenth of the gradient.
 
     Row N33: devices that share each batch have the gradients of one device.
     """
-    _eight("""
-        for name in ("td3_bc", "iql", "bc"):
+    program = """
+        for name in NAMES:
             learner = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=16)
             n = learner.batches_per_update
             plan = Plan(n, n, n)
-            one, eight = (train(learner, data, (0,), plan, batch_devices=d) for d in (1, 8))
-            moments = [r.snapshot["state"].learner.optimisers for r in (one, eight)]
+            one, more = (train(learner, data, (0,), plan, batch_devices=d) for d in (1, COUNT))
+            moments = [r.snapshot["state"].learner.optimisers for r in (one, more)]
             for a, b in zip(*map(jax.tree.leaves, moments), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
             assert jax.tree.leaves(moments[0])
-    """)
+    """
+    _devices(count, program.replace("NAMES", repr(names)).replace("COUNT", str(count)))
 
 
 @pytest.mark.nightly
