@@ -1,14 +1,17 @@
 """Killed, stopped or out of disk at any moment, a run continues to the same bits."""
 
+import io
 import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +19,7 @@ import pytest
 
 from neorl_agents import load_policy
 from neorl_core import Channel, Spec
+from neorl_core.infrastructure import publish_compiled_programs
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train._command.main import main
@@ -27,7 +31,7 @@ SMALL = """
 [data]
 source = "{log}"
 [training]
-algorithms = ["bc", "td3_bc"]
+algorithms = {algorithms}
 seeds = [0, 1]
 updates = {updates}
 chunk = 20
@@ -72,11 +76,38 @@ def nightly(pytestconfig):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, nightly):
+    """By day one learner, whose updates are many enough to be interrupted among them."""
     folder = tmp_path_factory.mktemp("interruptions")
     _write_log(folder / "log.h5")
-    updates = 3200 if nightly else 960
-    (folder / "small.toml").write_text(SMALL.format(log=folder / "log.h5", updates=updates))
+    algorithms, updates = (["bc", "td3_bc"], 3200) if nightly else (["td3_bc"], 960)
+    words = {"log": folder / "log.h5", "algorithms": algorithms, "updates": updates}
+    text = SMALL.format(**words)
+    if not nightly:
+        text = text.partition("[algorithms.bc]")[0] + text[text.index("[algorithms.td3_bc]") :]
+    (folder / "small.toml").write_text(text)
     return folder
+
+
+@pytest.fixture(scope="module")
+def command(folder, nightly):
+    """Runs a command to its end: by night in its own process, by day in this one.
+
+    This one has imported everything. By day its pages have no pictures, which would take as long as
+    the training.
+    """
+
+    def run(*words):
+        if nightly:
+            return _finish(_start(folder, *words))
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(folder)
+            patch.setattr("neorl_train._command.main.prepare_process", lambda: None)
+            patch.setattr("neorl_train.report.figures._style.installed", lambda: False)
+            assert main(list(words)) == 0, err.getvalue()
+        return out.getvalue(), err.getvalue()
+
+    return run
 
 
 def _start(folder, *words, before=""):
@@ -120,11 +151,12 @@ def _result(run):
 
 
 @pytest.fixture(scope="module")
-def straight(folder):
+def straight(folder, command, nightly):
     """The result of an uninterrupted run."""
-    _finish(_start(folder, "run", "small.toml", "--output.directory", "straight", "--quiet"))
+    command("run", "small.toml", "--output.directory", "straight", "--quiet")
+    publish_compiled_programs()  # the processes that follow compile less
     result = _result(folder / "straight" / "0001")
-    assert len(result[0]) == 5
+    assert len(result[0]) == (5 if nightly else 3)  # two seeds of each learner, and the fallback
     assert len({(n["kind"], n["algorithm"], n["seed"], n["step"]) for n in result[1]}) == len(
         result[1]
     )
@@ -179,9 +211,22 @@ def test_a_streamed_run_is_killed_and_continues_to_the_same_bits(folder):
     assert _result(run) == _result(folder / "whole" / "0001")
 
 
+def test_killed_in_the_middle_of_training_it_continues_to_the_same_bits(folder, straight, command):
+    """Row N26: a training that is killed goes on to the same bits."""
+    run = folder / "forced" / "0001"
+    process = _start(folder, "run", "small.toml", "--output.directory", "forced", "--quiet")
+    _wait_for(process, lambda: any((run / "checkpoints" / "td3_bc").glob("*[0-9]")))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "the run ended before it was killed"
+    steps = [line["step"] for line in read_records(run / "metrics.jsonl")]
+    assert 0 < max(steps) < max(line["step"] for line in straight[1])
+    command("resume", str(run), "--quiet")
+    assert _result(run) == straight
+
+
 @pytest.mark.nightly
 def test_killed_at_many_moments(folder, straight, nightly):
-    """Row N26: killed at any moment, a training goes on to the same bits."""
     rng, run = random.Random(11), folder / "killed" / "0001"
     words = ["run", "small.toml", "--output.directory", "killed", "--quiet"]
     for kill in range(20 if nightly else 2):
@@ -210,7 +255,7 @@ def test_killed_at_many_moments(folder, straight, nightly):
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
 )
 def test_stopped_it_prints_the_line_that_continues_also_with_other_versions(
-    folder, straight, number
+    folder, straight, command, nightly, number
 ):
     """Results would otherwise be of one version in the record, and of two in truth."""
     run = folder / number.name / "0001"
@@ -219,29 +264,31 @@ def test_stopped_it_prints_the_line_that_continues_also_with_other_versions(
     process.send_signal(number)
     _, err = _finish(process, code=128 + number)
     assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
-    line = re.search(r"^(.*neorl-train|.* -m neorl_train) resume .*$", err, re.MULTILINE)
+    line = re.search(r"^(.*neorl-train|.* -m neorl_train) (resume .*)$", err, re.MULTILINE)
     assert line, err
     assert err.rstrip().endswith(line.group(0))
     record = json.loads((run / "run.json").read_text())
     now = dict(record["versions"])
     record["versions"]["neorl-train"] = "0.0.9"
     (run / "run.json").write_text(json.dumps(record))
-    done = subprocess.run(
-        f"{line.group(0)} --quiet",
-        shell=True,
-        cwd="/",
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    words = f"the run was started with neorl-train 0.0.9, this is {now['neorl-train']}"
-    assert words in done.stderr
+    if nightly:
+        err = _by_a_shell(f"{line.group(0)} --quiet")
+    else:
+        _, err = command(*shlex.split(line.group(2)), "--quiet")
+    assert f"the run was started with neorl-train 0.0.9, this is {now['neorl-train']}" in err
     after = json.loads((run / "run.json").read_text())
     assert after["versions"]["neorl-train"] == "0.0.9"
     assert [one["versions"] for one in after["resumed_with"]] == [now]
     assert _result(run) == straight
+
+
+def _by_a_shell(line):
+    """The messages of a line as a user copies it, from another folder."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path}
+    done = subprocess.run(line, shell=True, cwd="/", env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 @pytest.mark.nightly
