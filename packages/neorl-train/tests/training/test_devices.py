@@ -86,7 +86,9 @@ def _devices(count, program):
 @pytest.mark.nightly
 def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
     """Plain gradient steps, so that equal weights mean equal gradients, to 1e-6."""
-    printed = _devices(8, """
+    printed = _devices(
+        8,
+        """
         line, plan = conftest.Line(learning_rate=0.05), Plan(20, 10, 10)
         one = train(line, data, (0, 1), plan, batch_devices=1)
         eight = train(line, data, (0, 1), plan, batch_devices=8)
@@ -108,7 +110,8 @@ def test_eight_devices_train_as_one_and_checkpoints_move_between_them():
             train(line, data, (0,), plan, batch_devices=3)
         except InputError as error:
             print(error)
-    """)
+    """,
+    )
     assert "Line takes batches of 8 rows, which is not a multiple of 3 devices" in printed
 
 

@@ -1,0 +1,109 @@
+"""Promises that only a measurement keeps: the stored results of the benchmarks say so.
+
+They are measured alone on a machine, by the scripts that each result names, and not by a test. A
+result that is measured anew and no longer keeps the promise fails here before a page repeats it.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+def stored(*parts: str) -> Any:
+    return json.loads(TOOLS.joinpath(*parts).read_text(encoding="utf-8"))
+
+
+def benchmark(name: str) -> Any:
+    return stored("benchmarks", "results", f"{name}.json")
+
+
+def test_training_is_compared_with_named_peers_and_every_ratio_has_its_interval() -> None:
+    """Row N25: updates beside CORL, d3rlpy and unifloral, with the interval of every ratio."""
+    cases = benchmark("learners")["cases"]
+    assert {"corl", "d3rlpy", "unifloral"} <= {peer for case in cases for peer in case["ratios"]}
+    for case in cases:
+        for peer, ratio in case["ratios"].items():
+            low, high = case["intervals"][peer]
+            assert 0 < low <= ratio <= high
+
+
+def test_a_decision_takes_less_than_a_millisecond() -> None:
+    """Row N27: 99 of 100 steps of the runtime within a millisecond, 10,000 a second."""
+    seconds = benchmark("latency")["latency"]["microseconds"]["Runtime.step, compiled"]
+    assert seconds["wall"]["p99"] < 1_000
+    assert 1e6 / seconds["wall"]["median"] >= 10_000
+
+
+def test_a_thousand_worlds_of_every_plant_step_in_one_call() -> None:
+    """Row N28: steps a second of 1,024 worlds stand beside each plant's goal, missed or not."""
+    result = benchmark("plants")
+    for plant in result["plants"]:
+        speed = plant["sizes"]["1024"]["per_second"]["median"]
+        assert speed > plant["sizes"]["1"]["per_second"]["median"]
+        assert plant["missed"] == (plant["plant"] in result["missed"])
+
+
+@pytest.mark.parametrize("learner", ["ppo_gcn", "ppo_gat", "reinforce_gcn"])
+def test_a_graph_policy_closes_four_fifths_of_the_gap_to_the_greedy_one(learner: str) -> None:
+    """Row P03: over five seeds a graph policy closes four fifths of the gap from random."""
+    result = stored("baselines", "graph", "load_balance_source.json")
+    low, high = (result["moves"][name]["return"] for name in ("random", "greedy"))
+    seeds = [seed["return"] for seed in result["learners"][learner].values()]
+    assert len(seeds) == 5
+    assert np.mean(seeds) >= low + 20
+    assert (np.mean(seeds) - low) / (high - low) >= 0.8
+
+
+def test_sites_together_learn_more_than_alone() -> None:
+    """Row P11: over five seeds a common policy earns more than what each site learns alone."""
+    gains = benchmark("federation")["learning"]["gain_over_local"]
+    for name in ("FedProx", "gossip on a ring"):
+        values = np.asarray(gains[name]["values"])
+        assert len(values) == 5
+        assert values.mean() > 2.776 * values.std(ddof=1) / len(values) ** 0.5  # Student, 95 %
+
+
+def test_an_action_on_a_thousand_nodes_takes_less_than_ten_milliseconds() -> None:
+    """Row P12: 99 of 100 actions on a graph of 1,000 nodes within 10 ms."""
+    result = benchmark("graph_action")
+    assert result["case"]["nodes"] == 1000
+    for kind in ("gcn", "gat"):
+        assert result[kind]["wall"]["p99"] < 10
+
+
+def test_the_hunt_is_faster_than_its_source() -> None:
+    """Row S11: 8 times the source as it stands. Row S12: 1.7 times the version of the document."""
+    ratios = {
+        (case["version"], case["agents"]): case["ratio"]
+        for case in benchmark("treasure_hunt")["cases"]
+    }
+    assert ratios["head", 2] >= 8
+    assert ratios["2a24efc", 5] >= 1.7
+
+
+def test_the_hunt_starts_within_twenty_seconds_and_again_within_three() -> None:
+    """Row S13: the first start compiles for at most 20 s, the second for at most 3 s."""
+    for seconds in benchmark("treasure_hunt_starts")["processor_seconds"].values():
+        assert seconds["first"] <= 20
+        assert seconds["second"] <= 3
+
+
+def test_agents_learn_to_hunt() -> None:
+    """Row S14: the last tenth of the epochs earns surely more than chance, over five seeds."""
+    result = benchmark("hunt_learning")
+    seeds = result["scores"]["mended, one step, 2000 epochs"].values()
+    last = np.array([np.mean(scores[-max(len(scores) // 10, 1) :]) for scores in seeds])
+    assert len(last) == 5
+    low = last.mean() - 2.776 * last.std(ddof=1) / len(last) ** 0.5  # Student, 95 %
+    assert low > max(result["random"])
+
+
+def test_a_training_of_td3_bc_takes_minutes() -> None:
+    """Row R07: 100,000 updates of TD3+BC take less than ten minutes of a core."""
+    a_thousand = benchmark("learner_times")["learners"]["td3_bc"]["seconds"]
+    assert 100 * a_thousand < 600
