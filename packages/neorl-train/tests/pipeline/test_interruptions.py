@@ -92,8 +92,7 @@ def folder(tmp_path_factory, nightly):
 def command(folder, nightly):
     """Runs a command to its end: by night in its own process, by day in this one.
 
-    This one has imported everything. By day its pages have no pictures, which would take as long as
-    the training.
+    This one has imported everything.
     """
 
     def run(*words):
@@ -103,7 +102,6 @@ def command(folder, nightly):
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.chdir(folder)
             patch.setattr("neorl_train._command.main.prepare_process", lambda: None)
-            patch.setattr("neorl_train.report.figures._style.installed", lambda: False)
             assert main(list(words)) == 0, err.getvalue()
         return out.getvalue(), err.getvalue()
 

@@ -4,13 +4,11 @@ import json
 import tomllib
 from dataclasses import replace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from neorl_agents import load_policy
 from neorl_core import InputError
-from neorl_core.control import ConstantPolicy
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.constraints import action_constraints
@@ -52,10 +50,7 @@ def test_a_tighter_box_and_rate_are_never_left_by_the_guarded_policy(toy):
     plant = toy.Line(noise=toy.NOISE)
     wild = {"wild-0": toy.proportional(0.6, bias=3.0)}
     limits = action_constraints(plant.spec, [0.005], low=[-0.5], high=[0.25])
-    still = ConstantPolicy(jnp.zeros(1))
-    result = toy.evaluate(
-        plant, wild, candidate="wild-0", constraints=limits, fallbacks={"fallback": still}
-    )
+    result = toy.evaluate(plant, wild, candidate="wild-0", constraints=limits)
     guarded = [trace for trace in result.traces if trace.guarded]
     assert guarded
     for trace in guarded:

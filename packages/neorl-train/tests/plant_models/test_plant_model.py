@@ -1,8 +1,11 @@
 """A plant model of a log, its checks, its page and the command that writes it."""
 
 import dataclasses
+import io
 import json
+from contextlib import redirect_stderr, redirect_stdout
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -24,8 +27,37 @@ def log():
 
 
 @pytest.fixture(scope="module")
-def check(log):
-    return check_plant_model(log, "tank.h5", QUICK, controllers=CSTR.tunings(), incumbent="PI")
+def command(log, tmp_path_factory):
+    """The command on a file of the log: its folder, what it printed, and its one check."""
+    folder, checks = tmp_path_factory.mktemp("model"), []
+    out, err = io.StringIO(), io.StringIO()
+    write_dataset(folder / "log.h5", log)
+
+    def learned_once(*arguments):
+        checks.extend([] if checks else [check_plant_model(*arguments)])
+        return checks[0]
+
+    def run(*words):
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr("neorl_train._command.main.prepare_process", lambda: None)
+            patch.setattr("neorl_train._command.subcommands.model.check_plant_model", learned_once)
+            patch.chdir(folder)
+            assert main(["model", "log.h5", *words]) == 0
+        return out.getvalue()
+
+    printed = run("--updates", "60", "--episodes", "8")
+    messages = err.getvalue()
+    out.truncate(0), out.seek(0)
+    as_json = json.loads(run("--json"))
+    return SimpleNamespace(
+        folder=folder, printed=printed, messages=messages, as_json=as_json, check=checks[0]
+    )
+
+
+@pytest.fixture(scope="module")
+def check(command):
+    """Of the plant that the log names, whose PI runs today."""
+    return command.check
 
 
 @pytest.mark.nightly
@@ -107,32 +139,22 @@ def test_the_page_shows_pictures_and_asks_for_nothing_outside(check, tmp_path):
     assert links.outside == ()
 
 
-def test_the_command_writes_the_page_and_names_what_is_wrong(log, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_dataset(tmp_path / "log.h5", log)
-    checks = []
-
-    def learned_once(*arguments):
-        checks.extend([] if checks else [check_plant_model(*arguments)])
-        return checks[0]
-
-    monkeypatch.setattr("neorl_train._command.subcommands.model.check_plant_model", learned_once)
-    assert main(["model", "log.h5", "--updates", "60", "--episodes", "8"]) == 0
-    captured = capsys.readouterr()
-    assert captured.err.startswith("learning the plant from three quarters of the log ...\n")
-    printed = captured.out.splitlines()
+def test_the_command_writes_the_page(command):
+    assert command.messages.startswith("learning the plant from three quarters of the log ...\n")
+    printed = command.printed.splitlines()
     assert printed[-1] == "page: model.html"
     assert "return: the mean is " in "\n".join(printed)
-    assert main(["model", "log.h5", "--json"]) == 0
-    as_json = json.loads(capsys.readouterr().out)
-    assert as_json["format"] == "neorl-plant-model-check"
-    assert as_json["sentence"] == printed[-2]
-    (left_out,) = as_json["held_out_modes"]
+    assert command.as_json["format"] == "neorl-plant-model-check"
+    assert command.as_json["sentence"] == printed[-2]
+    (left_out,) = command.as_json["held_out_modes"]
     assert left_out["name"] == "PI feed-forward"
     assert len(left_out["predicted"]) == 1 + CSTR.spec.n_cost
-    assert "Controllers that were left out of the fit" in (tmp_path / "model.html").read_text()
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
+    page = (command.folder / "model.html").read_text()
+    assert "Controllers that were left out of the fit" in page
+
+
+def test_the_command_names_what_is_wrong(log, command, capsys, monkeypatch):
+    monkeypatch.chdir(command.folder)
     for words, message in (
         ((), "model takes a log or the directory of a run"),
         (("none.h5",), "none.h5: there is no such log or run"),
