@@ -20,37 +20,13 @@ from neorl_train.verdicts import read_verdict
 
 pytestmark = pytest.mark.slow
 
-CONFIGURATION = """
-[data]
-source = "Tank-v0"
-steps = 0
-[training]
-algorithms = ["actor_critic"]
-on = "plant"
-seeds = [0]
-updates = UPDATES
-chunk = 10
-[online]
-environments = 16
-[evaluation]
-starts = 4
-curve_starts = 2
-[checkpoints]
-interval = 10
-[output]
-tracking = false
-[algorithms.actor_critic]
-networks.hidden = [8]
-"""
+CONFIGURATION = (Path(__file__).parent / "outsider_runs" / "online.toml").read_text()
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory, installed: Path, command) -> Path:
-    """A finished run, and the folder it lies in."""
-    folder = tmp_path_factory.mktemp("online")
-    (folder / "online.toml").write_text(CONFIGURATION.replace("UPDATES", "20"))
-    command("neorl-train", "run", "online.toml", "--quiet", cwd=folder, installed=installed)
-    return folder / "runs" / "0001"
+def straight(work: Path) -> Path:
+    """A finished run."""
+    return work / "online" / "0001"
 
 
 def test_it_learns_without_a_log_and_is_judged_beside_the_controllers(straight: Path) -> None:
@@ -83,11 +59,12 @@ def test_its_bundle_replays_a_log_that_is_recorded_afterwards(
     command, straight: Path, installed: Path
 ) -> None:
     runs = straight.parent.parent
-    exported = command("neorl-deploy", "export", cwd=runs, installed=installed)
+    exported = command("neorl-deploy", "export", straight, cwd=runs, installed=installed)
     assert "replay" in exported.stdout
-    collect = ("--environment=Tank-v0", "--steps=60", "--out=tank.h5")
+    collect = ("--environment=Tank-v0", "--steps=60", "--out=afterwards.h5")
     command("neorl-envs", "collect", *collect, cwd=runs, installed=installed)
-    replayed = command("neorl-deploy", "replay", "runs/0001/policy.bundle", "tank.h5", cwd=runs)
+    bundle = straight / "policy.bundle"
+    replayed = command("neorl-deploy", "replay", bundle, "afterwards.h5", cwd=runs)
     assert "60 rows" in replayed.stdout
 
 
@@ -105,7 +82,7 @@ def test_the_learners_of_the_table_train_on_a_plant_are_judged_and_sealed(
     tmp_path: Path, command, installed: Path
 ) -> None:
     """One of each kind: rollouts and prices, and a buffer; on a plant that has cost limits."""
-    words = CONFIGURATION.replace("UPDATES", "20").replace("Tank-v0", "CSTR-v0")
+    words = CONFIGURATION.replace("Tank-v0", "CSTR-v0")
     words = words.replace('["actor_critic"]', '["sac", "ppo_lag"]').replace("= 16", "= 10")
     words = words.partition("[algorithms.actor_critic]")[0] + OURS
     (tmp_path / "online.toml").write_text(words)
@@ -126,7 +103,7 @@ def records(run: Path) -> list[dict[str, Any]]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["actor_critic", "ppo", "sac"])
 def test_killed_it_continues_to_the_same_bits(tmp_path: Path, installed: Path, name: str) -> None:
-    words = CONFIGURATION.replace("UPDATES", "400").replace("= 16", "= 10")
+    words = CONFIGURATION.replace("updates = 20", "updates = 400").replace("= 16", "= 10")
     words = words.replace("actor_critic", name) + "steps.batch_size = 32\n" * (name == "sac")
     (tmp_path / "online.toml").write_text(words)
     program = "import sys\nfrom neorl_train._command.main import main\nsys.exit(main())"

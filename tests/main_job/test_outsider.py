@@ -3,58 +3,15 @@
 import json
 import re
 import runpy
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow
 
 OUTSIDER = Path(__file__).parents[1] / "outsider"
+RUNS = Path(__file__).parent / "outsider_runs"
 PAGE = Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "extend.md"
-CONFIGURATION = """
-[data]
-source = "SOURCE"
-steps = 240
-held_out = 0.3
-[penalty]
-overflow = 1.0
-[[constraint]]
-kind = "ceiling"
-channel = "inflow"
-obs = 0
-above = 1.5
-high = 10.0
-[training]
-algorithms = ["crr"]
-seeds = [0]
-updates = 20
-chunk = 10
-[checkpoints]
-interval = 10
-[evaluation]
-starts = 8
-curve_starts = 0
-[output]
-tracking = false
-[algorithms.crr]
-networks.hidden = [8]
-steps.batch_size = 16
-"""
-OTHERS = """
-[algorithms.lagrangian]
-networks.hidden = [8]
-steps.batch_size = 16
-[algorithms.imagined]
-networks.hidden = [8]
-steps.batch_size = 16
-starts = 8
-model_updates = 20
-model.members = 2
-model.networks.hidden = [8]
-model.steps.batch_size = 16
-"""
 WORDS = "inflow at most 10 l/s while observation 0 is above 1.5"
 SCRIPT = """
 from neorl_deploy.export import export_run
@@ -89,78 +46,26 @@ assert "WORDS" in bundle.manifest.document["constraint_words"]
 """
 
 
-IN_ONE_PROCESS = """
-import importlib
-import sys
-
-package, *lines = sys.argv[1:]
-main = importlib.import_module(f"{package}._command.main").main
-for line in lines:
-    print("$", line)
-    assert main(line.split()) == 0, line
-"""
-"""Several commands of a package; a process for each would import and compile the same again.
-
-It runs with ``-P``: an installed command does not find modules of the current folder by itself.
-"""
-
-
-@pytest.fixture(scope="module")
-def learners(pytestconfig: pytest.Config) -> tuple[str, ...]:
-    """Of the distribution: by day one, by night those with costs and with a model too."""
-    return ("lagrangian", "imagined", "crr") if pytestconfig.getoption("--nightly") else ("crr",)
-
-
-@pytest.fixture(scope="module")
-def work(
-    tmp_path_factory: pytest.TempPathFactory,
-    installed: Path,
-    command,
-    learners: tuple[str, ...],
-) -> Path:
-    """A folder with a log as a text table, and a run on the plant that was exported."""
-    folder = tmp_path_factory.mktemp("work")
-    rng = np.random.default_rng(0)
-    rows = [(e, 1 + 0.3 * rng.normal(), 20 + 5 * rng.normal()) for e in range(8) for _ in range(13)]
-    lines = [f"{episode} {level:.4f} {inflow:.4f}" for episode, level, inflow in rows]
-    (folder / "log.table").write_text("\n".join(["episode level inflow", *lines, ""]))
-    trained = CONFIGURATION.replace('["crr"]', json.dumps(learners))
-    text = trained + OTHERS if len(learners) > 1 else trained
-    (folder / "plant.toml").write_text(text.replace("SOURCE", "Tank-v0"))
-    (folder / "table.toml").write_text(CONFIGURATION.replace("SOURCE", "log.table"))
-    command("neorl-train", "run", "plant.toml", "--quiet", cwd=folder, installed=installed)
-    command("neorl-deploy", "export", cwd=folder, installed=installed)
-    return folder
-
-
-def test_its_plant_is_listed_recorded_and_inspected(command, work: Path, installed: Path) -> None:
-    run = partial(command, cwd=work, installed=installed)
-    lines = (
-        "list",
-        "collect --environment=Tank-v0 --steps=60 --out=tank.h5",
-        "inspect tank.h5",
-        "inspect log.table",
-    )
-    printed = run("python", "-P", "-c", IN_ONE_PROCESS, "neorl_envs", *lines).stdout
-    for words in (
-        "from outsider 0.1.0",
-        "Tank-v0: 60 rows, 2 episodes",
-        "log: 96 rows, 8 episodes",
-    ):
-        assert words in printed
+def test_its_plant_is_listed_recorded_and_inspected(
+    command, work: Path, printed: dict[str, str]
+) -> None:
+    assert "from outsider 0.1.0" in printed["neorl-envs list"]
+    assert "Tank-v0: 60 rows, 2 episodes" in printed["neorl-envs inspect tank.h5"]
+    assert "log: 96 rows, 8 episodes" in printed["neorl-envs inspect log.table"]
     unknown = command("neorl-envs", "inspect", "log.table", cwd=work, code=2)
     assert "expected an HDF5 dataset file" in unknown.stderr
 
 
-def test_its_plant_is_described_and_recorded_from_its_folder(command, tmp_path: Path) -> None:
-    run, out = partial(command, cwd=OUTSIDER / "src"), tmp_path / "tank.h5"
-    lines = (
-        "describe outsider.tank:Tank",
-        f"collect outsider.tank:Tank --steps=60 --out={out}",
-    )
-    printed = run("python", "-P", "-c", IN_ONE_PROCESS, "neorl_envs", *lines).stdout
-    assert "at most 0.5 per second" in printed
-    assert "60 rows, 2 episodes" in printed
+def test_its_plant_is_described_and_recorded_from_its_folder(
+    in_one_process, tmp_path: Path
+) -> None:
+    describe, collect = in_one_process(
+        "neorl-envs describe outsider.tank:Tank",
+        f"neorl-envs collect outsider.tank:Tank --steps=60 --out={tmp_path / 'tank.h5'}",
+        cwd=OUTSIDER / "src",
+    ).values()
+    assert "at most 0.5 per second" in describe
+    assert "60 rows, 2 episodes" in collect
 
 
 def test_its_plant_learner_and_constraint_are_named_by_run_report_and_artefact(
@@ -197,12 +102,12 @@ def test_a_learner_with_costs_and_one_with_a_model_end_in_bundles(
         assert manifest["provenance"]["policy"]["file"].endswith(f"{name}-0.safetensors")
 
 
-def test_its_bundle_is_verified_and_replayed_where_it_is_not_installed(command, work: Path) -> None:
+def test_its_bundle_is_verified_and_replayed_where_it_is_not_installed(
+    in_one_process, work: Path
+) -> None:
     """A bundle holds compiled programs: whoever runs it needs nothing of those who made it."""
-    lines = "verify runs/0001/policy.bundle", "replay"
-    words = ("-P", "-c", IN_ONE_PROCESS, "neorl_deploy", *lines)
-    _, *parts = command("python", *words, cwd=work).stdout.split("$ ")
-    assert [WORDS in part for part in parts] == [True, True]
+    lines = (f"neorl-deploy {verb} runs/0001/policy.bundle" for verb in ("verify", "replay"))
+    assert [WORDS in part for part in in_one_process(*lines, cwd=work).values()] == [True, True]
 
 
 @pytest.mark.nightly
@@ -237,9 +142,10 @@ def test_its_learner_keeps_the_laws(monkeypatch) -> None:
 def test_the_page_shows_what_is_tested() -> None:
     suffixes = ("*.py", "*.toml")
     sources = [path.read_text() for suffix in suffixes for path in OUTSIDER.rglob(suffix)]
+    sources += [SCRIPT, (RUNS / "plant.toml").read_text()]
     blocks = re.findall(r"```(?:python|toml)\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) >= 6
     for block in blocks:
         # Two blocks are run by test_outsider_learners.py.
         if not re.search(r"train_online\(|module_kind\(", block):
-            assert any(block in source for source in [*sources, SCRIPT, CONFIGURATION]), block
+            assert any(block in source for source in sources), block

@@ -43,7 +43,10 @@ mappings, of which Linux gives a process 65,530.
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 """Every test that was collected, before any is left out."""
 
-TOGETHER = {"tests/main_job/test_packages_agree.py": "tests/main_job/test_demo.py"}
+TOGETHER = {
+    "tests/main_job/test_packages_agree.py": "tests/main_job/test_demo.py",
+    "tests/main_job/test_online_run.py": "tests/main_job/test_outsider.py",
+}
 """Files that run in the process of another one, whose session fixture takes long to make."""
 
 _compilations = 0
