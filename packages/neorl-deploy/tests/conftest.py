@@ -3,7 +3,9 @@
 import hashlib
 import json
 import shutil
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import jax
@@ -28,14 +30,34 @@ from neorl_core.control import PID
 from neorl_core.infrastructure import head
 from neorl_core.testing import configure_tests
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.export import export_run
+from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.runtime import Runtime
+from neorl_deploy.runtime._parity import KEPT_OUT, parity
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_safety.guards import default_settings, settings_to_dict
 
 
 def pytest_configure() -> None:
     configure_tests()
+
+
+def _run_here(command, **_):
+    """The process of the parity check without a process, which would import JAX once more."""
+    try:
+        shown = {**parity(command[-1]), "kept_out": KEPT_OUT}
+    except Exception as error:
+        return SimpleNamespace(returncode=1, stdout="", stderr=str(error))
+    return SimpleNamespace(returncode=0, stdout=json.dumps(shown), stderr="")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _proven_here(pytestconfig):
+    """By day the bundle ``exported`` alone is proven in a fresh process, and others in this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not pytestconfig.getoption("--nightly"):
+            here = SimpleNamespace(run=_run_here, TimeoutExpired=subprocess.TimeoutExpired)
+            patch.setattr("neorl_deploy.export._prove.subprocess", here)
+        yield
 
 
 SPEC = Spec(
@@ -211,9 +233,9 @@ def finished_run(tmp_path_factory, network, pid) -> Path:
 def exported(finished_run, tmp_path_factory) -> Path:
     """The bundle of the run; not to be changed."""
     out = tmp_path_factory.mktemp("bundles") / "plant.bundle"
-    from neorl_deploy.export import ExportOptions
-
-    return export_run(finished_run, ExportOptions(out=out)).path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("neorl_deploy.export._prove.subprocess", subprocess)
+        return export_run(finished_run, ExportOptions(out=out)).path
 
 
 @pytest.fixture
