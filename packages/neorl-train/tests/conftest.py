@@ -45,6 +45,16 @@ def _fewer_resamples(pytestconfig):
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _empty_pictures(request, pytestconfig):
+    """By day the pipeline's reports have empty pictures, which would take as long as its runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name == "pipeline" and not pytestconfig.getoption("--nightly"):
+            drawn = "neorl_train.report.figures._style.drawn"
+            patch.setattr(drawn, lambda *_, **__: "<svg></svg>")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _process_left_alone(monkeypatch):
     """Commands that run inside the test process do not change its switches."""
