@@ -205,8 +205,8 @@ def _a_sweep_by_vmap_is_its_single_runs(subject: Subject) -> None:
     plain, algorithm, state = subject.started()
     batch, keys = batch_of(subject.problem, plain), jax.random.split(jax.random.key(1), 2)
     faster = with_rates(algorithm, 10.0)
-    sweep = jax.tree.map(lambda *leaves: jnp.stack(leaves), algorithm, faster)
-    swept = side_by_side(sweep, state, batch, keys)
+    sweep = jax.tree.map(lambda *leaves: np.stack(leaves), algorithm, faster)
+    swept = jax.device_get(side_by_side(sweep, state, batch, keys))
     for i, one in enumerate((algorithm, faster)):
         single, _ = updated(one, state, batch, keys[i])
         mine = jax.tree.map(lambda leaf, i=i: leaf[i], swept)
@@ -225,9 +225,10 @@ def _the_actions_stay_in_their_box(subject: Subject) -> None:
     """For a policy trained on hard data, even if a channel has values far from those in the log."""
     plain, problem = subject.started()[0], subject.problem
     state = _trained_on_hard_data(subject)
-    actions = policy_actions(plain.policy(state), problem.log.obs[:8].at[:, 3].add(1.0))
-    low, high = (jnp.asarray(end(problem.spec.action), jnp.float32) for end in (lows, highs))
-    inside = np.all((low[None] <= actions) & (actions <= high[None]))
+    obs = np.asarray(problem.log.obs)[:8] + np.eye(4, dtype=np.float32)[3]
+    actions = np.asarray(policy_actions(plain.policy(state), obs))
+    low, high = (np.asarray(end(problem.spec.action), np.float32) for end in (lows, highs))
+    inside = np.all((low <= actions) & (actions <= high))
     assert inside, f"actions from {actions.min(0)} to {actions.max(0)} exceed the range"
 
 
@@ -237,17 +238,17 @@ def _trained_on_hard_data(subject: Subject) -> Any:
         return subject.hardened
     plain, algorithm, _ = subject.started()
     problem = subject.problem
-    high = jnp.asarray(highs(problem.spec.action), jnp.float32)
+    high = np.asarray(highs(problem.spec.action), np.float32)
 
     def hard(rows: Transition) -> Transition:
         return rows._replace(
-            action=jnp.broadcast_to(high, rows.action.shape),
-            reward=None if rows.reward is None else jnp.zeros_like(rows.reward),
+            action=np.broadcast_to(high, rows.action.shape),
+            reward=None if rows.reward is None else np.zeros_like(rows.reward),
         )
 
     def of_millions(rows: Transition) -> Transition:
         # Larger than in the statistics, so that no scaling of the reward removes it.
-        return rows._replace(reward=None if rows.reward is None else 3e6 * (rows.reward - 1))
+        return rows._replace(reward=None if rows.reward is None else np.float32(3e6) * (rows.reward - 1))
 
     state = subject.fresh(plain, problem)
     for change, updates in ((hard, 100), (of_millions, 20)):
@@ -269,13 +270,13 @@ def _the_state_is_a_function_of_the_key(subject: Subject) -> None:
 
 def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> None:
     plain, algorithm, _ = subject.started()
-    obs, units = subject.problem.log.obs[:32], []
+    obs, units = np.asarray(subject.problem.log.obs)[:32], []
     for problem in (subject.problem, in_other_units(subject.problem)):
         state = subject.fresh(plain, problem)
         for i in range(3):
             batch = batch_of(problem, plain, seed=i)
             state, _ = updated(algorithm, state, batch, jax.random.key(i))
-        actions = np.asarray(policy_actions(plain.policy(state), problem.log.obs[: len(obs)]))
+        actions = np.asarray(policy_actions(plain.policy(state), np.asarray(problem.log.obs)[: len(obs)]))
         low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
         units.append(2 * (actions - low) / (high - low) - 1)
     message = "other units change the policy: use the rows that `learn` is given"
@@ -285,7 +286,7 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> No
 def _centred_rewards_hide_a_constant(subject: Subject) -> None:
     """If a learner centres rewards, this holds for n-step sums and returns to go too."""
     plain, algorithm, _ = subject.started()
-    obs, actions = subject.problem.log.obs[:32], []
+    obs, actions = np.asarray(subject.problem.log.obs)[:32], []
     for constant in (0.0, 64.0):
         problem = endless(subject.problem, constant)
         state = subject.fresh(plain, problem)

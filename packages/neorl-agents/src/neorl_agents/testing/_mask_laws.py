@@ -6,7 +6,6 @@ from typing import Any
 import chex
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.testing._subject import (
@@ -24,15 +23,16 @@ from neorl_core.testing import assert_close
 
 def masked_rows_are_inert(subject: Subject) -> None:
     plain, algorithm, state = subject.started()
-    batch, key = subject.problem.batch(plain), jax.random.key(1)
+    batch, key = jax.device_get(subject.problem.batch(plain)), jax.random.key(1)
     shape = (plain.batches_per_update, plain.batch_size)
-    mask = jnp.asarray(np.random.default_rng(5).uniform(size=shape) < 0.6)
+    mask = np.random.default_rng(5).uniform(size=shape) < 0.6
 
     def spoiled(rows: Transition) -> Transition:
         def column(x: Any) -> Any:
             if x is None or x.dtype == bool:
                 return x
-            return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, jnp.nan)
+            kept = mask.reshape(mask.shape + (1,) * (x.ndim - 2))
+            return np.where(kept, x, np.asarray(np.nan, x.dtype))
 
         ends = None if rows.terminated is None else rows.terminated ^ ~mask
         return jax.tree.map(column, rows)._replace(mask=mask, terminated=ends)
@@ -43,7 +43,7 @@ def masked_rows_are_inert(subject: Subject) -> None:
     chex.assert_trees_all_equal(clean, spoilt, custom_message=reached)
     for name, metric in metrics.items():
         assert np.isfinite(metric), f"masked rows with NaN in them reach metric {name}"
-    everything, _ = updated(algorithm, state, masked(batch, jnp.ones_like(mask)), key)
+    everything, _ = updated(algorithm, state, masked(batch, np.ones_like(mask)), key)
     unmasked, _ = updated(algorithm, state, batch, key)
     assert_close(everything, unmasked, rtol=1e-3, atol=1e-5)
     assert not equal(clean, everything), "the mask changes nothing, so update does not use it"
@@ -61,7 +61,7 @@ def _require_that_masked_rows_weigh_nothing(subject: Subject) -> None:
     place = np.arange(plain.batch_size)
     again = np.where(place < half, place, place - half)
     twice = jax.tree.map(lambda x: x[:, again] if x.shape[:2] == shape else x, batch)
-    once, both = (masked(twice, jnp.broadcast_to(place < rows, shape)) for rows in (half, 2 * half))
+    once, both = (masked(twice, np.broadcast_to(place < rows, shape)) for rows in (half, 2 * half))
     means, _ = updated(algorithm, state, both, jax.random.key(1))
     drawn, _ = updated(algorithm, state, both, jax.random.key(2))
     if equal(means, drawn):
@@ -80,38 +80,38 @@ def masked_rows_are_in_no_loss(subject: Subject) -> None:
     if maps.window:
         return  # Windows carry their own flags for blanks.
     shape = (plain.batches_per_update, plain.batch_size)
-    mask = jnp.asarray(np.random.default_rng(5).uniform(size=shape) < 0.6)
-    batch, learners = subject.problem.batch(plain), []
+    mask = np.random.default_rng(5).uniform(size=shape) < 0.6
+    batch, learners = jax.device_get(subject.problem.batch(plain)), []
     for steps in (0.0, 1.0):  # Blanks at the mean of the log, and one standard deviation away.
-        offset = steps * _coarse(maps.obs.scale)
+        offset = np.float32(steps) * _coarse(maps.obs.scale)
         change = offset - _coarse(maps.obs.offset)
         moved = eqx.tree_at(lambda s: s.preparation.obs.offset, state, offset)
         rows = with_rows(batch, partial(_moved_by, change=change, mask=mask))
         new, _ = updated(algorithm, moved, rows, jax.random.key(1))
         learners.append(
-            eqx.tree_at(lambda s: s.preparation.obs.offset, new, jnp.zeros_like(offset))
+            eqx.tree_at(lambda s: s.preparation.obs.offset, new, np.zeros_like(offset))
         )
     others = dict(jax.tree.leaves_with_path(learners[1]))
     for path, leaf in jax.tree.leaves_with_path(learners[0]):
         where = jax.tree_util.keystr(path)
-        assert jnp.array_equal(leaf, others[path]), f"masked rows influence {where}"
+        assert np.array_equal(leaf, others[path]), f"masked rows influence {where}"
 
 
 def _moved_by(rows: Transition, change: Any, mask: Any) -> Transition:
     def moved(obs: Any) -> Any:
-        return None if obs is None else _coarse(obs) + jnp.broadcast_to(change, obs.shape)
+        return None if obs is None else _coarse(obs) + np.broadcast_to(change, obs.shape)
 
     return rows._replace(obs=moved(rows.obs), next_obs=moved(rows.next_obs), mask=mask)
 
 
 def _coarse(x: Any) -> Any:
     # Rounded, so that sums of such numbers are exact in float32.
-    return jnp.round(jnp.asarray(x) * 64) / 64
+    return np.round(np.asarray(x) * 64) / 64
 
 
 def nothing_is_learned_where_every_row_is_masked(subject: Subject) -> None:
     plain, algorithm, state = subject.started()
     shape = (plain.batches_per_update, plain.batch_size)
-    nothing = masked(subject.problem.batch(plain), jnp.zeros(shape, bool))
+    nothing = masked(batch_of(subject.problem, plain), np.zeros(shape, bool))
     new, metrics = updated(algorithm, state, nothing, jax.random.key(1))
     chex.assert_tree_all_finite((new, metrics))
