@@ -1,6 +1,8 @@
 """Runs a batch of instances of an environment under hostile and harmless actions."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -27,7 +29,7 @@ class NotCheckable(NamedTuple):
     reason: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Evidence:
     """Steps of all worlds, on the host, axes ``(world, time)``.
 
@@ -66,6 +68,21 @@ class Evidence:
     states: Any
     actions: np.ndarray
     with_nan: Step
+
+    @functools.cached_property
+    def opening(self) -> Callable[..., tuple[Any, np.ndarray, Step]]:
+        """:func:`opening` of the plant, compiled: of one world, where the episodes are a batch."""
+        return jax.jit(functools.partial(opening, self.env, self.spec.horizon))
+
+
+def opening(
+    env: Any, horizon: int, params: Any, key: PRNGKeyArray, action: Any
+) -> tuple[Any, Any, Step]:
+    """State and observation of ``reset``, and the first step, with the keys of an episode."""
+    for_reset, for_steps = jax.random.split(key)
+    start, first = env.reset(params, for_reset)
+    step = env.step(params, start, action, jax.random.split(for_steps, horizon)[0])[1]
+    return start, first, step
 
 
 def evidence(env: Any, seed: int) -> Evidence:
@@ -119,25 +136,23 @@ def world_keys(key: PRNGKeyArray) -> PRNGKeyArray:
     return jax.random.split(jax.random.fold_in(key, 7), len(WORLDS))
 
 
+@functools.partial(jax.jit, static_argnums=1)
+def keys_of_steps(keys: PRNGKeyArray, horizon: int) -> PRNGKeyArray:
+    """The key of every step of worlds with the given keys, shape ``(world, time)``."""
+    return jax.vmap(lambda key: jax.random.split(jax.random.split(key)[1], horizon))(keys)
+
+
 def first_steps(
     evidence: Evidence, worlds: tuple[int, ...], *, compiled: bool
 ) -> list[tuple[np.ndarray, Step]]:
     """First observation and first step of every world, from single calls of ``reset``, ``step``."""
-    env = evidence.env
-
-    def opening(params: Any, key: PRNGKeyArray, action: Any) -> tuple[Any, Step]:
-        for_reset, for_steps = jax.random.split(key)
-        state, obs = env.reset(params, for_reset)
-        first = jax.random.split(for_steps, evidence.spec.horizon)[0]
-        return obs, env.step(params, state, action, first)[1]
-
-    run = jax.jit(opening) if compiled else opening
-    keys, actions = world_keys(evidence.key), _actions(evidence.spec, evidence.seed)
-    answers = []
+    eager = functools.partial(opening, evidence.env, evidence.spec.horizon)
+    run = evidence.opening if compiled else eager
+    keys, answers = world_keys(evidence.key), []
     for world in worlds:
         params = jax.tree.map(lambda leaf, i=world: jnp.asarray(leaf[i]), evidence.params)
-        answer = run(params, keys[world], jnp.asarray(actions[world, 0]))
-        answers.append(jax.device_get(answer))
+        answer = run(params, keys[world], jnp.asarray(evidence.actions[world, 0]))
+        answers.append(jax.device_get(answer[1:]))
     return answers
 
 

@@ -6,21 +6,21 @@ instrument noise, a different key, or the applied action instead of the demanded
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 from scipy.integrate import solve_ivp
 from scipy.stats import rankdata
 
-from neorl_envs.blocks import _instruments as ins
 from neorl_envs.blocks import _limits as lim
 from neorl_envs.blocks._constants import named_constants
 from neorl_envs.plants import Moment, SimulatedPlant
 from neorl_envs.plants._simulated import _physics
 from neorl_envs.testing._evidence import Evidence, NotCheckable
-from neorl_envs.testing._probes import first_difference, of_every_probe, probes
+from neorl_envs.testing._probes import first_difference, probes
 
 RELATIVE = 1e-4
 """Tolerance for float32 results of a different order of operations."""
@@ -29,6 +29,7 @@ ROUNDING = 1e-6
 TOGETHER = 0.95
 """Rank correlation above which two random numbers count as dependent."""
 DRAWS = 256
+"""Draws of the noise whose correlations are tested, but for a last round of probes."""
 OFF_IN_TIME = 0.1
 """Allowed difference between a period and the integral of the balances, relative to the change."""
 
@@ -54,30 +55,24 @@ def instruments_only_show(evidence: Evidence) -> str:
 
     The value of an episode depends on the true state, never on its readings.
     """
-    env = evidence.env
-
-    def two(params: Any, state: Any, action: Any, key: Any) -> Any:
-        noise = env.sample_noise(params, key)
-        answers = []
-        for one in jax.random.split(jax.random.fold_in(key, 1)):
-            shown = ins.sample_instrument_noise(params.instruments, one, faults=env.faults)
-            after, step = env.step_with_noise(
-                params, state, action, noise._replace(instruments=shown)
-            )
-            answers.append(
-                {
-                    "reward": step.reward,
-                    "cost": step.cost,
-                    "terminated": step.terminated,
-                    "truncated": step.truncated,
-                    "applied": step.applied,
-                    "state.plant": after.plant,
-                    "state.disturbance": after.disturbance,
-                }
-            )
-        return answers
-
-    first, second = of_every_probe(two, probes(evidence))
+    probe = probes(evidence)
+    noise = probe.noise(probe.params, probe.key)
+    other = probe.with_other_instruments(probe.params, noise, _keys(evidence, 11, probe.number))
+    answers = []
+    for one in (noise, other):
+        after, step = probe.repeated(noise=one)
+        answers.append(
+            {
+                "reward": step.reward,
+                "cost": step.cost,
+                "terminated": step.terminated,
+                "truncated": step.truncated,
+                "applied": step.applied,
+                "state.plant": after.plant,
+                "state.disturbance": after.disturbance,
+            }
+        )
+    first, second = answers
     for name, value in first.items():
         if first_difference(value, second[name], ROUNDING):
             return (
@@ -90,18 +85,9 @@ def instruments_only_show(evidence: Evidence) -> str:
 @of_simulated_plants
 def rewards_and_costs_follow_the_declarations(evidence: Evidence) -> str:
     """The reward of a step is :meth:`reward` of the true state; limits give its costs and trips."""
-    env = evidence.env
-
-    def both(params: Any, state: Any, action: Any, key: Any) -> Any:
-        after, step = env.step(params, state, action, key)
-        c, before, now = _moments(params, state, after)
-        margin = lim.margins(env.limits, env.quantities(c, now))
-        trip = lim.tripped(env.limits, margin)
-        reward = env.reward(c, before, now, trip)
-        cost = lim.violation_costs(env.limits, env.costs, margin, reward)
-        return (step.reward, step.cost, step.info.trip), (reward, cost, trip)
-
-    answered, declared = of_every_probe(both, probes(evidence))
+    step, ours = probes(evidence).step, _declared(evidence)
+    answered = step.reward, step.cost, step.info.trip
+    declared = ours.reward, ours.cost, ours.trip
     for name, a, b in zip(("reward", "cost", "info.trip"), answered, declared, strict=True):
         if first_difference(a, b, RELATIVE):
             return f"{name} of a step is not what the plant's reward and limits make of its state"
@@ -114,13 +100,7 @@ def a_trip_has_its_price(evidence: Evidence) -> str | NotCheckable:
     env = evidence.env
     if not any(limit.trip for limit in env.limits):
         return ""
-
-    def both(params: Any, state: Any, action: Any, key: Any) -> Any:
-        after, _ = env.step(params, state, action, key)
-        moments = _moments(params, state, after)
-        return [env.reward(*moments, jnp.asarray(trip)) for trip in (False, True)]
-
-    without, tripped = of_every_probe(both, probes(evidence))
+    without, tripped = _declared(evidence).with_and_without_trip
     if (np.asarray(tripped) < np.asarray(without)).all():
         return ""
     return "a trip takes nothing off the reward, so that ending an episode early is free"
@@ -129,30 +109,27 @@ def a_trip_has_its_price(evidence: Evidence) -> str | NotCheckable:
 @of_simulated_plants
 def another_key_gives_other_draws(evidence: Evidence) -> str:
     """Declared noise, initial states and uncertain constants differ between keys."""
-    env = evidence.env
-    keys = jax.random.split(jax.random.fold_in(evidence.key, 12), 8)
+    env, probe = evidence.env, probes(evidence)
+    keys = _keys(evidence, 12, probe.number)
     params = env.default_params()
-    fault = _constants_that_stay(env, jax.device_get(jax.vmap(env.sample_params)(keys)))
+    fault = _constants_that_stay(env, evidence.params)
     if fault:
         return fault
-    state, first = jax.device_get(jax.jit(jax.vmap(env.reset, (None, 0)))(params, keys))
+    middle = evidence.actions[0, 0]
+    starts = [jax.device_get(evidence.opening(params, key, middle)) for key in keys[:8]]
+    states, first = ([start[i] for start in starts] for i in range(2))
+    first, plants = np.stack(first), jax.tree.map(lambda *x: np.stack(x), *(s.plant for s in states))
     noisy = np.asarray((params.instruments.sd > 0) | (params.instruments.relative > 0))
     spread = any(np.any(np.asarray(leaf) > 0) for leaf in jax.tree.leaves(params.initial_spread))
-    if spread and all(_alike(leaf) for leaf in jax.tree.leaves(state.plant)):
+    if spread and all(_alike(leaf) for leaf in jax.tree.leaves(plants)):
         return "reset starts in the same state for every key, although initial_spread is declared"
     if noisy.any() and _alike(first[:, noisy]):
         return "reset shows the same readings for every key, although noise is declared"
-    middle = jnp.asarray(evidence.actions[0, 0])
-    start = jax.tree.map(lambda leaf: leaf[0], state)
-
-    def step(key: Any) -> Any:
-        noise = env.sample_noise(params, key)
-        split = env.step_with_noise(params, start, middle, noise)[1]
-        return env.step(params, start, middle, key)[1].obs, split.obs, noise
-
-    obs, split, noise = jax.device_get(jax.jit(jax.vmap(step))(keys))
-    if first_difference(obs, split, RELATIVE):
+    if first_difference(probe.step.obs, probe.repeated()[1].obs, RELATIVE):
         return "step is not step_with_noise of what sample_noise draws with its key"
+    params, start, middle = probe.of_all((params, states[0], middle))
+    noise = probe.noise(params, keys)
+    obs = probe.repeated(params=params, state=start, action=middle, noise=noise)[1].obs
     for path, leaf in jax.tree_util.tree_leaves_with_path(noise):
         if _alike(leaf):
             return f"sample_noise draws the same noise{jax.tree_util.keystr(path)} for every key"
@@ -164,15 +141,16 @@ def another_key_gives_other_draws(evidence: Evidence) -> str:
 @of_simulated_plants
 def draws_do_not_go_together(evidence: Evidence) -> str:
     """No two numbers of :meth:`sample_noise` are correlated over many keys."""
-    params = evidence.env.default_params()
-    keys = jax.random.split(jax.random.fold_in(evidence.key, 13), DRAWS)
-    drawn = jax.device_get(jax.jit(jax.vmap(evidence.env.sample_noise, (None, 0)))(params, keys))
-    names, columns = [], []
+    probe = probes(evidence)
+    params = probe.of_all(evidence.env.default_params())
+    rounds = range(13, 13 + DRAWS // probe.number)
+    drawn = [probe.noise(params, _keys(evidence, i, probe.number)) for i in rounds]
+    drawn, names, columns = jax.tree.map(lambda *x: np.concatenate(x), *drawn), [], []
     for path, leaf in jax.tree_util.tree_leaves_with_path(drawn):
-        flat = np.asarray(leaf, np.float64).reshape(DRAWS, -1)
+        flat = np.asarray(leaf, np.float64).reshape(len(rounds) * probe.number, -1)
         names += [f"noise{jax.tree_util.keystr(path)}"] * flat.shape[1]
         columns.append(flat)
-    table = np.concatenate(columns, axis=1) if columns else np.zeros((DRAWS, 0))
+    table = np.concatenate(columns, axis=1) if columns else np.zeros((1, 0))
     moving = np.flatnonzero(table.std(axis=0) > 0)
     if len(moving) < 2:
         return ""
@@ -191,17 +169,11 @@ def clean_has_no_chance(evidence: Evidence) -> str:
     env = evidence.env
     params = env.default_params("clean")
 
-    def shown(_: Any, state: Any, action: Any, key: Any) -> Any:
-        noise = env.sample_noise(params, key)
-        rows = []
-        for one in jax.random.split(jax.random.fold_in(key, 1)):
-            other = ins.sample_instrument_noise(params.instruments, one, faults=env.faults)
-            rows.append(
-                env.step_with_noise(params, state, action, noise._replace(instruments=other))
-            )
-        return [step.obs for _, step in rows]
-
-    first, second = of_every_probe(shown, probes(evidence))
+    probe = probes(evidence)
+    all_clean = probe.of_all(params)
+    noise = probe.noise(all_clean, probe.key)
+    other = probe.with_other_instruments(all_clean, noise, _keys(evidence, 11, probe.number))
+    first, second = (probe.repeated(params=all_clean, noise=one)[1].obs for one in (noise, other))
     if first_difference(first, second, ROUNDING):
         return "the readings of the preset 'clean' are noisy"
     silent = {
@@ -233,15 +205,10 @@ def a_period_takes_dt(evidence: Evidence) -> str | NotCheckable:
             "define SimulatedPlant.derivative, or integrate one period yourself and compare"
         )
 
-    def period(params: Any, state: Any, action: Any, key: Any) -> Any:
-        c = _physics(params)
-        after, _ = env.step(params, state, action, key)
-        position, world = after.actuators.position, after.disturbance
-        return position, world, env.evolve(c, state.plant, position, world, state.time)
-
-    positions, worlds, ends = of_every_probe(period, probe)
+    positions, worlds = probe.after.actuators.position, probe.after.disturbance
+    ends = _declared(evidence).end
     ratios = []
-    for i in range(len(evidence.alive) * 3):
+    for i in range(probe.number):
         row = jax.tree.map(
             lambda leaf, i=i: np.asarray(leaf)[i],
             (probe.params, probe.state.plant, positions, worlds, probe.state.time, ends),
@@ -306,11 +273,40 @@ def _flat(tree: Any) -> np.ndarray:
     )
 
 
-def _moments(params: Any, state: Any, after: Any) -> tuple[Any, Moment, Moment]:
-    """Constants, and the two moments that a plant's reward receives."""
-    before = Moment(state.plant, state.actuators.position, state.disturbance, state.time)
-    now = Moment(after.plant, after.actuators.position, after.disturbance, after.time)
-    return _physics(params), before, now
+class _Declared(NamedTuple):
+    """What the declarations make of the true states before and after every probe."""
+
+    reward: Any
+    cost: Any
+    trip: Any
+    with_and_without_trip: tuple[Any, Any]
+    end: Any
+
+
+@functools.lru_cache(maxsize=1)
+def _declared(evidence: Evidence) -> _Declared:
+    """One program, for all laws about them."""
+    env, probe = evidence.env, probes(evidence)
+    has_derivative = type(env).derivative is not SimulatedPlant.derivative
+
+    def of_probe(params: Any, state: Any, after: Any) -> _Declared:
+        c = _physics(params)
+        before = Moment(state.plant, state.actuators.position, state.disturbance, state.time)
+        now = Moment(after.plant, after.actuators.position, after.disturbance, after.time)
+        margin = lim.margins(env.limits, env.quantities(c, now))
+        trip = lim.tripped(env.limits, margin)
+        reward = env.reward(c, before, now, trip)
+        cost = lim.violation_costs(env.limits, env.costs, margin, reward)
+        without, tripped = (env.reward(c, before, now, jnp.asarray(t)) for t in (False, True))
+        inputs, world = after.actuators.position, after.disturbance
+        end = env.evolve(c, state.plant, inputs, world, state.time) if has_derivative else ()
+        return _Declared(reward, cost, trip, (without, tripped), end)
+
+    return jax.device_get(jax.jit(jax.vmap(of_probe))(probe.params, probe.state, probe.after))
+
+
+def _keys(evidence: Evidence, purpose: int, number: int) -> PRNGKeyArray:
+    return jax.random.split(jax.random.fold_in(evidence.key, purpose), number)
 
 
 def _constants_that_stay(env: Any, drawn: Any) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from neorl_core import Step, highs, lows
 from neorl_envs.testing._evidence import WORLDS, Evidence, NotCheckable, until_the_end
-from neorl_envs.testing._probes import first_difference, of_every_probe, probes
+from neorl_envs.testing._probes import first_difference, probes
 
 RELATIVE = 1e-4
 """Tolerance for float32 results of a different order of operations."""
@@ -113,12 +113,9 @@ def the_last_observation_is_that_of_the_step(evidence: Evidence) -> str:
 
 def the_plant_receives_what_is_logged(evidence: Evidence) -> str:
     """A step with the applied action leads to the same state, reward and readings."""
-
-    def both(params: Any, state: Any, action: Any, key: Any) -> Any:
-        demanded = evidence.env.step(params, state, action, key)
-        return demanded, evidence.env.step(params, state, demanded[1].applied, key)
-
-    demanded, logged = of_every_probe(both, probes(evidence))
+    probe = probes(evidence)
+    demanded = probe.repeated()
+    logged = probe.repeated(action=demanded[1].applied)
     path = first_difference(demanded, logged, RELATIVE)
     if path:
         return (
