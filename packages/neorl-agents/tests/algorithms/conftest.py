@@ -120,13 +120,13 @@ def _sgd():
 
 
 @pytest.fixture(scope="session")
-def parity(problem):
+def parity(problem, state_of_form):
     """Functions of this file, and ``update(kind, **fields)``, which runs one update.
 
     The last ``masked`` rows of every batch do not count. ``log_std`` is added to the biases of the
     actor's log-deviations, channel by channel, so that some rows reach where they are clipped,
     ``returns`` to the log's returns. ``of`` is another problem, ``shifted`` what is added to the
-    outputs of networks and of their targets.
+    outputs of networks and of their targets. The weights are those of ``init`` if ``from_init``.
     """
 
     def update(
@@ -138,6 +138,7 @@ def parity(problem):
         returns: float = 0.0,
         of: Any = problem,
         shifted: dict[str, float] | None = None,
+        from_init: bool = False,
         **fields: Any,
     ) -> Update:
         with _sgd():
@@ -148,11 +149,11 @@ def parity(problem):
                 if name.endswith("learning_rate")
             }
             plain = replace(plain, **rates)
-            context = {
-                name: fit.learner.init(of.spec, of.statistics, jax.random.key(1))
-                for name, fit in plain.fits().items()
-            }
-            state = plain.init(of.spec, of.statistics, jax.random.key(0), context=context)
+            state = (
+                plain.init(of.spec, of.statistics, jax.random.key(0))
+                if from_init
+                else state_of_form(plain, of)
+            )
             before = jax.tree.map(_perturbed(np.random.default_rng(3)), state)
             preparation = jax.tree.map(_wide, state.preparation)
             before = replace(before, preparation=preparation)

@@ -180,7 +180,8 @@ def test_fisor(parity, two_limits):
     costs = (CostChannel("sum", "1", 16.0, "episode"), two_limits.spec.cost[1])
     problem = two_limits._replace(spec=replace(two_limits.spec, cost=costs))
     shifted = {"cost_value": 0.8, "cost_critics": -0.5}
-    done = parity.update(FISOR, of=problem, violation=0.6, shifted=shifted, **shared)
+    shared |= {"violation": 0.6, "from_init": True}
+    done = parity.update(FISOR, of=problem, shifted=shifted, **shared)
     a, s, rows = done.algorithm, done.before, counted(done.rows, 0)
     now, slow = s.parameters, s.targets
     qc = parity.values(slow["cost_critics"], rows.obs, rows.action).max(0)
@@ -261,7 +262,7 @@ def test_the_inverse_slope_is_that_of_the_soft_chi_square():
 
 def test_cpq(parity, two_limits):
     settings = {"discount": 0.9, "allowed_violations": 1e-3, "n_samples": 4, "ood_level": 1.2}
-    settings |= {"shifted": {"cost_critics": 0.02}, "masked": MASKED}
+    settings |= {"shifted": {"cost_critics": 0.02}, "masked": MASKED, "from_init": True}
     done = parity.update(CPQ, of=two_limits, **settings)
     a, s, rows = done.algorithm, done.before, counted(done.rows, MASKED)
     now = s.parameters
