@@ -13,6 +13,8 @@ from neorl_agents.networks import MLP
 from neorl_agents.testing import make_problem, sized
 from neorl_core import as_arrays
 
+from ..conftest import of_form
+
 SMALL = {"hidden": (8,), "batch_size": 32}
 KEY = jax.random.key(0)
 
@@ -34,9 +36,8 @@ def rows_of(obs, action, *, discount=0.99, **columns):
 @cache
 def started(kind):
     """A learner with array leaves and a state of it, in float64."""
-    problem, learner = make_problem(), sized(kind(), **SMALL)
-    state = learner.init(problem.spec, problem.statistics, KEY)
-    return jax.tree.map(wide, (as_arrays(learner), state))
+    learner = sized(kind(), **SMALL)
+    return jax.tree.map(wide, (as_arrays(learner), of_form(learner, make_problem())))
 
 
 def wide(x):

@@ -41,8 +41,12 @@ MODEL_BASED = {"mopo", "mobile", "combo", "rambo", "morel"}
 SAFE = {name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits}
 # Of learners that share their equations, by day one of each kind.
 SEQUENCES = {"cdt", "dt"}
+FAMILIES = ("bc", "td3_bc", "iql", "td3_bc_lag", "mopo", "dt")
+"""One of each family keeps all laws by day: cloning, a policy that climbs a critic, weighted
+regression, cost limits, rollouts in a model, and sequences. All others have recorded updates."""
 SHORT = {"dt": {"history_steps": 3}, "cdt": {"history_steps": 3, "heads": 2}}
-NIGHT = (SAFE - {"td3_bc_lag"}) | {"cal_ql", "fql", "sac_n", "sac", "td3"} | SEQUENCES | MODEL_BASED
+NIGHT = SAFE | {"cal_ql", "fql", "sac_n", "sac", "td3"} | SEQUENCES | MODEL_BASED
+NIGHT -= {*FAMILIES}
 # Batches of a log, as the laws draw them, are nothing to those that need rollouts.
 LOGGED = [name for name in ALGORITHMS if not ALGORITHMS[name].needs_rollouts]
 EVERY = {name: partial(small, name, **SHORT.get(name, {})) for name in LOGGED}
@@ -73,13 +77,13 @@ def laws_of(learners):
     }
 
 
-# These laws compile an update of another form; by day those of a few kinds of learners do.
+# These laws compile an update of another form; by day those of a family do.
 DEAR = (
     "-a_sweep_by_vmap_is_its_single_runs",
     "-masked_rows_are_inert",
     "-masked_rows_are_in_no_loss",
 )
-WHOLE = {"bc", "td3_bc", "iql", "bc_gru"}
+WHOLE = {*FAMILIES, "bc_gru"}
 ALL = laws_of(LEARNERS)
 LAWS = {
     name: law

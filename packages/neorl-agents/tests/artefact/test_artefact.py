@@ -34,34 +34,25 @@ def pid(n_override: int = 0) -> PID:
     )  # fmt: skip
 
 
-def remembering(kind, problem, few, encoder):
-    plain = sized(kind(), encoder=encoder, history_steps=3, **few)
-    return plain.policy(plain.init(problem.spec, problem.statistics, KEY))
-
-
 @pytest.fixture(scope="module")
-def policies(problem, few):
-    algorithm = sized(ALGORITHMS["iql"](), **few)
-    state = algorithm.init(problem.spec, problem.statistics, KEY)
-    memory = {
-        f"history {encoder}": remembering(ALGORITHMS["sac_n"], problem, few, encoder)
-        for encoder in ("history", "gru")
-    }
-    mixture = sized(ALGORITHMS["bc"](), variant="mixture", n_components=3, **few)
+def policies(problem, few, state_of_form):
+    def of(name, encoder="none", **settings):
+        plain = sized(ALGORITHMS[name](), encoder=encoder, history_steps=3, **settings, **few)
+        return plain.policy(jax.device_put(state_of_form(plain, problem)))
+
     return {
-        **memory,
-        "network": algorithm.policy(state),
-        "network mixture": mixture.policy(mixture.init(problem.spec, problem.statistics, KEY)),
-        "history mixture": remembering(
-            ALGORITHMS["bc"], problem, {**few, "variant": "mixture"}, "gru"
-        ),
-        "network of noise": remembering(ALGORITHMS["fql"], problem, few, "none"),
-        "history of noise": remembering(ALGORITHMS["fql"], problem, few, "gru"),
-        "sequence": remembering(ALGORITHMS["dt"], problem, few, "history"),
-        "network of a latent": remembering(ALGORITHMS["bcq_lag"], problem, few, "none"),
-        "history of a latent": remembering(ALGORITHMS["bcq_lag"], problem, few, "gru"),
-        "budgeted": remembering(ALGORITHMS["caps"], problem, few, "none"),
-        "budgeted with memory": remembering(ALGORITHMS["caps"], problem, few, "gru"),
+        "history history": of("sac_n", "history"),
+        "history gru": of("sac_n", "gru"),
+        "network": of("iql"),
+        "network mixture": of("bc", variant="mixture", n_components=3),
+        "history mixture": of("bc", "gru", variant="mixture"),
+        "network of noise": of("fql"),
+        "history of noise": of("fql", "gru"),
+        "sequence": of("dt", "history"),
+        "network of a latent": of("bcq_lag"),
+        "history of a latent": of("bcq_lag", "gru"),
+        "budgeted": of("caps"),
+        "budgeted with memory": of("caps", "gru"),
         "pid": pid(),
         "pid with override": pid(2),
         "constant": ConstantPolicy(jnp.asarray([10.0, 350.0])),

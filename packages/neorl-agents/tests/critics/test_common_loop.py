@@ -36,7 +36,8 @@ def test_safety_critics_are_those_of_their_private_loop(quantity):
     state, metrics = trained_in_memory(
         learner, chain.SPEC, log, column_statistics(columns), 40, KEY
     )
-    curves = jax.vmap(horizon_curve, in_axes=(None, 0, 0))(learner.critic(state), OBS, ACTION)
+    curve = jax.jit(jax.vmap(horizon_curve, in_axes=(None, 0, 0)))
+    curves = curve(learner.critic(state), OBS, ACTION)
     np.testing.assert_allclose(curves, STORED[quantity], rtol=1e-4, atol=1e-5)
     assert list(metrics) == ["loss"]
     assert isinstance(learner, Learner)

@@ -56,10 +56,13 @@ def plant_log(episodes: int, seed: int) -> Transition:
     )
 
 
+PREDICTED = jax.jit(jax.vmap(predicted, in_axes=(None, 0, 0)))
+
+
 def covered(ensemble, log) -> np.ndarray:
     """Share of the steps of every episode within the interval of the level."""
-    obs, action = (jnp.asarray(x, jnp.float32) for x in (log.obs, log.action))
-    prediction = jax.jit(jax.vmap(predicted, in_axes=(None, 0, 0)))(ensemble, obs, action)
+    obs, action = (np.asarray(x, np.float32) for x in (log.obs, log.action))
+    prediction = PREDICTED(ensemble, obs, action)
     change = log.next_obs - log.obs
     inside = (change >= prediction.low) & (change <= prediction.high)
     return np.asarray(inside)[:, 0].reshape(-1, 25).mean(axis=1)
@@ -111,7 +114,7 @@ def test_the_stated_coverage_is_the_measured_one(fitted):
     assert fitted.report["calibration_episodes"] == 100
     # Loud episodes, cut to two steps, have one vote each as the others.
     obs, action = (jnp.asarray(x, jnp.float32) for x in (fresh.obs, fresh.action))
-    prediction = jax.vmap(predicted, in_axes=(None, 0, 0))(fitted.ensemble, obs, action)
+    prediction = PREDICTED(fitted.ensemble, obs, action)
     change = fresh.next_obs - fresh.obs
     inside = np.asarray((change >= prediction.low) & (change <= prediction.high))[:, 0].reshape(
         -1, 25
@@ -128,8 +131,8 @@ def test_the_stated_coverage_is_the_measured_one(fitted):
 
 def test_the_deviation_is_the_residual_in_the_mean(fitted):
     log = plant_log(200, seed=8)
-    obs, action = (jnp.asarray(x, jnp.float32) for x in (log.obs, log.action))
-    prediction = jax.vmap(predicted, in_axes=(None, 0, 0))(fitted.ensemble, obs, action)
+    obs, action = (np.asarray(x, np.float32) for x in (log.obs, log.action))
+    prediction = PREDICTED(fitted.ensemble, obs, action)
     level, load = log.obs.T
     truth = 0.3 * np.tanh(load) + 2e-3 * log.action[:, 0] - 0.2 * level
     off = np.sqrt(np.mean((truth - np.asarray(prediction.mean)[:, 0]) ** 2))
@@ -225,7 +228,7 @@ def test_the_critics_of_a_learner_are_an_ensemble(learner, problem, few):
     algorithm = sized(learner(), **few)
     state = algorithm.init(problem.spec, problem.statistics, KEY)
     ensemble = critic_ensemble(state)
-    obs, action = problem.log.obs[:8], problem.log.action[:8]
+    obs, action = (np.asarray(x)[:8] for x in (problem.log.obs, problem.log.action))
     maps, critics = state.preparation, state.parameters["critics"]
     scaled = maps.obs.to_scaled(obs), maps.action.to_scaled(action)
     expected = np.asarray(q_values(critics, *scaled)).std(axis=0)

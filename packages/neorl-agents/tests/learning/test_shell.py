@@ -53,7 +53,7 @@ def started(kind, problem, **settings):
 def test_several_steps_are_refused_by_learners_of_single_ones(name, problem):
     learner = sized(ALGORITHMS[name](), n_step=3, **SMALL)
     if learner.supports_n_step:
-        learner.init(problem.spec, problem.statistics, KEY)
+        jax.eval_shape(lambda: learner.init(problem.spec, problem.statistics, KEY))
         assert learner.sampler == NSteps(3, learner.discount)
         return
     words = rf"{type(learner).__name__}\.steps\.n_step must be 1, got 3"
@@ -225,7 +225,7 @@ def test_equations_that_return_nothing_are_named(problem):
     learner = sized(Forgetful(), **SMALL)
     state = learner.init(problem.spec, problem.statistics, KEY)
     with pytest.raises(InputError, match=r"Forgetful\.learn must return a state .* NoneT"):
-        learner.update(state, problem.batch(learner), KEY)
+        jax.eval_shape(learner.update, state, problem.batch(learner), KEY)
 
 
 class Unchecked(BC):

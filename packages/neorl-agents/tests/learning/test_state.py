@@ -11,7 +11,6 @@ import pytest
 from neorl_agents import ALGORITHMS, IQL, LearnerState
 from neorl_agents.learning import restarted
 from neorl_agents.testing import make_problem, sized
-from neorl_core import as_arrays
 from neorl_core.statistics import merge_statistics
 
 SMALL = {"hidden": (8,), "batch_size": 8}

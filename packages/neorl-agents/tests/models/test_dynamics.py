@@ -16,7 +16,7 @@ from neorl_agents.testing import learner_laws, sized, statistics_of
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition, as_arrays
 
 KEY = jax.random.key(0)
-SMALL = {"hidden": (8, 8), "batch_size": 32, "members": 2}
+SMALL = {"hidden": (8,), "batch_size": 32, "members": 2}
 LEARNERS = {
     "gaussian": lambda: sized(DynamicsModel(), **SMALL),
     "deterministic": lambda: sized(DynamicsModel(variant="deterministic"), **SMALL),

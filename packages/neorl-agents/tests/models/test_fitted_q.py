@@ -28,13 +28,16 @@ from .fitted_q_plants import (
     values_of_holding,
 )
 
+# By day the plainest form and the fullest.
 LAWS = {
-    f"{costs}-{quantiles}-{members}-{name}": law
+    f"{costs}-{quantiles}-{members}-{name}": pytest.param(
+        law, marks=[pytest.mark.nightly] * ((costs, members) == (True, 1))
+    )
     for costs, quantiles, members in ((False, 0, 1), (True, 0, 1), (True, 3, 1), (True, 3, 2))
     for name, law in learner_laws(
         lambda costs=costs, quantiles=quantiles, members=members: sized(
             FittedQEvaluation(evaluates_costs=costs, quantiles=quantiles, members=members),
-            hidden=(8, 8),
+            hidden=(8,),
             batch_size=32,
         )
     ).items()

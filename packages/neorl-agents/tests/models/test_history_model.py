@@ -102,11 +102,12 @@ def test_the_linear_part_is_that_of_least_squares(model):
     wanted, *_ = linalg.lstsq(design, (LOG.next_obs - LOG.obs)[:, :2])
     actions = jnp.asarray([[0.0]])
 
+    @jax.jit
     def change(obs, action):
         return model.next_obs(obs[None], actions, action, jnp.asarray(-1)) - obs[:2]
 
     obs, action = jnp.asarray([1.0, 3200.0, 0.5]), jnp.asarray([4.0])
-    by_obs, by_action = jax.jacobian(change, (0, 1))(obs, action)
+    by_obs, by_action = jax.jit(jax.jacobian(change, (0, 1)))(obs, action)
     actual = np.concatenate([by_obs, by_action], axis=1)
     # The action before this one has a coefficient too; with no use it stays near zero.
     np.testing.assert_allclose(
@@ -120,6 +121,7 @@ def test_with_the_logged_actions_an_episode_is_repeated(plant):
     """Observations, rewards and costs, in every network and in the linear part alone."""
     assert isinstance(plant, Environment)
 
+    @jax.jit
     def repeated(start, actions):
         def step(state, action):
             state, seen = plant.step(start, state, action)
@@ -180,13 +182,15 @@ def test_sums_are_those_of_the_steps(plant):
     assert actual.cost_sum.shape[1:] == (1,)
     rows = visited_rows(plant, law, starts)
     assert rows.action.shape == (2 * plant.members, SPEC.horizon, 1)
+    actual, rows, starts = jax.device_get((actual, rows, starts))
+    reset, one_step = jax.jit(plant.reset), jax.jit(plant.step)
     for i in (0, 3):
         start = ReplayedStart(starts.episode[i], starts.member[i])
-        state, seen = plant.reset(start)
+        state, seen = reset(start)
         rewards, costs = [], []
         for t in range(SPEC.horizon):
             np.testing.assert_allclose(rows.obs[i, t], seen, rtol=1e-4, atol=1e-4)
-            state, step = plant.step(start, state, jnp.asarray([5.0]))
+            state, step = one_step(start, state, np.asarray([5.0], np.float32))
             np.testing.assert_allclose(rows.action[i, t], step.applied)
             seen = step.obs
             rewards.append(float(step.reward))

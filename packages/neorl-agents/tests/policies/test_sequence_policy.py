@@ -144,7 +144,7 @@ def acting():
     learner = sized(DecisionTransformer(), hidden=(8, 8), history_steps=3, batch_size=16)
     state = learner.init(problem.spec, problem.statistics, jax.random.key(0))
     # Wider weights, so that actions differ from step to step.
-    network = jax.tree.map(lambda x: 10 * x, state.parameters["network"])
+    network = jax.tree.map(lambda x: 10 * np.asarray(x), state.parameters["network"])
     return problem, learner, state.with_parameters(network=network)
 
 
@@ -175,15 +175,16 @@ def test_the_policy_acts_on_the_windows_of_training_and_counts_for_itself(failed
     log = Transition(
         obs, action, np.asarray(problem.log.reward[:n]), terminated=ends & False, truncated=ends
     )
-    tables = jax.tree.map(jnp.asarray, HistoriesWithReturns(3).tables(log))
+    tables = jax.device_put(HistoriesWithReturns(3).tables(log))
     before = stepped._cache_size()
     seen, given = followed(policy, obs, action)
     assert stepped._cache_size() - before <= 1
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_rows, "batch_indices", lambda *_, n, batch: jnp.arange(batch))
-        batch = HistoriesWithReturns(3).draw(tables, jnp.int32(0), jax.random.key(0), (1, n))
-    window = np.asarray(unit_rows(state.preparation, batch).obs).reshape(n, 3, -1)
+        draw = HistoriesWithReturns(3).draw
+        batch = jax.jit(draw, static_argnums=3)(tables, 0, jax.random.key(0), (1, n))
+    window = np.asarray(jax.jit(unit_rows)(state.preparation, batch).obs).reshape(n, 3, -1)
     np.testing.assert_allclose(seen.obs, window[..., :4], atol=1e-6)
     np.testing.assert_allclose(seen.action, window[..., 4:6], atol=1e-6)
     np.testing.assert_array_equal(seen.known, window[..., 6:])
@@ -194,7 +195,8 @@ def test_the_policy_acts_on_the_windows_of_training_and_counts_for_itself(failed
     maps, scaled = state.preparation, window[:, -1, :4]
     unit = np.asarray(maps.action.to_scaled(action))
     pairs = np.concatenate([scaled[:-1], unit[:-1], scaled[1:]], axis=-1)
-    counted = np.asarray(state.parameters["predictor"](pairs))[:, 0] / horizon
+    count = jax.jit(lambda network, x: network(x))
+    counted = np.asarray(count(state.parameters["predictor"], pairs))[:, 0] / horizon
     left = [float((policy.target / horizon - maps.reward_offset) / maps.reward_unit)]
     for step, one in enumerate(counted, 1):
         unknown = {step, step - 1} & set(failed)
@@ -304,7 +306,7 @@ def test_the_loss_of_cdt_is_that_of_the_paper_and_its_budget_is_the_limit():
     learner = sized(CDT(), hidden=(8, 8), heads=2, history_steps=3, batch_size=16, cost_weight=0.7)
     of = problem._replace(spec=spec, log=log)
     state = learner.init(spec, of.statistics, jax.random.key(0))
-    network = jax.tree.map(lambda x: 10 * x, state.parameters["network"])
+    network = jax.tree.map(lambda x: 10 * np.asarray(x), state.parameters["network"])
     state = state.with_parameters(network=network)
     batch = of.batch(learner)
     _, metrics = jax.jit(CDT.update)(as_arrays(learner), state, batch, jax.random.key(0))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 from neorl_agents.networks import init_quantile_network
 from neorl_agents.optimisers import init_optimiser
@@ -232,7 +233,7 @@ def test_turns_are_drawn_by_their_last_loss_and_new_ones_as_the_largest() -> Non
         hidden=4, frames=2, quantiles=3, batch_size=4, capacity=12, prioritised=True, priority=0.7,
     )  # fmt: skip
     shape = learner.shape(5)
-    agent = learner.init(2, 3, 5, jax.random.key(0))
+    agent = jax.jit(lambda key: learner.init(2, 3, 5, key))(jax.random.key(0))
 
     def episode(length: int) -> Episode:
         turn = jnp.arange(5)
@@ -251,10 +252,15 @@ def test_turns_are_drawn_by_their_last_loss_and_new_ones_as_the_largest() -> Non
     after, _ = jax.jit(lambda agent: learner.update(shape, agent, jax.random.key(1)))(agent)
     drawn = np.flatnonzero(leaves(after) != leaves(agent))
     assert len(drawn) in (3, 4), "of four draws in eight equal parts, at most two are one turn"
-    known = learner.draws(agent.network, jax.random.split(jax.random.key(1))[1])
-    rows = episode_windows(shape, agent.memory, jnp.asarray(np.resize(drawn, 4)), jnp.float32(0.99))
+
+    @jax.jit
+    def learned(agent: Agent, turns: Array) -> tuple[Array, Array]:
+        known = learner.draws(agent.network, jax.random.split(jax.random.key(1))[1])
+        rows = episode_windows(shape, agent.memory, turns, jnp.float32(0.99))
+        return learner.learn_from(agent, rows, known)[1:]
+
     if len(drawn) == 4:
-        _, loss, by_row = learner.learn_from(agent, rows, known)
+        loss, by_row = learned(agent, jnp.asarray(drawn))
         expected = (np.asarray(by_row) + 1e-6) ** 0.7
         np.testing.assert_allclose(leaves(after)[drawn], expected, rtol=1e-4)
         np.testing.assert_allclose(loss, np.mean(by_row), rtol=1e-5)

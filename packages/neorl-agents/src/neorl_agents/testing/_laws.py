@@ -248,7 +248,9 @@ def _trained_on_hard_data(subject: Subject) -> Any:
 
     def of_millions(rows: Transition) -> Transition:
         # Larger than in the statistics, so that no scaling of the reward removes it.
-        return rows._replace(reward=None if rows.reward is None else np.float32(3e6) * (rows.reward - 1))
+        if rows.reward is None:
+            return rows
+        return rows._replace(reward=np.float32(3e6) * (rows.reward - 1))
 
     state = subject.fresh(plain, problem)
     for change, updates in ((hard, 100), (of_millions, 20)):
@@ -270,13 +272,14 @@ def _the_state_is_a_function_of_the_key(subject: Subject) -> None:
 
 def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> None:
     plain, algorithm, _ = subject.started()
-    obs, units = np.asarray(subject.problem.log.obs)[:32], []
+    units = []
     for problem in (subject.problem, in_other_units(subject.problem)):
         state = subject.fresh(plain, problem)
         for i in range(3):
             batch = batch_of(problem, plain, seed=i)
             state, _ = updated(algorithm, state, batch, jax.random.key(i))
-        actions = np.asarray(policy_actions(plain.policy(state), np.asarray(problem.log.obs)[: len(obs)]))
+        obs = np.asarray(problem.log.obs)[:32]
+        actions = np.asarray(policy_actions(plain.policy(state), obs))
         low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
         units.append(2 * (actions - low) / (high - low) - 1)
     message = "other units change the policy: use the rows that `learn` is given"

@@ -88,9 +88,7 @@ def masked_rows_are_in_no_loss(subject: Subject) -> None:
         moved = eqx.tree_at(lambda s: s.preparation.obs.offset, state, offset)
         rows = with_rows(batch, partial(_moved_by, change=change, mask=mask))
         new, _ = updated(algorithm, moved, rows, jax.random.key(1))
-        learners.append(
-            eqx.tree_at(lambda s: s.preparation.obs.offset, new, np.zeros_like(offset))
-        )
+        learners.append(eqx.tree_at(lambda s: s.preparation.obs.offset, new, np.zeros_like(offset)))
     others = dict(jax.tree.leaves_with_path(learners[1]))
     for path, leaf in jax.tree.leaves_with_path(learners[0]):
         where = jax.tree_util.keystr(path)

@@ -33,7 +33,10 @@ def values(learner, network, state, obs):
 
 @pytest.mark.parametrize(
     ("double", "dueling"),
-    [(True, True), pytest.param(False, False, marks=pytest.mark.nightly)],
+    [
+        pytest.param(True, True, id="dqn-double-dueling"),
+        pytest.param(False, False, id="dqn-plain", marks=pytest.mark.nightly),
+    ],
 )
 def test_one_update_is_its_equations(double, dueling):
     learner, state = begun(double=double, dueling=dueling)

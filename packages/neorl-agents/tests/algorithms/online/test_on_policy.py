@@ -72,7 +72,13 @@ def normalised(x):
     return (x - x.mean()) / (x.std() + 1e-8)
 
 
-@pytest.mark.parametrize("actions", ["choice", pytest.param("squashed", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "actions",
+    [
+        pytest.param("choice", id="ppo-choice"),
+        pytest.param("squashed", id="ppo-squashed", marks=pytest.mark.nightly),
+    ],
+)
 def test_one_update_of_ppo_is_its_equations(actions):
     """One pass in one part: the ratio is one, so that the loss before the step is known."""
     learner = PPO(
@@ -121,7 +127,9 @@ def test_a_ratio_outside_the_clip_is_cut_as_in_the_paper():
     assert np.isfinite(loss)
 
 
-@pytest.mark.parametrize("actions", ["choice", "squashed"])
+@pytest.mark.parametrize(
+    "actions", ["choice", "squashed"], ids=["reinforce-choice", "reinforce-squashed"]
+)
 def test_the_gradient_of_reinforce_is_the_score_times_what_followed(actions):
     learner, rows = Reinforce(actions=actions, networks=SMALL, rollout=STEPS), rollout(actions)
     state = begun(learner)
@@ -214,7 +222,7 @@ LIMITED = replace(
 )
 
 
-@pytest.mark.parametrize("kind", [PPOLag, pytest.param(ReinforceLag, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", [PPOLag, ReinforceLag], ids=["ppo_lag", "reinforce_lag"])
 def test_prices_and_the_priced_advantage_are_their_equations(kind):
     """The sum of one cost against its limit, the steps over the limit of the other by chance."""
     learner = for_run(kind(actions="choice", networks=SMALL, rollout=STEPS), 10)
@@ -245,7 +253,7 @@ def test_prices_and_the_priced_advantage_are_their_equations(kind):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", [PPOLag, ReinforceLag])
+@pytest.mark.parametrize("kind", [PPOLag, ReinforceLag], ids=["ppo_lag", "reinforce_lag"])
 def test_a_learner_of_limits_learns_the_values_of_costs_too(kind):
     learner = for_run(kind(actions="choice", networks=SMALL, rollout=STEPS), 10)
     cost = np.ones((STEPS, WORLDS, 2), np.float32)

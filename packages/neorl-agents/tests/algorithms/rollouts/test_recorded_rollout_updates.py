@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import COMBO, MOBILE, MOPO, RAMBO, MOReL
+from neorl_agents import ALGORITHMS, COMBO, MOBILE, MOPO, RAMBO
 from neorl_agents.models import DynamicsModel
 from neorl_agents.testing import sized
 
@@ -158,7 +158,7 @@ def of_case(name: str, which: str) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.nightly] * (n != "mopo")) for n in CASES]
+    "name", [pytest.param(n, marks=[pytest.mark.nightly] * (n == "combo_model")) for n in CASES]
 )
 def test_a_hundred_updates_are_those_of_offlinerl_kit(name):
     """Row N15: a learner in a model makes the updates of the published code."""
@@ -178,7 +178,14 @@ def test_a_hundred_updates_are_those_of_offlinerl_kit(name):
         np.testing.assert_allclose(metrics[ours], theirs, rtol=1e-7, err_msg=ours)
 
 
-def test_morel_has_the_update_of_mopo():
-    assert MOReL.learn is MOPO.learn
-    assert MOReL.critic_step is MOPO.critic_step
-    assert MOReL.reward is MOPO.reward
+@pytest.mark.parametrize(
+    ("name", "other", "parts"),
+    [
+        ("morel", "mopo", ("fresh", "learn", "critic_step", "reward")),
+        ("bc_safe", "bc", ("fresh", "learn", "policy")),
+    ],
+)
+def test_it_has_the_update_of_another(name, other, parts):
+    """These choose or change rows, and are no further methods of learning."""
+    kinds = ALGORITHMS[name], ALGORITHMS[other]
+    assert all(getattr(kinds[0], part) is getattr(kinds[1], part) for part in parts)

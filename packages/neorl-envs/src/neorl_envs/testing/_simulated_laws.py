@@ -118,7 +118,8 @@ def another_key_gives_other_draws(evidence: Evidence) -> str:
     middle = evidence.actions[0, 0]
     starts = [jax.device_get(evidence.opening(params, key, middle)) for key in keys[:8]]
     states, first = ([start[i] for start in starts] for i in range(2))
-    first, plants = np.stack(first), jax.tree.map(lambda *x: np.stack(x), *(s.plant for s in states))
+    first = np.stack(first)
+    plants = jax.tree.map(lambda *x: np.stack(x), *(state.plant for state in states))
     noisy = np.asarray((params.instruments.sd > 0) | (params.instruments.relative > 0))
     spread = any(np.any(np.asarray(leaf) > 0) for leaf in jax.tree.leaves(params.initial_spread))
     if spread and all(_alike(leaf) for leaf in jax.tree.leaves(plants)):

@@ -1,7 +1,5 @@
 """Laws about values; each returns the fault that it finds, or an empty text."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
