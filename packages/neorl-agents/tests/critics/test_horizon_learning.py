@@ -1,5 +1,7 @@
 """Targets, loss and draws against plain loops in float64."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -59,25 +61,17 @@ def loss_by_loop(outputs, targets, known, weight, shift, quantity):
 
 
 def test_the_loss_is_that_of_a_loop(in_numpy):
-    members = ensemble(
-        MEMBERS, lambda key: init_mlp((3, 8, COST * HORIZON), key), jax.random.key(1)
-    )
+    init = partial(ensemble, MEMBERS, lambda key: init_mlp((3, 8, COST * HORIZON), key))
+    members = jax.device_get(jax.jit(init)(jax.random.key(1)))
     inputs = RNG.normal(size=(BATCH, 3))
     targets = RNG.uniform(size=(MEMBERS, BATCH, COST, HORIZON))
     known = RNG.uniform(size=(BATCH, COST)) < 0.5
     weight, shift = RNG.uniform(0.5, 2, BATCH), np.array([-2.0, 0.5])
-    f32 = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
+    f32 = lambda x: np.asarray(x, np.float32)  # noqa: E731
     each = [in_numpy(jax.tree.map(lambda x, m=m: x[m], members), inputs) for m in range(MEMBERS)]
     for quantity in ("violation", "cost"):
-        loss, _ = head_loss(
-            members,
-            f32(inputs),
-            f32(targets),
-            jnp.asarray(known),
-            f32(weight),
-            f32(shift),
-            quantity,
-        )
+        arrays = (members, f32(inputs), f32(targets), known, f32(weight), f32(shift))
+        loss, _ = jax.jit(head_loss, static_argnums=6)(*arrays, quantity)
         expected = loss_by_loop(np.array(each), targets, known, weight, shift, quantity)
         np.testing.assert_allclose(loss, expected, rtol=1e-5)
 

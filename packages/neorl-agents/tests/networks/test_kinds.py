@@ -105,8 +105,9 @@ def test_the_output_is_that_of_the_module_row_by_row():
 
 def test_it_stands_behind_a_recurrent_unit_and_in_an_ensemble_and_is_written_down():
     encoding = Encoding("gru", 4, 3, 2)
-    network = init_network((encoding.width, 8, 2), KEY, kind=NAME, encoding=encoding)
-    assert network(jnp.ones((5, encoding.width))).shape == (5, 2)
+    init = jax.jit(lambda: init_network((encoding.width, 8, 2), KEY, kind=NAME, encoding=encoding))
+    network = init()
+    assert jax.eval_shape(network, jnp.ones((5, encoding.width))).shape == (5, 2)
     static = network_static(network.head.first_outputs(1, output=tanh))
     assert static["network"] == NAME
     empty = network_template(static)

@@ -56,14 +56,18 @@ def policy(price=0.5, budget=BUDGET):
     )
 
 
+CHOSEN = jax.jit(lambda policy, carry, obs: policy(carry, obs))
+SENT = jax.jit(lambda policy, carry, action: policy.sent(carry, action))
+
+
 def episode(policy, obs, told=None):
     """Actions, and what was left when each was chosen."""
     carry, actions, left = policy.initial_carry(), [], []
     for step, one in enumerate(obs):
-        carry, action = policy(carry, jnp.asarray(one))
+        carry, action = CHOSEN(policy, carry, one)
         actions.append(float(action[0]))
         left.append(float(carry.remaining[0]))
-        carry = policy.sent(carry, action if told is None else jnp.asarray(told[step]))
+        carry = SENT(policy, carry, action if told is None else told[step])
     return np.array(actions), np.array(left)
 
 

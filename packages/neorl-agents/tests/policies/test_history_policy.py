@@ -57,8 +57,12 @@ def test_stepping_through_a_log_is_evaluating_its_windows(trained, log):
     policy = plain.policy(state)
     tables = jax.tree.map(jnp.asarray, plain.sampler.tables(log))
     seen = log._replace(obs=windows(tables, jnp.arange(ROWS), steps=3), next_obs=None, mask=None)
-    rows = unit_rows(state.preparation, jax.tree.map(jnp.asarray, seen))
-    expected = np.asarray(policy.action.to_physical(policy.network(rows.obs)))
+
+    @jax.jit
+    def answers(preparation, policy, seen):
+        return policy.action.to_physical(policy.network(unit_rows(preparation, seen).obs))
+
+    expected = np.asarray(answers(state.preparation, policy, seen))
     actual = np.asarray(stepped(policy, log.obs, log.action, episode_starts(log)))
     half = np.asarray(policy.high - policy.low) / 2
     np.testing.assert_allclose((actual / half)[log.mask], (expected / half)[log.mask], atol=1e-5)

@@ -214,7 +214,7 @@ def test_a_log_and_a_rollout_that_cannot_be_cut_are_refused():
         PPO().source(Log())
     learner = PPO(actions="choice", networks=SMALL, minibatches=5, decay_updates=1)
     with pytest.raises(ValueError, match="12 rows cannot be divided into 5 equal minibatches"):
-        learner.update(begun(learner), rollout("choice"), KEY)
+        jax.eval_shape(lambda: learner.update(begun(learner), rollout("choice"), KEY))
 
 
 LIMITED = replace(
