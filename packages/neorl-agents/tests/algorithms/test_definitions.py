@@ -36,20 +36,20 @@ def first(tree):
 
 def rows_by_hand(state, batch, discount=0.99):
     """The first batch in the units of the networks, by hand; rewards as they are."""
-    maps, rows = state.preparation, first(batch)
+    maps, rows = jax.device_get((state.preparation, first(jax.device_get(batch))))
     following = rows.obs if rows.next_obs is None else rows.next_obs
     action = (rows.action - maps.action.offset[None]) / maps.action.scale[None]
     return UnitRows(
         obs=(rows.obs - maps.obs.offset[None]) / maps.obs.scale[None],
-        action=jnp.clip(action, -1 + 1e-5, 1 - 1e-5),
-        reward=jnp.zeros(len(action)) if rows.reward is None else rows.reward,
+        action=np.clip(action, np.float32(-1 + 1e-5), np.float32(1 - 1e-5)),
+        reward=np.zeros(len(action), np.float32) if rows.reward is None else rows.reward,
         cost=None,
         next_obs=(following - maps.obs.offset[None]) / maps.obs.scale[None],
         next_action=None,
         terminated=rows.terminated,
         truncated=rows.truncated,
         mask=rows.mask,
-        discount=jnp.full(len(action), discount),
+        discount=np.full(len(action), discount, np.float32),
         mc_return=None,
     )
 
@@ -63,16 +63,16 @@ def scaled_critics(state, factor):
 
 
 @pytest.fixture(scope="module")
-def td3(problem, few):
+def td3(problem, few, state_of_form):
     algorithm = sized(TD3BC(), **few)
-    state = algorithm.init(problem.spec, problem.statistics, KEY)
+    state = state_of_form(algorithm, problem)
     return as_arrays(algorithm), state, rows_by_hand(state, problem.batch(algorithm))
 
 
 @pytest.fixture(scope="module")
-def iql(problem, few):
+def iql(problem, few, state_of_form):
     algorithm = sized(IQL(), **few)
-    state = algorithm.init(problem.spec, problem.statistics, KEY)
+    state = state_of_form(algorithm, problem)
     return as_arrays(algorithm), state, rows_by_hand(state, problem.batch(algorithm))
 
 
@@ -105,7 +105,7 @@ def update(algorithm, state, batch, key):
 
 
 def pair(rows):
-    return jax.tree.map(lambda column: jnp.stack([column, column]), rows)
+    return jax.tree.map(lambda column: np.stack([column, column]), rows)
 
 
 class TestBC:
@@ -167,12 +167,12 @@ class TestTD3BC:
         far = replace(algorithm, noise_std=jnp.asarray(1e6), noise_clip=jnp.asarray(1e3))
         targets = critic_targets(far, state, pair(rows), KEY)
         corners = [
-            jnp.full_like(rows.action, 1.0).at[:, 1].set(sign) * overall
+            np.broadcast_to(np.float32([overall, sign * overall]), rows.action.shape)
             for sign in (1.0, -1.0)
             for overall in (1.0, -1.0)
         ]
         possible = [value_of(state.targets["critics"], rows.next_obs, action) for action in corners]
-        y = [rows.reward + 0.99 * jnp.where(rows.terminated, 0, q) for q in possible]
+        y = [rows.reward + 0.99 * np.where(rows.terminated, 0, q) for q in possible]
         nearest = np.min(np.abs(np.stack(y)[:, None] - np.asarray(targets)[None]), axis=0)
         assert nearest.max() < 1e-4
 
@@ -192,18 +192,17 @@ class TestTD3BC:
         new, _ = learned(algorithm, state, pair(rows))
         for name in ("actor", "critics"):
             slow, fast = state.targets[name], new.parameters[name]
+            slow, fast = jax.device_get((slow, fast))
             expected = jax.tree.map(lambda t, o: 0.995 * t + 0.005 * o, slow, fast)
             assert_close(new.targets[name], expected)
             assert not np.array_equal(fast.weights[0], slow.weights[0])
 
     def test_termination_stops_the_bootstrap_and_truncation_does_not(self, td3):
         algorithm, state, rows = td3
-        rows = pair(rows)._replace(terminated=jnp.ones((2, 32), bool))
+        rows = pair(rows)._replace(terminated=np.ones((2, 32), bool))
         np.testing.assert_array_equal(critic_targets(algorithm, state, rows, KEY), rows.reward)
-        ended = rows._replace(
-            terminated=jnp.zeros((2, 32), bool), truncated=jnp.ones((2, 32), bool)
-        )
-        going = ended._replace(truncated=jnp.zeros((2, 32), bool))
+        ended = rows._replace(terminated=np.zeros((2, 32), bool), truncated=np.ones((2, 32), bool))
+        going = ended._replace(truncated=np.zeros((2, 32), bool))
         targets = critic_targets(algorithm, state, ended, KEY)
         np.testing.assert_array_equal(targets, critic_targets(algorithm, state, going, KEY))
         assert np.all(targets != rows.reward)
@@ -211,9 +210,9 @@ class TestTD3BC:
 
 def value_of(critics, obs, action):
     """The least of the twins, one row and one network at a time."""
-    inputs = jnp.concatenate([obs, action], axis=1)
+    inputs, critics = np.concatenate([obs, action], axis=1), jax.device_get(critics)
     values = [jax.tree.map(lambda leaf, i=i: leaf[i], critics)(inputs)[:, 0] for i in range(2)]
-    return jnp.minimum(*values)
+    return np.minimum(*values)
 
 
 class TestIQL:
@@ -223,7 +222,7 @@ class TestIQL:
         state = algorithm.init(problem.spec, problem.statistics, KEY)
         q = jnp.asarray(np.random.default_rng(0).normal(size=32), jnp.float32)
         rows = rows_by_hand(state, problem.batch(algorithm))
-        rows = rows._replace(obs=jnp.ones_like(rows.obs))
+        rows = rows._replace(obs=np.ones_like(rows.obs))
 
         def imbalance(v):
             difference = np.asarray(q, np.float64) - v
@@ -298,7 +297,8 @@ class TestIQL:
         actor = replace(state.parameters["actor"], log_std=jnp.full(2, -5.0))
         narrow = state.with_parameters(actor=actor)
         keys = jax.random.split(KEY, 500)
-        actions = jax.vmap(lambda key: plain.explore(narrow)((), obs, key)[1])(keys)
+        explore = jax.jit(jax.vmap(lambda key: plain.explore(narrow)((), obs, key)[1]))
+        actions = np.asarray(explore(keys))
         half = np.array([(c.high - c.low) / 2 for c in problem.spec.action])
         spread = np.std((actions - mean[None]) / half[None], axis=0)
         np.testing.assert_allclose(spread, np.exp(-5), rtol=0.15)

@@ -43,13 +43,20 @@ def plant(tank: Any) -> Any:
     return Tripping()
 
 
+@jax.jit
+@jax.vmap
+def two_draws(key: Array) -> Array:
+    """What policy and plant draw in a step."""
+    return jax.vmap(lambda one: jax.random.normal(one, (1,))[0])(jax.random.split(key))
+
+
 def written_out(start: Start, gain: float) -> tuple[list[list[float]], int]:
     """The same episode in float64, row by row: level, applied action, reward, ended."""
     level, carry, rows = float(start.obs[0]), 0.0, []
-    for policy_key, noise_key in map(jax.random.split, start.noise_keys):
+    for of_policy, of_noise in np.asarray(two_draws(start.noise_keys), float):
         carry += gain * (1 - level)
-        requested = 50 + carry + 30 * float(jax.random.normal(policy_key, (1,))[0])
-        applied = min(max(requested + 20 * float(jax.random.normal(noise_key, (1,))[0]), 0), 100)
+        requested = 50 + carry + 30 * of_policy
+        applied = min(max(requested + 20 * of_noise, 0), 100)
         after = min(max(level + float(start.params) * (applied - 50), 0), 2)
         carry -= 0.25 * max(carry + 50 - applied, 0)
         ended = abs(after - 1) > 0.8
@@ -72,14 +79,15 @@ def test_an_episode_is_the_loop_written_out_whole_or_tripped(plant: Any) -> None
         return start, rollout(plant, policy, start, sums=jnp.zeros(()), add=added, hold=True)
 
     starts, done = jax.jit(jax.vmap(one))(keys)
-    lengths = np.asarray(done.mask).sum(axis=1)
+    done = jax.device_get(done)
+    lengths = done.mask.sum(axis=1)
     assert (lengths < 25).any()
     assert (lengths == 25).any()
     for i, length in enumerate(lengths):
         expected, steps = written_out(jax.tree.map(lambda x, i=i: x[i], starts), 15.0)
         assert length == steps
         assert done.mask[i, :length].all()
-        rows = jax.tree.map(lambda x, i=i, n=length: np.asarray(x[i, :n]), done.rows)
+        rows = jax.tree.map(lambda x, i=i, n=length: x[i, :n], done.rows)
         np.testing.assert_allclose(
             np.column_stack([rows.obs, rows.action, rows.reward]), expected, rtol=1e-3, atol=1e-4
         )

@@ -17,9 +17,9 @@ from neorl_envs.plants._protocol import check_plant
 from neorl_envs.scoring import score_episodes, scores
 
 PLANT = load_balance(14, edge_prob=0.35, seed=7)
-STEP = jax.jit(PLANT.step_with_noise)
+RESET, STEP = jax.jit(PLANT.reset), jax.jit(PLANT.step_with_noise)
 CHANGING = load_balance(6, edge_prob=0.4, change=0.3, fewest=3)
-CHANGING_STEP = jax.jit(CHANGING.step_with_noise)
+CHANGING_STEP, NOISE = jax.jit(CHANGING.step_with_noise), jax.jit(CHANGING.sample_noise)
 PARAMS, KEY = PLANT.default_params(), jax.random.key(0)
 QUIET = PLANT.sample_noise(PARAMS, KEY)
 
@@ -50,7 +50,7 @@ class Restated:
 
 def move(plant, edge):
     edges = list(zip(plant.senders.tolist(), plant.receivers.tolist(), strict=True))
-    return jnp.zeros(len(edges)).at[edges.index(edge)].set(1.0)
+    return np.eye(len(edges), dtype=np.float32)[edges.index(edge)]
 
 
 def test_every_step_of_an_episode_is_that_of_the_source():
@@ -64,7 +64,7 @@ def test_every_step_of_an_episode_is_that_of_the_source():
     for time in range(50):
         action = rng.integers(82)
         loads, reward = restated.step(loads, action)
-        state, step = STEP(PARAMS, state, jax.nn.one_hot(action, 82), QUIET)
+        state, step = STEP(PARAMS, state, np.eye(82, dtype=np.float32)[action], QUIET)
         np.testing.assert_allclose(step.obs, restated.observe(loads), atol=2e-6)
         np.testing.assert_allclose(step.reward, reward, atol=1e-5)
         assert bool(step.truncated) == (time == 49)
@@ -73,8 +73,8 @@ def test_every_step_of_an_episode_is_that_of_the_source():
 
 def test_a_move_by_hand():
     plant = load_balance(3, edge_prob=0.0)
-    state, _ = plant.begin(plant.default_params(), jnp.array([1.0, 0.5, 0.0]))
-    _, step = plant.step(plant.default_params(), state, move(plant, (0, 1)), KEY)
+    state, _ = jax.jit(plant.begin)(plant.default_params(), jnp.array([1.0, 0.5, 0.0]))
+    _, step = jax.jit(plant.step)(plant.default_params(), state, move(plant, (0, 1)), KEY)
     np.testing.assert_allclose(step.obs, [0.95, 0.5, 0.55, 1.0, 0.0, 0.5], atol=1e-6)
     np.testing.assert_allclose(step.reward, -10 * np.std([0.95, 0.55, 0.0], ddof=1), rtol=1e-6)
     assert step.applied.tolist() == [1.0, 0.0, 0.0, 0.0]
@@ -83,18 +83,20 @@ def test_a_move_by_hand():
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 40), st.integers(0, 1000))
 def test_both_directions_do_the_same_unless_direction_matters(pair, seed):
-    state, _ = PLANT.reset(PARAMS, jax.random.key(seed))
-    there, back = (STEP(PARAMS, state, jax.nn.one_hot(2 * pair + k, 82), QUIET) for k in (0, 1))
+    state, _ = RESET(PARAMS, jax.random.key(seed))
+    edges = np.eye(82, dtype=np.float32)
+    there, back = (STEP(PARAMS, state, edges[2 * pair + k], QUIET) for k in (0, 1))
     np.testing.assert_allclose(there[0].loads, back[0].loads, atol=1e-7)
-    np.testing.assert_allclose(jnp.sum(there[0].loads), jnp.sum(state.loads), rtol=1e-6)
+    np.testing.assert_allclose(np.sum(there[0].loads), np.sum(state.loads), rtol=1e-6)
 
 
 def test_where_direction_matters_load_flows_down_alone():
     """Row P02: where direction matters, load flows down alone."""
     plant = load_balance(3, edge_prob=0.0, directed=True)
-    state, _ = plant.begin(plant.default_params(), jnp.array([1.0, 0.5, 0.0]))
+    state, _ = jax.jit(plant.begin)(plant.default_params(), jnp.array([1.0, 0.5, 0.0]))
+    run = jax.jit(plant.step)
     down, up = (
-        plant.step(plant.default_params(), state, move(plant, edge), KEY)[0].loads
+        run(plant.default_params(), state, move(plant, edge), KEY)[0].loads
         for edge in ((0, 1), (1, 0))
     )
     np.testing.assert_allclose(down, [0.95, 0.55, 0.0], atol=1e-6)
@@ -103,7 +105,7 @@ def test_where_direction_matters_load_flows_down_alone():
 
 @pytest.mark.parametrize("action", [np.zeros(82), np.full(82, np.nan), np.full(82, -1.0)])
 def test_nothing_moves_where_nothing_is_asked_for(action):
-    state, _ = PLANT.reset(PARAMS, KEY)
+    state, _ = RESET(PARAMS, KEY)
     after, step = STEP(PARAMS, state, jnp.asarray(action, jnp.float32), QUIET)
     np.testing.assert_array_equal(after.loads, state.loads)
     assert not step.info.moved
@@ -112,18 +114,18 @@ def test_nothing_moves_where_nothing_is_asked_for(action):
 
 def test_links_come_and_go_but_the_chain_stays():
     """Row P02: the topology may change with time."""
-    params = CHANGING.sample_params(jax.random.key(3))
-    state, obs = CHANGING.reset(params, KEY)
+    params = jax.jit(CHANGING.sample_params)(jax.random.key(3))
+    state, obs = jax.jit(CHANGING.reset)(params, KEY)
     chain = np.asarray([j == i + 1 for i, j in CHANGING.pairs])
-    seen = []
+    seen, there = [], jax.jit(CHANGING.there)
     for i in range(20):
-        noise = CHANGING.sample_noise(params, jax.random.key(i))
+        noise = NOISE(params, jax.random.key(i))
         before, (state, step) = state, CHANGING_STEP(params, state, jnp.zeros(30), noise)
         anew = (np.asarray(noise.change) < 0.3) & ~chain
         drawn = np.asarray(noise.there) < np.float32(0.4)
         np.testing.assert_array_equal(state.links, np.where(anew, drawn, before.links))
         assert np.all(np.asarray(state.links)[chain])
-        usable = np.asarray(CHANGING.there(params, state.links))
+        usable = np.asarray(there(params, state.links))
         np.testing.assert_array_equal(step.obs[18:], usable)
         seen.append(np.asarray(state.links))
     assert len(np.unique(seen, axis=0)) > 5
@@ -132,9 +134,9 @@ def test_links_come_and_go_but_the_chain_stays():
 
 def test_a_missing_node_has_no_part_in_anything():
     params = CHANGING.topology([(0, 1), (1, 2)], n_nodes=3)
-    state, obs = CHANGING.begin(params, jnp.array([1.0, 0.5, 0.0, 0.9, 0.9, 0.9]))
+    state, obs = jax.jit(CHANGING.begin)(params, jnp.array([1.0, 0.5, 0.0, 0.9, 0.9, 0.9]))
     np.testing.assert_allclose(obs[:18].reshape(6, 3)[3:], 0)
-    noise = CHANGING.sample_noise(params, KEY)
+    noise = NOISE(params, KEY)
     _, step = CHANGING_STEP(params, state, move(CHANGING, (2, 3)), noise)
     assert not step.info.moved
     np.testing.assert_allclose(step.reward, -10 * 0.5, rtol=1e-6)
@@ -143,8 +145,8 @@ def test_a_missing_node_has_no_part_in_anything():
 def test_one_node_alone_is_balanced():
     plant = load_balance(3, change=0.0, fewest=1)
     params = plant.topology([], n_nodes=1)
-    state, _ = plant.reset(params, KEY)
-    _, step = plant.step(params, state, jnp.ones(6), KEY)
+    state, _ = jax.jit(plant.reset)(params, KEY)
+    _, step = jax.jit(plant.step)(params, state, np.ones(6, np.float32), KEY)
     assert (float(step.reward), bool(step.info.moved)) == (0.0, False)
     assert np.isfinite(step.obs).all()
 
@@ -159,13 +161,15 @@ def test_another_topology_of_the_declared_size_is_the_same_program():
 
 def test_many_worlds_at_once_are_each_alone():
     keys = jax.random.split(KEY, 8)
-    params = jax.vmap(CHANGING.sample_params)(keys)
-    states, _ = jax.vmap(CHANGING.reset)(params, keys)
+    params = jax.jit(jax.vmap(CHANGING.sample_params))(keys)
+    states, _ = jax.jit(jax.vmap(CHANGING.reset))(params, keys)
     actions = jax.random.uniform(KEY, (8, 30))
     together = jax.jit(jax.vmap(CHANGING.step))(params, states, actions, keys)
+    params, states, actions = jax.device_get((params, states, actions))
+    single = jax.jit(CHANGING.step)
     for i in range(2):
-        one = jax.tree.map(lambda x, i=i: x[i], (params, states, actions, keys))
-        alone = CHANGING.step(*one)
+        one = jax.tree.map(lambda x, i=i: x[i], (params, states, actions))
+        alone = single(*one, keys[i])
         for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
             np.testing.assert_allclose(a, b[i], atol=1e-6)
 
@@ -178,7 +182,7 @@ def test_no_single_move_lowers_the_spread_more_than_the_greedy_one():
         )
     )
     for i in range(5):
-        state, obs = PLANT.reset(PARAMS, jax.random.key(i))
+        state, obs = RESET(PARAMS, jax.random.key(i))
         rewards = every(state, jnp.eye(82))
         chosen = int(jnp.argmax(greedy((), obs)[1]))
         assert rewards[chosen] >= rewards.max() - 1e-5

@@ -63,7 +63,7 @@ def test_sixty_random_steps_agree_with_radau(env: ChemicalReactor) -> None:
     demanded = rng.uniform([0, 333.15, 333.15], [30000, 373.15, 373.15], (60, 3))
     with jax.enable_x64(True):
         params = env.default_params("clean", dtype=jnp.float64)
-        state, _ = env.reset(params, jax.random.key(0))
+        state, _ = jax.jit(env.reset)(params, jax.random.key(0))
         step = jax.jit(env.step)
         expected = np.asarray(state.plant)
         worst = 0.0
