@@ -39,62 +39,37 @@ def small(name, **settings):
 
 MODEL_BASED = {"mopo", "mobile", "combo", "rambo", "morel"}
 SAFE = {name for name in ALGORITHMS if ALGORITHMS[name].keeps_limits}
-# Of learners that share their equations, by day one of each kind.
 SEQUENCES = {"cdt", "dt"}
-FAMILIES = ("bc", "td3_bc", "iql", "td3_bc_lag", "mopo", "dt")
-"""One of each family keeps all laws by day: cloning, a policy that climbs a critic, weighted
-regression, cost limits, rollouts in a model, and sequences. All others have recorded updates."""
+FAMILIES = ("bc", "bc_gru", "td3_bc", "iql", "td3_bc_lag", "mopo", "dt")
+"""One of each family keeps all laws by day: cloning, memory, a policy that climbs a critic,
+weighted regression, cost limits, rollouts in a model, and sequences. Any other learner has an
+update beside recorded numbers or its equations by day, and its laws by night."""
 SHORT = {"dt": {"history_steps": 3}, "cdt": {"history_steps": 3, "heads": 2}}
-NIGHT = SAFE | {"cal_ql", "fql", "sac_n", "sac", "td3"} | SEQUENCES | MODEL_BASED
-NIGHT -= {*FAMILIES}
 # Batches of a log, as the laws draw them, are nothing to those that need rollouts.
 LOGGED = [name for name in ALGORITHMS if not ALGORITHMS[name].needs_rollouts]
 EVERY = {name: partial(small, name, **SHORT.get(name, {})) for name in LOGGED}
-LEARNERS = {name: make for name, make in EVERY.items() if name not in NIGHT}
-LEARNERS["bc_gaussian_filtered"] = partial(
-    sized, ALGORITHMS["bc"](), variant="gaussian", fraction=0.5, **SMALL
-)
-LEARNERS["bc_mixture"] = partial(
-    sized, ALGORITHMS["bc"](), variant="mixture", n_components=3, **SMALL
-)
-MEMORY = {
+LEARNERS = EVERY | {
     f"{name}_{encoder}": partial(small, name, encoder=encoder, history_steps=3)
     for name in LOGGED
     if name not in SEQUENCES
     for encoder in ("history", "gru")
 }
-MEMORY["td3_bc_history"] = partial(MEMORY["td3_bc_history"], n_step=2)
-MEMORY["iql_n_step"] = partial(sized, ALGORITHMS["iql"](), n_step=3, **SMALL)
-DAILY = {"td3_bc_history", "bc_gru"}
-LEARNERS |= {name: make for name, make in MEMORY.items() if name in DAILY}
+LEARNERS["td3_bc_history"] = partial(LEARNERS["td3_bc_history"], n_step=2)
+LEARNERS["iql_n_step"] = partial(small, "iql", n_step=3)
+LEARNERS["awac_original"] = partial(small, "awac", variant="original")
+LEARNERS["bc_gaussian_filtered"] = partial(small, "bc", variant="gaussian", fraction=0.5)
+LEARNERS["bc_mixture"] = partial(small, "bc", variant="mixture", n_components=3)
 
 
 def laws_of(learners):
     return {
         f"{name}-{law}": check
-        for name, make in learners.items()
-        for law, check in algorithm_laws(make).items()
+        for name in learners
+        for law, check in algorithm_laws(LEARNERS[name]).items()
     }
 
 
-# These laws compile an update of another form; by day those of a family do.
-DEAR = (
-    "-a_sweep_by_vmap_is_its_single_runs",
-    "-masked_rows_are_inert",
-    "-masked_rows_are_in_no_loss",
-)
-WHOLE = {*FAMILIES, "bc_gru"}
-ALL = laws_of(LEARNERS)
-LAWS = {
-    name: law
-    for name, law in ALL.items()
-    if not name.endswith(DEAR) or name.partition("-")[0] in WHOLE
-}
-NIGHTLY = {name: law for name, law in ALL.items() if name not in LAWS} | laws_of(
-    {name: make for name, make in MEMORY.items() if name not in DAILY}
-    | {name: make for name, make in EVERY.items() if name in NIGHT}
-    | {"awac_original": partial(sized, ALGORITHMS["awac"](), variant="original", **SMALL)}
-)
+LAWS, NIGHTLY = laws_of(FAMILIES), laws_of(sorted(LEARNERS.keys() - {*FAMILIES}))
 
 
 @pytest.mark.nightly

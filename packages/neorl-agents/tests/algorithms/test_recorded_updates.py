@@ -317,7 +317,13 @@ def one_a_sample(values: Any, shape: tuple[int, ...]) -> Any:
     return draw
 
 
-@pytest.mark.parametrize("name", CASES)
+# Options of learners of which another case runs by day.
+BY_NIGHT = {"cql_lagrange", "fql_normalised", "bcq_lag_osrl"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.nightly] * (n in BY_NIGHT)) for n in CASES]
+)
 def test_a_hundred_updates_are_those_of_the_published_code(name):
     learner, order, losses = CASES[name]
     after, metrics = run(learner, started(learner, part(name, "before")), order)

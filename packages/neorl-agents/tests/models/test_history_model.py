@@ -183,7 +183,8 @@ def test_sums_are_those_of_the_steps(plant):
     rows = visited_rows(plant, law, starts)
     assert rows.action.shape == (2 * plant.members, SPEC.horizon, 1)
     actual, rows, starts = jax.device_get((actual, rows, starts))
-    reset, one_step = jax.jit(plant.reset), jax.jit(plant.step)
+    reset = jax.jit(lambda start: plant.reset(start))
+    one_step = jax.jit(lambda start, state, action: plant.step(start, state, action))
     for i in (0, 3):
         start = ReplayedStart(starts.episode[i], starts.member[i])
         state, seen = reset(start)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from neorl_agents.networks import NoisyAffine, QuantileNetwork
@@ -14,7 +14,7 @@ RECORD = np.load(Path(__file__).parent / "sorrel_2a24efc.npz")
 def network(of) -> QuantileNetwork:
     """Weights of the source, whose advantages and values are two layers."""
     both = [
-        jnp.concatenate([of(f"advantage.{part}"), of(f"value.{part}")], axis=-1)
+        np.concatenate([of(f"advantage.{part}"), of(f"value.{part}")], axis=-1)
         for part in ("weight", "bias", "sigma_weight", "sigma_bias")
     ]
     hidden = (of(f"ff_1.{part}") for part in ("weight", "bias", "sigma_weight", "sigma_bias"))
@@ -27,7 +27,7 @@ def network(of) -> QuantileNetwork:
 
 
 def recorded(where: str):
-    return network(lambda name: jnp.asarray(RECORD[f"{where}/{name}"]))
+    return jax.device_put(network(lambda name: RECORD[f"{where}/{name}"]))
 
 
 def noise(where: str):
@@ -36,21 +36,22 @@ def noise(where: str):
         return np.concatenate([weight, bias[None]])
 
     head = np.concatenate([of("advantage"), of("value")], axis=1)
-    return jnp.asarray(np.concatenate([of("ff_1").ravel(), head.ravel()]))
+    return np.concatenate([of("ff_1").ravel(), head.ravel()])
 
 
 def batch(step: int) -> Windows:
     def column(name: str):
-        return jnp.asarray(RECORD[f"{step}/{name}"])
+        return RECORD[f"{step}/{name}"]
 
     discount = np.float32(0.99**3) * (1 - column("done")[:, 0])
-    return Windows(
-        column("obs"), column("action")[:, 0].astype(jnp.int32), column("reward")[:, 0],
+    windows = Windows(
+        column("obs"), column("action")[:, 0].astype(np.int32), column("reward")[:, 0],
         column("next_obs"), discount, column("valid")[:, 0],
     )  # fmt: skip
+    return jax.device_put(windows)
 
 
 def draws(step: int) -> UpdateDraws:
     names = ("next_online", "next_target", "online")
-    levels = [jnp.asarray(RECORD[f"{step}/{name}/tau"]) for name in names]
-    return UpdateDraws(*levels, tuple(noise(f"{step}/{name}") for name in names))
+    levels = [RECORD[f"{step}/{name}/tau"] for name in names]
+    return jax.device_put(UpdateDraws(*levels, tuple(noise(f"{step}/{name}") for name in names)))

@@ -46,16 +46,17 @@ def test_values_without_noise_equal_those_of_the_source() -> None:
     """Row S04: values on copied weights are those of the source."""
     levels = jnp.asarray(RECORD["eval_tau"])
     seen = jnp.asarray(RECORD["eval_obs"])
-    quantiles = recorded("start/local").without_noise()(seen, levels)
+    quiet = recorded("start/local").without_noise()
+    quantiles = jax.jit(lambda network: network(seen, levels))(quiet)
     np.testing.assert_allclose(quantiles, RECORD["eval_q"], atol=1e-5)
-    values = LEARNER.values(recorded("start/local").without_noise(), seen[0], levels[0])
+    values = jax.jit(lambda network: LEARNER.values(network, seen[0], levels[0]))(quiet)
     np.testing.assert_allclose(values, RECORD["eval_q"][0].mean(axis=0), atol=1e-5)
 
 
 def test_loss_and_gradient_equal_those_of_the_source() -> None:
     """Row S04: loss and gradient are those of the source."""
     now, rows, drawn = agent(), batch(0), draws(0)
-    target = quantile_targets(now.network, now.target, rows, drawn)
+    target = jax.jit(quantile_targets)(now.network, now.target, rows, drawn)
     loss, slope = jax.jit(jax.value_and_grad(quantile_loss))(now.network, target, rows, drawn)
     np.testing.assert_allclose(loss, RECORD["0/loss"], rtol=1e-5)
     for a, b in zip(jax.tree.leaves(slope), jax.tree.leaves(recorded("0/gradient")), strict=True):
@@ -142,8 +143,10 @@ def test_windows_stay_inside_episodes_and_returns_are_those_of_n_steps(frames, n
     shape = Shape(frames, 9, 30, n_step, None)
     lengths = [(9, False), (4, True), (9, False), (9, True), (2, True)]
     memory, kept = stored(shape, lengths)
-    assert int(windows_known(shape, memory)) == sum(length for _, length, _, _ in kept)
-    slots = {int(n): i for i, n in enumerate(memory.obs[shape.frames - 1 :: shape.slot, 0])}
+    known = jax.jit(lambda memory: windows_known(shape, memory))(memory)
+    assert int(known) == sum(length for _, length, _, _ in kept)
+    held = jax.device_get(memory)
+    slots = {int(n): i for i, n in enumerate(held.obs[shape.frames - 1 :: shape.slot, 0])}
     turns, expected = [], []
     for number, length, ended, reward in kept:
         for t in range(length):
@@ -152,7 +155,8 @@ def test_windows_stay_inside_episodes_and_returns_are_those_of_n_steps(frames, n
             follows = 0.0 if ended and t + steps == length else 0.9**steps
             turns.append(slots[number] * shape.turns + t)
             expected.append((number, t, value, t + steps, follows))
-    actual = episode_windows(shape, memory, jnp.array(turns, jnp.int32), jnp.float32(0.9))
+    windows = jax.jit(lambda memory, turns: episode_windows(shape, memory, turns, jnp.float32(0.9)))
+    actual = jax.device_get(windows(memory, np.array(turns, np.int32)))
     for i, (number, t, value, after, follows) in enumerate(expected):
         for inputs, last in ((actual.inputs[i], t), (actual.next_inputs[i], after)):
             seen = np.asarray(inputs).reshape(frames, 2)
@@ -165,8 +169,8 @@ def test_windows_stay_inside_episodes_and_returns_are_those_of_n_steps(frames, n
     for slot, number in last:
         _, length, ended, _ = next(one for one in kept if one[0] == number)
         row = slot * shape.slot + frames - 1 + length - 1
-        assert bool(memory.terminated[row]) is ended
-        assert bool(memory.truncated[row]) is not ended
+        assert bool(held.terminated[row]) is ended
+        assert bool(held.truncated[row]) is not ended
     drawn = jax.jit(
         lambda key: draw_windows(shape, memory, key, batch=8, discount=jnp.float32(0.9))
     )(jax.random.key(1))
@@ -180,18 +184,21 @@ def test_noise_has_its_variance_and_is_off_without_a_draw() -> None:
 
     Row S05: noise has its variance and is off in evaluation.
     """
-    layer = init_quantile_network(6, 3, jax.random.key(0), hidden=8, scale=0.3).head
+    init = jax.jit(lambda key: init_quantile_network(6, 3, key, hidden=8, scale=0.3))
+    layer = init(jax.random.key(0)).head
     x = jnp.asarray(np.random.default_rng(0).normal(size=(1, 8)), jnp.float32)
     noises = jax.random.normal(jax.random.key(1), (20_000, 9, 4))
-    outputs = jax.jit(jax.vmap(lambda noise: layer(x, noise)[0]))(noises)
-    variance = 0.3**2 * (1 + float(jnp.sum(jnp.square(x))))
-    np.testing.assert_allclose(jnp.var(outputs, axis=0), variance, rtol=0.05)
-    np.testing.assert_allclose(jnp.mean(outputs, axis=0), layer(x)[0], atol=0.03)
+    outputs = np.asarray(jax.jit(jax.vmap(lambda noise: layer(x, noise)[0]))(noises))
+    variance = 0.3**2 * (1 + float(np.sum(np.square(x))))
+    np.testing.assert_allclose(np.var(outputs, axis=0), variance, rtol=0.05)
+    quiet = jax.jit(lambda x: layer(x)[0])(x)
+    np.testing.assert_allclose(np.mean(outputs, axis=0), quiet, atol=0.03)
 
 
 @pytest.mark.parametrize(("noisy", "dueling"), [(True, True), (False, True), (True, False)])
 def test_first_weights_lie_in_their_ranges(noisy, dueling) -> None:
-    net = init_quantile_network(30, 4, jax.random.key(0), hidden=64, noisy=noisy, dueling=dueling)
+    form = {"hidden": 64, "noisy": noisy, "dueling": dueling}
+    net = jax.jit(lambda key: init_quantile_network(30, 4, key, **form))(jax.random.key(0))
     bounds = {"obs_layer": 1 / 30**0.5, "level_layer": 1 / 8, "hidden_layer": (3 / 64) ** 0.5}
     bounds["hidden_layer"] = (3 / 64) ** 0.5 if noisy else 1 / 8
     for name, bound in bounds.items():
@@ -199,8 +206,8 @@ def test_first_weights_lie_in_their_ranges(noisy, dueling) -> None:
         assert 0.97 * bound < weight.max() <= bound
     assert net.head.weight.shape == (64, 4 + dueling)
     assert net.noise_size == (65 * 64 + 65 * (4 + dueling) if noisy else 0)
-    out = net(jnp.ones((2, 30)), jnp.full((2, 5), 0.5), jnp.ones(net.noise_size))
-    assert out.shape == (2, 5, 4)
+    of_shape = (jax.ShapeDtypeStruct(s, jnp.float32) for s in ((2, 30), (2, 5), (net.noise_size,)))
+    assert jax.eval_shape(net, *of_shape).shape == (2, 5, 4)
 
 
 @pytest.mark.parametrize(
