@@ -26,7 +26,6 @@ SUMS = {
     *("scatter-add", "scatter_add"),
 }
 LOOPS = {"scan", "while"}
-BRANCHES = {"cond"}
 
 
 def counts_are_integers(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
@@ -164,13 +163,6 @@ def stops_gradients(fn: Callable[..., Any], *rows: Any, **options: Any) -> bool:
     """Whether the program of ``fn`` stops a gradient."""
     program = _program(fn, take(as_rows(rows), 0), options)
     return any(each.primitive.name == "stop_gradient" for each in equations(program.jaxpr))
-
-
-def has_control_flow(fn: Callable[..., Any], *rows: Any, **options: Any) -> bool:
-    """Whether the program of ``fn`` contains a loop or a branch."""
-    program = _program(fn, take(as_rows(rows), 0), options)
-    names = {each.primitive.name for each in equations(program.jaxpr)}
-    return not names.isdisjoint(LOOPS | BRANCHES)
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:

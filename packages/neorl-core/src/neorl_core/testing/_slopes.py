@@ -32,45 +32,54 @@ def slopes_agree(
     Raises:
         AssertionError: If one differs by more than a thousandth of the sum of its parts.
     """
-    if stops_gradients(fn, *rows, **options):
-        return
     gradients = [to_numpy(leaf) for leaf in finite_grad(fn, *rows, **options)]
     exact = to_numpy(as_rows(rows))
     for index in range(row_count(exact)):
         of_row = [leaf[index] for leaf in gradients]
         for seed in range(DIRECTIONS):
-            _compare_along(seed, of_row, reference, take(exact, index), options)
+            wrong = _difference_along(seed, of_row, reference, take(exact, index), options)
+            # Asked only now, since the answer takes another trace.
+            assert not wrong or stops_gradients(fn, *rows, **options), wrong
 
 
-def _compare_along(
+def _difference_along(
     seed: int, gradients: list, reference: Callable[..., Any], row: tuple, options: dict[str, Any]
-) -> None:
+) -> str:
+    """What differs along one direction; nothing where the two agree or cannot be compared."""
     leaves, structure = jax.tree.flatten(row)
     indices = [index for index, leaf in enumerate(leaves) if is_float(leaf)]
     rng = np.random.default_rng(seed)
     steps = [_step(rng, leaves[p]) for p in indices]
 
-    def value(width: float) -> float:
+    def value(width: float, steps: list) -> float:
         shifted = list(leaves)
         for index, step in zip(indices, steps, strict=True):
             shifted[index] = leaves[index] + width * step
         return _weighted(reference(*jax.tree.unflatten(structure, shifted), **options))
 
+    def slope_along(steps: list) -> float:
+        return (value(WIDTH, steps) - value(-WIDTH, steps)) / (2 * WIDTH)
+
     try:
         with np.errstate(all="ignore"):
-            back, here, ahead = value(-WIDTH), value(0.0), value(WIDTH)
+            back, here, ahead = (value(width, steps) for width in (-WIDTH, 0.0, WIDTH))
     except Exception:  # the reference rejects points near the sample
-        return
+        return ""
     before, after = (here - back) / WIDTH, (ahead - here) / WIDTH
     parts = [
         float(np.sum(gradient * step)) for gradient, step in zip(gradients, steps, strict=True)
     ]
     room = AGREE * (sum(map(abs, parts)) + abs(before) + abs(after)) + 1e-6
-    if abs(after - before) <= room:
-        slope = (before + after) / 2
-        assert abs(sum(parts) - slope) <= room, (
-            f"the gradient says {sum(parts)}, the oracle's slope is {slope}"
-        )
+    slope = (before + after) / 2
+    if not abs(after - before) <= room or abs(sum(parts) - slope) <= room:
+        return ""
+    # Some kinks are odd, like that of a mean without the extremes where all are equal: both sides
+    # agree, but the slope along a sum of steps is not the sum of their slopes.
+    some = [step * rng.integers(0, 2, step.shape) for step in steps]
+    others = [step - part for step, part in zip(steps, some, strict=True)]
+    if abs(slope_along(some) + slope_along(others) - slope) > room:
+        return ""
+    return f"the gradient says {sum(parts)}, the oracle's slope is {slope}"
 
 
 def _step(rng: np.random.Generator, leaf: np.ndarray) -> np.ndarray:

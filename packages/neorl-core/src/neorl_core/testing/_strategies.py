@@ -56,7 +56,7 @@ def in_units(
     """Samples whose floating arrays are all multiplied by one power of ten, different for each row.
 
     For functions that keep their form if the unit of all their arguments changes. Powers of a
-    ``base`` of two do not round, so ties remain ties in every unit.
+    ``base`` of two do not round, so ties remain ties in every unit. Subnormals become zero.
     """
     exponents = draw(st.tuples(*[st.integers(low, high)] * ROWS))
     factors = float(base) ** np.asarray(exponents, np.float64)
@@ -64,7 +64,8 @@ def in_units(
     def scaled(leaf: Any) -> Any:
         if not isinstance(leaf, np.ndarray) or leaf.dtype != np.float32:
             return leaf
-        return (leaf * factors.reshape(-1, *[1] * (leaf.ndim - 1))).astype(np.float32)
+        scaled = (leaf * factors.reshape(-1, *[1] * (leaf.ndim - 1))).astype(np.float32)
+        return np.where(np.abs(scaled) < np.finfo(np.float32).tiny, 0, scaled).astype(np.float32)
 
     return jax.tree.map(scaled, draw(samples))
 

@@ -7,7 +7,8 @@ How to add a row (15 lines suffice):
 2. ``function`` is the exported function, or a module-level one that runs an exported class
    (``name`` then states which export it stands for).
 3. ``sample`` generates a tuple of positional arguments, each with ``ROWS`` samples along axis 0:
-   ``series(3)``, ``st.tuples(rows(7), flags(7))``. Use few shapes: each one compiles 5 programs.
+   ``series(3)``, ``st.tuples(rows(7), flags(7))``. Use few shapes: at night each one compiles its
+   own programs; by day the largest is drawn alone.
 4. ``options`` is a dictionary of keyword arguments or a strategy of such dictionaries; floats are
    traced, the rest is static.
 5. ``oracle`` is NumPy in float64, called with ONE sample: brute force or closed form, never the
@@ -44,8 +45,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from neorl_core.testing._compare import ATOL, RTOL
+from neorl_core.testing._transforms import split_options
 
-FEW = 4
+FEW = 8
 EXEMPTIONS = (
     *("oracle", "dtype", "batch", "finite", "recompile", "everywhere"),
     *("integers", "lists", "sums", "scalars", "slope", "size"),
@@ -128,31 +130,44 @@ class Row:
             return self.options
         return st.just(dict(self.options))
 
-    @functools.cached_property
+    @property
     def simplest(self) -> tuple[tuple, dict]:
         """Its simplest draw: the sample, with rows stacked, and the options."""
-        return self._draws[0]
+        return self._drawn[0]
 
-    @functools.cached_property
+    @property
     def typical(self) -> tuple[tuple, dict]:
-        """The draw with the largest shapes among a few random ones."""
-
-        def size(draw: tuple[tuple, dict]) -> int:
-            return sum(np.size(leaf) for leaf in jax.tree.leaves(draw[0]))
-
-        return max(reversed(self._draws), key=size)
+        """The last of its largest draws."""
+        return max(reversed(self.draws), key=_size)
 
     @functools.cached_property
-    def _draws(self) -> list[tuple[tuple, dict]]:
+    def draws(self) -> list[tuple[tuple, dict]]:
+        """A few draws, the same in every run, with one shape for equal static options: the largest.
+
+        A draw of another shape would compile all programs of the row once more.
+        """
+        largest: dict[Any, int] = {}
+        for sample, options in self._drawn:
+            static = split_options(options)[1]
+            largest[static] = max(largest.get(static, 0), _size((sample, options)))
+        return [draw for draw in self._drawn if _size(draw) == largest[split_options(draw[1])[1]]]
+
+    @functools.cached_property
+    def _drawn(self) -> list[tuple[tuple, dict]]:
         drawn = []
 
-        @hypothesis.settings(max_examples=FEW)
+        @hypothesis.settings(max_examples=FEW, derandomize=True, database=None)
         @hypothesis.given(self.sample, self.drawn_options())
         def keep(sample: tuple, options: dict) -> None:
             drawn.append((sample, options))
 
         keep()
         return drawn
+
+
+def _size(draw: tuple[tuple, dict]) -> int:
+    """How many numbers the sample of a draw has."""
+    return sum(np.size(leaf) for leaf in jax.tree.leaves(draw[0]))
 
 
 @functools.cache

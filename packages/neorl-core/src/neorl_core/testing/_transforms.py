@@ -47,8 +47,8 @@ def split_options(options: Options) -> tuple[Options, Static]:
 def variants(fn: Callable[..., Any], static: Static) -> _Variants:
     """The transformed callables of ``fn``, cached by its identity and its static options.
 
-    If gradients were requested, the same program also gives the values: two programs cost nearly
-    twice as much as one.
+    If gradients were requested, the same program also gives the values, from the same trace: two
+    programs, or a second trace, cost nearly twice as much as one.
     """
     fixed = {name: value for name, value, _ in static}
 
@@ -58,26 +58,23 @@ def variants(fn: Callable[..., Any], static: Static) -> _Variants:
     def batch(rows: tuple, options: Options) -> Any:
         return jax.vmap(lambda *row: fn(*row, **options, **fixed))(*rows)
 
-    def weighted_sum(floats: list, others: list, structure: Any, options: Options) -> jax.Array:
-        return _weighted_sum(single(_merge(floats, others, structure), options))
-
     @functools.partial(jax.jit, static_argnums=3)
     def both(floats: list, others: list, options: Options, structure: Any) -> tuple[Any, Any]:
-        def of_row(floats: list, others: list) -> Any:
-            return jax.grad(weighted_sum)(floats, others, structure, options)
+        def weighted_sum(floats: list, others: list) -> tuple[jax.Array, Any]:
+            outputs = single(_merge(floats, others, structure), options)
+            return _weighted_sum(outputs), outputs
 
-        rows = _merge(floats, others, structure)
-        return batch(rows, options), jax.vmap(of_row)(floats, others)
+        return jax.vmap(jax.grad(weighted_sum, has_aux=True))(floats, others)
 
     compiled, with_gradients = jax.jit(batch), set()
 
     def gradients(rows: tuple, options: Options) -> Any:
         with_gradients.add(_form_of(rows, options))
-        return both(*_parted(rows, options))[1]
+        return both(*_parted(rows, options))[0]
 
     def batch_jit(rows: tuple, options: Options) -> Any:
         if _form_of(rows, options) in with_gradients:
-            return both(*_parted(rows, options))[0]
+            return both(*_parted(rows, options))[1]
         return compiled(rows, options)
 
     return _Variants(single, jax.jit(single), batch, batch_jit, gradients)
