@@ -16,6 +16,12 @@ from neorl_core.graphs import (
     pool_nodes,
 )
 
+# An eager call would compile every operation by itself.
+pool_edges, pool_nodes = (
+    jax.jit(pool, static_argnames="reduction") for pool in (pool_edges, pool_nodes)
+)
+graph_convolution = jax.jit(graph_convolution, static_argnames="self_loops")
+
 
 def random_graph(rng, nodes, edges):
     senders, receivers = rng.integers(nodes, size=(2, edges))
@@ -44,8 +50,8 @@ def test_every_padded_size_gives_the_same_bits_and_compiles_once():
     def layer(graph):
         return attend(graph, projection)
 
-    for _ in range(6):
-        real = random_graph(rng, rng.integers(9, 16), rng.integers(1, 30))
+    for size in ((9, 1), (12, 29), (15, 17)):
+        real = random_graph(rng, *size)
         outputs = [
             layer(pad_graph(*real, node_count=nodes, edge_count=edges))
             for nodes, edges in ((16, 32), (64, 128))

@@ -126,9 +126,9 @@ def test_the_wider_of_two_dtypes_is_kept():
 def test_the_dtype_of_the_system_is_kept_whatever_the_others_have():
     a = A.astype(np.float32)
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
-        assert discrete_lyapunov(a, Q).dtype == np.float32
-        assert controllability_matrix(a, B).dtype == np.float32
-        estimator = kalman_filter(a, B.astype(np.float32), Q.astype(np.float32), R)
+        assert jax.jit(discrete_lyapunov)(a, Q).dtype == np.float32
+        assert jax.jit(controllability_matrix)(a, B).dtype == np.float32
+        estimator = jax.jit(kalman_filter)(a, B.astype(np.float32), Q.astype(np.float32), R)
         assert {part.dtype for part in estimator} == {np.dtype(np.float64)}
         assert controllable(a, B).dtype == bool
         assert controllable(a, B[:, :0]).dtype == bool

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
+from neorl_core import linear_systems
 from neorl_core.linear_systems import (
     IntegralRegulator,
     KalmanFilter,
@@ -26,6 +27,37 @@ from neorl_core.linear_systems import (
     zero_order_hold,
 )
 from neorl_core.statistics import student_interval
+
+# An eager call would compile every operation by itself.
+(
+    controllable,
+    discrete_lyapunov,
+    discrete_riccati,
+    integral_regulator,
+    is_stable,
+    kalman_filter,
+    lq_regulator,
+    observable,
+    spectral_radius,
+    zero_order_hold,
+) = map(
+    jax.jit,
+    (
+        controllable,
+        discrete_lyapunov,
+        discrete_riccati,
+        integral_regulator,
+        is_stable,
+        kalman_filter,
+        lq_regulator,
+        observable,
+        spectral_radius,
+        zero_order_hold,
+    ),
+)
+finite_horizon_regulator = jax.jit(finite_horizon_regulator, static_argnames="horizon")
+identify_linear = jax.jit(identify_linear, static_argnames="delay")
+delay_residuals = jax.jit(delay_residuals, static_argnames="longest")
 
 # The double mass-spring-damper of the public data set, as recovered from its log.
 MASSES = np.asarray(
@@ -163,14 +195,13 @@ NO_SOLUTION = {
 @pytest.mark.nightly
 @pytest.mark.parametrize("why", NO_SOLUTION)
 def test_what_has_no_solution_is_nan_eager_and_compiled(why):
-    for call in (lq_regulator, jax.jit(lq_regulator)):
+    for call in (linear_systems.lq_regulator, lq_regulator):
         assert all(np.isnan(part).all() for part in call(*NO_SOLUTION[why]))
 
 
 def test_a_loop_that_does_not_decay_has_no_stationary_covariance():
-    for call in (discrete_lyapunov, jax.jit(discrete_lyapunov)):
-        for a in (2 * np.eye(2), np.eye(2), np.asarray([[1.5, -0.5], [0.5, 0.5]])):
-            assert np.isnan(call(a, np.eye(2))).all()
+    for a in (2 * np.eye(2), np.eye(2), np.asarray([[1.5, -0.5], [0.5, 0.5]])):
+        assert np.isnan(discrete_lyapunov(a, np.eye(2))).all()
     assert np.isnan(spectral_radius(jnp.asarray([[jnp.nan]])))
     assert not is_stable(jnp.asarray([[jnp.nan]]))
 
@@ -255,13 +286,12 @@ def test_of_a_log_with_a_broken_row_nothing_is_told():
     """A NaN made its column a constant, and the model a zero that looked like a fit."""
     log = simulated((1, 4))
     clean = identify_linear(*log, delay=(1, 4))
-    compiled = jax.jit(lambda *log: identify_linear(*log, delay=(1, 4)))
     for column, value in ((0, np.nan), (1, np.inf), (2, -np.inf)):
         corrupted = [np.array(part) for part in log]
         corrupted[column][40, 0] = value
-        for model in (compiled(*corrupted), identify_linear(*corrupted, delay=(1, 4))):
-            assert all(np.isnan(part).all() for part in model[:4])
-            assert (int(model.rank), int(model.rows)) == (0, int(clean.rows))
+        model = identify_linear(*corrupted, delay=(1, 4))
+        assert all(np.isnan(part).all() for part in model[:4])
+        assert (int(model.rank), int(model.rows)) == (0, int(clean.rows))
         assert np.isnan(delay_residuals(*corrupted, longest=5)).all()
         # Rows without their delayed inputs stay out, whatever they hold.
         corrupted = [np.array(part) for part in log]

@@ -12,6 +12,9 @@ from neorl_core.linear_systems import (
     kalman_update,
 )
 
+# An eager call would compile every operation by itself.
+stationary_filter, update = jax.jit(kalman_filter), jax.jit(kalman_update)
+
 A = np.asarray([[1.0, 0.1], [0.0, 0.95]])
 C = np.asarray([[1.0, 0.0]])
 W, V = np.diag([1e-4, 1e-2]), np.asarray([[0.04]])
@@ -19,10 +22,14 @@ W, V = np.diag([1e-4, 1e-2]), np.asarray([[0.04]])
 
 def run(start, measured, *, process=W, noise=V):
     """The estimates after every measurement, of float32 or float64 as ``start``."""
+    return run_with(start, measured, A, C, process, noise)
 
+
+@jax.jit
+def run_with(start, measured, a, c, process, noise):
     def step(estimate, y):
-        after = kalman_update(estimate, y, C, noise)
-        return kalman_predict(after, A, process), after
+        after = kalman_update(estimate, y, c, noise)
+        return kalman_predict(after, a, process), after
 
     return jax.lax.scan(step, start, measured)
 
@@ -37,7 +44,7 @@ def test_it_becomes_the_stationary_filter(dtype):
         last, after = run(start(dtype), jnp.zeros((400, 1), dtype))
         assert isinstance(last, StateEstimate)
         assert last.covariance.dtype == dtype
-        stationary = kalman_filter(A, C, W, V)
+        stationary = stationary_filter(A, C, W, V)
         rtol = 1e-4 if dtype == "float32" else 1e-12
         np.testing.assert_allclose(last.covariance, stationary.covariance, rtol=rtol)
         # In Joseph's form and in the short one.
@@ -74,12 +81,12 @@ def test_it_is_the_least_squares_of_all_that_was_measured():
 @pytest.mark.nightly
 def test_a_lost_measurement_leaves_the_prediction():
     for broken in (jnp.nan, jnp.inf, -jnp.inf):
-        lost = kalman_update(start("float32"), jnp.full(1, broken), C, V)
+        lost = update(start("float32"), jnp.full(1, broken), C, V)
         np.testing.assert_array_equal(lost.mean, np.zeros(2))
         np.testing.assert_array_equal(lost.covariance, 10 * np.eye(2))
-    masked = kalman_update(start("float32"), jnp.ones(1), C, V, mask=jnp.zeros(1, bool))
+    masked = update(start("float32"), jnp.ones(1), C, V, mask=jnp.zeros(1, bool))
     np.testing.assert_array_equal(masked.mean, np.zeros(2))
-    slope = jax.grad(lambda y: kalman_update(start("float32"), y, C, V).mean.sum())
+    slope = jax.grad(lambda y: update(start("float32"), y, C, V).mean.sum())
     assert float(slope(jnp.full(1, jnp.nan))[0]) == 0
     assert float(slope(jnp.ones(1))[0]) > 0.9
 
@@ -87,8 +94,8 @@ def test_a_lost_measurement_leaves_the_prediction():
 def test_of_two_sensors_with_noise_in_common_one_may_be_lost():
     both = np.asarray([[1.0, 0.0], [1.0, 1.0]])
     noise = np.asarray([[4e-8, 1e-8], [1e-8, 9e-8]])
-    one = kalman_update(start("float32"), jnp.asarray([2.0, jnp.nan]), both, noise)
-    alone = kalman_update(start("float32"), jnp.asarray([2.0]), both[:1], noise[:1, :1])
+    one = update(start("float32"), jnp.asarray([2.0, jnp.nan]), both, noise)
+    alone = update(start("float32"), jnp.asarray([2.0]), both[:1], noise[:1, :1])
     np.testing.assert_allclose(one.mean, alone.mean, rtol=1e-6)
     np.testing.assert_allclose(one.covariance, alone.covariance, rtol=1e-5, atol=1e-7)
 
@@ -103,5 +110,5 @@ def test_the_covariance_stays_positive_for_a_sensor_without_noise():
 
 def test_what_is_measured_twice_without_noise_is_nan():
     twice = np.ones((2, 2))
-    after = kalman_update(start("float32"), jnp.ones(2), twice, np.zeros((2, 2)))
+    after = update(start("float32"), jnp.ones(2), twice, np.zeros((2, 2)))
     assert np.isnan(after.mean).all()

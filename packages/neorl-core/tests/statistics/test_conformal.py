@@ -18,22 +18,34 @@ from neorl_core.statistics import (
     weighted_quantile,
 )
 
+# An eager call would compile every operation by itself.
+conformal_quantile, weighted_conformal_quantile, weighted_quantile, conditional_value_at_risk = map(
+    jax.jit,
+    (
+        conformal_quantile,
+        weighted_conformal_quantile,
+        weighted_quantile,
+        conditional_value_at_risk,
+    ),
+)
+hcope_threshold = jax.jit(hcope_threshold, static_argnames="size")
+
 KEY = jax.random.key(0)
 
 
 def test_one_more_outcome_is_covered_exactly_as_often_as_promised():
     n, miscoverage, draws = 19, 0.1, 6000
     scores = jax.random.exponential(KEY, (draws, n + 1))
-    limit = jax.vmap(functools.partial(conformal_quantile, miscoverage=miscoverage))(scores[:, :n])
+    quantile = jax.vmap(functools.partial(conformal_quantile, miscoverage=miscoverage))
+    limit = jax.jit(quantile)(scores[:, :n])
     covered = np.mean(np.asarray(scores[:, n] <= limit))
     assert abs(covered - 0.9) < 3 * np.sqrt(0.09 / draws)
 
 
 @pytest.mark.parametrize(("miscoverage", "least"), [(0.1, 9), (0.05, 19), (0.01, 99), (0.001, 999)])
 def test_the_number_of_scores_that_a_level_needs(miscoverage, least):
-    quantile = jax.jit(conformal_quantile)
-    assert np.isinf(quantile(np.zeros(least - 1, np.float32), miscoverage=miscoverage))
-    assert np.isfinite(quantile(np.zeros(least, np.float32), miscoverage=miscoverage))
+    assert np.isinf(conformal_quantile(np.zeros(least - 1, np.float32), miscoverage=miscoverage))
+    assert np.isfinite(conformal_quantile(np.zeros(least, np.float32), miscoverage=miscoverage))
     assert conformal_sample_size(miscoverage) == least
 
 
@@ -55,9 +67,7 @@ def test_the_number_of_scores_is_that_of_exact_arithmetic():
 )
 def test_the_rank_among_many_scores_is_the_exact_one(n, miscoverage):
     above = math.floor((n + 1) * fractions.Fraction(miscoverage))
-    limit = jax.jit(conformal_quantile)(
-        np.arange(n, dtype=np.float32), miscoverage=float(miscoverage)
-    )
+    limit = conformal_quantile(np.arange(n, dtype=np.float32), miscoverage=float(miscoverage))
     assert float(limit) == n - above
 
 
@@ -85,8 +95,8 @@ def test_weights_cover_a_shifted_population():
 
 def test_bad_scores_and_weights_are_flagged_under_jit():
     scores, nan = jnp.arange(30.0), jnp.asarray([jnp.nan] * 30)
-    assert np.isnan(jax.jit(conformal_quantile)(scores.at[3].set(jnp.nan)))
-    weighted = jax.jit(weighted_conformal_quantile)
+    assert np.isnan(conformal_quantile(scores.at[3].set(jnp.nan)))
+    weighted = weighted_conformal_quantile
     assert np.isnan(weighted(nan, jnp.ones(30), 1.0))
     assert np.isnan(weighted(scores, -jnp.ones(30), 1.0))
     assert np.isnan(weighted(scores, jnp.ones(30), -1.0))
@@ -96,8 +106,8 @@ def test_bad_scores_and_weights_are_flagged_under_jit():
         (conditional_value_at_risk, "tail"),
     ):
         for bad in (jnp.zeros(30), -jnp.ones(30), nan):
-            assert np.isnan(jax.jit(function)(scores, bad, **{option: 0.5}))
-        assert np.isnan(jax.jit(function)(nan, jnp.ones(30), **{option: 0.5}))
+            assert np.isnan(function(scores, bad, **{option: 0.5}))
+        assert np.isnan(function(nan, jnp.ones(30), **{option: 0.5}))
 
 
 def test_weights_carry_quantiles_to_another_policy():
@@ -114,4 +124,4 @@ def test_the_threshold_falls_with_the_tail_it_cuts():
     heavy = jnp.exp(3 * jax.random.normal(KEY, (50,)))
     few, many = (hcope_threshold(heavy, size=size) for size in (50, 100_000))
     assert 0 < few < many <= heavy.max()
-    assert np.isnan(jax.jit(functools.partial(hcope_threshold, size=9))(-heavy))
+    assert np.isnan(hcope_threshold(-heavy, size=9))

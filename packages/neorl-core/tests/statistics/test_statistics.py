@@ -33,6 +33,41 @@ from neorl_core.statistics import (
 )
 from neorl_core.statistics._ranks import midranks
 
+# An eager call would compile every operation by itself.
+bootstrap_interval, bootstrap_replicates = (
+    jax.jit(function, static_argnames=("statistic", "resamples", *more))
+    for function, more in ((bootstrap_interval, ["method"]), (bootstrap_replicates, []))
+)
+sign_flip_test = jax.jit(sign_flip_test, static_argnames=("alternative", "resamples"))
+paired_t_test, wilcoxon_test = (
+    jax.jit(test, static_argnames="alternative") for test in (paired_t_test, wilcoxon_test)
+)
+variance = jax.jit(variance, static_argnames="ddof")
+(
+    clopper_pearson_interval,
+    holm,
+    interquartile_mean,
+    merge_moments,
+    normalise_reward,
+    optimality_gap,
+    paired_difference_interval,
+    rank_correlation,
+    sample_moments,
+) = map(
+    jax.jit,
+    (
+        clopper_pearson_interval,
+        holm,
+        interquartile_mean,
+        merge_moments,
+        normalise_reward,
+        optimality_gap,
+        paired_difference_interval,
+        rank_correlation,
+        sample_moments,
+    ),
+)
+
 KEY = jax.random.key(0)
 
 
@@ -43,8 +78,8 @@ def _double():
 
 
 def test_values_out_of_range_become_nan_under_jit():
-    assert np.isnan(jax.jit(clopper_pearson_interval)(4.0, 3.0)).all()
-    assert np.isnan(jax.jit(holm)(jnp.asarray([0.1, 1.1]))).all()
+    assert np.isnan(clopper_pearson_interval(4.0, 3.0)).all()
+    assert np.isnan(holm(jnp.asarray([0.1, 1.1]))).all()
 
 
 def test_counts_of_no_trial_say_nothing():
@@ -174,9 +209,9 @@ def test_the_same_difference_in_every_pair_is_certain():
 def test_a_test_of_nan_is_nan():
     first = jnp.asarray([1.0, jnp.nan, 2.0])
     results = (
-        jax.jit(paired_t_test)(first, jnp.zeros(3)),
-        jax.jit(wilcoxon_test)(first, jnp.zeros(3)),
-        jax.jit(sign_flip_test)(first, jnp.zeros(3), KEY),
+        paired_t_test(first, jnp.zeros(3)),
+        wilcoxon_test(first, jnp.zeros(3)),
+        sign_flip_test(first, jnp.zeros(3), KEY),
     )
     for result in results:
         assert isinstance(result, PairedTest)
