@@ -24,7 +24,7 @@ OPTIONAL = {
 }
 FORBIDDEN = {
     "core": {"equinox", "h5py", "gymnasium"},
-    "envs": {"matplotlib", "polars", "tyro"},
+    "envs": {"matplotlib", "polars", "shtab"},
     "safety": {"h5py", "gymnasium"},
     "agents": {"h5py", "gymnasium"},
     "train": {"matplotlib"},

@@ -143,7 +143,7 @@ def test_a_run_in_place_of_its_bundle_is_told(run_directory, exported, capsys, c
     [
         (["xport"], "did you mean export?"),
         (["foo"], "'completion'); see `neorl-deploy --help`"),
-        (["completion", "csh"], "invalid choice: 'csh' (choose from 'bash', 'zsh', 'fish')"),
+        (["completion", "csh"], "invalid choice: 'csh' (choose from 'bash', 'zsh', 'fish',"),
         (["completion"], "SHELL"),
         (["export", "--plaforms", "cpu"], "did you mean --platforms?"),
         (["verify"], "BUNDLE"),
@@ -214,26 +214,35 @@ def test_the_origin_of_a_policy_is_said_as_far_as_it_is_recorded():
         (["neorl-deploy", "--v"], "--version"),
         (["neorl-deploy", "verify", "--self"], "--self-test"),
         (["neorl-deploy", "serve", "--tok"], "--token-file"),
-        (["neorl-deploy", "serve", "tags"], ""),
+        (["neorl-deploy", "serve", "--form", "n"], "numpy"),
+        (["neorl-deploy", "serve", "line"], "line2.bundle"),
+        (["neorl-deploy", "export", "--sign", "line"], "line2.bundle"),
     ],
 )
-def test_bash_completes(typed, expected, capsys):
+def test_bash_completes(typed, expected, capsys, tmp_path):
+    (tmp_path / "line2.bundle").mkdir()
     assert main(["completion", "bash"]) == 0
     words = f"COMP_WORDS=({' '.join(typed)}); COMP_CWORD={len(typed) - 1}"
-    code = f'{capsys.readouterr().out}\n{words}; _neorl_deploy; echo "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    call = '_shtab_neorl_deploy neorl-deploy; echo "${COMPREPLY[@]}"'
+    code = f"{capsys.readouterr().out}\n{words}; {call}"
+    done = subprocess.run(
+        ["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == expected
 
 
+def test_completion_without_its_library_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 2
+    assert 'pip install "neorl-deploy[completion]"' in capsys.readouterr().err
+
+
 def test_the_other_shells_complete_the_same_words(capsys):
-    scripts = {}
-    for shell in ("bash", "zsh", "fish"):
+    for shell in ("zsh", "fish", "tcsh", "powershell"):
         assert main(["completion", shell]) == 0
-        scripts[shell] = capsys.readouterr().out
-    assert scripts["zsh"].startswith("autoload -U +X bashcompinit")
-    assert scripts["zsh"].endswith(scripts["bash"])
-    assert "__fish_seen_subcommand_from verify' -l self-test\n" in scripts["fish"]
-    assert "-a 'export replay verify inspect init serve mode" in scripts["fish"]
+        script = capsys.readouterr().out
+        assert "self-test" in script
+        assert "rollout" in script
 
 
 def test_the_version_is_printed(capsys):

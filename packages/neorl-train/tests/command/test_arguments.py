@@ -1,6 +1,5 @@
 """Options override the file, which overrides the defaults; every mistake is one line."""
 
-import contextlib
 import re
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from neorl_agents import ALGORITHMS
 from neorl_agents.optimisers import OPTIMISERS
 from neorl_core import InputError
 from neorl_train._command.main import NAMES, main
-from neorl_train._command.options import read_run_options
-from neorl_train._command.run_argument import FLAGS, Flags, named_run, read_run_argument
+from neorl_train._command.options import RunFlags, read_run_options
+from neorl_train._command.run_argument import RunArgument, named_run
 from neorl_train._command.subcommands.run import single_seed_note
 from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs import create_run
@@ -75,7 +74,7 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         (["--zzz"], "unknown option '--zzz'; see `neorl-train run --help`"),
         (["--training.updates", "many"], "training.updates.*'many'; see `neorl-train run --help`"),
         (["--training.updates"], "training.updates.*; see `neorl-train run --help`"),
-        (["--algorithms.iql.variant", "x"], "'x' for argument '--algorithms.iql.variant'"),
+        (["--algorithms.iql.variant", "x"], "--algorithms.iql.variant: invalid choice: 'x'"),
         (["--data.source", "a", "b"], "unexpected word 'b'"),
         (["nowhere.toml"], "nowhere.toml: there is no such configuration file"),
         (["nowhere.h5"], "nowhere.h5: there is no such log"),
@@ -111,10 +110,10 @@ def test_flags_are_told_from_the_configuration(tmp_path):
     path.write_text("[training]\nupdates = 1000\n")
     file = str(path)
     for words, flags in (
-        ([file], Flags()),
-        (["--quiet", file], Flags(quiet=True)),
-        ([file, "--timings", "--data.seed", "3"], Flags(timings=True)),
-        (["--timings", file, "--quiet"], Flags(quiet=True, timings=True)),
+        ([file], RunFlags()),
+        (["--quiet", file], RunFlags(quiet=True)),
+        ([file, "--timings", "--data.seed", "3"], RunFlags(timings=True)),
+        (["--timings", file, "--quiet"], RunFlags(quiet=True, timings=True)),
     ):
         config, given = read_run_options(words, ALGORITHMS)
         assert given == flags
@@ -122,29 +121,29 @@ def test_flags_are_told_from_the_configuration(tmp_path):
         assert set(config_to_dict(config)).isdisjoint(vars(flags))
 
 
+FLAGS = {
+    "--quiet": "Print no progress.",
+    "--timings": "Print a table of where the time went.",
+    "--profile": "Trace the first chunks of every learner into RUN/profile.",
+}
+
+
 @pytest.mark.parametrize("command", NAMES)
 def test_help_names_the_flags_that_the_command_takes(command, capsys):
-    with contextlib.suppress(SystemExit):
-        main([command, "--help"])
-    output = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
-    for flag, field in FLAGS.items():
+    assert main([command, "--help", *["all"] * (command in ("run", "finetune", "federate"))]) == 0
+    output = " ".join(capsys.readouterr().out.split())
+    assert "--json" in output
+    for flag, text in FLAGS.items():
         accepted = command in ("run", "resume", "report", "federate", "finetune")
         if flag == "--profile":  # where something is trained by this very command
             accepted = command in ("run", "resume", "finetune")
-        if flag == "--json":  # on every command
-            assert flag in output
-            continue
         assert (flag in output) == accepted
-        assert (field.metadata["help"] in output) == accepted
+        assert (text in output) == accepted
 
 
 @pytest.mark.parametrize("command", NAMES)
 def test_help_has_an_example(command, capsys):
-    try:
-        code = main([command, "--help"])
-    except SystemExit as stop:
-        code = stop.code
-    assert code in (0, None)
+    assert main([command, "--help"]) == 0
     output = capsys.readouterr().out
     assert "example" in output
     assert f"neorl-train {command}" in output
@@ -179,13 +178,16 @@ def test_the_version_is_said(capsys):
             "choose one of its learners and controllers with --eval",
         ),
         (["resume"], "resume needs a run, and there is none in"),
-        (["inspect", "a", "b"], "inspect takes one run directory, got 2 arguments"),
-        (["list", "-x"], "unknown option '-x' of list; see `neorl-train list --help`"),
-        (["list", "runs", "more"], "list takes one folder of runs, got 2 arguments; for example"),
+        (["inspect", "a", "b"], "unexpected word 'b'.*see `neorl-train inspect --help`"),
+        (["list", "-x"], "unknown option '-x'; see `neorl-train list --help`"),
+        (["list", "runs", "more"], "unexpected word 'more'; .*see `neorl-train list --help`"),
         (["list", "nowhere"], "nowhere: there is no such folder; name the folder that contains"),
-        (["track", "--helpp"], "unknown option '--helpp' of track"),
-        (["track", "a", "--quiet"], "unknown option '--quiet' of track"),
-        (["report", "a", "--timing"], "'--timing' of report; did you mean --timings?"),
+        (["track", "--helpp"], "unknown option '--helpp'; see `neorl-train track --help`"),
+        (["track", "a", "--quiet"], "unknown option '--quiet'; see `neorl-train track --help`"),
+        (
+            ["report", "a", "--timing"],
+            "'--timing'; did you mean --timings. see `neorl-train report",
+        ),
         (["resume", "nowhere"], "nowhere: there is no such run directory"),
         (["run", "--data.source", "ChemicalReacter-v0"], "did you mean 'ChemicalReactor-v0'?"),
         (["run", "--data.source", "nowhere.h5"], "nowhere.h5: no such file"),
@@ -317,11 +319,11 @@ def test_a_dry_run_prints_the_complete_configuration_and_writes_nothing(
 def test_a_run_is_named_by_its_number_or_is_the_newest(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"inspect needs a run, and there is none in"):
-        read_run_argument("inspect", [], "Says something.")
+        RunArgument().directory("inspect")
     runs = [create_run(Path("runs"), "", {}).path for _ in range(2)]
     for word, path in (("0001", runs[0]), ("2", runs[1]), ("runs/0001", runs[0])):
-        assert read_run_argument("inspect", [word], "Says something.")[0].path == path
-    assert read_run_argument("inspect", [], "Says something.")[0].path == runs[1]
+        assert RunArgument(word).directory("inspect").path == path
+    assert RunArgument().directory("inspect").path == runs[1]
     assert "so the newest is used, runs/0002" in capsys.readouterr().err
     Path("0001").mkdir()  # a folder of that name is meant itself
     assert named_run("0001") == Path("0001")

@@ -10,7 +10,7 @@ WITHOUT_POSIX = """
 import builtins, os, signal, sys, time, types
 from pathlib import Path
 
-import equinox, filelock, gymnasium, h5py, jax, optax, orbax.checkpoint, rich.console, tyro
+import equinox, filelock, gymnasium, h5py, jax, optax, orbax.checkpoint, rich.console
 
 MODULES = {"fcntl", "grp", "posix", "pwd", "resource", "syslog", "termios", "tty"}
 NAMES = {

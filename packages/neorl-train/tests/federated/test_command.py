@@ -17,6 +17,7 @@ from neorl_core import InputError
 from neorl_core.testing import configure_tests
 from neorl_envs import write_dataset
 from neorl_train._command.federation_options import read_federation
+from neorl_train._command.main import main
 from neorl_train._pipeline.federation import job
 from neorl_train._pipeline.federation.job import new_federation, run_federation
 from neorl_train._process.progress import Reporter
@@ -75,12 +76,11 @@ def test_sites_take_the_shared_sections_and_their_own(tmp_path):
     assert again.to_dict() == plan.to_dict()
 
 
-def test_the_help_explains_the_penalty_and_the_flags(capsys):
-    with pytest.raises(SystemExit):
-        read_federation(["--help"], ALGORITHMS)
+def test_the_help_explains_the_penalty_and_its_sections(capsys):
+    assert main(["federate", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Reward subtracted per unit of each cost" in shown
-    assert "print no progress" in shown
+    assert "privacy Differential privacy of the sites" in shown
 
 
 def test_words_without_a_file_are_sites():

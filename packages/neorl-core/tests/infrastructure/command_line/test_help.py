@@ -1,112 +1,319 @@
-"""Help that is kept while the code is the same, and completion by what it names."""
+"""Help is read from the source of the options, completion is made of the same."""
 
 import dataclasses
+import importlib
 import shutil
 import subprocess
 import sys
-import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neorl_core import InputError
-from neorl_core.infrastructure.command_line import _cached_text, summary_of
-from neorl_core.infrastructure.command_line._cached_text import cached_text, rendered_help
-from neorl_core.infrastructure.command_line._completion import completion_script, options_in
-from neorl_core.infrastructure.command_line._program import Program
+from neorl_core.infrastructure.command_line import (
+    Program,
+    Section,
+    Subcommand,
+    declared_keys,
+    declared_section,
+    declared_table,
+    section_of,
+    summary_of,
+)
 
-PREPARED: list[str] = []
+SOURCE = '''
+"""Options of a command."""
+
+import dataclasses
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from a_source_that_is_missing import Nothing
+
+from neorl_core.infrastructure.command_line import Positional
+
+LOADED.append(__name__)
+Rule = Literal["mean", "median"]
+WIDTHS = (8, 16)
+USAGE = """neorl-x run [LOG] [--OPTION VALUE ...]
+
+Trains.
+
+examples:
+  neorl-x run"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Clip:
+    """Clips.
+
+    Attributes:
+        norm: The :func:`norm`, in ``%`` of `x`;
+            on two lines.
+        rule: How to.
+    """
+
+    kind: ClassVar[str] = "clip"
+    norm: float = 1.0
+    rule: Rule = "mean"
+
+
+TIGHT = Clip(norm=-0.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Training(Clip):
+    """Trains with :class:`Clip` and ``more``. Another sentence.
+
+    Attributes:
+        widths: Widths. Of layers.
+        norm: Another text.
+        on: Whether.
+    """
+
+    widths: tuple[int, ...] = WIDTHS
+    on: bool = True
+    clip: Clip = replace(TIGHT, rule="median")
+    low_clip: Clip = Clip(norm=Clip.norm)
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """Where to.
+
+    Attributes:
+        quiet: Say nothing.
+    """
+
+    quiet: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Output, Training):
+    """Does something with a file.
+
+    example: neorl-x act log.h5
+    """
+
+    training: Training = dataclasses.field(default_factory=Training)
+    penalty: dict[str, float] = dataclasses.field(default_factory=dict)
+    limit: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    out: Path | None = None
+    where: Path = Path("here")
+    tables: tuple[dict[str, float], ...] = ()
+    logs: Positional[tuple[Path, ...]] = ()
+    learners: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """Sweeps.
+
+    Attributes:
+        processes: How many.
+    """
+
+    processes: int
+'''
+TABLES = """
+from x_options import Clip, Training
+
+MORE = {"training": Training}
+TABLE = dict({Clip.kind: Clip, **MORE})
+"""
+
+
+@pytest.fixture(autouse=True)
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The modules ``x_options`` and ``x_tables``, and the list of those that were imported."""
+    from neorl_core.infrastructure.command_line import _declared
+
+    loaded: list[str] = []
+    monkeypatch.setattr("builtins.LOADED", loaded, raising=False)
+    (tmp_path / "x_options.py").write_text(SOURCE)
+    (tmp_path / "x_tables.py").write_text(TABLES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    yield loaded
+    for name in ("x_options", "x_tables"):
+        sys.modules.pop(name, None)
+    _declared._names.cache_clear()
+
+
+def learners() -> dict[str, Any]:
+    return declared_table("x_tables", "TABLE")
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Program:
-    PREPARED.clear()
-
-    def sweep(words: list[str]) -> None:
-        print("usage: neorl-x sweep [--retry] [--processes INT]")
-        raise SystemExit(0)
-
-    def run(words: list[str]) -> None:
-        text = " [--training.updates INT]" if words[1:] == ["all"] else ""
-        print(f"usage: neorl-x run [--quiet]{text}")
-
-    for name, command in (("x_sweep", sweep), ("x_run", run)):
-        module: Any = types.ModuleType(name)
-        module.command = command
-        monkeypatch.setitem(sys.modules, name, module)
+def program() -> Program:
+    first = ("training.widths", "penalty", "quiet")
     return Program(
         name="neorl-x",
         overview="usage: neorl-x COMMAND\n",
-        subcommands={"sweep": "x_sweep", "run": "x_run"},
-        prepare=lambda: PREPARED.append("prepared"),
+        subcommands={
+            "run": Subcommand("x_options", "Run", first, {"learners": learners}),
+            "sweep": Subcommand("x_tables", "x_options:Sweep"),
+        },
+        prepare=lambda: pytest.fail("prepared"),
         when_memory_ends="",
-        sectioned=("run",),
     )
 
 
-def test_help_does_without_the_switches_of_the_process(
+def shown(program: Program, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert program.run(words) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["Clip", "Training", "Output", "Run", "Sweep"])
+def test_a_class_that_is_read_has_the_options_of_the_class_that_is_imported(
+    name: str, sources: list[str]
+) -> None:
+    """Names, types, defaults and texts, in the order of the fields."""
+    declared = declared_section("x_options", name)
+    assert sources == []
+    imported = getattr(importlib.import_module("x_options"), name)
+    assert sources == ["x_options"]
+    assert section_of(imported) == declared
+    assert list(section_of(imported).fields) == list(declared.fields)
+    if name != "Sweep":
+        assert section_of(imported()) == declared
+
+
+def test_texts_are_plain_and_inherited() -> None:
+    clip = declared_section("x_options", "Clip")
+    assert clip.summary == "Clips."
+    assert clip.fields["norm"].text == "The norm, in % of `x`; on two lines."
+    training = declared_section("x_options", "Training")
+    assert training.summary == "Trains with Clip and more. Another sentence."
+    assert [training.fields[name].text for name in ("rule", "norm")] == ["How to.", "Another text."]
+
+
+def test_a_table_is_read(sources: list[str]) -> None:
+    assert declared_keys("x_tables", "TABLE") == ["clip", "training"]
+    table = declared_table("x_tables", "TABLE")
+    assert table["training"]() == declared_section("x_options", "Training")
+    assert sources == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("x: int = f()", "defines no f"),
+        ("x: int = a @ b", "has a value that cannot be read"),
+        ("x: complex = 1", "defines no complex"),
+        ("x: (int, int) = 1", "has an annotation that cannot be read"),
+        ("x: int = y", "defines no y"),
+        ("x: int = One.missing", "has One.missing, which cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_named(line: str, message: str, tmp_path: Path) -> None:
+    from neorl_core.infrastructure.command_line import _declared
+
+    _declared._names.cache_clear()
+    (tmp_path / "x_tables.py").write_text(f"class One:\n    pass\nclass Two:\n    {line}\n")
+    with pytest.raises(LookupError, match=message):
+        declared_section("x_tables", "Two")
+
+
+@pytest.mark.parametrize("module", ["x_nowhere", "sys", "x_options.inner"])
+def test_a_module_without_source_is_named(module: str) -> None:
+    with pytest.raises(LookupError, match=f"{module} has no source"):
+        declared_section(module, "Options")
+
+
+def test_the_first_page_shows_what_matters_and_the_sections(
+    program: Program, capsys: pytest.CaptureFixture[str], sources: list[str]
+) -> None:
+    page = shown(program, capsys, "run", "a.toml", "--help")
+    for text in (
+        "usage: neorl-x run [LOG] [--OPTION VALUE ...]\n\nTrains.\n",
+        "--training.widths [INT ...]",
+        "Widths. (default: 8 16)",
+        "--quiet ",
+        "\n  training       Trains with Clip and more.",
+        "\n  low-clip       Clips.",
+        "\n  learners.NAME  NAME is one of clip, training.",
+        "`neorl-x run --help training`",
+        "\nexamples:\n  neorl-x run",
+    ):
+        assert text in page
+    assert page.index("--training.widths") < page.index("--penalty") < page.index("\nexamples:")
+    assert "--training.norm" not in page
+    assert sources == []
+    assert shown(program, capsys, "help", "run") == page
+
+
+@pytest.mark.parametrize(
+    ("words", "there", "absent"),
+    [
+        (["low-clip"], ["--low-clip.norm", "1.0"], ["--quiet", "--training", "Trains."]),
+        (["low_clip"], ["--low-clip.rule CHOICE", "One of mean, median."], ["--training"]),
+        (["--training.on"], ["--training.no-on", "--training.clip.norm", "-0.5"], ["--clip"]),
+        (["training"], ["--training.on", "--training.low-clip.norm"], ["--learners.training"]),
+        (["learners.training"], ["--learners.training.clip.norm"], ["--learners.clip", "--quiet"]),
+        (["learners"], ["--learners.training.clip.norm", "--learners.clip.norm"], ["--quiet"]),
+        (["quiet"], ["--quiet", "--penalty [NAME FLOAT ...]", "LOGS"], ["--low-clip", "--tables"]),
+        (["low-clip", "training.clip"], ["--low-clip.norm", "--training.clip.norm"], ["ng.on"]),
+        (
+            ["all"],
+            ["--quiet", "--learners.clip.rule", "--low-clip.norm", "Trains."],
+            ["--learners "],
+        ),
+    ],
+)
+def test_help_by_section(
+    program: Program,
+    words: list[str],
+    there: list[str],
+    absent: list[str],
+    capsys: pytest.CaptureFixture[str],
+    sources: list[str],
+) -> None:
+    output = shown(program, capsys, "run", "--help", *words)
+    assert [word for word in there if word not in output] == []
+    assert [word for word in absent if word in output] == []
+    assert output.startswith("usage: neorl-x run")
+    assert sources == []
+
+
+def test_only_the_sections_of_a_table_that_are_named_are_made(
     program: Program, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert program.run(["run", "--help"]) == 0
-    assert capsys.readouterr().out == "usage: neorl-x run [--quiet]\n"
-    assert PREPARED == []
+    made: list[str] = []
+
+    def table() -> dict[str, Any]:
+        def read(name: str) -> Section:
+            made.append(name)
+            return declared_section("x_options", "Clip")
+
+        return {name: lambda name=name: read(name) for name in ("one", "two")}
+
+    tables = {"learners": table}
+    run = program.subcommands["run"]._replace(tables=tables)
+    program = dataclasses.replace(program, subcommands={"run": run})
+    for words in ([], ["training"], ["two"], ["learners.two"]):
+        shown(program, capsys, "run", "--help", *words)
+    assert made == ["two", "two"]
 
 
-def test_a_subcommand_that_computes_nothing_takes_no_switches(
+def test_an_unknown_section_is_named_with_the_nearest(
     program: Program, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    light = dataclasses.replace(program, without_prepare=("run",))
-    assert light.run(["run"]) == 0
-    assert PREPARED == []
-    assert program.run(["run"]) == 0
-    assert PREPARED == ["prepared"]
+    assert program.run(["run", "--help", "low-clap"]) == 2
+    assert "unknown section 'low-clap'; did you mean 'low-clip'?" in capsys.readouterr().err
 
 
-def test_a_text_is_kept_until_the_code_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_command_without_usage_is_described_by_its_class(
+    program: Program, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    state, rendered = ["one"], []
-    monkeypatch.setattr(_cached_text, "_state", lambda: state[0])
-    monkeypatch.setattr(_cached_text, "_has_third_party", lambda: False)
-
-    def render() -> None:
-        rendered.append(state[0])
-        print(f"help of {state[0]}")
-
-    for _ in range(2):
-        print(cached_text("neorl-x", ["run", "--help"], render), end="")
-    state[0] = "two"
-    print(cached_text("neorl-x", ["run", "--help"], render), end="")
-    assert capsys.readouterr().out == "help of one\nhelp of one\nhelp of two\n"
-    assert rendered == ["one", "two"]
-    assert len(list((tmp_path / "neorl/help").iterdir())) == 1
-    monkeypatch.setattr(_cached_text, "_has_third_party", lambda: True)
-    for _ in range(2):
-        cached_text("neorl-x", ["other", "--help"], render)
-    assert len(rendered) == 4
-
-
-def test_the_state_is_that_of_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _cached_text._state() == _cached_text._state()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    before = _cached_text._state()
-    (tmp_path / "guest.py").touch()
-    assert _cached_text._state() != before
-
-
-def test_a_text_that_ends_otherwise_is_not_kept() -> None:
-    def render() -> None:
-        raise SystemExit(2)
-
-    with pytest.raises(SystemExit):
-        rendered_help(render)
-
-
-def test_options_are_those_that_a_text_names() -> None:
-    text = "--a.b-c INT  (--no-a) see x--y, --training.updates=3 and a --- rule"
-    assert options_in(text) == ["--a.b-c", "--no-a", "--training.updates"]
+    page = shown(program, capsys, "sweep", "-h")
+    assert page.startswith(
+        "usage: neorl-x sweep --processes INT [--OPTION VALUE ...]\n\nSweeps.\n\noptions:\n"
+    )
+    assert "How many. (required)" in page
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
@@ -116,39 +323,47 @@ def test_options_are_those_that_a_text_names() -> None:
         (["neorl-x", "sw"], "sweep"),
         (["neorl-x", "--v"], "--version"),
         (["neorl-x", "sweep", "--pro"], "--processes"),
-        (["neorl-x", "run", "--tr"], "--training.updates"),
-        (["neorl-x", "run", "file"], ""),
+        (["neorl-x", "run", "--learners.cl"], "--learners.clip.norm --learners.clip.rule"),
+        (["neorl-x", "run", "--training.rule", "me"], "mean median"),
+        (["neorl-x", "run", "x_ta"], "x_tables.py"),
+        (["neorl-x", "run", "--out", "x_ta"], "x_tables.py"),
     ],
 )
 def test_bash_completes(
-    program: Program, typed: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+    program: Program,
+    typed: list[str],
+    expected: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert program.run(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
+    script = shown(program, capsys, "completion", "bash")
     words = f"COMP_WORDS=({' '.join(typed)}); COMP_CWORD={len(typed) - 1}"
-    code = f'{script}\n{words}; _neorl_x; echo "${{COMPREPLY[@]}}"'
-    completed = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    code = f'{script}\n{words}; _shtab_neorl_x neorl-x; echo "${{COMPREPLY[@]}}"'
+    completed = subprocess.run(
+        ["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert completed.stdout.strip() == expected
 
 
-def test_the_other_shells_have_the_same_words() -> None:
-    options = {"run": ["--quiet"], "list": []}
-    zsh = completion_script("neorl-x", options, "zsh")
-    assert zsh.startswith("autoload -U +X bashcompinit")
-    assert zsh.endswith(completion_script("neorl-x", options, "bash"))
-    fish = completion_script("neorl-x", options, "fish")
-    assert "__fish_seen_subcommand_from run' -l quiet" in fish
-    with pytest.raises(InputError, match=r"unknown shell 'csh'"):
-        completion_script("neorl-x", options, "csh")
-
-
-def test_completion_without_a_shell_is_told(
+def test_the_other_shells_have_the_same_words(
     program: Program, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert program.run(["completion"]) == 2
-    assert "takes one of bash, zsh, fish" in capsys.readouterr().err
-    assert program.run(["completion", "--help"]) == 0
-    assert "~/.bashrc" in capsys.readouterr().out
+    for shell in ("zsh", "fish"):
+        script = shown(program, capsys, "completion", shell)
+        assert "learners.clip.norm" in script
+        assert "Sweeps." in script
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [([], "takes one of bash, zsh,"), (["csh"], "unknown shell 'csh'; did you mean 'tcsh'?")],
+)
+def test_completion_of_no_shell_is_told(
+    program: Program, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.run(["completion", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert "fpath" in shown(program, capsys, "completion", "--help")
 
 
 def test_a_dataclass_without_a_docstring_is_summed_up_by_its_name() -> None:

@@ -1,17 +1,14 @@
 """Options are the fields of a dataclass; every mistake is one line with the nearest option."""
 
 import dataclasses
-import os
-import subprocess
-import sys
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-import tyro
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import parse_options
+from neorl_core.infrastructure.command_line import Positional, parse_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +31,10 @@ class Options:
     example: program act log.h5
     """
 
-    file: tyro.conf.Positional[Path]
+    file: Positional[Path]
     training: Training = Training()
     penalty: dict[str, float] = dataclasses.field(default_factory=dict)
-    dry_run: tyro.conf.FlagCreatePairsOff[bool] = False
+    dry_run: bool = False
 
 
 def parsed(*words: str) -> Options:
@@ -82,15 +79,6 @@ def test_defaults_may_be_given() -> None:
     assert options == Training(updates=8, rate=0.5)
 
 
-def test_help_has_the_docstring(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        parsed("--help")
-    assert stop.value.code == 0
-    output = capsys.readouterr().out
-    assert "usage: program act" in output
-    assert "example: program act log.h5" in output
-
-
 @dataclasses.dataclass(frozen=True)
 class Learner:
     """Learns with :class:`Training` and ``more``.
@@ -110,42 +98,7 @@ class Many:
 
     learners: Learner = Learner()
     low_rate: Training = Training(rate=0.25)
-    quiet: tyro.conf.FlagCreatePairsOff[bool] = False
-
-
-@pytest.mark.parametrize(
-    ("words", "there", "absent"),
-    [
-        (
-            [],
-            ["Has many sections.", "--quiet", "learners  ", "Learns with Training and more."],
-            ["--learners", "--low-rate"],
-        ),
-        (["low-rate"], ["--low-rate.updates", "0.25"], ["--quiet", "--learners", "many"]),
-        (["low_rate"], ["--low-rate.rate"], ["--learners"]),
-        (["--learners.rate"], ["--learners.rate", "--learners.training.rate"], ["--low-rate"]),
-        (["training"], ["--learners.training.rate", "77"], ["--learners.rate", "--low-rate"]),
-        (["training", "low-rate"], ["--learners.training.rate", "--low-rate.rate"], ["--quiet"]),
-        (["all"], ["--quiet", "--learners.rate", "--low-rate.rate", "Has many"], []),
-    ],
-)
-def test_help_by_section(
-    words: list[str], there: list[str], absent: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        parse_options(Many, ["x", "--help", *words], program="program act", by_section=True)
-    assert stop.value.code == 0
-    output = capsys.readouterr().out
-    assert [word for word in there if word not in output] == []
-    assert [word for word in absent if word in output] == []
-    assert "usage: program act" in output
-
-
-def test_help_shows_the_values_that_are_given(capsys: pytest.CaptureFixture[str]) -> None:
-    default = Many(low_rate=Training(updates=321))
-    with pytest.raises(SystemExit):
-        parse_options(Many, ["-h", "low-rate"], program="p", default=default, by_section=True)
-    assert "321" in capsys.readouterr().out
+    quiet: bool = False
 
 
 @pytest.mark.parametrize(
@@ -158,36 +111,13 @@ def test_help_shows_the_values_that_are_given(capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_sections_that_nobody_names_keep_their_values(words: tuple[str, ...]) -> None:
-    """A parser of the named sections gives what one of all options does."""
     default = Many(low_rate=Training(updates=321), learners=Learner(rate=0.75))
-    given = {"program": "p", "default": default}
-    options = parse_options(Many, words, by_section=True, **given)
-    assert options == parse_options(Many, words, **given)
+    options = parse_options(Many, words, program="p", default=default)
     assert (options == default) == (not words)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--low-rate.updats", "5"), "mean --low-rate.updates?"),
-        (("--low-rat.rate", "5"), "or --low-rate.rate?"),
-        (("--low-rate.updates", "x"), "--low-rate.updates must be an integer, got 'x'"),
-        (("--quiet", "x"), "unexpected word 'x'"),
-    ],
-)
-def test_a_mistake_among_named_sections_is_the_same_line(
-    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(InputError) as error:
-        parse_options(Many, words, program="p", default=Many(), by_section=True)
-    assert message in str(error.value)
-    output = capsys.readouterr()
-    assert output.err == output.out == ""
-
-
-def test_an_unknown_section_is_named_with_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"unknown section 'low-rat'; did you mean 'low-rate'"):
-        parse_options(Many, ["--help", "low-rat"], program="p", by_section=True)
+    assert options.low_rate.updates in (321, 5)
+    assert options.learners.training.updates == 77
+    if not words or words[0] != "--learners.rate":
+        assert options.learners.rate == 0.75
 
 
 MISTAKES = {
@@ -209,7 +139,8 @@ MISTAKES = {
     ),
     "nothing like it": (["a", "--zzz"], "unknown option '--zzz'; see `program act --help`"),
     "a word too many": (["a", "b"], "unexpected word 'b'; options begin with --; see"),
-    "no file": ([], "PATH file (required)"),
+    "no file": ([], "the following arguments are required: FILE"),
+    "no value": (["a", "--training.updates"], "--training.updates: expected one argument"),
     "an integer": (["a", "--training.updates", "x"], "updates must be an integer, got 'x'"),
     "a number": (["a", "--training.rate", "x"], "--training.rate must be a number, got 'x'"),
     "pairs": (
@@ -242,19 +173,67 @@ def test_a_positional_word_is_no_option() -> None:
     assert "did you mean --file" not in str(error.value)
 
 
-WITHOUT_FRAMES = """
-import dataclasses
-from neorl_core.infrastructure.command_line import parse_options
-Options = dataclasses.make_dataclass("Options", [("updates", int, 1)])
-try:
-    parse_options(Options, ["--updates", "x"], program="p")
-except ValueError as error:
-    print(error)
-"""
+NUMBERS = ("-1", "-0.5", "-.5", "-1e-3", "-inf")
 
 
-def test_a_terminal_without_frames_says_the_same() -> None:
-    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
-    command = [sys.executable, "-c", WITHOUT_FRAMES]
-    completed = subprocess.run(command, env=ascii_only, capture_output=True, text=True, check=True)
-    assert completed.stdout == "--updates must be an integer, got 'x'; see `p --help`\n"
+@pytest.mark.parametrize("word", NUMBERS)
+def test_a_negative_number_is_a_value_and_no_option(word: str) -> None:
+    assert parsed("a", "--training.rate", word).training.rate == float(word)
+    assert parsed("a", "--penalty", "heat", word, "cold", "1").penalty["heat"] == float(word)
+
+
+@dataclasses.dataclass(frozen=True)
+class Every:
+    """Has an option of every type.
+
+    Attributes:
+        limit: Two numbers for a name.
+    """
+
+    rule: Literal["mean", "median"] = "mean"
+    rules: tuple[Literal["mean", "median"], ...] = ()
+    widths: tuple[int, ...] = (8, 8)
+    limit: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    out: Path | None = None
+
+
+def test_values_have_the_declared_types() -> None:
+    words = "--rule median --rules mean median --widths --limit heat -inf 350 --out a/b"
+    options = parse_options(Every, words.split(), program="p")
+    assert options == Every(
+        "median", ("mean", "median"), (), {"heat": (-math.inf, 350.0)}, Path("a/b")
+    )
+    assert parse_options(Every, [], program="p") == Every()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--rule meen", "--rule: invalid choice: 'meen' (choose from "),
+        (
+            "--limit heat",
+            "--limit takes a name and 2 numbers, such as --limit NAME 0.75 0.75; 'heat'",
+        ),
+        (
+            "--limit heat 1",
+            "--limit takes a name and 2 numbers, such as --limit NAME 0.75 0.75; see",
+        ),
+        ("--limit heat 1 x", "such as --limit NAME 0.75 0.75; got '1 x' for heat"),
+        ("--widths 8 x", "--widths must be an integer, got 'x'"),
+    ],
+)
+def test_a_bad_value_is_named(words: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse_options(Every, words.split(), program="p")
+    assert message in str(error.value)
+
+
+def test_words_between_options_are_taken_in_their_order() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Files:
+        first: Positional[Path]
+        others: Positional[tuple[Path, ...]] = ()
+        seed: int = 0
+
+    options = parse_options(Files, ["a", "--seed", "3", "b", "c"], program="p")
+    assert options == Files(Path("a"), (Path("b"), Path("c")), 3)

@@ -1,5 +1,6 @@
 """A command ends with a code that says how, and whatever goes wrong is one line."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -11,7 +12,13 @@ from typing import Any
 import pytest
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import BAD_INPUT, DONE, Program, StoppedError
+from neorl_core.infrastructure.command_line import (
+    BAD_INPUT,
+    DONE,
+    Program,
+    StoppedError,
+    Subcommand,
+)
 
 RunCommand = Callable[[Callable[[list[str]], object]], int]
 PREPARED: list[str] = []
@@ -23,7 +30,10 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Program:
     return Program(
         name="neorl-envs",
         overview="usage: neorl-envs COMMAND\n",
-        subcommands={"act": "a_subcommand", "rest": "another_subcommand"},
+        subcommands={
+            "act": Subcommand("a_subcommand", "Options"),
+            "rest": Subcommand("another_subcommand", "Options"),
+        },
         prepare=lambda: PREPARED.append("prepared"),
         when_memory_ends="take fewer rows",
     )
@@ -64,6 +74,15 @@ def test_the_overview(
     assert output.startswith("usage: neorl-envs COMMAND\n")
     assert output.endswith("completion in a shell: `neorl-envs completion --help`\n")
     assert PREPARED == []
+
+
+def test_a_subcommand_that_computes_nothing_takes_no_switches(
+    run: RunCommand, program: Program
+) -> None:
+    assert run(lambda words: None) == DONE
+    assert PREPARED == ["prepared"]
+    assert dataclasses.replace(program, without_prepare=("act",)).run(["act"]) == DONE
+    assert PREPARED == ["prepared"]
 
 
 def test_a_mistyped_subcommand(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,11 +162,11 @@ def test_sigterm_ends_a_subcommand_like_ctrl_c(
 
 CLOSED_PIPE = """
 import sys, types
-from neorl_core.infrastructure.command_line import Program
+from neorl_core.infrastructure.command_line import Program, Subcommand
 module = types.ModuleType("talker")
 module.command = lambda words: [print("line " * 1000) for _ in range(1000)]
 sys.modules["talker"] = module
-program = Program("neorl-envs", "", {"talk": "talker"}, lambda: None, "")
+program = Program("neorl-envs", "", {"talk": Subcommand("talker", "")}, lambda: None, "")
 sys.exit(program.run(["talk"]))
 """
 

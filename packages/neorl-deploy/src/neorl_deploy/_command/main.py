@@ -13,7 +13,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from neorl_deploy._command.completion import HOW, SHELLS, completion_script, options_by_command
 from neorl_deploy._command.loop_commands import add_form, add_loop_commands
 from neorl_deploy._command.switches import NUMPY_FORM, prepare_jax, require_jax
 from neorl_deploy._command.text import command_prefix, one_line
@@ -43,11 +42,17 @@ examples:
   neorl-deploy shadow loop line2.bundle --html shadow.html
   neorl-deploy mlflow line2.bundle --out model
   neorl-deploy http line2.bundle --port 8000
-  neorl-deploy completion bash >> ~/.bashrc
-  neorl-deploy completion zsh >> ~/.zshrc
+  neorl-deploy completion bash > ~/.local/share/bash-completion/completions/neorl-deploy
+  neorl-deploy completion zsh > ~/.zfunc/_neorl-deploy      (a folder of your fpath)
   neorl-deploy completion fish > ~/.config/fish/completions/neorl-deploy.fish
 
 exit codes: 0 done; 2 bad input; 3 the verdict is not "deploy" (only with --require-deploy)
+"""
+SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
+COMPLETION = """\
+Prints a script that completes commands, options, their choices and names of files; needs the extra
+completion. For one shell alone, evaluate it:
+  eval "$(neorl-deploy completion bash)"
 """
 
 
@@ -131,7 +136,9 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     inspect.add_argument("--json", action="store_true", help="print the manifest as JSON")
     add_loop_commands(commands, _command)
-    completion = _command(commands, "completion", _completion, "complete words in a shell", HOW)
+    completion = _command(
+        commands, "completion", _completion, "complete words in a shell", COMPLETION
+    )
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=" or ".join(SHELLS))
     for command in (export, verify):
         command.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -189,19 +196,30 @@ def _command(commands, name, function, text, description="") -> argparse.Argumen
 
 def names() -> tuple[str, ...]:
     """The names of all commands."""
-    return tuple(_parsers())
+    return tuple(_commands(_parser()))
 
 
-def _parsers() -> dict[str, argparse.ArgumentParser]:
+def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The parser of every command by its name."""
-    groups = _parser()._subparsers
+    groups = parser._subparsers
     assert groups is not None
     choices: Any = groups._group_actions[0].choices
     return dict(choices)
 
 
 def _completion(options: argparse.Namespace) -> int:
-    print(completion_script(options_by_command(_parsers()), options.shell), end="")
+    try:
+        import shtab
+    except ModuleNotFoundError:
+        raise DeployError(
+            'completion needs shtab, which is not installed: pip install "neorl-deploy[completion]"'
+        ) from None
+    parser = _parser()
+    for command in _commands(parser).values():
+        for action in command._actions:
+            if action.type is Path:
+                vars(action)["complete"] = shtab.FILE
+    print(shtab.complete(parser, options.shell))
     return 0
 
 

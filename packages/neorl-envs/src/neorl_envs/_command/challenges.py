@@ -10,16 +10,22 @@ from neorl_envs.wrappers import constrained, delayed, disturbed
 
 @dataclasses.dataclass(frozen=True)
 class Challenges:
-    """Difficulties that can be added to any plant; all are off by default."""
+    """Difficulties that can be added to any plant; all are off by default.
+
+    Attributes:
+        delay: Control periods between a command and its effect, in addition to the plant's own.
+        reading_delay: Control periods between a measurement and its reading, in addition to the
+            plant's own.
+        disturbance: Standard deviation of an unmeasured load on every actuator, as a fraction of
+            its range.
+        limit: Additional limits of measured channels, which become costs: NAME LOW HIGH; inf for
+            none.
+    """
 
     delay: int = 0
-    """Control periods between a command and its effect, in addition to the plant's own."""
     reading_delay: int = 0
-    """Control periods between a measurement and its reading, in addition to the plant's own."""
     disturbance: float = 0.0
-    """Standard deviation of an unmeasured load on every actuator, as a fraction of its range."""
     limit: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
-    """Additional limits of measured channels, which become costs: NAME LOW HIGH; inf for none."""
 
     @property
     def any(self) -> bool:

@@ -4,11 +4,9 @@ import dataclasses
 import json
 import sys
 
-import tyro
-
 from neorl_core import InputError
 from neorl_core.infrastructure import head
-from neorl_core.infrastructure.command_line import one_line, parse_options
+from neorl_core.infrastructure.command_line import Positional, one_line, parse_options
 from neorl_envs._command.imports import named_plant
 from neorl_envs.testing import LAWS, Finding, check_environment
 
@@ -23,14 +21,17 @@ class Check:
     A line "open" names a law that cannot be checked on this plant, and how to make it checkable.
 
     example: neorl-envs check my_package.tank:QuadrupleTank
+
+    Attributes:
+        environment: One of `neorl-envs list`, or a class or function that makes a plant, as
+            MODULE:NAME.
+        seed: Seed of parameters, noise and actions.
+        json: Print JSON instead of text, at the end.
     """
 
-    environment: tyro.conf.Positional[str]
-    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
+    environment: Positional[str]
     seed: int = 0
-    """Seed of parameters, noise and actions."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print JSON instead of text, at the end."""
+    json: bool = False
 
 
 def command(words: list[str]) -> None:

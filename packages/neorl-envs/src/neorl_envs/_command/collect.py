@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import tyro
 
 from neorl_core import InputError, Spec
 from neorl_core.infrastructure.command_line import one_line, parse_options
@@ -35,35 +34,38 @@ class Collect:
     example: neorl-envs collect ChemicalReactor-v0 --steps 100000 --out log.h5
              neorl-envs collect DMSD-v0 --quality random --log-prob --out random.h5
              neorl-envs collect --steps 50000000 --shard-rows 1000000 --out big.shards.json
+
+    Attributes:
+        out: The file to write; an existing file is an error without --overwrite. With --shard-rows,
+            a manifest, NAME.shards.json; an incomplete one is continued.
+        environment: One of `neorl-envs list`, or a class or function that makes a plant, as
+            MODULE:NAME.
+        quality: random: uniform actions; medium: the first tuning; mixed: all tunings; expert: the
+            reference without operators.
+        steps: Smallest number of rows. The log may have more, because episodes are complete and
+            each controller acts in the same number of episodes.
+        size: Instead of --steps, a size whose hash is published: small (2,000 rows) or full (0.1 to
+            3 million).
+        shard_rows: Write a log larger than memory: a new file after at least this many rows, and a
+            manifest. After an interruption, the same command continues.
+        seed: Random seed; the same seed gives the same file content on one machine.
+        spread: Relative spread of the plant's parameters from episode to episode.
+        log_prob: Record the log-density of every action (behaviour_log_prob); only for --quality
+            random on a plant whose own limits do not change actions.
+        overwrite: Replace an existing file.
     """
 
     out: Path
-    """The file to write; an existing file is an error without --overwrite. With --shard-rows, a
-    manifest, NAME.shards.json; an incomplete one is continued."""
     environment: str = "ChemicalReactor-v0"
-    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
     quality: str = "mixed"
-    """random: uniform actions; medium: the first tuning; mixed: all tunings; expert: the reference
-    without operators."""
     steps: int = 100_000
-    """Smallest number of rows. The log may have more, because episodes are complete and each
-    controller acts in the same number of episodes."""
     size: Literal["", "small", "full"] = ""
-    """Instead of --steps, a size whose hash is published: small (2,000 rows) or full (0.1 to 3
-    million)."""
     shard_rows: int = 0
-    """Write a log larger than memory: a new file after at least this many rows, and a manifest.
-    After an interruption, the same command continues."""
     seed: int = 0
-    """Random seed; the same seed gives the same file content on one machine."""
     spread: float = 0.15
-    """Relative spread of the plant's parameters from episode to episode."""
     challenge: Challenges = dataclasses.field(default_factory=Challenges)
-    log_prob: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Record the log-density of every action (behaviour_log_prob); only for --quality random on a
-    plant whose own limits do not change actions."""
-    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace an existing file."""
+    log_prob: bool = False
+    overwrite: bool = False
 
 
 def command(words: list[str]) -> None:

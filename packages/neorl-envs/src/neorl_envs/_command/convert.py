@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
 from neorl_core import InputError
 from neorl_core.infrastructure import head
-from neorl_core.infrastructure.command_line import parse_options
+from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._contradictions import time_report
@@ -37,20 +36,22 @@ class Convert:
     """Converts a plant log to a dataset file, as described in plant.toml.
 
     example: neorl-envs convert plant.toml --out log.h5
+
+    Attributes:
+        configuration: The plant.toml, or a log whose plant.toml is in the same folder.
+        logs: Log files to use instead of those listed in plant.toml.
+        out: The dataset file; by default in the folder of plant.toml, with the name of the plant.
+        memory: Memory for samples and rows in gigabytes; the rest is stored in temporary files.
+        overwrite: Replace an existing file.
+        json: Print JSON instead of text; progress is on standard error.
     """
 
-    configuration: tyro.conf.Positional[Path]
-    """The plant.toml, or a log whose plant.toml is in the same folder."""
-    logs: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Log files to use instead of those listed in plant.toml."""
+    configuration: Positional[Path]
+    logs: Positional[tuple[Path, ...]] = ()
     out: Path | None = None
-    """The dataset file; by default in the folder of plant.toml, with the name of the plant."""
     memory: float = 1.0
-    """Memory for samples and rows in gigabytes; the rest is stored in temporary files."""
-    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace an existing file."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print JSON instead of text; progress is on standard error."""
+    overwrite: bool = False
+    json: bool = False
 
 
 def command(words: list[str]) -> None:

@@ -5,11 +5,10 @@ import json
 from typing import Any
 
 import numpy as np
-import tyro
 
 from neorl_core import CostChannel, Spec, spec_to_dict
 from neorl_core.infrastructure import head
-from neorl_core.infrastructure.command_line import parse_options
+from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.imports import complete_plant
 from neorl_envs.blocks import Limit
 from neorl_envs.blocks._constants import named_constants
@@ -23,14 +22,16 @@ class Describe:
     """Describes a plant: measured and manipulated channels, limits, units and controllers.
 
     example: neorl-envs describe ChemicalReactor-v0
+
+    Attributes:
+        name: One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME.
+        constants: Also list the physical constants, with unit and source.
+        json: Print JSON instead of text.
     """
 
-    name: tyro.conf.Positional[str]
-    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
-    constants: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Also list the physical constants, with unit and source."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print JSON instead of text."""
+    name: Positional[str]
+    constants: bool = False
+    json: bool = False
 
 
 def command(words: list[str]) -> None:

@@ -5,11 +5,9 @@ import shlex
 import tomllib
 from pathlib import Path
 
-import tyro
-
 from neorl_core import InputError
 from neorl_core.infrastructure import write_text
-from neorl_core.infrastructure.command_line import parse_options
+from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.convert import check_destination, lines_to_complete, plant_log_tools
 
 
@@ -18,15 +16,17 @@ class Init:
     """Drafts a plant.toml from a log: columns, stamps, period, units, ranges, roles.
 
     example: neorl-envs init export.csv
+
+    Attributes:
+        logs: CSV, compressed CSV or Parquet; several files of one log share one plant.toml.
+        out: The file to write; by default plant.toml in the folder of the log, or LOG.toml if
+            plant.toml belongs to another log.
+        overwrite: Replace an existing file.
     """
 
-    logs: tyro.conf.Positional[tuple[Path, ...]]
-    """CSV, compressed CSV or Parquet; several files of one log share one plant.toml."""
+    logs: Positional[tuple[Path, ...]]
     out: Path | None = None
-    """The file to write; by default plant.toml in the folder of the log, or LOG.toml if plant.toml
-    belongs to another log."""
-    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace an existing file."""
+    overwrite: bool = False
 
 
 def command(words: list[str]) -> None:

@@ -5,11 +5,9 @@ import json
 import shlex
 from pathlib import Path
 
-import tyro
-
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_text
-from neorl_core.infrastructure.command_line import parse_options
+from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import map_checked
 from neorl_envs.datasets._shards import require_content_hash
@@ -28,15 +26,17 @@ class Inspect:
     """Reports on a log: time, rows, returns, costs, coverage, excitation, delays, warnings.
 
     example: neorl-envs inspect log.h5 --html log.html
+
+    Attributes:
+        file: A dataset file, the manifest of several, a NeoRL-2 .npz, a D4RL HDF5 file, or a file
+            of a format for which a reader is installed.
+        json: Print JSON instead of text.
+        html: Also write a self-contained HTML page with the trends of all channels.
     """
 
-    file: tyro.conf.Positional[Path]
-    """A dataset file, the manifest of several, a NeoRL-2 .npz, a D4RL HDF5 file, or a file of a
-    format for which a reader is installed."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print JSON instead of text."""
+    file: Positional[Path]
+    json: bool = False
     html: Path | None = None
-    """Also write a self-contained HTML page with the trends of all channels."""
 
 
 def command(words: list[str]) -> None:

@@ -4,8 +4,6 @@ import dataclasses
 import json
 from typing import Any
 
-import tyro
-
 from neorl_core import InputError
 from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import one_line, parse_options
@@ -21,10 +19,12 @@ class List:
     """Lists the environments.
 
     example: neorl-envs list
+
+    Attributes:
+        json: Print JSON instead of text.
     """
 
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print JSON instead of text."""
+    json: bool = False
 
 
 def command(words: list[str]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from neorl_core.infrastructure import keep_compiled_programs
-from neorl_core.infrastructure.command_line import Program, cache_directory
+from neorl_core.infrastructure.command_line import Program, Subcommand, cache_directory
 
 OVERVIEW = """usage: neorl-envs COMMAND [ARGUMENTS] [--help] [--version]
 
@@ -51,7 +51,8 @@ COMMANDS = (
     "score",
     "shard",
 )
-SUBCOMMANDS = {name: f"neorl_envs._command.{name}" for name in COMMANDS}
+SUBCOMMANDS = {name: Subcommand(f"neorl_envs._command.{name}", name.title()) for name in COMMANDS}
+"""One module each, with a function ``command`` and a class of options that has its name."""
 
 
 def prepare_process() -> None:

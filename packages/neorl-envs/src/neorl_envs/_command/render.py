@@ -8,12 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 
 from neorl_core import InputError, Policy, highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
 from neorl_core.infrastructure import unknown_name, write_bytes
-from neorl_core.infrastructure.command_line import parse_options
+from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.extras import install_line
 from neorl_envs._command.imports import complete_plant
 from neorl_envs.scoring import run_episode
@@ -26,23 +25,25 @@ class Render:
     """Draws one episode of a plant as trends; needs the extra `render`.
 
     example: neorl-envs render ChemicalReactor-v0 --policy random --out run.gif
+
+    Attributes:
+        name: One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME.
+        out: The file to write: .png for a plot, .gif for an animation.
+        policy: reference, random, middle (of every range), or one of the plant's controllers.
+        seed: Seed of parameters, initial state and noise.
+        channels: Measurements to draw, each in its own panel; `all` for every channel. By default
+            those with a limit or a setpoint, or all in groups if there are none.
+        preset: plant, or clean, which has no noise, delays or disturbances.
+        overwrite: Replace an existing file.
     """
 
-    name: tyro.conf.Positional[str]
-    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
+    name: Positional[str]
     out: Path
-    """The file to write: .png for a plot, .gif for an animation."""
     policy: str = "reference"
-    """reference, random, middle (of every range), or one of the plant's controllers."""
     seed: int = 0
-    """Seed of parameters, initial state and noise."""
     channels: tuple[str, ...] = ()
-    """Measurements to draw, each in its own panel; `all` for every channel. By default those with a
-    limit or a setpoint, or all in groups if there are none."""
     preset: str = "plant"
-    """plant, or clean, which has no noise, delays or disturbances."""
-    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace an existing file."""
+    overwrite: bool = False
 
 
 def command(words: list[str]) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import tyro
 
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head
-from neorl_core.infrastructure.command_line import one_line, parse_options
+from neorl_core.infrastructure.command_line import Positional, one_line, parse_options
 from neorl_envs._command.challenges import Challenges, challenged
 from neorl_envs._command.imports import complete_plant, imported
 from neorl_envs._command.render import chosen_policy
@@ -27,24 +26,26 @@ class Score:
     """Scores a policy on the unchanged plant (train) and with shifted constants (test).
 
     example: neorl-envs score DMSD-v0 --policy LQR --shift mass 1.5
+
+    Attributes:
+        name: One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME.
+        policy: reference, random, middle (of every range), one of the plant's controllers, or
+            MODULE:NAME of a policy or of a function without arguments that returns one.
+        episodes: Number of episodes in each mode, with the same random numbers in both.
+        seed: Seed of parameters, initial states and noise.
+        spread: Relative spread of the plant's parameters from episode to episode.
+        shift: Factors of the constants that differ in test mode; by default those of the plant.
+        json: Print JSON instead of text.
     """
 
-    name: tyro.conf.Positional[str]
-    """One of `neorl-envs list`, or a class or function that makes a plant, as MODULE:NAME."""
+    name: Positional[str]
     policy: str = "reference"
-    """reference, random, middle (of every range), one of the plant's controllers, or MODULE:NAME of
-    a policy or of a function without arguments that returns one."""
     episodes: int = 100
-    """Number of episodes in each mode, with the same random numbers in both."""
     seed: int = 0
-    """Seed of parameters, initial states and noise."""
     spread: float = 0.15
-    """Relative spread of the plant's parameters from episode to episode."""
     shift: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Factors of the constants that differ in test mode; by default those of the plant."""
     challenge: Challenges = dataclasses.field(default_factory=Challenges)
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print JSON instead of text."""
+    json: bool = False
 
 
 def command(words: list[str]) -> None:

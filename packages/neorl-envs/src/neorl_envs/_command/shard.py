@@ -3,10 +3,8 @@
 import dataclasses
 from pathlib import Path
 
-import tyro
-
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import parse_options
+from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.convert import check_destination
 from neorl_envs.datasets._manifest import SUFFIX, read_manifest
 from neorl_envs.datasets._shards import (
@@ -24,17 +22,19 @@ class Shard:
 
     example: neorl-envs shard may.h5 june.h5 july.h5 --out summer.shards.json
              neorl-envs shard log.h5 --rows 1000000 --out log.shards.json
+
+    Attributes:
+        logs: Dataset files with the same specification, in the order of their rows; they are not
+            copied. With --rows, a single log.
+        out: The manifest; its name ends with .shards.json.
+        rows: Split the log: a file ends with the episode in which it reaches this many rows.
+        overwrite: Replace an existing manifest and its files.
     """
 
-    logs: tyro.conf.Positional[tuple[Path, ...]]
-    """Dataset files with the same specification, in the order of their rows; they are not copied.
-    With --rows, a single log."""
+    logs: Positional[tuple[Path, ...]]
     out: Path
-    """The manifest; its name ends with .shards.json."""
     rows: int = 0
-    """Split the log: a file ends with the episode in which it reaches this many rows."""
-    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace an existing manifest and its files."""
+    overwrite: bool = False
 
 
 def command(words: list[str]) -> None:

@@ -1,7 +1,6 @@
 """Parses the arguments of ``neorl-train federate`` into the plan of a federation."""
 
 import dataclasses
-import inspect
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,40 +8,36 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.options import with_flags
-from neorl_train._command.run_argument import FLAGS, Flags
+from neorl_train._command.options import fields_of, part_of
+from neorl_train._command.run_argument import Flags
 from neorl_train.configuration._sections import Config, config_to_dict, config_type
 from neorl_train.configuration._toml import dump_toml, updated
 from neorl_train.configuration._untrained import refuse_untrained, require_importable
 from neorl_train.federated._faults import Fault
-from neorl_train.federated._settings import Federation
+from neorl_train.federated._settings import (
+    Federation,
+    FederationConfig,
+    GossipConfig,
+    MessagesConfig,
+    PrivacyConfig,
+)
 from neorl_train.federated._sites import SECTIONS, FederationPlan, federation_plan
 
-USAGE = """neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
-
-Trains one policy at several sites. No row of a log leaves its site: sites exchange parameters, and
-once, for a common scale, sums and ranges of the channels. FILE.toml has the sections of a run,
-which all sites share, and one section [sites.NAME] for each site with its own settings, such as
-sites.NAME.data.source. Without a file, each SOURCE (a log or a plant) is a site.
-FOLDER is that of an earlier federation, which is continued with bit-identical results. Every site
-becomes a run with evaluation, verdict and report, which compares the policy with training on that
-site alone and with the plant's controllers.
-
-examples:
-  neorl-train federate north.h5 south.h5 east.h5 --penalty overheating 0.5
-  neorl-train federate sites.toml --federation.rule median --federation.byzantine 1
-  neorl-train federate sites.toml --privacy.noise-multiplier 5 --privacy.clip-norm 0.2
-  neorl-train federate sites.toml --messages.bits 8 --messages.fraction 0.1
-  neorl-train federate federations/0001
-"""
-
 PLAN = "federation.toml"
-UNUSED_FLAGS = ("profile",)
-"""Flags of a run that a federation does not accept."""
 DEFAULTS: dict[str, Any] = {
     "training": {"algorithms": ("td3_bc",), "seeds": (0,)},
     "output": {"directory": "federations", "tracking": False},
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class FederationOptions(Flags, Config):
+    """The options of ``federate``."""
+
+    federation: FederationConfig = dataclasses.field(default_factory=FederationConfig)
+    gossip: GossipConfig = dataclasses.field(default_factory=GossipConfig)
+    privacy: PrivacyConfig = dataclasses.field(default_factory=PrivacyConfig)
+    messages: MessagesConfig = dataclasses.field(default_factory=MessagesConfig)
 
 
 def read_federation(
@@ -60,31 +55,27 @@ def read_federation(
 
     Raises:
         InputError: If anything is wrong, in one line.
-        SystemExit: After ``--help``.
     """
-    accepted_flags = {
-        flag: field for flag, field in FLAGS.items() if field.name not in UNUSED_FLAGS
-    }
-    words = [word for word in arguments if word not in accepted_flags]
-    flags = Flags(**{field.name: flag in arguments for flag, field in accepted_flags.items()})
+    names = {f"--{name}": name for name in fields_of(Flags())}
+    words = [word for word in arguments if word not in names]
+    flags = Flags(**{name: flag in arguments for flag, name in names.items()})
     base = updated(config_type(algorithms)(), DEFAULTS)
     require_importable(base, words)
     positional = []
     while words and not words[0].startswith("-"):
         positional.append(words.pop(0))
     folder, document = _document(positional, words)
-    kind = _federation_type(with_flags(type(base), without=UNUSED_FLAGS))
-    default, sites, faults = _from_document(document, kind(**_fields(base)), positional)
-    options = parse_options(
-        kind, words, program="neorl-train federate", default=default, description=USAGE,
-        by_section=True,
-    )  # fmt: skip
+    kind = dataclasses.make_dataclass(
+        "Options", [], bases=(FederationOptions, type(base)), frozen=True
+    )
+    default, sites, faults = _from_document(document, kind(**fields_of(base)), positional)
+    options = parse_options(kind, words, program="neorl-train federate", default=default)
     if not positional:
         raise InputError(
             "federate needs a file with sections [sites.NAME], or at least two logs or plants; for "
             "example `neorl-train federate north.h5 south.h5`"
         )
-    config = type(base)(**{name: getattr(options, name) for name in _fields(base)})
+    config = part_of(options, base)
     refuse_untrained(config, words)
     settings = Federation(**{name: getattr(options, name) for name in SECTIONS})
     plan = federation_plan(config, settings, sites, faults)
@@ -148,27 +139,6 @@ def _from_document(
         raise InputError(f"{where}: {error}") from None
 
 
-def _federation_type(base: type[Config]) -> type:
-    sections = [
-        (name, section, dataclasses.field(default_factory=section))
-        for name, section in SECTIONS.items()
-    ]
-    options_type = dataclasses.make_dataclass(
-        "FederationOptions", sections, bases=(base,), frozen=True
-    )
-    # The sections of a federation are listed after the attributes that the run's class describes.
-    options_type.__doc__ = "\n".join(
-        [
-            inspect.cleandoc(base.__doc__ or ""),
-            *(
-                f"    {name}: {(section.__doc__ or '').partition(chr(10))[0]}"
-                for name, section in SECTIONS.items()
-            ),
-        ]
-    )
-    return options_type
-
-
 def _text(
     config: Config, settings: Federation, sites: dict[str, Any], faults: tuple[Fault, ...]
 ) -> str:
@@ -179,7 +149,3 @@ def _text(
     if faults:
         plain["faults"] = [dataclasses.asdict(fault) for fault in faults]
     return dump_toml(plain)
-
-
-def _fields(options: Any) -> dict[str, Any]:
-    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from neorl_core.infrastructure.command_line import Program
+from neorl_core.infrastructure.command_line import Program, Subcommand
+from neorl_train._command.learner_sections import learner_sections
 from neorl_train._process.distributed import exit_process
 from neorl_train._process.switches import prepare_process
 
@@ -54,27 +55,68 @@ exit codes: 0 done, 1 a hard constraint was broken (safety-report), 2 bad input 
 to do), 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
-NAMES = (
-    "run",
-    "finetune",
-    "resume",
-    "report",
-    "evaluate",
-    "compare",
-    "sweep",
-    "benchmark",
-    "baselines",
-    "safety-report",
-    "inspect",
-    "list",
-    "model",
-    "select",
-    "critic",
-    "federate",
-    "hunt",
-    "track",
+FIRST = (
+    "data.source",
+    "penalty",
+    "training.algorithms",
+    "training.seeds",
+    "training.updates",
+    "evaluation.environment",
+    "evaluation.incumbent",
+    "retuning.controller",
+    "output.directory",
 )
+"""The options of a run that matter most, which its help shows first."""
+OPTIONS, LEARNERS = "neorl_train._command.options", {"algorithms": learner_sections}
+
+
+def _subcommand(name: str, options: str, first: tuple[str, ...] = ()) -> Subcommand:
+    module = f"neorl_train._command.subcommands.{name.replace('-', '_')}"
+    return Subcommand(module, options, first, LEARNERS if first else {})
+
+
+SUBCOMMANDS = {
+    name: _subcommand(name, *rest)
+    for name, *rest in (
+        ("run", f"{OPTIONS}:RunOptions", (*FIRST, "dry_run")),
+        (
+            "finetune",
+            f"{OPTIONS}:FineTuningOptions",
+            (*FIRST[2:5], *(f"finetune.{one}" for one in ("environment", "share", "environments"))),
+        ),
+        ("resume", "ResumeOptions"),
+        ("report", "ReportOptions"),
+        ("evaluate", "EvaluateOptions"),
+        ("compare", "CompareOptions"),
+        ("sweep", "SweepOptions"),
+        ("benchmark", "BenchmarkOptions"),
+        ("baselines", "BaselineOptions"),
+        ("safety-report", "SafetyOptions"),
+        ("inspect", "InspectOptions"),
+        ("list", "ListOptions"),
+        ("model", "ModelOptions"),
+        ("select", "SelectOptions"),
+        ("critic", "CriticOptions"),
+        (
+            "federate",
+            "neorl_train._command.federation_options:FederationOptions",
+            (
+                "penalty",
+                *FIRST[2:5],
+                "federation.rule",
+                "federation.rounds",
+                "federation.local_updates",
+                "federation.byzantine",
+                "privacy.noise_multiplier",
+                "output.directory",
+            ),
+        ),
+        ("hunt", "HuntOptions"),
+        ("track", "TrackOptions"),
+    )
+}
 """One module in ``subcommands`` each (a dash is an underscore), with a function ``command``."""
+NAMES = tuple(SUBCOMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,11 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = Program(
         name="neorl-train",
         overview=OVERVIEW,
-        subcommands={
-            name: f"neorl_train._command.subcommands.{name.replace('-', '_')}" for name in NAMES
-        },
+        subcommands=SUBCOMMANDS,
         prepare=prepare_process,
-        sectioned=("run", "finetune", "federate"),
         without_prepare=("list",),
         when_memory_ends="start a run with a smaller steps.batch_size or networks.hidden, fewer "
         "seeds, starts or rows, or continue this one on a machine with more",

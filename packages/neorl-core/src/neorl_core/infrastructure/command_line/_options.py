@@ -1,64 +1,51 @@
-"""Typed options: the fields of a dataclass, set from the command line by ``tyro``."""
+"""Options as the fields of a dataclass, set from the command line by ``argparse``."""
 
-import contextlib
+import argparse
 import dataclasses
 import difflib
-import io
 import re
+import shutil
 import sys
+import types
 import typing
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from neorl_core._vocabulary.errors import InputError
-from neorl_core.infrastructure.command_line._sections import (
-    HELP,
-    chosen_options,
-    help_words,
-    named_options,
-    with_part,
+from neorl_core.infrastructure.command_line._declared import (
+    POSITIONAL,
+    REQUIRED,
+    Section,
+    Setting,
+    section_of,
 )
 
 Options = TypeVar("Options")
-
-FRAME = "│╭╮╰╯ "
-REWORDED = (
-    (r"Error parsing (--\S+): invalid literal for int\(\) with base 10: (.*)", r"an integer"),
-    (r"Error parsing (--\S+): could not convert string to float: (.*)", r"a number"),
-)
-"""Messages of the parser that name Python functions, and the expected kind of value instead."""
 
 NEAR = 0.6
 """Smallest similarity, by ``difflib``, of an option suggested for a mistyped one."""
 MOST_LISTED = 8
 """Largest number of options of a section that a message lists in full."""
-
-VALUES: dict[Any, tuple[str, str]] = {float: ("a number", "0.75"), int: ("an integer", "3")}
-"""Kinds of values of an option that takes pairs, in words and as an example."""
-PAIRS = re.compile(r"Error parsing (--\S+): Failed to parse key-value pairs!")
+WIDTH = 100
+"""Widest line of a help text, in characters."""
+NEGATIVE = re.compile(r"-(\.?\d|inf\b|nan\b)")
+"""The beginning of a negative number."""
+WORDS = {int: ("INT", "an integer", "3"), float: ("FLOAT", "a number", "0.75")}
+"""Kinds of values: the name in help texts, the kind in a message, and an example."""
 
 
 def parse_options(
-    kind: type[Options],
-    words: Sequence[str],
-    *,
-    program: str,
-    default: Options | None = None,
-    description: str | None = None,
-    by_section: bool = False,
+    kind: type[Options], words: Sequence[str], *, program: str, default: Options | None = None
 ) -> Options:
     """Parses the options of a command into an object.
 
     Args:
         kind: A dataclass whose fields are the options. Fields of nested dataclasses are written
-            with dots; fields marked ``tyro.conf.Positional`` are words without an option name.
+            with dots; fields annotated ``Positional[...]`` are words without an option name.
         words: Words after the command.
-        program: The command as typed, for help and messages.
+        program: The command as typed, for messages.
         default: Values of options that are not given; the defaults of the class if ``None``.
-        description: Text for ``--help``; the docstring of the class by default.
-        by_section: Whether ``--help`` lists only the sections, which are the nested dataclasses.
-            Then ``--help SECTION ...`` shows the options of those sections, and ``--help all``
-            shows every option.
 
     Returns:
         The object; its values have the declared types but are not checked further.
@@ -66,7 +53,6 @@ def parse_options(
     Raises:
         InputError: If the words cannot be parsed; the message is one line and suggests the nearest
             option.
-        SystemExit: After ``--help``.
 
     Example:
         >>> import dataclasses
@@ -76,147 +62,304 @@ def parse_options(
         >>> parse_options(Count, ["--steps", "3"], program="count").steps
         3
     """
-    import tyro
-
-    keywords: dict[str, Any] = {} if default is None else {"default": default}
-    help_request = help_words(words) if by_section else None
-    if help_request is not None:
-        part, description = chosen_options(
-            kind() if default is None else default,
-            help_request,
-            program=program,
-            description=description or kind.__doc__ or "",
-        )
-        keywords, words = {"default": part}, HELP[-1:]
-    _report_repeated(words, program)
-    if by_section and default is not None and help_request is None:
-        options = _of_named_sections(default, words, program)
-        if options is not None:
-            return options
-    messages = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(messages):
-            options, unknown = tyro.cli(
-                kind if help_request is None else type(part),
-                args=list(words),
-                prog=program,
-                description=description,
-                return_unknown_args=True,
-                **keywords,
-            )
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        message = _reworded(_first_message(messages.getvalue()), words, kind, default)
-        raise InputError(f"{message}; see `{program} --help`") from None
+    section = section_of(kind if default is None else default)
+    parser = option_parser(section, program)
+    typed = [_normal(word) for word in words]
+    _report_repeated(typed, program)
+    given, unknown = parser.parse_known_intermixed_args(typed)
     if unknown:
-        raise _unknown(unknown[0], list(_names(kind, default)), program, words)
-    return options
+        raise _unknown(unknown[0].strip(), section, program, typed)
+    settings = dict(named_settings(section))
+    values: dict[str, Any] = {}
+    for name, value in vars(given).items():
+        try:
+            values[name] = _value(settings[name].kind, name, value)
+        except ValueError as error:
+            raise InputError(f"{error}; see `{program} --help`") from None
+    if default is None:
+        default = kind(**{n: v for n, v in values.items() if settings[n].value is REQUIRED})
+    return _with(default, values)
 
 
-def _of_named_sections(default: Options, words: Sequence[str], program: str) -> Options | None:
-    """Parses the options with a parser for the named sections only, which is built much faster.
+class OptionParser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and that reads only whole names of options."""
 
-    ``None`` if it does not accept every word; the parser for all options then reports the error.
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        """Creates a parser without ``--help``, which :class:`Program` answers."""
+        keywords = {"add_help": False, "allow_abbrev": False} | keywords
+        super().__init__(
+            *arguments,
+            argument_default=argparse.SUPPRESS,
+            formatter_class=_formatter,
+            **keywords,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raises the message in place of ending the process."""
+        raise InputError(f"{message.removeprefix('argument ')}; see `{self.prog} --help`")
+
+
+def option_parser(
+    section: Section,
+    program: str,
+    *,
+    only: Collection[str] | None = None,
+    usage: str | None = None,
+    description: str | None = None,
+    title: str = "options",
+    parser: argparse.ArgumentParser | None = None,
+    complete: Any = None,
+) -> argparse.ArgumentParser:
+    """A parser of the options of a section and of those in it.
+
+    Args:
+        section: The options.
+        program: The command as typed.
+        only: Names of the nested sections to include, ``""`` for the options outside of any; all
+            by default.
+        usage: The line that shows how to call the command; made from the options by default.
+        description: Text above the options.
+        title: Heading of the options outside of any section.
+        parser: A parser to add the options to; a new one by default.
+        complete: How ``shtab`` completes values that may be files.
     """
-    import tyro
+    parser = parser or OptionParser(prog=program, usage=usage, description=description)
+    for name, part in named_sections(section):
+        if only is not None and name not in only:
+            continue
+        group = parser.add_argument_group(
+            name.replace("_", "-") or title, part.summary if name else None
+        )
+        settings = {n: one for n, one in part.fields.items() if isinstance(one, Setting)}
+        for field in sorted(settings, key=lambda field: not _unmarked(settings[field].kind)[1]):
+            if not _is_table(settings[field].kind):
+                action = _add(group, f"{name}.{field}" if name else field, settings[field])
+                if action.metavar not in (None, "CHOICE", "INT", "FLOAT"):
+                    vars(action)["complete"] = complete
+    if usage is None:
+        parser.usage = _usage(section, program)
+    return parser
 
-    part = named_options(default, words)
-    if part is None:
-        return None
+
+def named_sections(section: Section, prefix: str = "") -> Iterator[tuple[str, Section]]:
+    """A section and all in it, by the names of their fields with dots; the outermost is ``""``."""
+    yield prefix, section
+    for name, field in section.fields.items():
+        if isinstance(field, Section):
+            yield from named_sections(field, f"{prefix}.{name}" if prefix else name)
+
+
+def named_settings(section: Section, prefix: str = "") -> Iterator[tuple[str, Setting]]:
+    """Every option of a section, by the names of its fields with dots between them."""
+    for name, field in section.fields.items():
+        if isinstance(field, Section):
+            yield from named_settings(field, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    columns = min(shutil.get_terminal_size().columns - 2, WIDTH)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=columns)
+
+
+def _add(group: Any, name: str, setting: Setting) -> argparse.Action:
+    """Adds one option to a parser; values stay words, which are read when all are known."""
+    kind, is_positional = _unmarked(setting.kind)
+    required = setting.value is REQUIRED
+    keywords: dict[str, Any] = {"help": _help(setting)}
+    if kind is bool:
+        names = _names(name, setting)
+        return group.add_argument(*names, action=_Switch, dest=name, nargs=0, **keywords)
+    is_list = typing.get_origin(kind) in (tuple, dict)
+    if is_list:
+        keywords["nargs"] = "+" if is_positional and required else "*"
+    item = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
+    if typing.get_origin(item) is Literal:
+        choices = [str(choice) for choice in typing.get_args(item)]
+        keywords |= {"choices": choices, "help": f"One of {', '.join(choices)}. {_help(setting)}"}
+    keywords["metavar"] = name.upper() if is_positional else _metavar(kind)
+    if is_positional:
+        optional = {} if required or is_list else {"nargs": "?"}
+        return group.add_argument(name, **keywords, **optional)
+    return group.add_argument(*_names(name, setting), dest=name, required=required, **keywords)
+
+
+def _names(name: str, setting: Setting) -> list[str]:
+    """The names of an option as typed; none for a word without one, two for a switch."""
+    kind, is_positional = _unmarked(setting.kind)
+    option = f"--{name.replace('_', '-')}"
+    # A file may have switched a setting of a section on, which an option switches off.
+    if kind is bool and ("." in name or setting.value):
+        return [option, _negated(option)]
+    return [] if is_positional else [option]
+
+
+def _negated(option: str) -> str:
+    """The name that switches an option off, such as ``--output.no-tracking``."""
+    folder, dot, last = option.removeprefix("--").rpartition(".")
+    return f"--{folder}{dot}no-{last}"
+
+
+class _Switch(argparse.Action):
+    """Sets a value to whether the first of its names was given, and not the negated one."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        setattr(namespace, self.dest, option_string == self.option_strings[0])
+
+
+def _unmarked(kind: Any) -> tuple[Any, bool]:
+    """A type without its mark, and whether its value is typed without the name of an option."""
+    if typing.get_origin(kind) is Annotated:
+        inner, *marks = typing.get_args(kind)
+        return inner, POSITIONAL in marks
+    return kind, False
+
+
+def _is_table(kind: Any) -> bool:
+    """Whether values consist of tables, which only a file can hold."""
+    return kind is Any or any(
+        typing.get_origin(part) is dict or _is_table(part)
+        for part in typing.get_args(_unmarked(kind)[0])
+    )
+
+
+def _metavar(kind: Any) -> str:
+    """What a value is called in the help."""
+    arguments = typing.get_args(kind)
+    match typing.get_origin(kind):
+        case typing.Literal:
+            return "CHOICE"
+        case None:
+            return WORDS[kind][0] if kind in WORDS else "PATH" if kind is Path else "TEXT"
+        case types.UnionType:
+            return _metavar(arguments[0])
+        case origin if origin is dict:
+            values = typing.get_args(arguments[1]) or (arguments[1],)
+            return " ".join(["NAME", *map(_metavar, values)])
+        case _:
+            return _metavar(arguments[0])
+
+
+def _help(setting: Setting) -> str:
+    """What an option means, and its default."""
+    value = setting.value
+    if value is REQUIRED:
+        ends = "required"
+    elif isinstance(value, tuple):
+        ends = " ".join(map(str, value))
+    else:
+        ends = "" if value is None or value is False or value == {} else str(value)
+    ends = "on" if value is True else ends
+    if ends and value is not REQUIRED:
+        ends = f"default: {ends}"
+    return (f"{setting.text} ({ends})" if ends else setting.text).replace("%", "%%")
+
+
+def _usage(section: Section, program: str) -> str:
+    """How a command is called: its words, its required options, and a hint at the others."""
+    words = [program]
+    for name, setting in named_settings(section):
+        kind, is_positional = _unmarked(setting.kind)
+        typed = name.upper() if is_positional else f"--{name.replace('_', '-')} {_metavar(kind)}"
+        more = " ..." if is_positional and typing.get_origin(kind) is tuple else ""
+        if setting.value is REQUIRED:
+            words.append(f"{typed}{more}")
+        elif is_positional:
+            words.append(f"[{typed}{more}]")
+    return " ".join([*words, "[--OPTION VALUE ...]"])
+
+
+def _normal(word: str) -> str:
+    """A word with dashes for underscores in the name of an option."""
+    if word.startswith("--"):
+        name, equals, value = word.partition("=")
+        return f"{name.replace('_', '-')}{equals}{value}"
+    # argparse takes a word that begins with a dash for an option, unless a space stands before it.
+    return f" {word}" if NEGATIVE.match(word) else word
+
+
+def _value(kind: Any, name: str, given: Any) -> Any:
+    """The value of an option from its words, one or several.
+
+    Raises:
+        ValueError: If a word is not of the declared type.
+    """
+    kind, option = _unmarked(kind)[0], f"--{name.replace('_', '-')}"
+    arguments = typing.get_args(kind)
+    match typing.get_origin(kind):
+        case origin if origin is tuple:
+            return tuple(_word(arguments[0], option, word) for word in given)
+        case origin if origin is dict:
+            return _pairs(arguments[1], option, [word.strip() for word in given])
+        case _:
+            return given if isinstance(given, bool) else _word(kind, option, given)
+
+
+def _word(kind: Any, option: str, word: str) -> Any:
+    if typing.get_origin(kind) is types.UnionType:
+        kind = typing.get_args(kind)[0]
+    word = word.strip() if NEGATIVE.match(word.strip()) else word
+    if typing.get_origin(kind) is Literal:
+        return next(choice for choice in typing.get_args(kind) if str(choice) == word)
     try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            parsed, unknown = tyro.cli(
-                type(part), args=list(words), prog=program, default=part, return_unknown_args=True
-            )
-    except SystemExit:
-        return None
-    return None if unknown else with_part(default, parsed)
+        return kind(word)
+    except ValueError:
+        raise ValueError(f"{option} must be {WORDS[kind][1]}, got {word!r}") from None
+
+
+def _pairs(kind: Any, option: str, words: Sequence[str]) -> dict[str, Any]:
+    """Names with a value each, or with several if the type is a tuple."""
+    kinds = typing.get_args(kind) or (kind,)
+    size = 1 + len(kinds)
+    what, example = WORDS[kinds[0]][1:] if kinds[0] in WORDS else ("a text", "TEXT")
+    if len(kinds) > 1:
+        what, example = f"{len(kinds)} numbers", " ".join([example] * len(kinds))
+    form = f"{option} takes {'pairs of ' * (size == 2)}a name and {what}, such as {option} NAME "
+    form += example
+    pairs = {}
+    for start in range(0, len(words), size):
+        name, *values = words[start : start + size]
+        if len(values) < size - 1:
+            raise ValueError(f"{form}; {name!r} has no value" if not values else form)
+        try:
+            read = tuple(one(word) for one, word in zip(kinds, values, strict=True))
+        except ValueError:
+            raise ValueError(f"{form}; got {' '.join(values)!r} for {name}") from None
+        pairs[name] = read if size > 2 else read[0]
+    return pairs
+
+
+def _with(options: Options, values: dict[str, Any]) -> Options:
+    """An object with other values; names with a dot are those of nested objects."""
+    own: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        head, _, rest = name.partition(".")
+        if rest:
+            nested.setdefault(head, {})[rest] = value
+        else:
+            own[head] = value
+    own |= {name: _with(getattr(options, name), inner) for name, inner in nested.items()}
+    return dataclasses.replace(typing.cast(Any, options), **own) if own else options
 
 
 def _report_repeated(words: Sequence[str], program: str) -> None:
     """Prints to standard error which option is given twice; the last value applies."""
     given: set[str] = set()
     for word in words:
-        name = word.partition("=")[0].replace("_", "-")
+        name = word.partition("=")[0]
         if name.startswith("--") and name in given:
             print(f"{program}: {name} is given twice; the last one counts", file=sys.stderr)
         given.add(name)
 
 
-def _first_message(boxes: str) -> str:
-    """The sentence in the first box of the parser's error, or under the first title."""
-    parts: list[list[str]] = [[]]
-    for line in boxes.splitlines():
-        body = line.strip(FRAME)
-        if body and set(body) <= set("─-"):
-            parts.append([])
-        elif not line.startswith("╭"):
-            parts[-1].append(body)
-    # If the terminal is not UTF-8 there is no frame, but a rule below the title.
-    framed = "╭" in boxes
-    chosen = parts[0] if framed or len(parts) == 1 else parts[1]
-    return " ".join(" ".join(chosen).split()) or "the options cannot be read"
-
-
-def _reworded(message: str, words: Sequence[str], kind: type, default: Any) -> str:
-    for pattern, expected in REWORDED:
-        message = re.sub(pattern, rf"\1 must be {expected}, got \2", message)
-    pairs = PAIRS.search(message)
-    if pairs:
-        option = pairs[1]
-        value_type = _type_of_values(kind, default, option)
-        value_kind, value = VALUES.get(value_type, ("a text", "TEXT"))
-        message = (
-            f"{option} takes pairs of a name and {value_kind}, such as {option} NAME {value}"
-            f"{_fault_of_pairs(option, words, value_type)}"
-        )
-    return message.removesuffix(".")
-
-
-def _fault_of_pairs(option: str, words: Sequence[str], value_type: Any) -> str:
-    """The name without a value, or the first value that is not of the type; empty if unclear."""
-    names = [word.replace("_", "-") for word in words]
-    if names.count(option) != 1:
-        return ""
-    given: list[str] = []
-    for word in words[names.index(option) + 1 :]:
-        if word.startswith("--"):
-            break
-        given.append(word)
-    if len(given) % 2:
-        return f"; {given[-1]!r} has no value"
-    for name, value in zip(given[::2], given[1::2], strict=True):
-        if value_type in VALUES and not _is_of(value_type, value):
-            return f"; got {value!r} for {name}"
-    return ""
-
-
-def _is_of(value_type: Any, word: str) -> bool:
-    try:
-        value_type(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _type_of_values(kind: type, default: Any, option: str) -> Any:
-    """The type of the values of an option that takes pairs; ``None`` if it is unknown."""
-    *sections, last = option.removeprefix("--").replace("-", "_").split(".")
-    for section in sections:
-        default = getattr(kind() if default is None else default, section)
-        kind = type(default)
-    return next(iter(typing.get_args(typing.get_type_hints(kind)[last])[1:]), None)
-
-
-def _unknown(
-    word: str, known: Sequence[str], program: str, words: Sequence[str] = ()
-) -> InputError:
+def _unknown(word: str, section: Section, program: str, words: Sequence[str]) -> InputError:
+    known = [name for one in named_settings(section) for name in _names(*one)]
     name = word.partition("=")[0]
     if not name.startswith("-"):
-        before = words[max(list(words).index(word) - 1, 0)] if word in words else ""
-        folder, dot, last = before.replace("_", "-").removeprefix("--").rpartition(".")
-        negated = f"--{folder}{dot}no-{last}"
+        before = words[max(words.index(word) - 1, 0)] if word in words else ""
+        negated = _negated(before)
         if negated in known:
             return InputError(
                 f"{before} takes no value, got {word!r}; {negated} switches it off; "
@@ -225,13 +368,12 @@ def _unknown(
         return InputError(
             f"unexpected word {word!r}; options begin with --; see `{program} --help`"
         )
-    typed = name.replace("_", "-")
-    if typed in known:  # a field without a form on the command line, such as a list of tables
+    if name in known:  # a field without a form on the command line, such as a list of tables
         return InputError(
             f"{name} consists of tables, so it can be given in a configuration file only; see "
             f"`{program} --help`"
         )
-    hint = _hint(typed, known)
+    hint = _hint(name, known)
     return InputError(f"unknown option {name!r}; {hint}see `{program} --help`")
 
 
@@ -258,25 +400,3 @@ def _hint(name: str, known: Sequence[str]) -> str:
 
 def _did_you_mean(options: Sequence[str]) -> str:
     return f"did you mean {' or '.join(options[:3])}? "
-
-
-def _names(kind: type, default: Any, prefix: str = "") -> Iterator[str]:
-    """The options of a dataclass as they are typed."""
-    import tyro
-
-    hints = typing.get_type_hints(kind, include_extras=True)
-    for field in dataclasses.fields(kind):
-        marks = getattr(hints[field.name], "__metadata__", ())
-        if tyro.conf.Positional in marks:
-            continue
-        name = f"{prefix}{field.name}".replace("_", "-")
-        value = field.default if default is None else getattr(default, field.name)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            yield from _names(type(value), value, f"{name}.")
-        elif isinstance(value, bool):
-            folder, _, last = name.rpartition(".")
-            yield f"--{name}"
-            if tyro.conf.FlagCreatePairsOff not in marks:
-                yield f"--{folder + '.' if folder else ''}no-{last}"
-        else:
-            yield f"--{name}"

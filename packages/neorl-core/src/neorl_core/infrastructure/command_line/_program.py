@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import importlib
 import io
 import os
@@ -15,20 +14,23 @@ from types import FrameType
 
 from neorl_core._vocabulary.errors import InputError
 from neorl_core.infrastructure import is_full_disk, unknown_name
-from neorl_core.infrastructure.command_line._cached_text import (
-    cached_text,
-    is_help,
-    rendered_help,
-)
-from neorl_core.infrastructure.command_line._completion import (
-    NAME,
-    USAGE,
-    completion_script,
-    options_in,
-    shell_of,
-)
 from neorl_core.infrastructure.command_line._errors import StoppedError, is_out_of_memory, one_line
-from neorl_core.infrastructure.command_line._sections import ALL, HELP
+from neorl_core.infrastructure.command_line._help import HELP, Subcommand
+from neorl_core.infrastructure.command_line._options import OptionParser
+
+COMPLETION = "completion"
+USAGE = """usage: {program} completion bash|zsh|fish|tcsh|powershell
+
+Prints a script that completes the commands of {program}, their options, their choices and names of
+files.
+
+examples:
+  {program} completion bash > ~/.local/share/bash-completion/completions/{program}
+  {program} completion zsh > ~/.zfunc/_{program}      (a folder of your fpath)
+  {program} completion fish > ~/.config/fish/completions/{program}.fish
+  eval "$({program} completion bash)"           (this shell alone)
+"""
+HELP_WORDS = frozenset(HELP)
 
 DONE, BAD_INPUT = 0, 2
 """Exit codes; a command stopped by signal ``n`` ends with ``128 + n``."""
@@ -41,19 +43,17 @@ class Program:
     Attributes:
         name: Name of the command and of the distribution that provides it.
         overview: Text for ``--help`` and for a call without arguments.
-        subcommands: Module of every subcommand by its name; imported when the subcommand is called.
+        subcommands: Every subcommand by its name; its module is imported when it is called.
         prepare: Called before the subcommand is imported; sets process switches.
         when_memory_ends: Advice if an array did not fit into memory.
-        sectioned: Subcommands whose options are grouped in sections, all shown by ``--help all``.
         without_prepare: Subcommands without computation, which are called without ``prepare``.
     """
 
     name: str
     overview: str
-    subcommands: Mapping[str, str]
+    subcommands: Mapping[str, Subcommand]
     prepare: Callable[[], object]
     when_memory_ends: str
-    sectioned: tuple[str, ...] = ()
     without_prepare: tuple[str, ...] = ()
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
@@ -76,12 +76,10 @@ class Program:
             return DONE
         try:
             with _termination_raises():
-                if words[0] == NAME and NAME not in self.subcommands:
+                if words[0] == COMPLETION:
                     self._print_completion(words[1:])
-                elif is_help(words[1:]) and words[0] in self.subcommands:
-                    # Cache only in a process of its own, whose tables hold nothing but installed
-                    # entries.
-                    self._print_help(words[0], words[1:], cached=arguments is None)
+                elif words[0] in self.subcommands and not HELP_WORDS.isdisjoint(words):
+                    print(self._help(words[0], words[1:]), end="")
                 else:
                     self._run_subcommand(words[0], words[1:])
                 sys.stdout.flush()  # flushed here, where a closed pipe is not reported as an error
@@ -106,30 +104,36 @@ class Program:
             return [*words[1:], HELP[-1]]
         return list(words)
 
-    def _print_help(self, name: str, words: list[str], *, cached: bool) -> None:
-        """Prints the help of a subcommand, without the switches that only its work needs."""
+    def _help(self, name: str, words: Sequence[str]) -> str:
+        """The help of a subcommand, which neither prepares the process nor imports its module."""
+        first = next(i for i, word in enumerate(words) if word in HELP)
+        return self.subcommands[name].help(f"{self.name} {name}", words[first + 1 :])
 
-        def render() -> None:
-            importlib.import_module(self.subcommands[name]).command(words)
-
-        if cached:
-            print(cached_text(self.name, [name, *words], render), end="")
-        else:
-            render()
-
-    def _print_completion(self, words: list[str]) -> None:
-        """Prints the script for a shell; its options come from the help of every subcommand."""
-        if is_help(words):
+    def _print_completion(self, words: Sequence[str]) -> None:
+        """Prints the script for a shell, which ``shtab`` writes."""
+        if not HELP_WORDS.isdisjoint(words):
             print(USAGE.format(program=self.name), end="")
             return
-        shell, options = shell_of(self.name, words), {}
-        for name in self.subcommands:
-            help_request = [HELP[-1], ALL] if name in self.sectioned else [HELP[-1]]
-            page = rendered_help(
-                functools.partial(self._print_help, name, help_request, cached=False)
+        import shtab
+
+        shells = shtab.SUPPORTED_SHELLS
+        if len(words) != 1:
+            raise InputError(
+                f"{COMPLETION} takes one of {', '.join(shells)}; for example "
+                f"`{self.name} {COMPLETION} bash`"
             )
-            options[name] = options_in(page)
-        print(completion_script(self.name, {**options, NAME: []}, shell), end="")
+        if words[0] not in shells:
+            raise unknown_name("shell", words[0], shells)
+        parser = OptionParser(prog=self.name)
+        parser.add_argument(*HELP, action="help")
+        parser.add_argument("--version", action="version", version="")
+        commands = parser.add_subparsers()
+        for name, subcommand in self.subcommands.items():
+            program = f"{self.name} {name}"
+            command = commands.add_parser(name, prog=program, help=subcommand.summary())
+            subcommand.parser(program, command, shtab.FILE)
+            vars(command.add_argument("files", nargs="*"))["complete"] = shtab.FILE
+        print(shtab.complete(parser, words[0]), end="")
 
     def _run_subcommand(self, name: str, words: list[str]) -> None:
         if name not in self.subcommands:
@@ -137,7 +141,7 @@ class Program:
         if name not in self.without_prepare:
             self.prepare()
         try:
-            importlib.import_module(self.subcommands[name]).command(words)
+            importlib.import_module(self.subcommands[name].module).command(words)
         except Exception as error:
             expected = isinstance(error, InputError | StoppedError | OSError)
             if not expected and is_out_of_memory(error):

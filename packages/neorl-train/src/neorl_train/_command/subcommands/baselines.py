@@ -62,9 +62,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train baselines PLANT_OR_LOG [--OPTION VALUE ...]``."""
     words = list(arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(
-        BaselineOptions, words, program="neorl-train baselines PLANT_OR_LOG", description=USAGE
-    )
+    options = parse_options(BaselineOptions, words, program="neorl-train baselines PLANT_OR_LOG")
     if not name:
         raise InputError(
             "baselines takes a plant or a log; for example `neorl-train baselines CSTR-v0`"

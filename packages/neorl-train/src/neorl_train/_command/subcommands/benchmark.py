@@ -96,9 +96,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]``."""
     words = list(arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(
-        BenchmarkOptions, words, program="neorl-train benchmark", description=USAGE
-    )
+    options = parse_options(BenchmarkOptions, words, program="neorl-train benchmark")
     for field in ("updates", "steps", "starts"):
         if getattr(options, field) < 0:
             raise InputError(f"{field} must not be negative, got {getattr(options, field)}")

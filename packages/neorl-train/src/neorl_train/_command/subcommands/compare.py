@@ -48,9 +48,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train compare RUN RUN ... [--OPTION VALUE ...]``."""
     count = next((i for i, w in enumerate(arguments) if w.startswith("-")), len(arguments))
     runs, words = arguments[:count], arguments[count:]
-    options = parse_options(
-        CompareOptions, words, program="neorl-train compare RUN ...", description=USAGE
-    )
+    options = parse_options(CompareOptions, words, program="neorl-train compare RUN ...")
     if not runs:
         raise InputError(
             "compare takes the directories of finished runs; for example "

@@ -28,9 +28,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train critic RUN [--OPTION VALUE ...]``."""
     words, as_json = take_flag("--json", arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(
-        CriticOptions, words, program="neorl-train critic RUN", description=USAGE
-    )
+    options = parse_options(CriticOptions, words, program="neorl-train critic RUN")
     if not name:
         raise InputError(
             "critic takes one run directory; for example `neorl-train critic runs/0001`"

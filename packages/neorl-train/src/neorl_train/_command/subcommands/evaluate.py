@@ -44,9 +44,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train evaluate RUN [--OPTION VALUE ...]``."""
     words = list(arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(
-        EvaluateOptions, words, program="neorl-train evaluate RUN", description=USAGE
-    )
+    options = parse_options(EvaluateOptions, words, program="neorl-train evaluate RUN")
     if not name:
         raise InputError(
             "evaluate takes the directory of a finished run; for example "

@@ -27,7 +27,7 @@ examples:
 def command(arguments: list[str]) -> None:
     """``neorl-train hunt [--OPTION VALUE ...]``."""
     words, as_json = take_flag("--json", arguments)
-    options = parse_options(HuntOptions, words, program="neorl-train hunt", description=USAGE)
+    options = parse_options(HuntOptions, words, program="neorl-train hunt")
     from neorl_train.populations import hunt  # imports JAX, which help does not need
 
     print_line = partial(print, file=sys.stderr, flush=True)

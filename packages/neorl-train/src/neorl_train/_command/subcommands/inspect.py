@@ -1,9 +1,11 @@
 """``neorl-train inspect RUN``: describes a run and its progress without starting JAX."""
 
+import dataclasses
 from typing import Any
 
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
-from neorl_train._command.run_argument import read_run_argument
+from neorl_train._command.run_argument import JsonFlag, RunArgument
 from neorl_train._command.run_state import state_of, verdict_of
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
@@ -12,11 +14,19 @@ from neorl_train.runs._names import FAILED, FINISHED, REPORT, STOPPED
 from neorl_train.runs._records import read_records
 
 
+@dataclasses.dataclass(frozen=True)
+class InspectOptions(JsonFlag, RunArgument):
+    """Shows the settings of a run, its progress and its results.
+
+    example: neorl-train inspect runs/0001
+    """
+
+
 def command(arguments: list[str]) -> None:
     """``neorl-train inspect RUN``."""
-    summary = "Shows the settings of a run, its progress and its results."
-    run, flags = read_run_argument("inspect", arguments, summary, accepted=["--json"])
-    if flags.json:
+    options = parse_options(InspectOptions, arguments, program="neorl-train inspect")
+    run = options.directory("inspect")
+    if options.json:
         print_json("run-state", run_state(run))
     else:
         print(describe_run(run))

@@ -1,49 +1,48 @@
 """``neorl-train list [RUNS]``: lists environments, algorithms and runs."""
 
-import json
+import dataclasses
 import shlex
-import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import cached_text, one_line, summary_of
+from neorl_core.infrastructure.command_line import (
+    Positional,
+    declared_keys,
+    one_line,
+    parse_options,
+)
+from neorl_train._command.learner_sections import learner_sections
 from neorl_train._command.results import print_json
-from neorl_train._command.run_argument import refuse_options
+from neorl_train._command.run_argument import JsonFlag
 from neorl_train._command.run_state import state_of, verdict_of
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._lock import holder
 from neorl_train.runs._names import RECORD
 
-USAGE = """usage: neorl-train list [RUNS] [--json]
 
-Lists the environments, the algorithms,
-and the runs in the folder RUNS (default: runs).
+@dataclasses.dataclass(frozen=True)
+class ListOptions(JsonFlag):
+    """Lists the environments, the algorithms, and the runs in a folder.
 
-flags:
-  --json     print results as JSON in place of text
+    example: neorl-train list
+             neorl-train list runs --json
 
-examples:
-  neorl-train list runs
-  neorl-train list runs --json"""
+    Attributes:
+        runs: Folder of the numbered runs; runs by default.
+    """
+
+    runs: Positional[str] = ""
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train list [RUNS]``."""
-    words = [word for word in arguments if word != "--json"]
-    if "-h" in words or "--help" in words:
-        print(USAGE)
-        return
-    refuse_options("list", words, known=["--json"])
-    if len(words) > 1:
-        raise InputError(
-            f"list takes one folder of runs, got {len(words)} arguments; for example "
-            "`neorl-train list runs`"
-        )
-    runs = Path(words[0] if words else "runs")
-    if words:
+    options = parse_options(ListOptions, arguments, program="neorl-train list")
+    runs = Path(options.runs or "runs")
+    if options.runs:
         _require_folder_of_runs(runs)
-    if len(words) < len(arguments):
+    if options.json:
         print_json("list", listing(runs))
     else:
         print(describe_all(runs))
@@ -73,25 +72,15 @@ def listing(runs: Path) -> dict[str, Any]:
 def known_names() -> dict[str, Any]:
     """Environments, networks, and algorithms with a one-line description each.
 
-    Importing all learners takes seconds, so the names are cached between processes until the code
-    changes. A process that has already imported the learners may have registered others, so it
-    lists them again.
+    Read from source: importing all learners and plants takes seconds.
     """
-    if "neorl_agents" in sys.modules:
-        return _names_in_tables()
-    text = cached_text("neorl-train", ["list"], lambda: print(json.dumps(_names_in_tables())))
-    return json.loads(text)
-
-
-def _names_in_tables() -> dict[str, Any]:
-    from neorl_agents import ALGORITHMS
-    from neorl_envs import environment_names
-    from neorl_envs.plants import GRAPH_PLANTS
-
+    table = "neorl_envs.plants._table"
+    points = {point.name for point in metadata.entry_points(group="neorl.plants")}
+    own, networks = declared_keys(table, "_OWN"), declared_keys(table, "_NETWORKS")
     return {
-        "environments": list(environment_names()),
-        "networks": list(GRAPH_PLANTS),
-        "algorithms": {name: _about(name) for name in ALGORITHMS},
+        "environments": [*own, *sorted(points.difference(own, networks))],
+        "networks": networks,
+        "algorithms": {name: read().summary for name, read in learner_sections().items()},
     }
 
 
@@ -141,14 +130,3 @@ def _row(run: RunDirectory) -> str:
     verdict_text = f"  {verdict['answer']}" if verdict else ""
     status = state_of(record, process)
     return f"  {run.path.name}  {record['started']}  {status:<11} {algorithms}{verdict_text}"
-
-
-def _about(name: str) -> str:
-    """The first docstring line of a learner; if its distribution is broken, the reason."""
-    from neorl_agents import ALGORITHMS
-
-    try:
-        kind = ALGORITHMS.find(name)
-    except InputError as error:
-        return one_line(error)
-    return summary_of(kind)

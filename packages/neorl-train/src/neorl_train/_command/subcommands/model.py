@@ -40,9 +40,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train model RUN_OR_LOG [--OPTION VALUE ...]``."""
     words, as_json = take_flag("--json", arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(
-        ModelOptions, words, program="neorl-train model RUN_OR_LOG", description=USAGE
-    )
+    options = parse_options(ModelOptions, words, program="neorl-train model RUN_OR_LOG")
     if not name:
         raise InputError(
             "model takes a log or the directory of a run; for example `neorl-train model plant.h5`"

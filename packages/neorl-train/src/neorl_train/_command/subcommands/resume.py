@@ -2,23 +2,40 @@
 
 import dataclasses
 
-from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_results
-from neorl_train._command.run_argument import FLAGS, read_run_argument
+from neorl_train._command.run_argument import RunArgument, TrainingFlags
 
-DEVICES = "--devices.batch"
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """Devices used for training.
+
+    Attributes:
+        batch: Another number of devices that share each batch, which rounds differently; that of
+            the run by default.
+    """
+
+    batch: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeOptions(TrainingFlags, RunArgument):
+    """Continues an interrupted run with bit-identical results.
+
+    Several processes continue it together if NEORL_COORDINATOR and the other variables that
+    `neorl-train run --help` shows are set.
+
+    example: neorl-train resume runs/0001
+    """
+
+    devices: Devices = Devices()
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train resume RUN``."""
-    summary = (
-        "Continues an interrupted run with bit-identical results; with --devices.batch N on "
-        "another\nnumber of devices that share each batch, which rounds differently. Several "
-        "processes continue\nit together if NEORL_COORDINATOR and the other variables that `run "
-        "--help` shows are set."
-    )
-    arguments, devices = _without_devices(arguments)
-    run, flags = read_run_argument("resume", arguments, summary, accepted=FLAGS)
+    flags = parse_options(ResumeOptions, arguments, program="neorl-train resume")
+    run = flags.directory("resume")
     from neorl_train._pipeline.job import resume_job
     from neorl_train._pipeline.processes.follower import follow
     from neorl_train._process.distributed import join_processes
@@ -39,23 +56,8 @@ def command(arguments: list[str]) -> None:
     if not leads():
         follow()
         return
-    if devices is not None:
-        config = dataclasses.replace(config, devices=DevicesConfig(batch=devices))
+    if flags.devices.batch is not None:
+        config = dataclasses.replace(config, devices=DevicesConfig(batch=flags.devices.batch))
+        validate(config)
     resume_job(run, config, Reporter(quiet=flags.quiet), timings, profile=flags.profile)
     print_results(run, timings, flags)
-
-
-def _without_devices(words: list[str]) -> tuple[list[str], int | None]:
-    """The arguments without ``--devices.batch N``, and that number."""
-    left, value = [], None
-    given = iter(words)
-    for word in given:
-        name, equals, text = word.partition("=")
-        if name != DEVICES:
-            left.append(word)
-            continue
-        text = text if equals else next(given, "")
-        if not text.isdecimal():
-            raise InputError(f"{DEVICES} must be an integer (the number of devices), got {text!r}")
-        value = int(text)
-    return left, value

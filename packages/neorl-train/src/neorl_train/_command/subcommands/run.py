@@ -6,24 +6,47 @@ from collections.abc import Sequence
 from neorl_agents import ALGORITHMS
 from neorl_train._command.options import read_run_options
 from neorl_train._command.results import print_json, print_results
-from neorl_train._command.run_argument import DRY_RUN, take_flag
 from neorl_train._process.distributed import join_processes
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import IMPORTS, REST_OF_IMPORTS, Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
 
+USAGE = """neorl-train run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
+
+Collects or reads a log, trains every algorithm on it, evaluates the policies and writes a verdict
+and a report into a numbered run directory. Values on the command line override those of the file,
+which override the defaults below. With --training.on plant, learners are trained on a simulated
+plant itself. The first word may also name a log or a plant: the same as
+--data.source with the defaults.
+
+examples:
+  neorl-train run
+  neorl-train run CSTR-v0 --retuning.controller incumbent
+  neorl-train run --training.algorithms iql --training.seeds 0 1
+  neorl-train run CSTR-v0 --training.on plant --training.algorithms iql
+  neorl-train run --data.source ../plant/log.h5 --penalty overheating 0.5
+  neorl-train run log.h5 --evaluation.environment CSTR-v0    (judge in a simulator of the log)
+  neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --output.no-tracking
+  neorl-train run my.toml --devices.batch 4
+  neorl-train run my.toml --dry-run          (print the complete configuration, train nothing)
+
+several processes train one run if these variables are set in each (two on one machine):
+  export NEORL_COORDINATOR=127.0.0.1:8476 NEORL_PROCESSES=2
+  NEORL_PROCESS=1 neorl-train run my.toml &
+  NEORL_PROCESS=0 neorl-train run my.toml
+"""
+
 
 def command(arguments: list[str]) -> None:
     """``neorl-train run [CONFIG.toml] [--OPTION VALUE ...]``."""
     timings = Timings.since_start(IMPORTS)
-    words, dry = take_flag(DRY_RUN, arguments)
     with timings.stage("configuration"):
-        config, flags = read_run_options(words, ALGORITHMS)
-    note = single_seed_note(config, words)
+        config, flags = read_run_options(arguments, ALGORITHMS)
+    note = single_seed_note(config, arguments)
     if note and not flags.json:
         print(note, file=sys.stderr)
-    if dry:
+    if flags.dry_run:
         _print_resolved(config, as_json=flags.json)
         return
     # Imported here because help and a misspelt option do not need the training code.

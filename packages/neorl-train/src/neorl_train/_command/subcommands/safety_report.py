@@ -107,7 +107,6 @@ def _read(arguments: list[str]) -> SafetyOptions:
         SafetyOptions,
         [*(["--subject", *first] if first else []), *words],
         program="neorl-train safety-report",
-        description=USAGE,
     )
     if not options.subject:
         raise InputError(

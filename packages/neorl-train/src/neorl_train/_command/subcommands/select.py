@@ -44,9 +44,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train select RUN_OR_LOG [--OPTION VALUE ...]``."""
     given, as_json = take_flag("--json", arguments)
     name = given.pop(0) if given and not given[0].startswith("-") else ""
-    options = parse_options(
-        SelectOptions, given, program="neorl-train select RUN_OR_LOG", description=USAGE
-    )
+    options = parse_options(SelectOptions, given, program="neorl-train select RUN_OR_LOG")
     if not name:
         raise InputError(
             "select takes the directory of a run or a log; for example "

@@ -74,9 +74,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train sweep SWEEP.toml [--OPTION VALUE ...]``."""
     words = list(arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(
-        SweepOptions, words, program="neorl-train sweep SWEEP.toml", description=USAGE
-    )
+    options = parse_options(SweepOptions, words, program="neorl-train sweep SWEEP.toml")
     if not name:
         raise InputError("sweep takes a TOML file; for example `neorl-train sweep sweep.toml`")
     if options.processes < 1:
