@@ -55,68 +55,69 @@ exit codes: 0 done, 1 a hard constraint was broken (safety-report), 2 bad input 
 to do), 130 stopped by Ctrl-C, 143 by SIGTERM
 """
 
-FIRST = (
-    "data.source",
-    "penalty",
-    "training.algorithms",
-    "training.seeds",
-    "training.updates",
-    "evaluation.environment",
-    "evaluation.incumbent",
-    "retuning.controller",
-    "output.directory",
-)
-"""The options of a run that matter most, which its help shows first."""
-OPTIONS, LEARNERS = "neorl_train._command.options", {"algorithms": learner_sections}
+COMMON = ("training.algorithms", "training.seeds", "training.updates")
+FIRST: dict[str, tuple[str, ...]] = {
+    "run": (
+        "data.source",
+        "penalty",
+        *COMMON,
+        "evaluation.environment",
+        "evaluation.incumbent",
+        "retuning.controller",
+        "output.directory",
+        "dry_run",
+    ),
+    "finetune": (
+        *COMMON,
+        "finetune.environment",
+        "finetune.share",
+        "finetune.environments",
+        "output.directory",
+    ),
+    "federate": (
+        "penalty",
+        *COMMON,
+        "federation.rule",
+        "federation.rounds",
+        "federation.local_updates",
+        "federation.byzantine",
+        "privacy.noise_multiplier",
+        "output.directory",
+    ),
+}
+"""The options that matter most, which help shows first, of commands with the sections of a run."""
 
-
-def _subcommand(name: str, options: str, first: tuple[str, ...] = ()) -> Subcommand:
-    module = f"neorl_train._command.subcommands.{name.replace('-', '_')}"
-    return Subcommand(module, options, first, LEARNERS if first else {})
-
-
+OPTIONS = {
+    "run": "neorl_train._command.options:RunOptions",
+    "finetune": "neorl_train._command.options:FineTuningOptions",
+    "resume": "ResumeOptions",
+    "report": "ReportOptions",
+    "evaluate": "EvaluateOptions",
+    "compare": "CompareOptions",
+    "sweep": "SweepOptions",
+    "benchmark": "BenchmarkOptions",
+    "baselines": "BaselineOptions",
+    "safety-report": "SafetyOptions",
+    "inspect": "InspectOptions",
+    "list": "ListOptions",
+    "model": "ModelOptions",
+    "select": "SelectOptions",
+    "critic": "CriticOptions",
+    "federate": "neorl_train._command.federation_options:FederationOptions",
+    "hunt": "HuntOptions",
+    "track": "TrackOptions",
+}
+NAMES = tuple(OPTIONS)
 SUBCOMMANDS = {
-    name: _subcommand(name, *rest)
-    for name, *rest in (
-        ("run", f"{OPTIONS}:RunOptions", (*FIRST, "dry_run")),
-        (
-            "finetune",
-            f"{OPTIONS}:FineTuningOptions",
-            (*FIRST[2:5], *(f"finetune.{one}" for one in ("environment", "share", "environments"))),
-        ),
-        ("resume", "ResumeOptions"),
-        ("report", "ReportOptions"),
-        ("evaluate", "EvaluateOptions"),
-        ("compare", "CompareOptions"),
-        ("sweep", "SweepOptions"),
-        ("benchmark", "BenchmarkOptions"),
-        ("baselines", "BaselineOptions"),
-        ("safety-report", "SafetyOptions"),
-        ("inspect", "InspectOptions"),
-        ("list", "ListOptions"),
-        ("model", "ModelOptions"),
-        ("select", "SelectOptions"),
-        ("critic", "CriticOptions"),
-        (
-            "federate",
-            "neorl_train._command.federation_options:FederationOptions",
-            (
-                "penalty",
-                *FIRST[2:5],
-                "federation.rule",
-                "federation.rounds",
-                "federation.local_updates",
-                "federation.byzantine",
-                "privacy.noise_multiplier",
-                "output.directory",
-            ),
-        ),
-        ("hunt", "HuntOptions"),
-        ("track", "TrackOptions"),
+    name: Subcommand(
+        f"neorl_train._command.subcommands.{name.replace('-', '_')}",
+        options,
+        FIRST.get(name, ()),
+        {"algorithms": learner_sections} if name in FIRST else {},
     )
+    for name, options in OPTIONS.items()
 }
 """One module in ``subcommands`` each (a dash is an underscore), with a function ``command``."""
-NAMES = tuple(SUBCOMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

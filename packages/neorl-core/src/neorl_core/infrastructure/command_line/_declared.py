@@ -320,7 +320,7 @@ def _kind(module: str, node: ast.AST) -> Any:
         case ast.Subscript(value=ast.Name(id=name), slice=inner):
             items = inner.elts if isinstance(inner, ast.Tuple) else [inner]
             kinds = tuple(_kind(module, item) for item in items)
-            return BUILTIN[name][kinds if len(kinds) > 1 else kinds[0]]
+            return BUILTIN[name][kinds[0] if len(kinds) == 1 else kinds]
     raise LookupError(f"{module} has an annotation that cannot be read: {ast.dump(node)}")
 
 

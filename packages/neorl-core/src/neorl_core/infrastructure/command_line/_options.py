@@ -226,34 +226,28 @@ def _is_table(kind: Any) -> bool:
 
 def _metavar(kind: Any) -> str:
     """What a value is called in the help."""
-    arguments = typing.get_args(kind)
-    match typing.get_origin(kind):
-        case typing.Literal:
-            return "CHOICE"
-        case None:
-            return WORDS[kind][0] if kind in WORDS else "PATH" if kind is Path else "TEXT"
-        case types.UnionType:
-            return _metavar(arguments[0])
-        case origin if origin is dict:
-            values = typing.get_args(arguments[1]) or (arguments[1],)
-            return " ".join(["NAME", *map(_metavar, values)])
-        case _:
-            return _metavar(arguments[0])
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        return "CHOICE"
+    if origin is dict:
+        values = typing.get_args(arguments[1]) or (arguments[1],)
+        return " ".join(["NAME", *map(_metavar, values)])
+    if origin:  # a tuple, or a type or none
+        return _metavar(arguments[0])
+    return WORDS[kind][0] if kind in WORDS else "PATH" if kind is Path else "TEXT"
 
 
 def _help(setting: Setting) -> str:
     """What an option means, and its default."""
     value = setting.value
     if value is REQUIRED:
-        ends = "required"
-    elif isinstance(value, tuple):
-        ends = " ".join(map(str, value))
+        note = " (required)"
+    elif value is None or value is False or value in ("", (), {}):
+        note = ""
     else:
-        ends = "" if value is None or value is False or value == {} else str(value)
-    ends = "on" if value is True else ends
-    if ends and value is not REQUIRED:
-        ends = f"default: {ends}"
-    return (f"{setting.text} ({ends})" if ends else setting.text).replace("%", "%%")
+        shown = " ".join(map(str, value)) if isinstance(value, tuple) else value
+        note = f" (default: {'on' if value is True else shown})"
+    return f"{setting.text}{note}".replace("%", "%%")
 
 
 def _usage(section: Section, program: str) -> str:
@@ -286,14 +280,12 @@ def _value(kind: Any, name: str, given: Any) -> Any:
         ValueError: If a word is not of the declared type.
     """
     kind, option = _unmarked(kind)[0], f"--{name.replace('_', '-')}"
-    arguments = typing.get_args(kind)
-    match typing.get_origin(kind):
-        case origin if origin is tuple:
-            return tuple(_word(arguments[0], option, word) for word in given)
-        case origin if origin is dict:
-            return _pairs(arguments[1], option, [word.strip() for word in given])
-        case _:
-            return given if isinstance(given, bool) else _word(kind, option, given)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        return tuple(_word(arguments[0], option, word) for word in given)
+    if origin is dict:
+        return _pairs(arguments[1], option, [word.strip() for word in given])
+    return given if isinstance(given, bool) else _word(kind, option, given)
 
 
 def _word(kind: Any, option: str, word: str) -> Any:
@@ -310,10 +302,10 @@ def _word(kind: Any, option: str, word: str) -> Any:
 
 def _pairs(kind: Any, option: str, words: Sequence[str]) -> dict[str, Any]:
     """Names with a value each, or with several if the type is a tuple."""
-    kinds = typing.get_args(kind) or (kind,)
+    kinds: tuple[Any, ...] = typing.get_args(kind) or (kind,)
     size = 1 + len(kinds)
     what, example = WORDS[kinds[0]][1:] if kinds[0] in WORDS else ("a text", "TEXT")
-    if len(kinds) > 1:
+    if size > 2:
         what, example = f"{len(kinds)} numbers", " ".join([example] * len(kinds))
     form = f"{option} takes {'pairs of ' * (size == 2)}a name and {what}, such as {option} NAME "
     form += example
