@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 PAGES = Path(__file__).resolve().parents[2] / "docs/pages/reference/commands"
@@ -27,21 +27,19 @@ HEAD = (
     "your terminal. This page has the\nsame text; `tools/pages/command_pages.py` writes it.\n"
 )
 SECTIONED = (
-    "\n`--help` lists the sections of these options. `{program} {command} --help SECTION ...` "
-    "shows the options of some sections,\nand `--help all` shows all of them. They are the fields "
-    "of the [configuration](../train/configuration.md) and of the\n"
+    "\nAll options are the fields of the [configuration](../train/configuration.md) and of the\n"
     "[learners](../../learners/index.md).\n"
 )
 
 
-def programs() -> dict[str, tuple[Callable[[list[str]], int], tuple[str, ...], tuple[str, ...]]]:
-    """Every program: its function, its commands, and those whose help lists sections alone."""
+def programs() -> dict[str, tuple[Callable[[list[str]], int], tuple[str, ...], Container[str]]]:
+    """Every program: its function, its commands, and those whose help lists sections."""
     from neorl_deploy._command import main as deploy
     from neorl_envs._command import main as envs
     from neorl_train._command import main as train
 
     return {
-        "neorl-train": (train.main, train.NAMES, ("run", "finetune", "federate")),
+        "neorl-train": (train.main, train.NAMES, train.FIRST),
         "neorl-envs": (envs.main, envs.COMMANDS, ()),
         "neorl-deploy": (deploy.main, deploy.names(), ()),
     }
@@ -76,7 +74,7 @@ def page_of(program: str) -> str:
     for command in commands:
         parts += [f"\n## {command}\n", _block(printed(run, [command, "--help"]))]
         if command in sectioned:
-            parts.append(SECTIONED.format(program=program, command=command))
+            parts.append(SECTIONED)
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 

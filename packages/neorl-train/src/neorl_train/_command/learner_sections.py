@@ -5,10 +5,16 @@ from functools import partial
 from importlib import metadata
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import Section, declared_table, one_line, section_of
-from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
+from neorl_core.infrastructure.command_line import (
+    Section,
+    declared_table,
+    declared_value,
+    one_line,
+    section_of,
+)
 
 TABLE = "neorl_agents.algorithms._table", "ALGORITHMS"
+PRESETS = "neorl_train.configuration._presets", "DEMO_HYPERPARAMETERS"
 
 
 def learner_sections() -> dict[str, Callable[[], Section]]:
@@ -25,7 +31,7 @@ def learner_sections() -> dict[str, Callable[[], Section]]:
 
 
 def _own(name: str, read: Callable[[], Section]) -> Section:
-    return read().replaced(DEMO_HYPERPARAMETERS.get(name, {}))
+    return read().replaced(declared_value(*PRESETS).get(name, {}))
 
 
 def _foreign(name: str) -> Section:

@@ -1,34 +1,29 @@
 """Typed sections of a run's configuration, their defaults, their file and their hash."""
 
-from typing import TYPE_CHECKING
-
-from neorl_core.infrastructure import lazy_names
-
-if TYPE_CHECKING:
-    from neorl_train.configuration._classical import ClassicalConfig as ClassicalConfig
-    from neorl_train.configuration._fallback import FallbackConfig as FallbackConfig
-    from neorl_train.configuration._fine_tuning import FineTuningConfig as FineTuningConfig
-    from neorl_train.configuration._limits import LimitsConfig as LimitsConfig
-    from neorl_train.configuration._limits import limited_spec as limited_spec
-    from neorl_train.configuration._memory import memory_bytes as memory_bytes
-    from neorl_train.configuration._memory import stays_on_disk as stays_on_disk
-    from neorl_train.configuration._monitors import MonitorsConfig as MonitorsConfig
-    from neorl_train.configuration._monitors import SupervisorConfig as SupervisorConfig
-    from neorl_train.configuration._online import OnlineConfig as OnlineConfig
-    from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPERPARAMETERS
-    from neorl_train.configuration._retuning import RetuningConfig as RetuningConfig
-    from neorl_train.configuration._sections import CheckpointConfig as CheckpointConfig
-    from neorl_train.configuration._sections import DataConfig as DataConfig
-    from neorl_train.configuration._sections import DevicesConfig as DevicesConfig
-    from neorl_train.configuration._sections import EvaluationConfig as EvaluationConfig
-    from neorl_train.configuration._sections import OutputConfig as OutputConfig
-    from neorl_train.configuration._sections import TrainingConfig as TrainingConfig
-    from neorl_train.configuration._sections import config_hash as config_hash
-    from neorl_train.configuration._sections import config_to_dict as config_to_dict
-    from neorl_train.configuration._sections import config_type as config_type
-    from neorl_train.configuration._toml import dump_toml as dump_toml
-    from neorl_train.configuration._toml import load_toml as load_toml
-    from neorl_train.configuration._validation import validate as validate
+from neorl_train.configuration._classical import ClassicalConfig as ClassicalConfig
+from neorl_train.configuration._fallback import FallbackConfig as FallbackConfig
+from neorl_train.configuration._fine_tuning import FineTuningConfig as FineTuningConfig
+from neorl_train.configuration._limits import LimitsConfig as LimitsConfig
+from neorl_train.configuration._limits import limited_spec as limited_spec
+from neorl_train.configuration._memory import memory_bytes as memory_bytes
+from neorl_train.configuration._memory import stays_on_disk as stays_on_disk
+from neorl_train.configuration._monitors import MonitorsConfig as MonitorsConfig
+from neorl_train.configuration._monitors import SupervisorConfig as SupervisorConfig
+from neorl_train.configuration._online import OnlineConfig as OnlineConfig
+from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPERPARAMETERS
+from neorl_train.configuration._retuning import RetuningConfig as RetuningConfig
+from neorl_train.configuration._sections import CheckpointConfig as CheckpointConfig
+from neorl_train.configuration._sections import DataConfig as DataConfig
+from neorl_train.configuration._sections import DevicesConfig as DevicesConfig
+from neorl_train.configuration._sections import EvaluationConfig as EvaluationConfig
+from neorl_train.configuration._sections import OutputConfig as OutputConfig
+from neorl_train.configuration._sections import TrainingConfig as TrainingConfig
+from neorl_train.configuration._sections import config_hash as config_hash
+from neorl_train.configuration._sections import config_to_dict as config_to_dict
+from neorl_train.configuration._sections import config_type as config_type
+from neorl_train.configuration._toml import dump_toml as dump_toml
+from neorl_train.configuration._toml import load_toml as load_toml
+from neorl_train.configuration._validation import validate as validate
 
 __all__ = [
     "DEMO_HYPERPARAMETERS",
@@ -55,31 +50,3 @@ __all__ = [
     "stays_on_disk",
     "validate",
 ]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_train.configuration._classical": ["ClassicalConfig"],
-        "neorl_train.configuration._fallback": ["FallbackConfig"],
-        "neorl_train.configuration._fine_tuning": ["FineTuningConfig"],
-        "neorl_train.configuration._limits": ["LimitsConfig", "limited_spec"],
-        "neorl_train.configuration._memory": ["memory_bytes", "stays_on_disk"],
-        "neorl_train.configuration._monitors": ["MonitorsConfig", "SupervisorConfig"],
-        "neorl_train.configuration._online": ["OnlineConfig"],
-        "neorl_train.configuration._presets": ["DEMO_HYPERPARAMETERS"],
-        "neorl_train.configuration._retuning": ["RetuningConfig"],
-        "neorl_train.configuration._sections": [
-            "CheckpointConfig",
-            "DataConfig",
-            "DevicesConfig",
-            "EvaluationConfig",
-            "OutputConfig",
-            "TrainingConfig",
-            "config_hash",
-            "config_to_dict",
-            "config_type",
-        ],
-        "neorl_train.configuration._toml": ["dump_toml", "load_toml"],
-        "neorl_train.configuration._validation": ["validate"],
-    },
-)

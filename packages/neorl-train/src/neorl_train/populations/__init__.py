@@ -1,20 +1,15 @@
 """Populations of independent agents in a world: epochs in one program, runs with checkpoints."""
 
-from typing import TYPE_CHECKING
-
-from neorl_core.infrastructure import lazy_names
-
-if TYPE_CHECKING:
-    from neorl_train.populations._epochs import Epochs as Epochs
-    from neorl_train.populations._epochs import Order as Order
-    from neorl_train.populations._epochs import play_episode as play_episode
-    from neorl_train.populations._epochs import run_epochs as run_epochs
-    from neorl_train.populations._hunt import hunt as hunt
-    from neorl_train.populations._hunt_options import HuntOptions as HuntOptions
-    from neorl_train.populations._run import TrainedPopulation as TrainedPopulation
-    from neorl_train.populations._run import population_checkpoints as population_checkpoints
-    from neorl_train.populations._run import random_rewards as random_rewards
-    from neorl_train.populations._run import train_population as train_population
+from neorl_train.populations._epochs import Epochs as Epochs
+from neorl_train.populations._epochs import Order as Order
+from neorl_train.populations._epochs import play_episode as play_episode
+from neorl_train.populations._epochs import run_epochs as run_epochs
+from neorl_train.populations._hunt import hunt as hunt
+from neorl_train.populations._hunt_options import HuntOptions as HuntOptions
+from neorl_train.populations._run import TrainedPopulation as TrainedPopulation
+from neorl_train.populations._run import population_checkpoints as population_checkpoints
+from neorl_train.populations._run import random_rewards as random_rewards
+from neorl_train.populations._run import train_population as train_population
 
 __all__ = [
     "Epochs",
@@ -28,18 +23,3 @@ __all__ = [
     "run_epochs",
     "train_population",
 ]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_train.populations._epochs": ["Epochs", "Order", "play_episode", "run_epochs"],
-        "neorl_train.populations._hunt": ["hunt"],
-        "neorl_train.populations._hunt_options": ["HuntOptions"],
-        "neorl_train.populations._run": [
-            "TrainedPopulation",
-            "population_checkpoints",
-            "random_rewards",
-            "train_population",
-        ],
-    },
-)

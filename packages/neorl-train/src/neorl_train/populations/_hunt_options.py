@@ -1,4 +1,4 @@
-"""The options of a treasure hunt; reading them imports no JAX, so that help is quick."""
+"""The options of a treasure hunt."""
 
 import dataclasses
 from pathlib import Path

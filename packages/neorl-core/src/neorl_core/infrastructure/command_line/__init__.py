@@ -5,6 +5,7 @@ from neorl_core.infrastructure.command_line._declared import Section as Section
 from neorl_core.infrastructure.command_line._declared import declared_keys as declared_keys
 from neorl_core.infrastructure.command_line._declared import declared_section as declared_section
 from neorl_core.infrastructure.command_line._declared import declared_table as declared_table
+from neorl_core.infrastructure.command_line._declared import declared_value as declared_value
 from neorl_core.infrastructure.command_line._declared import section_of as section_of
 from neorl_core.infrastructure.command_line._declared import summary_of as summary_of
 from neorl_core.infrastructure.command_line._errors import StoppedError as StoppedError
@@ -31,6 +32,7 @@ __all__ = [
     "declared_keys",
     "declared_section",
     "declared_table",
+    "declared_value",
     "is_out_of_memory",
     "one_line",
     "parse_options",

@@ -8,7 +8,7 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import take_flag
 from neorl_train._process.signals import StopSignal
-from neorl_train.populations import HuntOptions
+from neorl_train.populations import HuntOptions, hunt
 
 USAGE = """neorl-train hunt [--OPTION VALUE ...]
 
@@ -28,8 +28,6 @@ def command(arguments: list[str]) -> None:
     """``neorl-train hunt [--OPTION VALUE ...]``."""
     words, as_json = take_flag("--json", arguments)
     options = parse_options(HuntOptions, words, program="neorl-train hunt")
-    from neorl_train.populations import hunt  # imports JAX, which help does not need
-
     print_line = partial(print, file=sys.stderr, flush=True)
     with StopSignal(print_line) as signal:
         with signal.later():

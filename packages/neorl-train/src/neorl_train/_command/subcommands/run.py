@@ -49,7 +49,7 @@ def command(arguments: list[str]) -> None:
     if flags.dry_run:
         _print_resolved(config, as_json=flags.json)
         return
-    # Imported here because help and a misspelt option do not need the training code.
+    # Imported here because a misspelt option does not need the training code.
     with timings.stage(REST_OF_IMPORTS):
         from neorl_train._pipeline.job import run_job
         from neorl_train._pipeline.processes.follower import follow
