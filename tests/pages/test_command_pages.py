@@ -13,14 +13,7 @@ def test_every_command_has_its_part(program: str) -> None:
     assert tuple(re.findall(r"(?m)^## (.+)$", page)) == command_pages.programs()[program][1]
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "neorl-deploy",
-        # These import every learner and every plant.
-        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("neorl-train", "neorl-envs")),
-    ],
-)
+@pytest.mark.parametrize("program", ["neorl-train", "neorl-envs", "neorl-deploy"])
 def test_the_options_are_those_of_the_commands(program: str) -> None:
     assert command_pages.differing(program) == []
 

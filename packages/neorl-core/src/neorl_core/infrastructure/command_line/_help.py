@@ -1,6 +1,7 @@
 """Help of a command: its most important options and its sections, or the options of some."""
 
 import argparse
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -151,9 +152,8 @@ class Subcommand(NamedTuple):
         return "\n".join(
             [
                 page,
-                "all options stand in sections, their first words (--training.updates); see one",
-                f"with `{program} --help training`, two with `--help data iql`, all with "
-                f"`--help {ALL}`:",
+                f"sections of options, of which `{program} --help training` shows one, `--help data "
+                f"iql`\ntwo, and `--help {ALL}` all:",
                 *lines,
                 *["", more] * bool(more),
                 "",
@@ -162,7 +162,7 @@ class Subcommand(NamedTuple):
 
 
 def _first_sentence(text: str) -> str:
-    return f"{text.removesuffix('.').partition('. ')[0]}."
+    return f"{re.split('[.:;] ', text)[0].removesuffix('.')}."
 
 
 def _with_table(section: Section, field: str, sections: Mapping[str, Section]) -> Section:
