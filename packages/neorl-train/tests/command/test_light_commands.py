@@ -11,7 +11,7 @@ from neorl_core.infrastructure.command_line import declared_section, section_of
 from neorl_envs import environment_names
 from neorl_envs.plants import GRAPH_PLANTS
 from neorl_train._command.learner_sections import learner_sections
-from neorl_train._command.main import SUBCOMMANDS
+from neorl_train._command.main import SUBCOMMANDS, main
 from neorl_train._command.subcommands.list import known_names
 from neorl_train.configuration import config_type
 from neorl_train.runs import create_run
@@ -46,6 +46,47 @@ def test_the_names_that_are_listed_are_those_of_the_tables():
     assert known["environments"] == [*environment_names()]
     assert known["networks"] == [*GRAPH_PLANTS]
     assert [*known["algorithms"]] == [*ALGORITHMS]
+
+
+GUEST = """
+from neorl_agents import IQL
+
+class MyIQL(IQL):
+    \"\"\"Another one.
+
+    Attributes:
+        boldness: How bold.
+    \"\"\"
+
+    boldness: float = 2.5
+"""
+
+
+def test_a_learner_of_another_distribution_has_a_section_for_which_alone_it_is_imported(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "bold_guest.py").write_text(GUEST)
+    info = tmp_path / "bold_guest-0.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bold-guest\nVersion: 0.3\n")
+    (info / "entry_points.txt").write_text("[neorl.algorithms]\nbold_iql = bold_guest:MyIQL\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    pages = {}
+    for words in ([], ["iql"], ["training"]):
+        assert main(["run", "--help", *words]) == 0
+        pages[tuple(words)] = capsys.readouterr().out
+    assert "bold_iql" in pages[()]
+    assert "bold" not in pages["iql",]
+    assert "bold_guest" not in sys.modules
+    assert main(["run", "--help", "bold-iql"]) == 0
+    page = capsys.readouterr().out
+    assert "Another one." in page
+    assert "--algorithms.bold-iql.boldness FLOAT\n" in page
+    assert "How bold. (default: 2.5)" in page
+    # The defaults are those of a run for the learner that it varies.
+    assert "the target critics move, in (0, 1]. (default: 0.02)" in " ".join(page.split())
+    assert main(["list"]) == 0
+    assert "\n  bold_iql       Another one.\n" in capsys.readouterr().out
 
 
 LIST = """

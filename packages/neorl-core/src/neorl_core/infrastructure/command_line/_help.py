@@ -152,8 +152,8 @@ class Subcommand(NamedTuple):
         return "\n".join(
             [
                 page,
-                f"sections of options, of which `{program} --help training` shows one, `--help data "
-                f"iql`\ntwo, and `--help {ALL}` all:",
+                f"sections of options; `{program} --help training` shows one, `--help data iql` "
+                f"two,\n`--help {ALL}` all:",
                 *lines,
                 *["", more] * bool(more),
                 "",
