@@ -236,6 +236,7 @@ def test_the_first_page_shows_what_matters_and_the_sections(
         "\n  training       Trains with Clip and more.",
         "\n  low-clip       Clips.",
         "\n  learners.NAME  NAME is one of clip, training.",
+        "\n  (none)         --norm, --rule, --widths, --on, --quiet, --penalty, --limit, --out",
         "`neorl-x run --help training`",
         "\nexamples:\n  neorl-x run",
     ):

@@ -136,6 +136,9 @@ class Subcommand(NamedTuple):
             for name, field in section.fields.items()
             if isinstance(field, Section)
         }
+        outside = [name for name in section.fields if isinstance(section.fields[name], Setting)]
+        options = (f"--{name.replace('_', '-')}" for name in outside if name not in self.tables)
+        summaries["(none)"] = f"{', '.join(options)}."
         for name, table in self.tables.items():
             summaries[f"{name}.NAME"] = f"NAME is one of {', '.join(table())}."
         width = max(map(len, summaries)) + 2
