@@ -301,19 +301,30 @@ def _rounding(
     would be a cost of their own. What rounding explains is measured: every reading is moved by a
     few units in its last place, one after the other, and the changes of the cost are added.
     """
-    step = np.float32(ULPS * np.finfo(np.float32).eps)
-    possible = step * jnp.abs(declared[..., 1:])
-    for k, reading in enumerate(readings):
-        for column in range(reading.shape[-1]):
-            move = step * (np.arange(reading.shape[-1]) == column)
-            changes = []
-            for factor in (1 + move, 1 - move):
-                moved = (*readings[:k], reading * factor.astype(np.float32), *readings[k + 1 :])
-                changes.append(jnp.abs(_declared_outcomes(objective, *moved, *ends) - declared))
-            possible += jnp.maximum(*changes)[..., 1:]
+    possible = _explained_by_rounding(objective, readings, *ends, declared)
     largest = jnp.abs(difference[..., 1:])
     explained = jnp.all(largest <= possible, axis=(0, 1))  # false for NaN, a learned cost
     return jnp.where(explained, largest.max(axis=(0, 1)), 0.0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _explained_by_rounding(
+    objective: Objective, readings: tuple[Array, ...], low: Array, high: Array, declared: Array
+) -> Float[Array, "episode time cost"]:
+    """Largest change of every declared cost if each reading moves in its last places."""
+    step = jnp.float32(ULPS * jnp.finfo(jnp.float32).eps)
+    ends = np.cumsum([reading.shape[-1] for reading in readings])
+    flat = jnp.concatenate(readings, axis=-1)
+
+    def add(possible: Array, move: Array) -> tuple[Array, None]:
+        changes = []
+        for factor in (1 + move, 1 - move):
+            moved = jnp.split(flat * factor, ends[:-1], axis=-1)
+            changes.append(jnp.abs(_declared_outcomes(objective, *moved, low, high) - declared))
+        return possible + jnp.maximum(*changes)[..., 1:], None
+
+    moves = step * jnp.eye(int(ends[-1]), dtype=flat.dtype)[:, None, None]
+    return jax.lax.scan(add, step * jnp.abs(declared[..., 1:]), moves)[0]
 
 
 @partial(jax.jit, static_argnums=0)

@@ -218,25 +218,22 @@ def _free_fractions(
     if inside.sum() > rows.action.shape[1] * history + 2:
         indices = indices[inside]
     obs, actions, action, _ = _columns(rows, indices, history)
-    action = action.astype(np.float64)
-    read = [part.reshape(len(action), -1) for part in (obs[:, -1], obs[:, :-1, past], actions)]
+    parts = (obs[:, -1], obs[:, :-1, past], actions, action)
+    columns = np.concatenate([x.reshape(len(action), -1) for x in parts], axis=1, dtype=np.float64)
+    scale = columns.std(axis=0)
+    columns = (columns - columns.mean(axis=0)) / np.where(scale > 0, scale, 1)
+    # Every fit is one of a column on others, so the triangular factor of all of them suffices:
+    # it has a row for each column instead of one for each row of the log.
+    factor = np.linalg.qr(columns, mode="r")
+    constant = np.ptp(action, axis=0) == 0
+    first = columns.shape[1] - action.shape[1]
     return np.asarray(
-        [
-            _free_fraction(
-                np.concatenate([*read, np.delete(action, i, axis=1)], axis=1), action[:, i]
-            )
-            for i in range(action.shape[1])
-        ]
+        [0.0 if constant[i] else _free_fraction(factor, first + i) for i in range(len(constant))]
     )
 
 
-def _free_fraction(regressors: Any, action: np.ndarray) -> float:
-    """Fraction of an action's variance that the other columns leave in a least-squares fit."""
-    if np.ptp(action) == 0:
-        return 0.0
-    regressors = regressors.astype(np.float64)
-    scale = regressors.std(axis=0)
-    inputs = (regressors - regressors.mean(axis=0)) / np.where(scale > 0, scale, 1)
-    centred = action - action.mean()
-    residual = centred - inputs @ np.linalg.lstsq(inputs, centred, rcond=1e-8)[0]
-    return float(residual.var() / centred.var())
+def _free_fraction(factor: Float[np.ndarray, "row column"], column: int) -> float:
+    """Fraction of a column's variance that the other columns leave in a least-squares fit."""
+    others, target = np.delete(factor, column, axis=1), factor[:, column]
+    residual = target - others @ np.linalg.lstsq(others, target, rcond=1e-8)[0]
+    return float(residual @ residual / (target @ target))

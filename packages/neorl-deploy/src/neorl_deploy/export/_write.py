@@ -11,6 +11,7 @@ from neorl_deploy.bundle._signature import Signer
 from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.export._atomic_directory import write_directory
 from neorl_deploy.export._prove import prove_parity
+from neorl_deploy.runtime._trial import note_trial
 
 
 def require_place(out: Path, *, overwrite: bool) -> None:
@@ -69,7 +70,9 @@ def write_proven(
     finally:
         _remove(draft)
     write_directory(out, sealed(files, manifest, signer), replaces=overwrite)
-    return read_bundle(out, trusted_key=None if signer is None else signer.public_key)
+    bundle = read_bundle(out, trusted_key=None if signer is None else signer.public_key)
+    note_trial(bundle)
+    return bundle
 
 
 def sealed(

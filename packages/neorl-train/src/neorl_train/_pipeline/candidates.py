@@ -245,7 +245,7 @@ def choose_stage(
         words = [*notes, *words]
         session.directory.update_record(choice=words)
         for line in words:
-            session.reporter.print_line(line)
+            session.reporter.note(line)
     if candidate in policies:
         return candidate, prediction, {}
     chosen = others[candidate]

@@ -94,7 +94,7 @@ def begin_job(
     config, record = resolution.run.config, {**(extra or {}), **first_record(resolution)}
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
-    reporter.print_line(f"run {run.path}")
+    reporter.note(f"run {run.path}")
     for note in resolution.notes:
         reporter.print_line(note)
     return resolution.run, run

@@ -39,7 +39,7 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
         dataset = run.dataset or complete_log(config.data, path, reporter.print_line)
     _record(run, session, dataset, path)
     if isinstance(run.source, PlantSource) and dataset.n_rows > config.data.steps:
-        reporter.print_line(f"{path.name}: {more_rows(config.data.steps, dataset.n_rows)}")
+        reporter.note(f"{path.name}: {more_rows(config.data.steps, dataset.n_rows)}")
     if not np.asarray(dataset.transitions.terminated).any():
         reporter.print_line(f"{path.name}: no row is terminated; every episode was truncated")
     signal_sentences: list[str] = []
@@ -91,7 +91,7 @@ def _collect(run: ResolvedRun, session: Session) -> None:
     reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
     run.kind.take_log(run, directory)
     with session.timings.stage("collect or copy the log"):
-        collected_log(config.data, directory.dataset, reporter.print_line)
+        collected_log(config.data, directory.dataset, reporter.note)
 
 
 def require_memory_for_log(plant: str, spec: Spec, steps: int) -> None:

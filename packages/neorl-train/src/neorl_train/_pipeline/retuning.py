@@ -95,7 +95,7 @@ def retune_stage(
     save_policies(run, session, experience, policies, controller=name, seed=seed)
     session.reporter.end()
     for line in retuning.words:
-        session.reporter.print_line(line)
+        session.reporter.note(line)
     return retuning, policies
 
 

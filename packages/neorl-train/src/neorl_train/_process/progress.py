@@ -16,11 +16,14 @@ class Reporter:
     Args:
         stream: Stream to write to; it gets a live bar if it is a terminal.
         quiet: Whether to print only what is passed to :meth:`print_line`.
+        brief: Whether to print, besides that, only one line for each stage, when it ends.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, *, quiet: bool = False, brief: bool = False
+    ) -> None:
         self._stream = stream or sys.stderr
-        self._quiet = quiet
+        self._quiet, self._brief = quiet, brief
         self._live: Any = None
         self._task: Any = None
         self._name, self._unit, self._total = "", "", 0.0
@@ -34,8 +37,8 @@ class Reporter:
             print(line, file=self._stream, flush=True)
 
     def note(self, line: str) -> None:
-        """Prints one permanent line unless ``quiet`` is set."""
-        if not self._quiet:
+        """Prints one permanent line unless ``quiet`` or ``brief`` is set."""
+        if not (self._quiet or self._brief):
             self.print_line(line)
 
     def stage(self, name: str, *, total: float = 0.0, done: float = 0.0, unit: str = "") -> None:
@@ -59,7 +62,7 @@ class Reporter:
             self._task = self._live.add_task(shown, total=total or None, completed=done, text="")
             self._live.start()
         else:
-            self.print_line(f"{name} ...")
+            self.note(f"{name} ...")
 
     def update(self, done: float, text: str = "") -> None:
         """Reports the completed fraction of the stage, with a short remark."""
@@ -73,7 +76,7 @@ class Reporter:
         elif now - self._last_print >= PLAIN_INTERVAL:
             self._last_print = now
             percentage = f"{done / self._total:.0%}  " if self._total else ""
-            self.print_line(f"{self._name}  {percentage}{text}")
+            self.note(f"{self._name}  {percentage}{text}")
 
     def end(self, text: str = "") -> None:
         """Ends the stage and reports how long it took."""
@@ -85,7 +88,10 @@ class Reporter:
         name, self._name = self._name, ""
         if not self._quiet:
             seconds = time.monotonic() - self._started
-            self.print_line(f"{name}  done in {seconds:.1f} s{'  ' if text else ''}{text}")
+            if self._brief:
+                self.print_line(f"{seconds:6.1f} s  {name}")
+            else:
+                self.print_line(f"{name}  done in {seconds:.1f} s{'  ' if text else ''}{text}")
 
     def drop(self) -> None:
         """Ends the stage silently; an error message follows."""

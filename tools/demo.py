@@ -1,0 +1,140 @@
+"""The demo of the README: from the log of a simulated reactor to a verdict and a sealed controller.
+
+Usage:
+    hatch run demo                                     the whole demo
+    hatch run demo --data.seed 1                       options of `neorl-train run` change its run
+
+It does in one process what these three commands do, of which each is useful by itself; the options
+make the run smaller than its defaults:
+
+    neorl-train run {settings}
+    neorl-deploy export
+    neorl-deploy replay
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neorl_core.infrastructure.command_line import Program
+from neorl_train._process.switches import prepare_process
+
+if TYPE_CHECKING:
+    from neorl_train.results._tables import PolicyRow, ResultTables
+
+SETTINGS = (
+    *("--retuning.controller", "incumbent"),
+    *("--data.steps", "60000"),
+    *("--training.algorithms", "bc", "iql"),
+    *("--training.seeds", "0", "1"),
+    *("--training.updates", "10000"),
+    *("--checkpoints.interval", "2500"),
+    "--output.no-tracking",
+)
+"""Options of ``neorl-train run`` for the demo; an option that is given again replaces them."""
+
+FIRST_LINE = (
+    "This takes about two minutes on two cores, and less than one when it is repeated: it records "
+    "the log of a simulated chemical reactor, learns a model of the reactor, retunes today's "
+    "controller in that model, trains two networks beside it, tests all of them on fresh batches, "
+    "and seals the one that was chosen without these tests."
+)
+
+
+def command(words: list[str]) -> None:
+    """Runs the three commands in this process; prints one line a stage, then the answer."""
+    if {"-h", "--help"} & {*words}:
+        print(__doc__.format(settings=" ".join(SETTINGS)), end="")
+        return
+    print(FIRST_LINE, file=sys.stderr, flush=True)
+    # Imported after the first line, since they take seconds.
+    from neorl_agents import ALGORITHMS
+    from neorl_deploy.export import export_run
+    from neorl_deploy.shadow import read_log, replay
+    from neorl_deploy.shadow._replay_file import replay_path, write_replay
+    from neorl_train._command.options import read_run_options
+    from neorl_train._pipeline.job import run_job
+    from neorl_train._process.progress import Reporter
+    from neorl_train._process.timings import IMPORTS, Timings
+
+    reporter, timings = Reporter(brief=True), Timings.since_start(IMPORTS)
+    config, _ = read_run_options([*SETTINGS, *words], ALGORITHMS)
+    run = run_job(config, reporter, timings)
+    reporter.stage("sealing the candidate behind its guard, and checking it in a fresh process")
+    bundle = export_run(run.path)
+    reporter.stage("running the sealed controller in shadow over the log")
+    shadowed = replay(bundle, read_log(run.dataset))
+    write_replay(replay_path(bundle.path), shadowed.report)
+    reporter.end()
+    for line in last_lines(run.path, bundle.path):
+        print(line)
+
+
+def last_lines(run: Path, bundle: Path) -> list[str]:
+    """The answer, its reasons, and what to open."""
+    from neorl_train.results._file import read_evaluation
+    from neorl_train.runs._names import REPORT
+    from neorl_train.verdicts._file import read_verdict
+    from neorl_train.verdicts._verdict import DEPLOY, parts
+
+    verdict, tables = read_verdict(run), read_evaluation(run).tables
+    opening, deciding, _ = parts(verdict)
+    if verdict.answer == DEPLOY:
+        deciding = reasons(tables)
+    return [
+        "",
+        f"{verdict.answer.upper()}  {opening}",
+        *(f"  {number}. {reason}" for number, reason in enumerate(deciding, start=1)),
+        "",
+        f"report: {shown(run / REPORT)}",
+        f"bundle: {shown(bundle)}",
+    ]
+
+
+def reasons(tables: "ResultTables") -> list[str]:
+    """Why a candidate may be deployed, and why the learners beside it are not."""
+    from neorl_train.results._wording import decimals, difference, with_interval
+
+    ours = tables.row(tables.candidate, guarded=True)
+    unit, starts = tables.reward_unit, f"{tables.n_starts} fresh episodes"
+    gain = ours.difference
+    assert gain is not None  # only a candidate that was compared may be deployed
+    costs = [
+        f"{channel.name} {with_interval(cell.limited, decimals([cell.limited], most=2))} "
+        f"of at most {channel.limit:g} {channel.unit}"
+        for channel, cell in zip(tables.spec.cost, ours.costs, strict=True)
+    ]
+    others = [
+        f"{row.name} in {broken(row)}"
+        for row in tables.rows
+        if row.role == "learner" and row.guarded and row.name != tables.candidate
+    ]
+    return [
+        f"it earns {difference(gain, decimals([gain]), space=' ')} {unit} more than "
+        f"{tables.reference} in {starts}",
+        f"it keeps the limits: {', '.join(costs)}; it broke one in {broken(ours)} episodes",
+        f"the networks do not: a limit is broken by {', '.join(others)} episodes",
+    ]
+
+
+def broken(row: "PolicyRow") -> str:
+    """In how many of its episodes a policy broke a limit."""
+    return f"{round((1 - row.satisfied.value) * row.n_episodes)} of {row.n_episodes}"
+
+
+def shown(path: Path) -> Path:
+    """A path as one would type it in this folder."""
+    path = path.absolute()
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+PROGRAM = Program(
+    name="demo",
+    overview=__doc__.format(settings=" ".join(SETTINGS)),
+    subcommands={"run": __name__},
+    prepare=prepare_process,
+    when_memory_ends="close other programs",
+)
+
+if __name__ == "__main__":
+    sys.exit(PROGRAM.run(["run", *sys.argv[1:]]))
