@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 SETTINGS = (
     *("--retuning.controller", "incumbent"),
+    *("--retuning.updates", "1500"),
+    *("--retuning.generations", "8"),
     *("--data.steps", "60000"),
     *("--training.algorithms", "bc", "iql"),
     *("--training.seeds", "0", "1"),
-    *("--training.updates", "10000"),
-    *("--checkpoints.interval", "2500"),
+    *("--training.updates", "8000"),
+    *("--checkpoints.interval", "2000"),
     "--output.no-tracking",
 )
 """Options of ``neorl-train run`` for the demo; an option that is given again replaces them."""

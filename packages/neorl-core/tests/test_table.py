@@ -33,6 +33,7 @@ EXPORTS = exports(neorl_core)
 ELSEWHERE = {
     "infrastructure/test_compiled_programs.py": {
         "test_an_entry_is_shared_when_it_is_published": "CompiledPrograms",
+        "test_without_a_cache_there_is_no_fault": "cache_fault",
         "test_the_environment_goes_before_the_configuration_before_the_default": (
             "keep_compiled_programs publish_compiled_programs"
         ),

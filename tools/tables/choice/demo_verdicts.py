@@ -5,10 +5,9 @@ Usage:
     python tools/tables/choice/demo_verdicts.py --seeds 5   another log
     python tools/tables/choice/demo_verdicts.py --page      write the page alone
 
-Runs the demo's first command, ``neorl-train run --retuning.controller incumbent``, with
-``--data.seed``: log, split, plant model, search and training differ from seed to seed, and the
-other settings are the demo's. The starts of the evaluation differ too, because their seed is
-derived from all settings of a run, of which ``data.seed`` is one.
+Runs ``tools/demo.py`` with ``--data.seed``: log, split, plant model, search and training differ
+from seed to seed, and the other settings are the demo's. The starts of the evaluation differ too,
+because their seed is derived from all settings of a run, of which ``data.seed`` is one.
 Result: tools/baselines/choice/demo_verdicts.json.
 """
 
@@ -30,7 +29,7 @@ PAGE = ROOT / "docs/pages/explanation/retuned-on-every-plant.md"
 BEGIN, END = "<!-- demo: python tools/tables/choice/demo_verdicts.py --page -->", "<!-- end -->"
 PREDICTED = re.compile(r"^(\S+)(?: \(.*\))?: predicted gain (\S+) \[(\S+), (\S+)\]; (.*)$")
 """A line of the record on one candidate: name, predicted gain, its interval, and objections."""
-COMMAND = (sys.executable, "-m", "neorl_train", "run", "--retuning.controller", "incumbent")
+COMMAND = (sys.executable, str(ROOT / "tools/demo.py"))
 
 
 def measured(seed: int, folder: Path) -> dict[str, Any]:

@@ -9,11 +9,13 @@ import zlib
 from pathlib import Path
 
 import jax
+import jaxlib
 import pytest
 
 from neorl_core.infrastructure import (
     CompiledPrograms,
     _compiled_programs,
+    cache_fault,
     keep_compiled_programs,
     publish_compiled_programs,
 )
@@ -65,7 +67,7 @@ def test_a_process_killed_while_it_writes_an_entry_harms_no_other(tmp_path):
     second = run(tmp_path)
     assert (second.returncode, second.stderr) == (0, "")
     assert second.stdout.split() == [str(misses), "0"]
-    assert not list((tmp_path / "processes").iterdir())
+    assert not list(tmp_path.glob("*/processes/*"))
 
 
 def test_an_entry_is_shared_when_it_is_published(tmp_path):
@@ -179,16 +181,17 @@ def unconfigured(monkeypatch):
 def test_the_environment_goes_before_the_configuration_before_the_default(tmp_path, monkeypatch):
     assert keep_compiled_programs() is None
     jax.config.update("jax_compilation_cache_dir", str(tmp_path / "configured"))
-    assert keep_compiled_programs(tmp_path / "default").shared == tmp_path / "configured"
+    kept = keep_compiled_programs(tmp_path / "default")
+    assert kept.shared == tmp_path / "configured" / f"jaxlib-{jaxlib.__version__}"
     monkeypatch.setenv(_compiled_programs.VARIABLE, str(tmp_path / "named"))
     jax.config.update("jax_compilation_cache_dir", None)
     kept = keep_compiled_programs(tmp_path / "default")
-    assert kept.shared == tmp_path / "named"
+    assert kept.shared.parent == tmp_path / "named"
     assert jax.config.jax_compilation_cache_dir == str(kept.folder)
     assert keep_compiled_programs(tmp_path / "default") is kept
     (kept.folder / "a-cache").write_bytes(ENTRY)
     publish_compiled_programs()
-    assert (tmp_path / "named" / "complete" / "a-cache").exists()
+    assert (kept.shared / "complete" / "a-cache").exists()
     kept.close()
 
 
@@ -208,3 +211,46 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path):
     (tmp_path / "file").touch()
     assert keep_compiled_programs(tmp_path / "file" / "below") is None
     assert jax.config.jax_compilation_cache_dir is None
+
+
+ASKS = """
+import sys
+from pathlib import Path
+import jax
+from neorl_core.infrastructure import _compiled_programs, cache_fault, keep_compiled_programs
+
+keep_compiled_programs(Path(sys.argv[1]))
+if "logs" in sys.argv:
+    # As the library does that is not Python, for an entry that it then compiles again by itself.
+    import os
+    program = _compiled_programs._probe
+    def probe(x):
+        os.write(2, b"E0000 Machine type used for compilation doesn't match the "
+                    b"machine type for execution")
+        return program(x)
+    probe.__name__ = program.__name__
+    _compiled_programs._probe = probe
+print(cache_fault(), jax.config.jax_enable_compilation_cache)
+"""
+
+
+def test_a_cache_whose_entries_are_rejected_is_switched_off(tmp_path):
+    def asked(*words: str) -> str:
+        ours = ("JAX_", "NEORL_COMPILATION_CACHE")
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        command = [sys.executable, "-W", "error", "-c", ASKS, str(tmp_path), *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=clean)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout.strip()
+
+    assert asked("logs") == "True"  # the first process cannot know yet
+    assert asked() == "True"
+    assert asked("logs").endswith("compiles its programs again False")
+    (entry,) = tmp_path.glob("*/complete/jit__probe-*-cache")
+    entry.write_bytes(ENTRY)  # complete, but no program
+    assert asked().endswith("compiles its programs again False")
+
+
+def test_without_a_cache_there_is_no_fault(monkeypatch):
+    monkeypatch.setattr(_compiled_programs, "_current", None)
+    assert cache_fault() == ""

@@ -189,7 +189,8 @@ def predictions(
     searched_rule = dataclasses.replace(rule, extrapolation_penalty=math.inf)
     table = tuple(
         _prediction(
-            name, replayed(plant, policy), incumbent_episodes, plant.spec, scale,
+            name, incumbent_episodes if name == incumbent else replayed(plant, policy),
+            incumbent_episodes, plant.spec, scale,
             searched_rule if name in searched else rule, name == incumbent, name in logged,
         )
         for name, policy in policies.items()

@@ -4,6 +4,7 @@ The only part of this package that touches the disk; it serves the shells of the
 """
 
 from neorl_core.infrastructure._compiled_programs import CompiledPrograms as CompiledPrograms
+from neorl_core.infrastructure._compiled_programs import cache_fault as cache_fault
 from neorl_core.infrastructure._compiled_programs import (
     keep_compiled_programs as keep_compiled_programs,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Binder",
     "CompiledPrograms",
     "Registry",
+    "cache_fault",
     "check_head",
     "head",
     "is_full_disk",

@@ -14,9 +14,13 @@ import contextlib
 import os
 import secrets
 import shutil
+import sys
+import tempfile
+import warnings
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 VARIABLE = "NEORL_COMPILATION_CACHE"
 """Environment variable with the path of the shared folder; JAX itself does not read it."""
@@ -93,7 +97,9 @@ def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | No
 
     The shared folder is given by ``NEORL_COMPILATION_CACHE``, else by JAX's configuration
     (``JAX_COMPILATION_CACHE_DIR``), else by ``default``. Small programs are kept too, unless the
-    environment says otherwise. A folder on another host, or one with a size limit, is left to JAX.
+    environment says otherwise. They are in a folder of this version of jaxlib inside the shared one,
+    because no other version can read them. A folder on another host, or one with a size limit, is
+    left to JAX.
     If the folder is not writable, nothing is kept. A second call has no effect.
 
     Args:
@@ -104,6 +110,7 @@ def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | No
         if nothing is kept.
     """
     import jax  # imported here, since commands that only print their help import this module
+    import jaxlib
 
     global _current
     config: Any = jax.config
@@ -115,7 +122,7 @@ def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | No
     if not folder or left_to_jax or not config.jax_enable_compilation_cache:
         return None
     try:
-        _current = CompiledPrograms(Path(folder))
+        _current = CompiledPrograms(Path(folder) / f"jaxlib-{jaxlib.__version__}")
     except OSError:
         jax.config.update("jax_compilation_cache_dir", None)
         return None
@@ -140,6 +147,78 @@ def publish_compiled_programs() -> None:
     """
     if _current is not None and os.getpid() == _current._process:
         _current.publish()
+
+
+def cache_fault() -> str:
+    """Whether JAX rejects what an earlier process has compiled, in one line; empty if it does not.
+
+    On some Intel servers it rejects every entry of its cache for processors, because an entry names
+    ``+prefer-no-gather`` as a feature that the processor must have, and logs an error for each. The
+    cache is then switched off in this process, which would only have cost time. A tiny program is
+    compiled to find out, or read from the cache, in milliseconds. Call it once, when the devices
+    are known.
+
+    Returns:
+        One line; empty if the cache works, if it is not used, and in the first process that uses
+        it, which cannot know yet.
+
+    Source: https://github.com/jax-ml/jax/issues/38445
+    """
+    if _current is None:
+        return ""
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    def entries() -> set[str]:
+        return {name for name in _entries(folder) if name.startswith(f"jit_{_probe.__name__}-")}
+
+    def listen(event: str, **_: object) -> None:
+        events.append(event)
+
+    folder, events = _current.folder, []
+    before = entries()
+    jax.monitoring.register_event_listener(listen)
+    try:
+        with _errors_of_libraries() as log:
+            jax.jit(_probe)(0.0).block_until_ready()
+            log.seek(0)
+            rejected = b"machine type for execution" in log.read()
+    finally:
+        jax.monitoring.unregister_event_listener(listen)
+    # JAX keeps an entry that it could not read, so a new one means that there was none.
+    is_first = entries() != before or not before
+    missed = f"{_EVENTS}cache_misses" in events and f"{_EVENTS}cache_hits" not in events
+    if is_first or not (rejected or missed):
+        return ""
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
+    return (
+        "JAX rejects the compiled programs that it kept on this machine "
+        "(github.com/jax-ml/jax/issues/38445), so every command compiles its programs again"
+    )
+
+
+_EVENTS = "/jax/compilation_cache/"
+
+
+def _probe(x: Any) -> Any:
+    """A program that takes no time to compile, but does need the processor."""
+    return 3 * x + 1
+
+
+@contextlib.contextmanager
+def _errors_of_libraries() -> Iterator[IO[bytes]]:
+    """Keeps what libraries that are not Python write to standard error in a file for a moment."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as log, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            os.dup2(log.fileno(), 2)
+            yield log
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _entries(folder: Path) -> set[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from neorl_core import InputError
-from neorl_core.infrastructure import is_full_disk
+from neorl_core.infrastructure import cache_fault, is_full_disk
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train._errors import InterruptedRunError
 from neorl_train._pipeline.completeness import is_complete
@@ -95,6 +95,8 @@ def begin_job(
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
     reporter.note(f"run {run.path}")
+    if fault := cache_fault():
+        reporter.print_line(fault)
     for note in resolution.notes:
         reporter.print_line(note)
     return resolution.run, run

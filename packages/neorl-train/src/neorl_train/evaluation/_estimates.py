@@ -69,8 +69,12 @@ def fraction_estimates(
 def crossed_estimate(samples: Float[np.ndarray, "seed episode"], *, level: float) -> Estimate:
     """Interval of the grand mean with both seeds and starts treated as random."""
     with jax.enable_x64(True):
-        interval = crossed_interval(np.asarray(samples, np.float64), level=level)
+        interval = _crossed_interval(np.asarray(samples, np.float64), level=level)
         return Estimate(*(float(end) for end in interval))
+
+
+_crossed_interval = jax.jit(crossed_interval, static_argnames="level")
+"""One program; without it, the first interval would compile 80 small ones."""
 
 
 def _estimates(interval: Interval, count: int) -> list[Estimate]:

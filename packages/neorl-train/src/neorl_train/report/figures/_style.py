@@ -60,13 +60,20 @@ def installed() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def new_figure(height: float, *, width: float = WIDTH) -> Any:
-    """An empty figure in the style of the report; inches, by default as wide as the page."""
+def new_figure(height: float, *, width: float = WIDTH, layout: str | None = "constrained") -> Any:
+    """An empty figure in the style of the report; inches, by default as wide as the page.
+
+    Args:
+        height: Height.
+        width: Width.
+        layout: ``None`` for a figure that places its panels itself: measuring all labels to make
+            room for them, as by default, takes longer than drawing them.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_STYLE):
-        return Figure(figsize=(width, height), layout="constrained")
+        return Figure(figsize=(width, height), layout=layout)
 
 
 def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> str:
@@ -91,8 +98,9 @@ def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> st
         # savefig would lay the figure out by drawing all of it once more, only to throw that away.
         FigureCanvasSVG(figure)
         figure.dpi = SVG_DPI
-        figure.get_layout_engine().execute(figure)
-        figure.set_layout_engine(None)
+        if figure.get_layout_engine() is not None:
+            figure.get_layout_engine().execute(figure)
+            figure.set_layout_engine(None)
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
     return inline(target.getvalue(), name=name, alt=alt)
 

@@ -15,6 +15,7 @@ from neorl_train.report.figures._style import (
     LEARNERS,
     LIMIT,
     MUTED,
+    WIDTH,
     new_figure,
     time_axis,
     window,
@@ -28,6 +29,10 @@ GUARD_ACTED = int(
     Flag.BOX_ACTIVE | Flag.RATE_ACTIVE | Flag.INTERVAL_ACTIVE | Flag.ROWS_ACTIVE | Flag.WEAR_ACTIVE
 )
 PANEL = 1.3  # inches
+LEFT, RIGHT, TOP, BOTTOM = 0.8, 0.45, 0.6, 0.5
+"""Inches around the panels: numbers of an axis, of a limit, the legend with a title, the time."""
+BETWEEN_COLUMNS, BETWEEN_ROWS = 1.55, 0.36
+"""Inches: the number of a limit with the names of the guard's rows; the title of a panel."""
 
 
 def trends(
@@ -54,9 +59,11 @@ def trends(
     left = [("obs", i) for i in _shown(spec, bands)] + [("cost", j) for j in _costs(ours, spec)]
     right = [("action", i) for i in range(spec.n_action)] + [("guard", 0)]
     rows = max(len(left), len(right))
-    figure = new_figure(PANEL * rows + 0.7)
-    figure.get_layout_engine().set(wspace=0.04)
-    axes = figure.subplots(rows, 2, sharex=True, squeeze=False)
+    height = PANEL * rows + 0.7
+    figure = new_figure(height, layout=None)
+    axes = figure.subplots(
+        rows, 2, sharex=True, squeeze=False, gridspec_kw=_places(rows, WIDTH, height)
+    )
     both = [ours] if reference is None else [ours, reference]
     seconds, unit = time_axis(max(len(trace.reward) for trace in both), spec.dt)
     for column, panels in enumerate((left, right)):
@@ -71,6 +78,20 @@ def trends(
         last.set_xlabel(f"time [{unit}]")
     _legend(figure, axes[0, 0], both, names)
     return figure
+
+
+def _places(rows: int, width: float, height: float) -> dict[str, float]:
+    """Where matplotlib is to put the panels of two columns, as fractions."""
+    panel_width = (width - LEFT - RIGHT - BETWEEN_COLUMNS) / 2
+    panel_height = (height - TOP - BOTTOM - (rows - 1) * BETWEEN_ROWS) / rows
+    return {
+        "left": LEFT / width,
+        "right": 1 - RIGHT / width,
+        "bottom": BOTTOM / height,
+        "top": 1 - TOP / height,
+        "wspace": BETWEEN_COLUMNS / panel_width,
+        "hspace": BETWEEN_ROWS / panel_height,
+    }
 
 
 def _shown(spec: Spec, bands: Sequence[Band]) -> list[int]:
@@ -220,4 +241,4 @@ def _legend(figure: Any, panel: Any, traces: Sequence[Trace], names_given: Seque
     names = [f"{traces[0].policy} behind its guard"]
     names += [f"{trace.policy} on the same start" for trace in traces[1:]]
     names = list(names_given) or names
-    figure.legend(handles[: len(names)], names, loc="outside upper left", ncols=2, labelcolor=INK)
+    figure.legend(handles[: len(names)], names, loc="upper left", ncols=2, labelcolor=INK)
