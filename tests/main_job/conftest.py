@@ -27,7 +27,7 @@ SMALL = (
     "--evaluation.curve-starts=2",
     "--checkpoints.interval=200",
 )
-"""Everything of the demo, little of it."""
+"""A run with little of everything."""
 
 Command: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -76,17 +76,22 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def outputs(command: Command, workplace: Path) -> dict[str, str]:
-    """What the three commands of the demo printed."""
-    return {
-        "run": command("neorl-train", "run", *SMALL, cwd=workplace).stdout,
-        "export": command("neorl-deploy", "export", cwd=workplace).stdout,
-        "replay": command("neorl-deploy", "replay", cwd=workplace).stdout,
-    }
+def small_demo() -> tuple[str, ...]:
+    """Options that make the demo small."""
+    return (*SMALL, "--retuning.updates=60", "--retuning.generations=2")
 
 
 @pytest.fixture(scope="session")
-def finished(workplace: Path, outputs: dict[str, str]) -> Path:
+def printed(
+    command: Command, small_demo: tuple[str, ...], checkout: Path, workplace: Path
+) -> tuple[list[str], list[str]]:
+    """The lines of the demo: its progress, and its answer."""
+    done = command("python", checkout / "tools/demo.py", *small_demo, cwd=workplace)
+    return done.stderr.strip().splitlines(), done.stdout.strip().splitlines()
+
+
+@pytest.fixture(scope="session")
+def finished(workplace: Path, printed: tuple[list[str], list[str]]) -> Path:
     """The directory of that run."""
     return workplace / "runs" / "0001"
 

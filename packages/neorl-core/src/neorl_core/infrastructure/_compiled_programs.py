@@ -97,7 +97,7 @@ def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | No
 
     The shared folder is given by ``NEORL_COMPILATION_CACHE``, else by JAX's configuration
     (``JAX_COMPILATION_CACHE_DIR``), else by ``default``. Small programs are kept too, unless the
-    environment says otherwise. They are in a folder of this version of jaxlib inside the shared one,
+    environment says otherwise. They are in a folder of this jaxlib version inside the shared one,
     because no other version can read them. A folder on another host, or one with a size limit, is
     left to JAX.
     If the folder is not writable, nothing is kept. A second call has no effect.

@@ -1,4 +1,4 @@
-"""The configuration of a run: frozen typed dataclasses; the defaults are the demo's."""
+"""The configuration of a run: frozen typed dataclasses; the defaults are for the reactor."""
 
 import contextlib
 import dataclasses

@@ -94,7 +94,7 @@ def describe_run(run: RunDirectory) -> str:
         lines += [f"fine-tunes  {record['fine_tunes']}"]
     if record.get("fallback"):
         lines += [f"fallback    {record['fallback']}"]
-    for name in ("exploration", "controllers", "supervision"):
+    for name in ("exploration", "controllers", "choice", "supervision"):
         lines += [f"{name * (i == 0):<11} {s}" for i, s in enumerate(record.get(name, []))]
     lines += _progress(run, record)
     verdict = verdict_of(run)
