@@ -255,56 +255,57 @@ def replayed_plant(
         rows.obs[next_reading], rows.action[action_rows], rows.action[indices],
         rows.next_obs[indices],
     )  # fmt: skip
-    least_cost = jnp.maximum(LEAST_COST * model.scales.outcome[1, 1:], 1e-6)
-    numbers = jnp.append(jnp.arange(model.members), -1)
-    residual, outcome_residual = jax.lax.map(
-        lambda member: _residuals(model, member, columns, rows.outcome[indices]), numbers
-    )
+    outcome = np.asarray(rows.outcome[indices], np.float32)
+    # On the host, where these few operations need no programs of their own.
+    scale = np.asarray(model.scales.outcome)
+    least_cost = np.maximum(np.float32(LEAST_COST) * scale[1, 1:], np.float32(1e-6))
+    residual, outcome_residual = jax.device_get(_residuals(model, columns, outcome))
     if objective is not None:
-        ends = (jnp.asarray(lows(model.spec.obs)), jnp.asarray(highs(model.spec.obs)))
+        ends = tuple(np.asarray(e(model.spec.obs), np.float32) for e in (lows, highs))
         readings = (
             rows.obs[indices], rows.action[indices], rows.next_obs[indices],
             rows.action[action_rows[..., -1]],
         )  # fmt: skip
-        declared = _declared_outcomes(objective, *readings, *ends)
-        difference = rows.outcome[indices] - declared
-        outcome_residual = jnp.where(jnp.isnan(declared), outcome_residual, difference)
+        declared = np.asarray(_declared_outcomes(objective, *readings, *ends))
+        difference = outcome - declared
+        outcome_residual = np.where(np.isnan(declared), outcome_residual, difference)
         rounding = _rounding(objective, readings, ends, declared, difference)
-        least_cost = jnp.maximum(least_cost, rounding)
+        least_cost = np.maximum(least_cost, rounding)
     exogenous_indices = np.setdiff1d(np.arange(model.spec.n_obs), model.predicted)
     n_action = model.spec.n_action
-    rates = jnp.full(n_action, jnp.inf) if rates is None else jnp.asarray(rates, jnp.float32)
+    rates = np.full(n_action, np.inf) if rates is None else np.asarray(rates)
     return ReplayedPlant(
         model=model,
         episodes=ReplayedEpisodes(
             jnp.asarray(rows.obs[episodes]),
             jnp.asarray(rows.action[episodes]),
             jnp.asarray(rows.next_obs[indices][..., exogenous_indices]),
-            residual,
-            outcome_residual,
+            jnp.asarray(residual),
+            jnp.asarray(outcome_residual),
             jnp.asarray(lasts, jnp.int32),
         ),
-        rates=rates, interlock=interlock, objective=objective, horizon=steps, least_cost=least_cost,
+        rates=jnp.asarray(rates, jnp.float32), interlock=interlock, objective=objective,
+        horizon=steps, least_cost=jnp.asarray(least_cost),
     )  # fmt: skip
 
 
 def _rounding(
     objective: Objective,
     readings: tuple[np.ndarray, ...],
-    ends: tuple[Array, Array],
-    declared: Array,
-    difference: Array,
-) -> Float[Array, " cost"]:
+    ends: tuple[np.ndarray, ...],
+    declared: np.ndarray,
+    difference: np.ndarray,
+) -> Float[np.ndarray, " cost"]:
     """Largest difference of a declared cost from the log; zero if rounding cannot explain all.
 
     The differences are replayed. Where a policy keeps a limit of zero that the log exceeds, they
     would be a cost of their own. What rounding explains is measured: every reading is moved by a
     few units in its last place, one after the other, and the changes of the cost are added.
     """
-    possible = _explained_by_rounding(objective, readings, *ends, declared)
-    largest = jnp.abs(difference[..., 1:])
-    explained = jnp.all(largest <= possible, axis=(0, 1))  # false for NaN, a learned cost
-    return jnp.where(explained, largest.max(axis=(0, 1)), 0.0)
+    possible = np.asarray(_explained_by_rounding(objective, readings, *ends, declared))
+    largest = np.abs(difference[..., 1:])
+    explained = np.all(largest <= possible, axis=(0, 1))  # false for NaN, a learned cost
+    return np.where(explained, largest.max(axis=(0, 1)), np.float32(0))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -347,14 +348,17 @@ def _declared_outcomes(
 
 @jax.jit
 def _residuals(
-    model: HistoryModel, member: Array, columns: tuple[Array, ...], outcome: Array
+    model: HistoryModel, columns: tuple[Array, ...], outcome: Array
 ) -> tuple[Array, Array]:
-    """Residuals of one member on the logged changes, rewards and costs."""
+    """Residuals of every member on the logged changes, rewards and costs, the linear part last."""
 
-    def of_row(row: tuple[Array, ...], next_reading: Array) -> tuple[Array, Array]:
+    def of_row(member: Array, row: tuple[Array, ...], next_reading: Array) -> tuple[Array, Array]:
         obs, actions, action, following = row
         next_obs = model.next_obs(obs, actions, action, member)
         predicted_outcome, _ = model.outcomes(obs[-1], actions[-1], action, following, member)
         return following[jnp.asarray(model.predicted)] - next_obs, next_reading - predicted_outcome
 
-    return jax.vmap(jax.vmap(of_row))(columns, outcome)
+    def of_member(member: Array) -> tuple[Array, Array]:
+        return jax.vmap(jax.vmap(partial(of_row, member)))(columns, outcome)
+
+    return jax.lax.map(of_member, jnp.append(jnp.arange(model.members), -1))
