@@ -23,30 +23,31 @@ if TYPE_CHECKING:
     from neorl_train.results._tables import PolicyRow, ResultTables
 
 SETTINGS = (
-    *("--retuning.controller", "incumbent"),
-    *("--retuning.updates", "1500"),
-    *("--retuning.generations", "8"),
-    *("--data.steps", "60000"),
-    *("--training.algorithms", "bc", "iql"),
-    *("--training.seeds", "0", "1"),
-    *("--training.updates", "8000"),
-    *("--checkpoints.interval", "2000"),
-    "--output.no-tracking",
+    ("--retuning.controller", "incumbent"),
+    ("--retuning.updates", "1500"),
+    ("--retuning.generations", "8"),
+    ("--data.steps", "60000"),
+    ("--training.algorithms", "bc", "iql"),
+    ("--training.seeds", "0", "1"),
+    ("--training.updates", "8000"),
+    ("--checkpoints.interval", "2000"),
+    ("--output.no-tracking",),
 )
-"""Options of ``neorl-train run`` for the demo; an option that is given again replaces them."""
+"""Options of ``neorl-train run`` for the demo; one that is given replaces that of its name."""
+
+OVERVIEW = (__doc__ or "").format(settings=" ".join(word for words in SETTINGS for word in words))
 
 FIRST_LINE = (
-    "This takes about two minutes on two cores, and less than one when it is repeated: it records "
-    "the log of a simulated chemical reactor, learns a model of the reactor, retunes today's "
-    "controller in that model, trains two networks beside it, tests all of them on fresh batches, "
-    "and seals the one that was chosen without these tests."
+    "In about two minutes on two cores, or one when repeated: record the log of a simulated "
+    "reactor, learn a model of it, retune today's controller, train two networks, test all of "
+    "them, seal the one that was chosen before the tests."
 )
 
 
 def command(words: list[str]) -> None:
     """Runs the three commands in this process; prints one line a stage, then the answer."""
     if {"-h", "--help"} & {*words}:
-        print(__doc__.format(settings=" ".join(SETTINGS)), end="")
+        print(OVERVIEW, end="")
         return
     print(FIRST_LINE, file=sys.stderr, flush=True)
     # Imported after the first line, since they take seconds.
@@ -60,7 +61,9 @@ def command(words: list[str]) -> None:
     from neorl_train._process.timings import IMPORTS, Timings
 
     reporter, timings = Reporter(brief=True), Timings.since_start(IMPORTS)
-    config, _ = read_run_options([*SETTINGS, *words], ALGORITHMS)
+    given = {word.partition("=")[0] for word in words}
+    own = [word for option in SETTINGS if option[0] not in given for word in option]
+    config, _ = read_run_options([*own, *words], ALGORITHMS)
     run = run_job(config, reporter, timings)
     reporter.stage("sealing the candidate behind its guard, and checking it in a fresh process")
     bundle = export_run(run.path)
@@ -132,7 +135,7 @@ def shown(path: Path) -> Path:
 
 PROGRAM = Program(
     name="demo",
-    overview=__doc__.format(settings=" ".join(SETTINGS)),
+    overview=OVERVIEW,
     subcommands={"run": __name__},
     prepare=prepare_process,
     when_memory_ends="close other programs",

@@ -224,7 +224,7 @@ def _free_fractions(
     columns = (columns - columns.mean(axis=0)) / np.where(scale > 0, scale, 1)
     # Every fit is one of a column on others, so the triangular factor of all of them suffices:
     # it has a row for each column instead of one for each row of the log.
-    factor = np.linalg.qr(columns, mode="r")
+    factor: Any = np.linalg.qr(columns, mode="r")
     constant = np.ptp(action, axis=0) == 0
     first = columns.shape[1] - action.shape[1]
     return np.asarray(

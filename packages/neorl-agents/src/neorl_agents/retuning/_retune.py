@@ -1,7 +1,9 @@
 """A controller retuned from a log, or with a network on top, if unseen episodes agree."""
 
 import dataclasses
+import threading
 from collections.abc import Collection, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -10,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neorl_agents.retuning._choice import (
+    AT_ONCE,
     ChoiceRule,
     Prediction,
     Refusal,
@@ -22,7 +25,7 @@ from neorl_agents.retuning._learned_plants import (
     evaluate_candidates,
 )
 from neorl_agents.retuning._residual import fit_residual, with_authority
-from neorl_agents.retuning._search import limits_of, search
+from neorl_agents.retuning._search import SearchResult, limits_of, search
 from neorl_core import Policy
 from neorl_core.control import tunable_values, tunables, tuned
 
@@ -92,15 +95,10 @@ def retune(
     """
     spec = plants.model.spec
     declared = tunables(incumbent, spec)
-    limits = limits_of(spec, plants.rows.outcome[:, 1:])
-    episodes = np.arange(plants.search_plant.n_episodes)
     spread = np.asarray(plants.model.scales.obs[1])
     candidates = {TODAY: incumbent}
-    for letter, regularisation in zip("abcdefgh", settings.regularisations, strict=False):
-        search_settings = dataclasses.replace(settings.search, regularisation=regularisation)
-        searched = search(
-            plants.search_plant, incumbent, episodes, limits, plants.scale, seed, search_settings
-        )
+    results = _searches(plants, incumbent, seed, settings)
+    for letter, searched in zip("abcdefgh", results, strict=False):
         for share in settings.fractions:
             changes = jnp.asarray(share * searched.changes, jnp.float32)
             candidates[f"{letter} {share:g}"] = tuned(incumbent, declared, changes, spread=spread)
@@ -117,6 +115,40 @@ def retune(
     )
     changes = tuple(Change(d.name, d.unit, before, after) for d, before, after in values)
     return RetuneResult(policy, chosen, changes, table)
+
+
+def _searches(
+    plants: LearnedPlants, incumbent: Policy, seed: int, settings: RetuneSettings
+) -> tuple[SearchResult, ...]:
+    """One search for each weight of the distance, two at a time, since a search uses one core."""
+    limits = limits_of(plants.model.spec, plants.rows.outcome[:, 1:])
+    episodes = np.arange(plants.search_plant.n_episodes)
+    compiled, stopped = threading.Event(), threading.Event()
+
+    def after_generation() -> None:
+        compiled.set()
+        if stopped.is_set():
+            raise CancelledError
+
+    def searched(number: int) -> SearchResult:
+        if number:  # the program that the first search compiles serves all
+            compiled.wait()
+        weight = settings.regularisations[number]
+        search_settings = dataclasses.replace(settings.search, regularisation=weight)
+        try:
+            return search(
+                plants.search_plant, incumbent, episodes, limits, plants.scale, seed,
+                search_settings, after_generation=after_generation,
+            )  # fmt: skip
+        finally:
+            compiled.set()
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        try:
+            return tuple(threads.map(searched, range(len(settings.regularisations))))
+        except BaseException:  # such as Ctrl-C, which is not to wait for the other search
+            stopped.set()
+            raise
 
 
 class RefineResult(NamedTuple):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -136,6 +137,8 @@ def search(
     scale: float,
     seed: int,
     settings: SearchSettings = SearchSettings(),
+    *,
+    after_generation: Callable[[], object] = int,
 ) -> SearchResult:
     """Searches for better parameters of a controller by CMA-ES in a learned plant.
 
@@ -150,6 +153,8 @@ def search(
         scale: Difference of returns that counts as one: the spread of returns in the log.
         seed: Seed of the sampled candidates and episodes.
         settings: Settings of the search.
+        after_generation: Called after every generation; by default nothing happens. What it raises
+            ends the search.
 
     Returns:
         The changes at the centre of the last generation.
@@ -181,6 +186,7 @@ def search(
         score = score - settings.regularisation * np.mean(proposals**2, axis=1)
         engine.tell([(x, -float(y)) for x, y in zip(proposals, score, strict=True)])
         scores.append(float(score.max()))
+        after_generation()
     return SearchResult(engine.mean, tuple(scores))
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +40,8 @@ from neorl_train.results._tables import ResultTables, Role
 from neorl_train.runs._names import FALLBACK
 
 STARTS_AT_ONCE = 128
+AT_ONCE = 2
+"""Policies that are evaluated at the same time, each with the memory of its episodes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +136,7 @@ def evaluate(
         for entry in plain
     ]
     tested = _with_one_structure([*plain, *guarded, logged], spec)
-    results = tuple(_result(environment, entry, key, n_starts, spec) for entry in tested)
+    results = _results(environment, tested, key, n_starts, spec)
     logs = () if dataset is None else (_recorded(dataset, spec),)
     tables = _tables(
         name, environment, spec, results, logs, candidate, reference, level, episode_margin
@@ -201,7 +204,7 @@ def evaluate_controllers(
     tested = _with_one_structure(
         [*plain, _TestEntry(BEHAVIOUR, "behaviour", False, behaviour_members)], spec
     )
-    results = tuple(_result(environment, entry, key, n_starts, spec) for entry in tested)
+    results = _results(environment, tested, key, n_starts, spec)
     logs = () if dataset is None else (_recorded(dataset, spec),)
     tables = _tables(name, environment, spec, results, logs, reference, reference, level, math.inf)
     return Evaluation(
@@ -272,6 +275,26 @@ def _with_one_structure(tested: Sequence[_TestEntry], spec: Spec) -> list[_TestE
         dataclasses.replace(entry, policies=tuple(next(wrapped) for _ in entry.policies))
         for entry in tested
     ]
+
+
+def _results(
+    environment: Environment,
+    tested: Sequence[_TestEntry],
+    key: PRNGKeyArray,
+    n_starts: int,
+    spec: Spec,
+) -> tuple[PolicyResult, ...]:
+    """The results of every entry, two at a time.
+
+    A program of episodes uses one core, and JAX runs what one thread asks for in turn. The first
+    entry is alone, because the others use the program that is compiled for it.
+    """
+
+    def of_entry(entry: _TestEntry) -> PolicyResult:
+        return _result(environment, entry, key, n_starts, spec)
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return (of_entry(tested[0]), *threads.map(of_entry, tested[1:]))
 
 
 def _result(

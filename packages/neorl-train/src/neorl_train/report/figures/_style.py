@@ -60,7 +60,7 @@ def installed() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def new_figure(height: float, *, width: float = WIDTH, layout: str | None = "constrained") -> Any:
+def new_figure(height: float, *, width: float = WIDTH, layout: Any = "constrained") -> Any:
     """An empty figure in the style of the report; inches, by default as wide as the page.
 
     Args:

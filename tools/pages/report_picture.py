@@ -1,7 +1,7 @@
 """Make the README's picture of a report.
 
 Usage:
-    python tools/report_picture.py RUN [OUT]    default: docs/pages/images/report.png
+    python tools/pages/report_picture.py RUN [OUT]    default: docs/pages/images/report.png
 
 Opens RUN/report.html in a headless Chromium and keeps its top: the verdict, its reasons and the
 clauses with their intervals. The colours are reduced until the file is below 200 kB. Needs
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT, LIMIT = 1280, 1450, 200_000
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
