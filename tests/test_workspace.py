@@ -108,10 +108,10 @@ def test_environments_install_under_the_constraints(settings: dict[str, Any]) ->
         assert environment["env-vars"]["UV_CONSTRAINT"] == committed, name
 
 
-def test_the_demo_is_three_commands(settings: dict[str, Any]) -> None:
+def test_the_demo_of_the_readme_is_its_script(settings: dict[str, Any], checkout: Path) -> None:
     demo = settings["tool"]["hatch"]["envs"]["default"]["scripts"]["demo"]
-    run = "neorl-train run --retuning.controller incumbent {args}"
-    assert demo == [run, "neorl-deploy export", "neorl-deploy replay"]
+    assert demo == "python tools/demo.py {args}"
+    assert "python -m hatch run demo\n" in (checkout / "README.md").read_text(encoding="utf-8")
 
 
 def test_workflows_run_the_same_scripts_with_pinned_actions_and_few_rights(

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import tomllib
 from pathlib import Path
 
 import chex
@@ -85,13 +84,6 @@ def test_the_bundle_is_proven_and_was_run_in_shadow(finished: Path) -> None:
     replayed = json.loads((finished / "replay.json").read_text())
     assert replayed["finite"]
     assert {*replayed["difference"]} == {"feed", "T_in_M", "T_in_EK"}
-
-
-def test_the_readme_and_the_script_name_the_same_command(checkout: Path) -> None:
-    settings = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
-    script = settings["tool"]["hatch"]["envs"]["default"]["scripts"]["demo"]
-    assert script == "python tools/demo.py {args}"
-    assert "python -m hatch run demo\n" in (checkout / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.nightly

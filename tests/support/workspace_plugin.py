@@ -211,7 +211,7 @@ def _keep_programs() -> None:
     programs = keep_compiled_programs()
     os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
     if programs is not None:
-        os.environ[CACHE_VARIABLE] = str(programs.shared)
+        os.environ[CACHE_VARIABLE] = str(programs.shared.parent)  # the one for every jaxlib
 
 
 def _compile_quickly() -> None:

@@ -14,7 +14,6 @@ Result: tools/baselines/choice/demo_verdicts.json.
 import argparse
 import json
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -34,10 +33,13 @@ COMMAND = (sys.executable, str(ROOT / "tools/demo.py"))
 
 def measured(seed: int, folder: Path) -> dict[str, Any]:
     """Runs the demo on the log of a seed and reads its verdict, choice and gain."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([*COMMAND, "--data.seed", str(seed)], cwd=folder, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     (run,) = (folder / "runs").glob("0*")
+    return row_of(seed, run)
+
+
+def row_of(seed: int, run: Path) -> dict[str, Any]:
+    """Verdict, choice and gain of a finished run."""
     record, verdict = (json.loads((run / f"{n}.json").read_text()) for n in ("run", "verdict"))
     return {
         "seed": seed,
@@ -49,9 +51,6 @@ def measured(seed: int, folder: Path) -> dict[str, Any]:
         },
         "changes": record["changes"],
         "choice": record["choice"],
-        "processor_seconds": round(
-            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        ),
     }
 
 
