@@ -1,11 +1,7 @@
 """The demo of the README: from the log of a simulated reactor to a verdict and a sealed controller.
 
-Usage:
-    hatch run demo                                     the whole demo
-    hatch run demo --data.seed 1                       options of `neorl-train run` change its run
-
-It does in one process what these three commands do, of which each is useful by itself; the options
-make the run smaller than its defaults:
+It does in one process what these three commands do, of which each is useful by itself. The options
+make the run smaller than its defaults, and further ones, such as `--data.seed 1`, change it:
 
     neorl-train run {settings}
     neorl-deploy export
@@ -35,7 +31,9 @@ SETTINGS = (
 )
 """Options of ``neorl-train run`` for the demo; one that is given replaces that of its name."""
 
-OVERVIEW = (__doc__ or "").format(settings=" ".join(word for words in SETTINGS for word in words))
+OVERVIEW = "usage: hatch run demo [--OPTION VALUE ...]\n\n" + (__doc__ or "").format(
+    settings=" ".join(word for option in SETTINGS for word in option)
+)
 
 FIRST_LINE = (
     "In about two minutes on two cores, or one when repeated: record the log of a simulated "
@@ -52,6 +50,8 @@ def command(words: list[str]) -> None:
     print(FIRST_LINE, file=sys.stderr, flush=True)
     # Imported after the first line, since they take seconds.
     from neorl_agents import ALGORITHMS
+    from neorl_core import InputError
+    from neorl_deploy import DeployError
     from neorl_deploy.export import export_run
     from neorl_deploy.shadow import read_log, replay
     from neorl_deploy.shadow._replay_file import replay_path, write_replay
@@ -65,11 +65,14 @@ def command(words: list[str]) -> None:
     own = [word for option in SETTINGS if option[0] not in given for word in option]
     config, _ = read_run_options([*own, *words], ALGORITHMS)
     run = run_job(config, reporter, timings)
-    reporter.stage("sealing the candidate behind its guard, and checking it in a fresh process")
-    bundle = export_run(run.path)
-    reporter.stage("running the sealed controller in shadow over the log")
-    shadowed = replay(bundle, read_log(run.dataset))
-    write_replay(replay_path(bundle.path), shadowed.report)
+    try:
+        reporter.stage("sealing the candidate behind its guard, and checking it in a fresh process")
+        bundle = export_run(run.path)
+        reporter.stage("running the sealed controller in shadow over the log")
+        shadowed = replay(bundle, read_log(run.dataset))
+        write_replay(replay_path(bundle.path), shadowed.report)
+    except DeployError as error:
+        raise InputError(str(error)) from error
     reporter.end()
     for line in last_lines(run.path, bundle.path):
         print(line)
@@ -98,7 +101,7 @@ def last_lines(run: Path, bundle: Path) -> list[str]:
 
 def reasons(tables: "ResultTables") -> list[str]:
     """Why a candidate may be deployed, and why the learners beside it are not."""
-    from neorl_train.results._wording import decimals, difference, with_interval
+    from neorl_train.results._wording import decimals, with_interval
 
     ours = tables.row(tables.candidate, guarded=True)
     unit, starts = tables.reward_unit, f"{tables.n_starts} fresh episodes"
@@ -115,7 +118,7 @@ def reasons(tables: "ResultTables") -> list[str]:
         if row.role == "learner" and row.guarded and row.name != tables.candidate
     ]
     return [
-        f"it earns {difference(gain, decimals([gain]), space=' ')} {unit} more than "
+        f"it earns {with_interval(gain, decimals([gain]))} {unit} more than "
         f"{tables.reference} in {starts}",
         f"it keeps the limits: {', '.join(costs)}; it broke one in {broken(ours)} episodes",
         f"the networks do not: a limit is broken by {', '.join(others)} episodes",

@@ -11,6 +11,8 @@ import pytest
 import demo
 from neorl_agents import load_policy
 from neorl_train.results._file import read_evaluation
+from neorl_train.verdicts._file import read_verdict
+from neorl_train.verdicts._verdict import parts
 
 pytestmark = pytest.mark.slow
 
@@ -22,11 +24,11 @@ def test_it_says_what_it_does_then_the_answer_and_what_to_open(
     assert first.startswith("In about two minutes on two cores")
     assert stages
     assert all(re.match(r" *\d+\.\d s  \S", line) for line in stages), stages
-    verdict = json.loads((finished / "verdict.json").read_text())
-    assert answer.startswith(verdict["answer"].upper())
-    failing = [clause["sentence"] for clause in verdict["clauses"] if not clause["holds"]]
-    shown = failing or [clause["sentence"] for clause in verdict["clauses"]]
-    assert [line.split(". ", 1)[1] for line in reasons if line] == shown
+    verdict = read_verdict(finished)
+    opening, deciding, _ = parts(verdict)
+    assert verdict.answer != "deploy"  # after so little
+    assert answer == f"{verdict.answer.upper()}  {opening}"
+    assert [line.split(". ", 1)[1] for line in reasons if line] == deciding
     assert (report, bundle) == (
         "report: runs/0001/report.html",
         "bundle: runs/0001/policy.bundle",

@@ -85,6 +85,8 @@ def test_cores_become_devices_and_programs_persist(tmp_path):
     )
     folder = tmp_path / "neorl" / "jax"
     assert result.stdout.split()[0] == str(cores())
+    (folder,) = folder.iterdir()
+    assert folder.name.startswith("jaxlib-")
     assert Path(result.stdout.split()[1]).parent == folder / "processes"
     assert any(path.stat().st_size for path in (folder / "complete").iterdir())
 
@@ -139,6 +141,20 @@ def test_quiet_says_only_what_must_be_said():
     reporter.print_line("damaged")
     reporter.end()
     assert stream.getvalue() == "damaged\n"
+
+
+def test_brief_is_one_line_for_each_stage():
+    stream = io.StringIO()
+    reporter = Reporter(stream, brief=True)
+    reporter.stage("training iql", total=2, unit="x")
+    reporter.note("needs 2 MB")
+    reporter.update(1)
+    reporter.stage("evaluating")
+    reporter.print_line("damaged")
+    reporter.end()
+    assert re.fullmatch(
+        r" +\d\.\d s  training iql\ndamaged\n +\d\.\d s  evaluating\n", stream.getvalue()
+    )
 
 
 class _Terminal(io.StringIO):
