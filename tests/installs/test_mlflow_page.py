@@ -75,7 +75,6 @@ def stop(server: subprocess.Popen) -> None:
         os.killpg(server.pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_page_shows_a_recorded_run(
     hatch: str, variables: dict[str, str], clone: Path, tmp_path: Path

@@ -93,7 +93,6 @@ def lines() -> list[Any]:
     return [pytest.param(x, id=x.wanted, marks=marks[x.wanted in DAILY]) for x in table()]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("line", lines())
 def test_a_line_installs_and_works(line: Line, clone: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv", clone)

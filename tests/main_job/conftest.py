@@ -84,7 +84,7 @@ def small_demo() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def printed(
+def demo_lines(
     command: Command, small_demo: tuple[str, ...], checkout: Path, workplace: Path
 ) -> tuple[list[str], list[str]]:
     """The lines of the demo: its progress, and its answer."""
@@ -93,7 +93,7 @@ def printed(
 
 
 @pytest.fixture(scope="session")
-def finished(workplace: Path, printed: tuple[list[str], list[str]]) -> Path:
+def finished(workplace: Path, demo_lines: tuple[list[str], list[str]]) -> Path:
     """The directory of that run."""
     return workplace / "runs" / "0001"
 

@@ -11,7 +11,7 @@ from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import export_run
 from neorl_train import Run, configure, start
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 MODE = "PI feed-forward"
 LITTLE: dict[str, Any] = {

@@ -14,13 +14,11 @@ from neorl_train.results._file import read_evaluation
 from neorl_train.verdicts._file import read_verdict
 from neorl_train.verdicts._verdict import parts
 
-pytestmark = pytest.mark.slow
-
 
 def test_it_says_what_it_does_then_the_answer_and_what_to_open(
-    finished: Path, printed: tuple[list[str], list[str]]
+    finished: Path, demo_lines: tuple[list[str], list[str]]
 ) -> None:
-    (first, *stages), (answer, *reasons, report, bundle) = printed
+    (first, *stages), (answer, *reasons, report, bundle) = demo_lines
     assert first.startswith("In about two minutes on two cores")
     assert stages
     assert all(re.match(r" *\d+\.\d s  \S", line) for line in stages), stages

@@ -7,7 +7,7 @@ import pytest
 
 from neorl_envs import environment_names, make
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 LITTLE = (
     "--training.updates=200",

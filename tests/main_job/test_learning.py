@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 DEVELOPED = (0, 1, 2, 3)
 UNUSED = (100, 101, 102, 103)

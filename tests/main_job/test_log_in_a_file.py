@@ -8,7 +8,7 @@ import pytest
 from neorl_agents import load_policy
 from neorl_envs import make
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 LITTLE = (
     "--training.updates=20",

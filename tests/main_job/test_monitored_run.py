@@ -18,8 +18,6 @@ from neorl_envs.datasets import dataset_from_columns
 from neorl_train._command.main import main
 from neorl_train.safety._findings import LOGGED
 
-pytestmark = pytest.mark.slow
-
 SPEC = Spec(
     obs=(Channel("level", "m", -9.0, 9.0), Channel("flow", "m3/h", -9.0, 9.0)),
     action=(Channel("valve", "%", -9.0, 9.0),),

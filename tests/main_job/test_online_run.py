@@ -18,8 +18,6 @@ from neorl_train.results import read_evaluation
 from neorl_train.runs import read_records, tree_digest
 from neorl_train.verdicts import read_verdict
 
-pytestmark = pytest.mark.slow
-
 CONFIGURATION, _, _ = (
     (Path(__file__).parent / "outsider_runs" / "online.toml").read_text().partition("# As in")
 )

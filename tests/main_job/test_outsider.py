@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 OUTSIDER = Path(__file__).parents[1] / "outsider"
 RUNS = Path(__file__).parent / "outsider_runs"
 PAGE = Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "extend.md"

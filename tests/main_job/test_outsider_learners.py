@@ -25,8 +25,6 @@ from neorl_train.configuration import FineTuningConfig
 from neorl_train.runs import Checkpoints
 from neorl_train.training import Plan, online_counts
 
-pytestmark = pytest.mark.slow
-
 SOURCES = Path(__file__).parents[1] / "outsider" / "src"
 SMALL = {"hidden": (8, 8), "batch_size": 32}
 PLAN = Plan(40, 10, 10)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import pytest
 
 from neorl_agents import load_policy
 from neorl_deploy.bundle import read_bundle
@@ -18,8 +17,6 @@ from neorl_envs import read_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_safety.guards import guard
 from neorl_train.verdicts._trial_plan import POWER_FACTOR, BrokenEpisodes, trial_plan
-
-pytestmark = pytest.mark.slow
 
 
 def test_the_two_readers_of_a_dataset_agree(finished: Path) -> None:

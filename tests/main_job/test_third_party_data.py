@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 ONE = ("--training.algorithms", "td3_bc", "--evaluation.candidate", "td3_bc")
 
 # One log goes through one algorithm and through all of them; the other log shows that

@@ -257,11 +257,10 @@ def _commands() -> dict[str, list[str]]:
         importlib.import_module(f"neorl_{package}._command.main")
         for package in ("train", "envs", "deploy")
     )
-    subparsers = deploy._parser()._subparsers._group_actions[0]
     return {
-        "train": list(train.NAMES),
+        "train": list(train.SUBCOMMANDS),
         "envs": list(envs.SUBCOMMANDS),
-        "deploy": list(subparsers.choices),
+        "deploy": list(deploy.names()),
     }
 
 

@@ -79,7 +79,6 @@ def visit(browser, page, tmp_path, width):
     return int(re.search(r"<title>(\d+)</title>", seen.stdout)[1]), html.unescape(seen.stdout)
 
 
-@pytest.mark.slow
 def test_a_browser_shows_the_page_at_both_widths_and_asks_nobody(driven, fresh, browser, tmp_path):
     page = still_page(driven[2] / "audit", fresh.bundle)
 
@@ -155,7 +154,6 @@ def test_a_running_loop_answers_whether_it_turns_and_what_it_counts(driven):
         pass
 
 
-@pytest.mark.slow
 def test_a_browser_shows_a_running_loop(driven, browser, tmp_path):
     _, board, _ = driven
     port = free_port()

@@ -154,7 +154,6 @@ def test_any_policies_take_turns_and_modes_signals_and_set_points_are_recorded(
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_log_of_100_000_rows_is_safe_and_tells_the_tunings_apart(env: ChemicalReactor) -> None:
     log = collect_log(env, n_steps=100_000, key=jax.random.key(0))
     assert 100_000 <= log.n_rows < 102_000

@@ -259,7 +259,6 @@ def test_a_first_list_needs_no_folder(capsys, tmp_path, monkeypatch):
     assert len({len(line) - len(line[2:].split(maxsplit=1)[1]) for line in learners}) == 1, listed
 
 
-@pytest.mark.slow
 def test_the_module_is_the_command():
     result = subprocess.run(
         [sys.executable, "-m", "neorl_train", "wrong"],

@@ -107,7 +107,6 @@ def _policies(run):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_two_processes_leave_the_run_of_one(configured, tmp_path):
     runs = {}
     for name, count in (("one", 1), ("two", 2)):
@@ -124,7 +123,6 @@ def test_two_processes_leave_the_run_of_one(configured, tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_two_processes_read_their_own_parts_of_shards(configured, tmp_path):
     """A streamed manifest with a reader a process: the run of one process up to rounding."""
     write_shards(tmp_path / "log.shards.json", read_dataset(tmp_path / "log.h5"), rows=100)
@@ -142,7 +140,6 @@ def test_two_processes_read_their_own_parts_of_shards(configured, tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_processes_with_other_logs_train_nothing(configured, make_log, tmp_path):
     """The same name in two folders, as on two machines."""
     file, run = configured("logs")
@@ -161,7 +158,6 @@ def test_processes_with_other_logs_train_nothing(configured, make_log, tmp_path)
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_lost_process_leaves_a_run_that_one_process_resumes(configured, tmp_path):
     file, run = configured("lost", updates=200_000)
     processes = _processes(["run", file], 2, tmp_path)
@@ -183,7 +179,6 @@ def test_a_lost_process_leaves_a_run_that_one_process_resumes(configured, tmp_pa
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_signal_to_any_process_stops_all_with_a_checkpoint(configured, tmp_path):
     file, run = configured("stopped", updates=200_000)
     processes = _processes(["run", file], 2, tmp_path)
@@ -197,7 +192,6 @@ def test_a_signal_to_any_process_stops_all_with_a_checkpoint(configured, tmp_pat
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_processes_with_other_configurations_begin_no_run(configured, tmp_path):
     file, run = configured("apart")
     other, _ = configured("other", updates=60)

@@ -300,7 +300,6 @@ def test_a_log_may_have_other_cost_limits_than_its_simulator(toy):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_the_reactor_is_evaluated_with_its_operators():
     plant = make("ChemicalReactor-v0")
     tunings = plant.tunings()

@@ -25,8 +25,6 @@ from neorl_envs.datasets import dataset_from_columns
 from neorl_train._command.main import main
 from neorl_train.runs import read_records, tree_digest
 
-pytestmark = pytest.mark.slow
-
 SMALL = """
 [data]
 source = "{log}"

@@ -77,7 +77,6 @@ def _check_files(run, environment):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_an_environment_is_logged_learned_judged_and_reported(here, capsys):
     words = [
         "run",
@@ -135,7 +134,6 @@ def foreign(shared_data):
     return shared_data("neorl2", "DMSD-high-20000-val.npz")
 
 
-@pytest.mark.slow
 def test_third_party_data_ends_in_cannot_tell(foreign, here, capsys):
     assert main(["run", *QUICK, "--data.source", str(foreign)]) == 0
     run = here / "runs" / "0001"

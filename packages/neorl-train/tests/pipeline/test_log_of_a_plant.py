@@ -247,7 +247,6 @@ QUICK = [
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_run_on_the_file_is_the_run_on_the_plant(tmp_path, monkeypatch, capsys):
     """The same log, once collected and once from its file, gets the same answer to the bit."""
     monkeypatch.chdir(tmp_path)

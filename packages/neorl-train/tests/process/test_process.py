@@ -65,7 +65,6 @@ def test_products_are_exact_where_there_may_be_an_accelerator(
         jax.config.update("jax_default_matmul_precision", before)
 
 
-@pytest.mark.slow
 def test_cores_become_devices_and_programs_persist(tmp_path):
     program = """
         import jax

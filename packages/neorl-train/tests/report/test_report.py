@@ -355,7 +355,6 @@ def visit(browser, path, tmp_path, *flags):
     return subprocess.run([*command, path.as_uri()], capture_output=True, text=True, check=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_it(run, page, tmp_path, scheme, browser):
     from matplotlib.image import imread
@@ -379,7 +378,6 @@ def test_a_browser_shows_it(run, page, tmp_path, scheme, browser):
     assert (inked.reshape(30, 100).max(axis=1) > 0.02).mean() > 0.9, "mostly blank"
 
 
-@pytest.mark.slow
 def test_a_browser_understands_it(run, page, tmp_path, browser):
     seen = visit(browser, run / "report.html", tmp_path, "--dump-dom")
     shown = Page(seen.stdout[seen.stdout.index("<html") :])

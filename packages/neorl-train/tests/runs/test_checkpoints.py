@@ -243,7 +243,6 @@ def test_saved_on_four_devices_it_loads_on_two_and_one(tmp_path):
     assert len(digests) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "limit",
     [

@@ -43,7 +43,6 @@ def test_runs_are_numbered_and_hold_what_they_began_with(tmp_path, run):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_many_processes_get_many_numbers(tmp_path):
     program = """
         import pathlib, sys
@@ -58,7 +57,6 @@ def test_many_processes_get_many_numbers(tmp_path):
     assert [int(path.name) for path in numbered(tmp_path)] == list(range(1, 21))
 
 
-@pytest.mark.slow
 def test_a_second_process_is_kept_out_and_told_by_whom(run):
     program = """
         import pathlib, sys, time
@@ -152,7 +150,6 @@ def test_the_resume_line_names_program_and_path(run, monkeypatch):
     assert run.resume_line() == f"python -m hatch run lab:neorl-train resume {run.path}"
 
 
-@pytest.mark.slow
 def test_the_resume_line_runs_as_it_is_printed(run, monkeypatch):
     monkeypatch.delenv("HATCH_ENV_ACTIVE", raising=False)
     (run.path / "run.json").unlink()
@@ -174,7 +171,6 @@ def test_a_file_is_whole_or_the_old_one(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
-@pytest.mark.slow
 def test_room_is_asked_for_before_writing(tmp_path):
     require_free_space(tmp_path / "new", 10_000)
     assert list((tmp_path / "new").iterdir()) == []

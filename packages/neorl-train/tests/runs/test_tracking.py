@@ -91,7 +91,6 @@ def client(run):
     return Client()
 
 
-@pytest.mark.slow
 def test_only_what_is_permanent_is_copied_and_nothing_twice(run, records, client):
     _write(records, "bc", (0, 1), (10, 20, 30))
     assert client.copy() == {}
@@ -115,7 +114,6 @@ def test_only_what_is_permanent_is_copied_and_nothing_twice(run, records, client
     }
 
 
-@pytest.mark.slow
 def test_one_run_holds_parameters_metrics_policy_and_dataset(run, records, client):
     """Row N24: one run of MLflow holds parameters, metrics, policy and the hash of the log."""
     _write(records, "bc", (0,), (10,))
@@ -163,7 +161,6 @@ def _check_parent(parent, client, noisy):
     assert sorted(client.artifacts(parent)) == expected
 
 
-@pytest.mark.slow
 def test_the_run_of_the_job_holds_verdict_gain_costs_and_files(run, records, client, noisy):
     _write(records, "bc", (0,), (10,))
     (run.checkpoints("bc") / "10").mkdir(parents=True)
@@ -174,7 +171,6 @@ def test_the_run_of_the_job_holds_verdict_gain_costs_and_files(run, records, cli
         _check_parent(parent, client, noisy)
 
 
-@pytest.mark.slow
 def test_a_lock_that_is_held_costs_a_run_no_more_than_the_last_wait(run, records, monkeypatch):
     pytest.importorskip("mlflow")
     monkeypatch.setattr("neorl_train.runs._mlflow.PATIENCE", 0.2)
@@ -196,7 +192,6 @@ def test_a_thread_that_never_ends_is_left(run, monkeypatch):
     assert "no answer within 0.1 s" in message
 
 
-@pytest.mark.slow
 def test_a_server_that_is_gone_is_named(run, records, monkeypatch):
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
@@ -248,7 +243,6 @@ def _await(address, process, log):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_real_server_holds_a_job_and_may_die(run, records, noisy, server):
     from mlflow import MlflowClient
 
@@ -287,7 +281,6 @@ def test_a_real_server_holds_a_job_and_may_die(run, records, noisy, server):
     assert time.monotonic() - started < 200  # the usual retries of MLflow take over four minutes
 
 
-@pytest.mark.slow
 def test_a_call_carries_at_most_a_thousand_metrics(run, records, client, monkeypatch):
     from mlflow import MlflowClient
 
@@ -306,7 +299,6 @@ def test_a_call_carries_at_most_a_thousand_metrics(run, records, client, monkeyp
     assert len(client.history(one, "q")) == 1250
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_three_processes_start_on_an_empty_folder(tmp_path):
     program = """

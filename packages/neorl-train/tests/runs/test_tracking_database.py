@@ -42,7 +42,6 @@ def test_a_database_that_is_none_is_to_be_moved_away(run):
     assert f"move {database} away, which is damaged, and " in tracker.finish()
 
 
-@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_no_incomplete_database(run, monkeypatch):
     """MLflow cannot continue one: it adds the columns of a later version again and stops."""
     from neorl_train.runs import _mlflow

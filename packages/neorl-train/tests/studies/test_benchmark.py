@@ -320,7 +320,6 @@ tracking = false
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_benchmark_that_is_killed_goes_on_to_the_same_numbers(tmp_path):
     (tmp_path / "grid.toml").write_text(KILLED)
     command = [sys.executable, "-m", "neorl_train", "benchmark", "grid.toml", "--output"]
@@ -349,7 +348,6 @@ def test_a_benchmark_that_is_killed_goes_on_to_the_same_numbers(tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "fault"),
     [

@@ -9,7 +9,7 @@ import pytest
 from neorl_envs import write_dataset
 from neorl_train._command.main import main
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow]
+pytestmark = pytest.mark.nightly
 
 SWEEP = """
 [grid]

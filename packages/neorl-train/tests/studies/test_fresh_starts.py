@@ -26,7 +26,6 @@ QUICK = [
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["run", *QUICK]) == 0
@@ -65,7 +64,6 @@ def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, 
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_policies_of_a_log_are_judged_on_the_simulator_that_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     log = collect_log(make("CSTR-v0"), n_steps=2000, key=jax.random.key(0))

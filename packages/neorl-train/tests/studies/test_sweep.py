@@ -225,7 +225,6 @@ def _folder(parent, name):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_search_prefers_settings_by_the_plant_model(tmp_path, capsys):
     """Cloning with a rate of 1e-9 has learned nothing; the plant itself is never asked."""
     (tmp_path / "sweep.toml").write_text(
@@ -268,7 +267,6 @@ def test_a_search_prefers_settings_by_the_plant_model(tmp_path, capsys):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_grid_on_a_log_and_in_processes_ends_in_the_same_tables(tmp_path, make_log, capsys):
     write_dataset(tmp_path / "log.h5", make_log(0, 40, 12))
     (tmp_path / "sweep.toml").write_text(
@@ -349,7 +347,6 @@ def test_what_differs_in_numbers_alone_is_trained_by_one_program(tmp_path, monke
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_runs_trained_together_leave_what_separate_runs_leave(tmp_path, make_log, capsys):
     write_dataset(tmp_path / "log.h5", make_log(0, 40, 12))
     (tmp_path / "sweep.toml").write_text(TOGETHER.format(log=tmp_path / "log.h5"))

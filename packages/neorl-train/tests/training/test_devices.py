@@ -139,7 +139,6 @@ def test_gradients_of_real_learners_are_those_of_one_device(count, names):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_gradients_of_two_processes_are_those_of_one(tmp_path):
     """As above, of the same update; each process has one device, and process 0 leaves moments."""
     with socket.socket() as free:

@@ -299,7 +299,6 @@ def test_bad_arguments_are_refused_before_tracing(env: ChemicalReactor) -> None:
         env.step(params, state, jnp.zeros(2), jax.random.key(0))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("n_episodes", [200, 1000])
 def test_the_reference_pid_keeps_every_limit_and_bad_policies_do_not(

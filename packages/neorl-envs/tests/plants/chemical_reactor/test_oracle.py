@@ -57,7 +57,6 @@ def pressure_in_numpy(x: np.ndarray) -> float:
     return 0.25 * (38.7 / Vg) * (TR / 363.15) + water + activity * vinyl_acetate
 
 
-@pytest.mark.slow
 def test_sixty_random_steps_agree_with_radau(env: ChemicalReactor) -> None:
     rng = np.random.default_rng(11)
     demanded = rng.uniform([0, 333.15, 333.15], [30000, 373.15, 373.15], (60, 3))
