@@ -68,18 +68,27 @@ def answers(given: list[tuple[str, list[str]]]) -> list[list]:
     return lines
 
 
+def too_slow(lines: list[list]) -> list[list]:
+    """The calls that took more than a help text may; the first line is the yardstick."""
+    most = max(MOST, YARDSTICKS * lines[0][-1])
+    return [line for line in lines if line[-1] > most]
+
+
 def test_every_help_text_is_light() -> None:
     """Nothing is kept between processes, so this is what the first call takes, and every other."""
-    (*_, yardstick), *lines = answers(calls())
-    assert [line for line in lines if line[2] != 0 or line[3] < 100] == []
+    lines = answers(calls())
+    assert [line for line in lines[1:] if line[2] != 0 or line[3] < 100] == []
     assert [line for line in lines if line[4]] == []
-    assert [line for line in lines if line[5] > max(MOST, YARDSTICKS * yardstick)] == []
+    slow = too_slow(lines)
+    for _ in range(2):  # Other processes on the machine also take time from this one.
+        slow = too_slow(answers([STANDARD, *((line[0], line[1]) for line in slow)]))
+    assert slow == []
 
 
 def test_an_import_of_jax_would_be_seen_and_be_too_slow() -> None:
-    (*_, yardstick), (*_, heavy, seconds) = answers([STANDARD, ("", ["jax"])])
-    assert heavy == ["jax", "numpy"]
-    assert seconds > max(MOST, YARDSTICKS * yardstick)
+    lines = answers([STANDARD, ("", ["jax"])])
+    assert lines[1][4] == ["jax", "numpy"]
+    assert too_slow(lines) == lines[1:]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

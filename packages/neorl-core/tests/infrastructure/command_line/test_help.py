@@ -38,6 +38,11 @@ from neorl_core.infrastructure.command_line import Positional
 LOADED.append(__name__)
 Rule = Literal["mean", "median"]
 WIDTHS = (8, 16)
+def text() -> str:
+    return """
+to the left of its code"""
+
+
 USAGE = """neorl-x run [LOG] [--OPTION VALUE ...]
 
 Trains.
@@ -99,6 +104,16 @@ class Run(Output, Training):
     """
 
     training: Training = dataclasses.field(default_factory=Training)
+
+    @property
+    def first(
+        self,
+    ) -> int:
+        """Is not read, nor what it contains."""
+        unread: int = 5
+
+        return unread
+
     penalty: dict[str, float] = dataclasses.field(default_factory=dict)
     limit: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     out: Path | None = None

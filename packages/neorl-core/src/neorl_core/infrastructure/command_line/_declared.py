@@ -22,6 +22,8 @@ REQUIRED = dataclasses.MISSING
 
 MARKUP = re.compile(r"(?::\w+:`~?|``)([^`]*)`+")
 """Names in docstrings: a role, and the text between backticks; or between two backticks."""
+FUNCTION = re.compile(r"^( *)(?:async )?def .*\n(?:(?:\1[ )].*)?\n)*", re.MULTILINE)
+"""A function: its first line, and all that are blank, further right or close its parentheses."""
 BUILTIN: Mapping[str, Any] = {
     kind.__name__: kind for kind in (bool, dict, float, int, list, str, tuple, Path)
 } | {"Any": Any, "Literal": Literal, POSITIONAL.title(): Positional}
@@ -189,19 +191,13 @@ def _names(module: str) -> dict[str, Any]:
         raise LookupError(f"{module} has no source")
     path = Path(found.origin).parent.joinpath(*rest.split(".")) if rest else Path(found.origin)
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    collects = gc.isenabled()
-    gc.disable()  # A tree is thousands of objects and no garbage; collections took a third.
     try:
-        body = ast.parse(path.read_text(encoding="utf-8")).body
+        body = _parsed(path.read_text(encoding="utf-8")).body
     except (OSError, SyntaxError) as error:
         raise LookupError(f"{module} has no source that can be read") from error
-    finally:
-        if collects:
-            gc.enable()
     names: dict[str, Any] = {}
     for node in (*body, *(inner for one in body if isinstance(one, ast.If) for inner in one.body)):
         if isinstance(node, ast.ClassDef):
-            node.body = [line for line in node.body if not isinstance(line, ast.FunctionDef)]
             names[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             names[node.targets[0].id] = node.value
@@ -210,6 +206,23 @@ def _names(module: str) -> dict[str, Any]:
         elif isinstance(node, ast.ImportFrom):
             names |= {one.asname or one.name: (node.module, one.name) for one in node.names}
     return names
+
+
+def _parsed(source: str) -> ast.Module:
+    """The tree of a source without the bodies of its functions, which would take most of the time.
+
+    Raises:
+        SyntaxError: If it is no Python.
+    """
+    collects = gc.isenabled()
+    gc.disable()  # A tree is thousands of objects and no garbage; collections took a third.
+    try:
+        return ast.parse(FUNCTION.sub(r"\1def _(): ...\n", source))
+    except SyntaxError:  # a text in a function, for example, reaches further left than its code
+        return ast.parse(source)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _found(module: str, name: str) -> tuple[str, ast.AST]:
