@@ -166,12 +166,16 @@ from neorl_core.infrastructure.command_line import Program, Subcommand
 module = types.ModuleType("talker")
 module.command = lambda words: [print("line " * 1000) for _ in range(1000)]
 sys.modules["talker"] = module
-program = Program("neorl-envs", "", {"talk": Subcommand("talker", "")}, lambda: None, "")
-sys.exit(program.run(["talk"]))
+commands = {"talk": Subcommand("talker", "")}
+program = Program("neorl-envs", "line " * 100000, commands, lambda: None, "")
+sys.exit(program.run(sys.argv[1:]))
 """
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    command = ["bash", "-c", 'set -o pipefail; "$0" -c "$1" | head -c 10', sys.executable]
-    completed = subprocess.run([*command, CLOSED_PIPE], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("words", [["talk"], ["--help"]])
+def test_a_reader_that_goes_away_is_no_error(words: list[str]) -> None:
+    command = ["bash", "-c", 'set -o pipefail; "$0" -c "$@" | head -c 10', sys.executable]
+    completed = subprocess.run(
+        [*command, CLOSED_PIPE, *words], capture_output=True, text=True, check=False
+    )
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "line line ", "")

@@ -67,16 +67,14 @@ class Program:
             error of the operating system; 130 after Ctrl-C, 143 after SIGTERM.
         """
         words = self._without_help_word(sys.argv[1:] if arguments is None else arguments)
-        if not words or words[0] in HELP:
-            print(self.overview, end="")
-            print(f"\ncompletion in a shell: `{self.name} completion --help`")
-            return DONE
-        if words[0] == "--version":
-            print(f"{self.name} {metadata.version(self.name)}")
-            return DONE
         try:
             with _termination_raises():
-                if words[0] == COMPLETION:
+                if not words or words[0] in HELP:
+                    print(self.overview, end="")
+                    print(f"\ncompletion in a shell: `{self.name} completion --help`")
+                elif words[0] == "--version":
+                    print(f"{self.name} {metadata.version(self.name)}")
+                elif words[0] == COMPLETION:
                     self._print_completion(words[1:])
                 elif words[0] in self.subcommands and not HELP_WORDS.isdisjoint(words):
                     print(self._help(words[0], words[1:]), end="")
