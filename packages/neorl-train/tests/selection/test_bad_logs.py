@@ -10,6 +10,7 @@ from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import ChoiceRule, PlantFacts, RetuneSettings, learned_plants
 from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
+from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train.selection import (
     Selection,
@@ -30,6 +31,7 @@ SPEC = Spec(
     STEPS,
 )
 QUICK = SelectOptions(updates=40, value_updates=0, exogenous=("target",))
+SETTINGS = RetuneSettings(model=HistoryModelSettings(updates=QUICK.updates))
 
 
 def law(gain):
@@ -48,10 +50,10 @@ FACTS = PlantFacts(objective=distance)
 POOL = {"today": law(0.2), "quicker": law(0.8)}
 
 
-def chosen(
-    action, target=lambda t: 0.0, reward=None, mode=None, recorded=True, options=QUICK, noise=0.3
-) -> Selection:
-    """The choice from a log of ``x' = 0.98 x + 0.5 u + w``, which may say that today filled it."""
+def recorded_log(
+    action, target=lambda t: 0.0, reward=None, mode=None, recorded=True, noise=0.3
+) -> Dataset:
+    """A log of ``x' = 0.98 x + 0.5 u + w``, which may say that today filled it."""
     rng = np.random.default_rng(0)
     columns = []
     for _ in range(EPISODES):
@@ -66,22 +68,31 @@ def chosen(
     ends = np.arange(len(obs)) % STEPS == STEPS - 1
     modes = {} if mode is None else {"mode": np.full((len(obs), 1), mode)}
     origin = {"behaviour": np.zeros(EPISODES, np.int32), "attributes": {"behaviours": ["today"]}}
-    log = dataset_from_columns(
+    return dataset_from_columns(
         SPEC, **modes, **(origin if recorded else {}), obs=obs, action=act,
         reward=paid if reward is None else paid * 0 + reward,
         cost=np.zeros((len(obs), 0)), next_obs=following, terminated=ends & False, truncated=ends,
     )  # fmt: skip
-    return select_candidates(log, "log.h5", POOL, options, FACTS)
+
+
+def chosen(action, options=QUICK, **log) -> Selection:
+    """The choice from such a log."""
+    return select_candidates(recorded_log(action, **log), "log.h5", POOL, options, FACTS)
 
 
 def with_signal(level, wanted, rng):
     return -0.2 * (level - wanted) + 0.15 * rng.normal()
 
 
-def test_set_points_that_never_move_are_enough_where_a_test_signal_does():
-    selection = chosen(with_signal)
-    assert selection.chosen == "quicker"
-    one = selection.candidates[1].prediction
+@pytest.fixture(scope="module")
+def honest() -> Selection:
+    """The choice from the log of a controller with a test signal."""
+    return chosen(with_signal)
+
+
+def test_set_points_that_never_move_are_enough_where_a_test_signal_does(honest):
+    assert honest.chosen == "quicker"
+    one = honest.candidates[1].prediction
     assert 0 < one.low < one.gain < np.inf
 
 
@@ -103,9 +114,8 @@ def test_actions_without_a_cause_of_their_own_leave_what_runs(action, words):
     )
 
 
-def test_a_mode_that_lies_leaves_what_runs_although_the_predicted_gain_is_large():
+def test_a_mode_that_lies_leaves_what_runs_although_the_predicted_gain_is_large(honest):
     """Another controller filled the episodes: their returns are not those of today's."""
-    honest = chosen(with_signal)
     lying = chosen(lambda level, wanted, rng: -1.2 * (level - wanted) + 0.15 * rng.normal())
     # In spreads of returns 0.2 and 3.7 on the machine that this was written on.
     assert lying.error / lying.scale > 3 * honest.error / honest.scale
@@ -207,8 +217,7 @@ def test_a_log_with_unknown_rows_is_estimated_from_the_others():
     np.testing.assert_array_equal(held[3:], obs[np.maximum.accumulate(known), 0])
     np.testing.assert_allclose(episodes.spread, 0.1, rtol=0.2)
     estimates = value_estimates(log, episodes, law(0.2), updates=100)
-    settings = RetuneSettings(model=HistoryModelSettings(updates=QUICK.updates))
-    plants = learned_plants(log.transitions, log.spec, 0, settings=settings)
+    plants = learned_plants(log.transitions, log.spec, 0, settings=SETTINGS)
     one = return_distribution(log, episodes, law(0.2), plants, updates=100)
     assert one.near
     for estimate in (
@@ -216,3 +225,17 @@ def test_a_log_with_unknown_rows_is_estimated_from_the_others():
         one.worst_tenth, one.corrected,
     ):  # fmt: skip
         assert np.isfinite([estimate.value, estimate.low, estimate.high]).all()
+
+
+def test_a_policy_that_the_log_does_not_show_gets_no_correction():
+    """A valve at the end of its range, where no controller of the log ever held it."""
+    log = recorded_log(with_signal)
+    plants = learned_plants(log.transitions, log.spec, 0, settings=SETTINGS)
+    shut = dataclasses.replace(law(0.0), bias=np.full(1, -5.0, np.float32))
+    one = return_distribution(log, logged_episodes(log), shut, plants, updates=100)
+    assert one.far > 0.5
+    assert not one.near
+    assert one.bias.low < one.bias.value < one.bias.high
+    assert one.corrected.value == pytest.approx(one.mean.value + one.bias.value)
+    widths = [e.high - e.low for e in (one.mean, one.bias, one.corrected)]
+    assert widths[2] == pytest.approx(np.hypot(widths[0], widths[1]))

@@ -132,10 +132,12 @@ def resolved(config: Any, log: Dataset) -> Any:
 
 
 @pytest.mark.parametrize("sizes", [(8, 8), (6, 20), (8, 8, 8, 8)])
-def test_of_equal_behaviours_hardly_ever_one_is_named(sizes: tuple[int, ...]) -> None:
+def test_of_equal_behaviours_hardly_ever_one_is_named(
+    sizes: tuple[int, ...], pytestconfig: pytest.Config
+) -> None:
     """The best of equal ones is above zero in one of two cases, without a correction in 5 %."""
     random = np.random.default_rng(0)
-    draws = 1500
+    draws = 1500 if pytestconfig.getoption("--nightly") else 300
     named = uncorrected = 0
     for _ in range(draws):
         results = {str(i): random.normal(size=size) for i, size in enumerate(sizes)}

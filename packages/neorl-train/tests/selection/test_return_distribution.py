@@ -1,15 +1,9 @@
-"""Weights of what a policy visits, shares over limits, and what the log does not show."""
+"""Weights of what a policy visits, and shares over limits."""
 
-import jax
 import numpy as np
 import pytest
 
-from neorl_agents.models import HistoryModelSettings
-from neorl_agents.retuning import RetuneSettings, learned_plants
 from neorl_core import Channel, CostChannel, Spec, Transition
-from neorl_core.control import ConstantPolicy
-from neorl_envs import collect_log, make
-from neorl_train.selection import logged_episodes, return_distribution
 from neorl_train.selection._return_distribution import _over, visit_weights
 
 
@@ -26,22 +20,6 @@ def test_an_episode_that_has_ended_has_no_weight_beyond():
     alive = np.where(np.arange(10) < 4, 1.0, 0.0)[None]
     weights = visit_weights(alive, 0.9)
     np.testing.assert_allclose(weights[0], 0.9 ** np.arange(10) * alive[0])
-
-
-def test_a_policy_that_the_log_does_not_show_gets_no_correction():
-    """A valve at the end of its range, where no controller of the log ever held it."""
-    # The shapes are those of test_select.py, whose programs are used again.
-    log = collect_log(make("CSTR-v0"), n_steps=4_000, key=jax.random.key(0))
-    settings = RetuneSettings(model=HistoryModelSettings(updates=60))
-    plants = learned_plants(log.transitions, log.spec, 0, settings=settings)
-    shut = ConstantPolicy(np.array([log.spec.action[0].low], np.float32))
-    one = return_distribution(log, logged_episodes(log), shut, plants, updates=100)
-    assert one.far > 0.5
-    assert not one.near
-    assert one.bias.low < one.bias.value < one.bias.high
-    assert one.corrected.value == pytest.approx(one.mean.value + one.bias.value)
-    widths = [e.high - e.low for e in (one.mean, one.bias, one.corrected)]
-    assert widths[2] == pytest.approx(np.hypot(widths[0], widths[1]))
 
 
 COSTS = (CostChannel("energy", "kWh", 20.0, "episode"), CostChannel("peak", "bar", 5.0, "step"))

@@ -366,7 +366,7 @@ def test_baselines_refuse_before_anything_is_run(tmp_path, monkeypatch, capsys, 
 
 def test_baselines_are_kept_and_a_log_has_its_controllers(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    given = ["baselines", "CSTR-v0", "--starts", "16"]
+    given = ["baselines", "DMSD-v0", "--starts", "16"]
     assert main([*given, "--output", "table.csv"]) == 0
     first = capsys.readouterr().out
     assert "stored in" in first
