@@ -381,9 +381,9 @@ def test_baselines_are_kept_and_a_log_has_its_controllers(tmp_path, monkeypatch,
 
     log = collect_log(make("DMSD-v0"), n_steps=4000, key=jax.random.key(0))
     write_dataset(Path("log.h5"), log)
-    words = ["--starts", "16", "--controllers", "lqg", "--json", "--classical.manipulated"]
-    words += ["x1", "force1", "x2", "force2", "--classical.setpoint-channel"]
-    words += ["x1", "target1", "x2", "target2"]
+    words = ["--starts", "16", "--controllers", "pid_imitation", "--json"]
+    words += ["--classical.manipulated", "x1", "force1", "x2", "force2"]
+    words += ["--classical.setpoint-channel", "x1", "target1", "x2", "target2"]
     assert main(["baselines", "log.h5", *words]) == 0
     plain = json.loads(capsys.readouterr().out)
-    assert {"lqg", "log"} <= {row["policy"] for row in plain["rows"]}
+    assert {"pid_imitation", "log"} <= {row["policy"] for row in plain["rows"]}
