@@ -32,7 +32,7 @@ which also compares with the reference) evaluates a function eagerly, under ``ji
 function, so pass functions defined at module level. Keyword arguments are shared by all rows:
 floats and arrays are traced, the rest is static. Rows may be PyTrees.
 
-* **settings** - :func:`configure_tests`: rank promotion raises an error; Hypothesis profiles (30
+* **settings** - :func:`configure_tests`: rank promotion raises an error; Hypothesis profiles (15
   repeatable examples by default, ``nightly``).
 * **laws** - :func:`everywhere`, :func:`oracle`, :func:`finite_grad`, :func:`no_recompile`,
   :func:`state_keeps_form`, :func:`pure`, :func:`dtype_preserved`, :func:`batch_independent`,
