@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neorl_core.testing import (
+    assert_close,
     batch_independent,
     finite_grad,
     mapped,
@@ -59,8 +60,16 @@ def arguments(low=None):
 
 @given(arguments())
 def test_box_and_rate_agree_with_numpy(sample):
-    oracle(limited, limited_in_numpy, *sample)
     finite_grad(limited, *sample)
+    applied = mapped(limited, *sample)
+    for actual, row in zip(applied, zip(*sample, strict=True), strict=True):
+        assert_close(actual, limited_in_numpy(*(np.asarray(part, float) for part in row)))
+
+
+@pytest.mark.nightly
+@given(arguments())
+def test_box_and_rate_agree_with_numpy_however_they_are_called(sample):
+    oracle(limited, limited_in_numpy, *sample)
 
 
 @given(arguments(), rows(2, elements=reals(0.0, 1.0)))
