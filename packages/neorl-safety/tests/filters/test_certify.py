@@ -241,6 +241,13 @@ def drawn_sets(rng, count, n_action, n_rows, where):
     return [np.asarray(column, np.float32) for column in columns]
 
 
+@jax.jit
+@jax.vmap
+def moved(low, high, rows, bounds, target, span):
+    admissible = Admissible(low, high, rows, bounds)
+    return certify(admissible, nearest(admissible, target, span), (), low)
+
+
 @pytest.mark.parametrize("where", ["inside", "at an end", "outside"])
 @pytest.mark.parametrize(
     ("n_action", "n_rows"), [(1, 2), (2, 3), (3, 3), (4, 3), (5, 6), (3, 10), (8, 10), (8, 20)]
@@ -251,13 +258,6 @@ def test_the_nearest_point_is_that_of_another_solver_and_no_set_is_called_empty(
     rng = np.random.default_rng([n_action, n_rows, len(where)])
     count = 60
     low, high, rows, bounds, target, span = drawn_sets(rng, count, n_action, n_rows, where)
-
-    @jax.jit
-    @jax.vmap
-    def moved(low, high, rows, bounds, target, span):
-        admissible = Admissible(low, high, rows, bounds)
-        return certify(admissible, nearest(admissible, target, span), (), low)
-
     action, passed = map(np.asarray, moved(low, high, rows, bounds, target, span))
     assert passed.all()
     bound_by_rows = 0
