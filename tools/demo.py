@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neorl_core.infrastructure.command_line import Program
+from neorl_core.infrastructure.command_line import Program, Subcommand
 from neorl_train._process.switches import prepare_process
 
 if TYPE_CHECKING:
@@ -44,9 +44,6 @@ FIRST_LINE = (
 
 def command(words: list[str]) -> None:
     """Runs the three commands in this process; prints one line a stage, then the answer."""
-    if {"-h", "--help"} & {*words}:
-        print(OVERVIEW, end="")
-        return
     print(FIRST_LINE, file=sys.stderr, flush=True)
     # Imported after the first line, since they take seconds.
     from neorl_agents import ALGORITHMS
@@ -139,10 +136,13 @@ def shown(path: Path) -> Path:
 PROGRAM = Program(
     name="demo",
     overview=OVERVIEW,
-    subcommands={"run": __name__},
+    subcommands={"run": Subcommand(__name__, "")},  # its options are those of `neorl-train run`
     prepare=prepare_process,
     when_memory_ends="close other programs",
 )
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.run(["run", *sys.argv[1:]]))
+    if {"-h", "--help"} & {*sys.argv}:
+        print(OVERVIEW, end="")
+    else:
+        sys.exit(PROGRAM.run(["run", *sys.argv[1:]]))
