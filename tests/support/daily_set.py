@@ -272,7 +272,8 @@ def _subjects_of(item: pytest.Item) -> Iterator[str]:
         names |= used
         texts |= written
     identifier = re.findall(r"[\w.-]+", item.nodeid.partition("[")[2])
-    texts |= set(identifier)
+    # Of `[iql-law]` both the whole and the parts, since names of plants have a dash.
+    texts |= {*identifier, *(part for word in identifier for part in word.split("-"))}
     for name in names | {word.rpartition(".")[2] for word in identifier}:
         for home in PACKAGES if package == "workspace" else (package,):
             yield f"{home}.{name}"

@@ -223,10 +223,11 @@ def _compile_quickly() -> None:
     """
     jax.config.update("jax_disable_most_optimizations", True)
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
-    # XLA ends the process for a flag that it does not know, and newer ones do not know this one.
+    # XLA ends the process for a flag that it does not know, and newer ones do not know the first.
     if jax.__version_info__ < (0, 11):
         before = os.environ.get("XLA_FLAGS", "")
-        os.environ["XLA_FLAGS"] = f"{before} --xla_cpu_use_fusion_emitters=false".strip()
+        flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+        os.environ["XLA_FLAGS"] = f"{before} {flags}".strip()
     jax.devices()
 
 
