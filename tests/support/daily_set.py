@@ -234,6 +234,7 @@ def _names_used(package: str) -> dict[str, set[str]]:
             key = command if "._command." in name else key
             members = vars(value).values() if isinstance(value, type) else [value]
             for member in members:
+                member = getattr(member, "method", member)  # as Equinox keeps those of a module
                 member = inspect.unwrap(getattr(member, "__func__", member))
                 if isinstance(member, types.FunctionType):
                     used.setdefault(key, set()).update(_in_code(member.__code__)[0])
