@@ -100,7 +100,6 @@ def test_the_edge_of_the_log_and_a_false_reading_are_told_from_the_log(data):
     assert 0.5 < np.median(score[~outside]) < 1.2
 
 
-@pytest.mark.nightly
 def test_the_stated_coverage_is_the_measured_one(fitted):
     """90 % of the steps of 400 fresh episodes; the mean of 400 shares has a deviation below 1 %."""
     fresh = plant_log(400, seed=7)

@@ -102,7 +102,6 @@ def test_many_agents_in_a_loop_are_those_written_out(monkeypatch) -> None:
     np.testing.assert_allclose(apart.loss, looped.loss, rtol=1e-4)
 
 
-@pytest.mark.nightly
 def test_a_training_continues_to_the_same_bits_and_refuses_another_population(tmp_path) -> None:
     options = {"seed": 2, "epochs": 6, "chunk": 3}
     whole = train_population(WORLD, LEARNER, **options)
@@ -164,7 +163,6 @@ def test_observations_of_another_shape_are_refused_before_anything_is_compiled()
     assert run_epochs._cache_size() == before
 
 
-@pytest.mark.nightly
 def test_at_random_agents_earn_what_the_rules_say() -> None:
     """With every free cell a gem and nobody else near, a step earns 10, or -1 at a wall."""
     world = treasure_hunt("2a24efc", n_agents=1, size=(40, 40), horizon=3, spawn=1.0)

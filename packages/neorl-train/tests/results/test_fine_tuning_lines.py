@@ -1,8 +1,11 @@
-"""What the terminal says of a fine-tuning."""
+"""What the terminal says of a fine-tuning, and its file."""
 
 import dataclasses
 
-from neorl_train.results import Estimate
+import pytest
+
+from neorl_core import InputError
+from neorl_train.results import Estimate, read_fine_tuning, write_fine_tuning
 from neorl_train.results._fine_tuning import Collected, FineTuned, FineTuning
 
 SEED = Collected(0, 1000, 10, 5.0, (3,), 1, 40, 10)
@@ -33,3 +36,11 @@ def test_a_loss_beyond_doubt_is_said_in_words():
 def test_of_a_loss_in_doubt_only_the_interval_is_said():
     doubt = dataclasses.replace(LOST, gain=Estimate(-170.0, -400.0, 60.0))
     assert len(said(doubt)) == 3
+
+
+def test_its_file_gives_back_what_was_written(tmp_path):
+    results = FineTuning("points", ("level",), (LOST,))
+    write_fine_tuning(tmp_path, results)
+    assert read_fine_tuning(tmp_path) == results
+    with pytest.raises(InputError, match=r"finetune\.json"):
+        read_fine_tuning(tmp_path / "missing")

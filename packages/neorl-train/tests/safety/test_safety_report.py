@@ -185,7 +185,6 @@ def test_page_pictures_and_numbers_are_written_and_say_the_same(assessment, tmp_
     assert all((tmp_path / "safety" / name).stat().st_size > 5000 for name in pictures)
 
 
-@pytest.mark.nightly
 def test_beside_a_log_costs_are_the_logs_alone_and_the_report_says_what_nobody_can(
     setting, toy, tmp_path
 ):
