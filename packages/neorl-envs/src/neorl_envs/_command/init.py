@@ -24,7 +24,7 @@ class Init:
         overwrite: Replace an existing file.
     """
 
-    logs: Positional[tuple[Path, ...]]
+    logs: Positional[tuple[Path, ...]] = ()
     out: Path | None = None
     overwrite: bool = False
 
