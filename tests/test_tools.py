@@ -241,7 +241,7 @@ def checkout_with_tests(tmp_path: Path) -> Path:
     """A repository with a package and two nightly tests, of which one has two cases."""
     source = tmp_path / "packages/neorl-core/src/neorl_core"
     tests = tmp_path / "packages/neorl-core/tests"
-    for folder in (source, tests, tmp_path / "tests"):
+    for folder in (source, tests, tmp_path / "tests/gates"):
         folder.mkdir(parents=True)
     (source / "__init__.py").write_text("x = 1\n")
     (tests / "test_a.py").write_text(
@@ -263,7 +263,7 @@ def test_the_night_runs_what_is_due_and_keeps_a_table(
     checkout_with_tests: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = checkout_with_tests
-    table = root / "tests/nightly.csv"
+    table = root / "tests/gates/nightly.csv"
     monkeypatch.setattr(nightly, "ROOT", root)
     monkeypatch.setattr(nightly, "TABLE", table)
     monkeypatch.setattr(nightly, "SCRIPT", root / "nightly.py")

@@ -7,7 +7,7 @@ Usage:
     python -m hatch run tests:nightly --minutes 60        begins nothing after an hour
     python -m hatch run tests:nightly --list              prints what would run, and runs nothing
 
-One piece is one file. The table, tests/nightly.csv, has a line for each test function: its
+One piece is one file. The table, tests/gates/nightly.csv, has a line for each test function: its
 identifier, the commit, seconds of clock of all its cases together, and the result. It is written
 after every function, so an interrupted run loses only the one that was running; start the command
 again to continue. A row is out of date if a file under ``packages/*/src`` differs between its
@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = Path(__file__).resolve()
-TABLE = ROOT / "tests" / "nightly.csv"
+TABLE = ROOT / "tests" / "gates" / "nightly.csv"
 SOURCES = ":(glob)packages/*/src/**"
 LONGEST = 3 * 3600
 """Seconds after which a piece is stopped."""

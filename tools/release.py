@@ -6,7 +6,8 @@ Usage:
 
 The first edits files and prints what to do next; it neither commits nor tags nor uploads. The
 second is the release workflow's: it refuses a tag that is not a package at its released version,
-and a package whose nightly tests failed or were last run on other sources (tests/nightly.csv).
+and a package whose nightly tests failed or were last run on other sources
+(tests/gates/nightly.csv).
 """
 
 import argparse

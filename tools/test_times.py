@@ -1,10 +1,10 @@
 """Store how long the tests take, and compare a run with what the daily tests may cost.
 
 Usage:
-    python -m hatch run tests:record               measures all tests, then the daily ones
-    python tools/test_times.py tests.xml           writes tests/durations.json from such a file
-    python tools/test_times.py --raise daily.xml   takes the larger of stored and measured
-    python tools/test_times.py --check daily.xml   compares with tests/time_budget.toml
+    python -m hatch run tests:record              measures all tests, then the daily ones
+    python tools/test_times.py tests.xml          writes tests/gates/durations.json from such a file
+    python tools/test_times.py --raise daily.xml  takes the larger of stored and measured
+    python tools/test_times.py --check daily.xml  compares with tests/gates/time_budget.toml
 
 The files are JUnit files of the tests, written with ``--junitxml``. A duration is processor time,
 of child processes too, in seconds of a machine that does the reference piece of work of

@@ -2,8 +2,8 @@
 
 A test is daily if it is not nightly and
 
-1. a pattern under ``always`` of ``tests/time_budget.toml`` names it, or
-2. ``tests/durations.json`` names it as the test of something that has no cheaper one, or
+1. a pattern under ``always`` of ``tests/gates/time_budget.toml`` names it, or
+2. ``tests/gates/durations.json`` names it as the test of something that has no cheaper one, or
 3. it costs at most ``seconds_per_test``, with the shared set-ups that it needs. A set-up that a
    test of 1 or 2 needs anyway is free. A test that is not stored, such as a new one, is cheap.
 
@@ -30,7 +30,7 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parent.parent
-DURATIONS, BUDGET = TESTS / "durations.json", TESTS / "time_budget.toml"
+DURATIONS, BUDGET = TESTS / "gates/durations.json", TESTS / "gates/time_budget.toml"
 PACKAGES = ("core", "envs", "safety", "agents", "train", "deploy")
 ROW = re.compile(r"\b[Rr]ows? ((?:[NPSRE]\d\d(?:, | and )?)+)")
 SETUP = "setup:"
