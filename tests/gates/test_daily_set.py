@@ -48,3 +48,10 @@ def test_every_named_pattern_selects_a_test(collected: list[pytest.Item]) -> Non
     for pattern in rule["always"]:
         one = {"always": [pattern], "seconds_per_test": -1.0}
         assert daily_set.daily(collected, nothing, one), f"{pattern} selects no test"
+
+
+def test_stored_set_ups_are_those_that_tests_need(collected: list[pytest.Item]) -> None:
+    """Under other names they would count as nothing; a few may have been renamed since."""
+    needed = {key for item in collected for key in daily_set.setups(item)}
+    stored = set(daily_set.stored()["setups"])
+    assert len(stored - needed) <= 0.1 * len(stored), "run `python -m hatch run tests:record`"

@@ -55,9 +55,9 @@ def duration(item: pytest.Item, durations: Mapping[str, Any]) -> float:
     return durations["tests"].get(file, {}).get(test, 0.0)
 
 
-def setup_key(definition: Any, index: int | None) -> str:
-    """The name under which the duration of a shared set-up is stored."""
-    return f"{definition.baseid}::{definition.argname}" + ("" if index is None else f"[{index}]")
+def setup_key(definition: Any, index: int) -> str:
+    """The name under which the duration of a shared set-up is stored; 0 is a single parameter."""
+    return f"{definition.baseid}::{definition.argname}[{index}]"
 
 
 def setups(item: pytest.Item) -> Iterator[str]:
@@ -65,7 +65,7 @@ def setups(item: pytest.Item) -> Iterator[str]:
     indices = getattr(getattr(item, "callspec", None), "indices", {})
     for name, definitions in item._fixtureinfo.name2fixturedefs.items():
         if definitions and definitions[-1].scope != "function":
-            yield setup_key(definitions[-1], indices.get(name))
+            yield setup_key(definitions[-1], indices.get(name, 0))
 
 
 def daily(

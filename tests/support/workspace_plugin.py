@@ -160,7 +160,7 @@ def pytest_fixture_setup(
         return (yield)
     finally:
         within = sum(seconds for _, seconds in _setups[nested:])
-        key = daily_set.setup_key(fixturedef, getattr(request, "param_index", None))
+        key = daily_set.setup_key(fixturedef, getattr(request, "param_index", 0))
         _setups.append((key, _processor_seconds() - before - within))
 
 
