@@ -164,7 +164,7 @@ def test_every_table_of_results_has_the_classical_controllers(page):
     assert all("%" in table or "EUR" in table or "m" in table for table in results)
 
 
-def test_pictures_follow_the_colours_of_the_page(run):
+def test_pictures_follow_the_colours_of_the_page(run, page):
     text = (run / "report.html").read_text()
     assert text.count("<figure") >= 5
     assert "var(--c0)" in text
@@ -176,7 +176,7 @@ def test_pictures_follow_the_colours_of_the_page(run):
     assert len(titles) == text.count("<figure")
 
 
-def test_the_same_run_gives_the_same_page(run):
+def test_the_same_run_gives_the_same_page(run, page):
     first = (run / "report.html").read_bytes()
     assert write_report(run).read_bytes() == first
 

@@ -19,6 +19,7 @@ import tempfile
 import warnings
 import zlib
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
@@ -110,7 +111,6 @@ def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | No
         if nothing is kept.
     """
     import jax  # imported here, since commands that only print their help import this module
-    import jaxlib
 
     global _current
     config: Any = jax.config
@@ -122,7 +122,7 @@ def keep_compiled_programs(default: Path | None = None) -> CompiledPrograms | No
     if not folder or left_to_jax or not config.jax_enable_compilation_cache:
         return None
     try:
-        _current = CompiledPrograms(Path(folder) / f"jaxlib-{jaxlib.__version__}")
+        _current = CompiledPrograms(Path(folder) / f"jaxlib-{metadata.version('jaxlib')}")
     except OSError:
         jax.config.update("jax_compilation_cache_dir", None)
         return None
