@@ -8,7 +8,9 @@ make the run smaller than its defaults, and further ones, such as `--data.seed 1
     neorl-deploy replay
 """
 
+import os
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,11 +135,23 @@ def shown(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
+def prepare() -> None:
+    """The switches of every command; and XLA compiles each program in one piece.
+
+    By default it divides a program among the cores, which costs processor time where there are few.
+    """
+    # XLA ends the process for a flag that it does not know.
+    if metadata.version("jaxlib").startswith(("0.10.", "0.12.")):
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_parallel_codegen_split_count=1"
+        os.environ["XLA_FLAGS"] = flags.strip()
+    prepare_process()
+
+
 PROGRAM = Program(
     name="demo",
     overview=OVERVIEW,
     subcommands={"run": Subcommand(__name__, "")},  # its options are those of `neorl-train run`
-    prepare=prepare_process,
+    prepare=prepare,
     when_memory_ends="close other programs",
 )
 
