@@ -1,15 +1,14 @@
 """Files of a run: checkpoints, policy artefacts and the constraints that must guard them."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents import PolicyArtefact, load_policy, save_policy
-from neorl_core import InputError, Policy, Spec, Transition
+from neorl_agents import save_policy
+from neorl_core import Policy, Spec, Transition
 from neorl_core.infrastructure import write_json
 from neorl_envs.closed_loop import LoopStep, drawn_start, rollout
 from neorl_envs.plants import Plant
@@ -23,7 +22,6 @@ from neorl_safety.constraints import (
 from neorl_safety.guards import GuardSettings, settings_to_dict
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._sections import Config, config_hash
-from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS, GUARD, policy_file
@@ -54,39 +52,6 @@ def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
     document["observations"] = [channel._asdict() for channel in spec_channels(spec).obs]
     document["constraints"] += limits.further
     return constraints_from_dict(document, source="limits.further")
-
-
-def artefact_for(file: Path, spec: Spec) -> PolicyArtefact:
-    """A policy from a file, for the channels of a run or a log.
-
-    Raises:
-        InputError: If the file is not an artefact or its policy has other channels.
-    """
-    if not file.is_file():
-        raise InputError(f"{file}: there is no such policy artefact")
-    artefact = load_policy(file)
-    advice = "name a policy of the plant that the log was recorded on"
-    require_same_channels(artefact.spec, spec, str(file), advice)
-    return artefact
-
-
-def unchanged_artefact(file: str, spec: Spec, digests: Mapping[str, str]) -> PolicyArtefact:
-    """A policy that a run was given as a file.
-
-    Args:
-        file: Path of the artefact.
-        spec: Channels that it must have.
-        digests: Digests of the given files when the run began, as its record holds them.
-
-    Raises:
-        InputError: If the file is missing, has other channels, or was changed since.
-    """
-    artefact = artefact_for(Path(file), spec)
-    if artefact.digest != digests.get(file):
-        raise InputError(
-            f"{file} was changed since the run began; restore the file, or start a new run"
-        )
-    return artefact
 
 
 def write_guard_files(

@@ -28,7 +28,7 @@ OFFLINE = "offline"
 
 def fine_tune_one(
     task: Task, run: ResolvedRun, experience: Experience
-) -> tuple[Trained, dict[str, Policy]]:
+) -> tuple[Trained, dict[str, dict[int, Policy]]]:
     """Fine-tunes all seeds of one learner; returns its result and its earlier policies."""
     config, environment, name = run.config, run.environment, task.name
     assert environment is not None  # checked when the run was resolved
@@ -52,7 +52,7 @@ def fine_tune_one(
         fallback=fallback_chain(*fallbacks),
         **task.loop(),
     )
-    return trained, {f"{name}_{OFFLINE}-{seed}": offline[seed][1] for seed in task.seeds}
+    return trained, {f"{name}_{OFFLINE}": {seed: offline[seed][1] for seed in task.seeds}}
 
 
 def collected_by(trained: Trained) -> tuple[Collected, ...]:
@@ -95,14 +95,17 @@ def fine_tuning_results(
     results = []
     for name, learned_policies in learned.items():
         initial_metrics = jax.device_get(
-            {key: validation(policy) for key, policy in learned_policies.before.items()}
+            {
+                seed: validation(policy)
+                for seed, policy in learned_policies.compared[f"{name}_{OFFLINE}"].items()
+            }
         )
         curves = []
         for seed in learned_policies.trained.seeds:
             seed_lines = [
                 line for line in lines if line["algorithm"] == name and line["seed"] == seed
             ]
-            first = initial_metrics[f"{name}_{OFFLINE}-{seed}"].get("plant_return", np.nan)
+            first = initial_metrics[seed].get("plant_return", np.nan)
             curves.append(
                 [first, *(line["metrics"].get("plant_return", np.nan) for line in seed_lines)]
             )

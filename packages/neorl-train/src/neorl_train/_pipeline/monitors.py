@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_core import InputError, Policy, Spec
+from neorl_core import InputError, Spec
 from neorl_core.statistics import conformal_sample_size
 from neorl_envs import Dataset
 from neorl_safety.guards import GuardSettings, guard_with
@@ -22,6 +22,7 @@ from neorl_safety.monitoring import (
     neighbour_monitor,
     policy_ensemble,
 )
+from neorl_train.candidates._average import learner_of
 from neorl_train.configuration._monitors import (
     DISAGREEMENT,
     DRIFT,
@@ -29,11 +30,11 @@ from neorl_train.configuration._monitors import (
     declared_watches,
     supervision_of,
 )
-from neorl_train.configuration._retuning import average_of
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._experience import Experience
 from neorl_train.experience._padded import padded_episodes
 from neorl_train.experience._split import training_and_held_out, training_sample
+from neorl_train.results._pool import Pool
 
 SHORTEST_STRETCH = 100
 """In steps: five times as many as the moving mean of a drift monitor averages."""
@@ -76,30 +77,30 @@ def fitted_watches(config: Config, experience: Experience | None, spec: Spec) ->
 
 
 def disagreement_watch(
-    config: Config, experience: Experience | None, policies: Mapping[str, Policy]
+    config: Config, experience: Experience | None, pool: Pool
 ) -> list[NamedMonitor]:
     """The monitor of disagreement between the candidate's seeds, if configured.
 
     Args:
         config: Configuration, validated.
         experience: Held-out episodes that set the threshold.
-        policies: Trained policies by name.
+        pool: Candidates of the run.
 
     Raises:
         InputError: If the seeds' policies have memory.
     """
     if not config.monitors.disagreement or experience is None:
         return []
-    candidate, algorithms = config.evaluation.candidate, config.training.algorithms
-    candidate = average_of(candidate) or candidate
-    learner = candidate if candidate in algorithms else algorithms[-1]
-    names = [f"{learner}-{seed}" for seed in config.training.seeds]
+    learners = config.training.algorithms
+    seeds = pool.named(learner_of(config.evaluation.candidate, learners) or learners[-1])
     try:
-        uncalibrated = policy_ensemble([policies[name] for name in names], experience.dataset.spec)
+        uncalibrated = policy_ensemble(
+            [candidate.policy for candidate in seeds], experience.dataset.spec
+        )
     except InputError as error:
         raise InputError(f"monitors.disagreement: {error}") from error
     watch = _calibrated(DISAGREEMENT, uncalibrated, config.monitors, experience.held_out)
-    return [dataclasses.replace(watch, policies=tuple(names))]
+    return [dataclasses.replace(watch, policies=tuple(candidate.id for candidate in seeds))]
 
 
 def guard_settings(

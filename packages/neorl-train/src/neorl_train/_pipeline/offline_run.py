@@ -14,7 +14,6 @@ from neorl_core.infrastructure import replacing
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import Plant
 from neorl_train._pipeline.artefacts import run_checkpoints
-from neorl_train.configuration._retuning import is_artefact
 from neorl_train.configuration._sections import Config, config_hash, config_type, hyperparameters
 from neorl_train.configuration._toml import load_toml
 from neorl_train.evaluation._checks import require_same_channels
@@ -100,7 +99,7 @@ def continued(path: str) -> Config:
     candidate = config.evaluation.candidate
     candidate = candidate if candidate in names else ""
     incumbent = config.evaluation.incumbent
-    given = is_artefact(incumbent) or incumbent in config.classical.declared
+    given = config.evaluation.incumbent_file or incumbent in config.classical.declared
     if simulator(config) is None and not given:
         incumbent = ""  # no tuning could be named, so the plant's own is chosen again
     return replace(

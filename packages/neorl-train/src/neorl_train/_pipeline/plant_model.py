@@ -10,10 +10,9 @@ from neorl_agents.retuning import PlantFacts
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import PLANTS, Plant
-from neorl_train._pipeline.artefacts import artefact_for
-from neorl_train._pipeline.controllers import run_controllers
+from neorl_train.candidates._controllers import run_controllers
+from neorl_train.candidates._given import artefact_for
 from neorl_train.configuration._limits import limited_spec
-from neorl_train.configuration._retuning import incumbent_name
 from neorl_train.configuration._sections import Config
 from neorl_train.experience._incumbent import usual_incumbent
 from neorl_train.experience._source import known_plant, simulator, source_named
@@ -107,8 +106,8 @@ def log_context(path: Path) -> LogContext:
     named: tuple[str, ...] = ()
     own: dict[str, Policy] = {}
     if config is not None:
-        named = (incumbent_name(config.evaluation.incumbent), config.retuning.controller)
-        own, _ = run_controllers(config, dataset, environment, dataset.spec, digests)
+        named = (config.evaluation.runs_today, config.retuning.controller)
+        own = run_controllers(config, dataset, environment, dataset.spec, digests)
     if plant is None:
         facts, notes = declared_facts(dataset)
         if retuning_config is not None:

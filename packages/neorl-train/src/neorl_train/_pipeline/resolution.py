@@ -26,10 +26,13 @@ from neorl_safety.constraints import (
     spec_channels,
     with_models,
 )
-from neorl_train._pipeline.artefacts import artefact_for, hard_constraints
-from neorl_train._pipeline.controllers import check_controllers
+from neorl_train._pipeline.artefacts import hard_constraints
 from neorl_train._pipeline.kinds import kind_of
 from neorl_train._pipeline.resolved_run import ResolvedRun, RunKind
+from neorl_train.candidates._declared import check_controllers
+from neorl_train.candidates._given import artefact_for
+from neorl_train.candidates._resolve import with_candidate_and_incumbent
+from neorl_train.candidates._table import FAMILIES
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
 from neorl_train.configuration._limits import (
     LimitsConfig,
@@ -39,7 +42,6 @@ from neorl_train.configuration._limits import (
     resolved_limits,
 )
 from neorl_train.configuration._monitors import declared_watches
-from neorl_train.configuration._retuning import is_artefact
 from neorl_train.configuration._sections import (
     Config,
     batch_sizes,
@@ -49,7 +51,6 @@ from neorl_train.configuration._sections import (
 from neorl_train.configuration._sizes import size_notes
 from neorl_train.configuration._untrained import untrained_notes
 from neorl_train.evaluation._checks import require_same_channels
-from neorl_train.experience._incumbent import with_candidate_and_incumbent
 from neorl_train.experience._source import (
     FileSource,
     RunSource,
@@ -135,8 +136,7 @@ def resolved(config: Config) -> Resolved:
         check_split(config.data, dataset)
         check_batches(batch_sizes(config), training_rows(config.data, dataset))
     declared_watches(config.monitors, spec)  # refused by name before anything is written
-    incumbent = config.evaluation.incumbent
-    files = (*config.evaluation.policies, *([incumbent] if is_artefact(incumbent) else []))
+    files = filter(None, (*config.evaluation.policies, config.evaluation.incumbent_file))
     given_policies = {file: artefact_for(Path(file), spec).digest for file in files}
     check_controllers(config, spec, logged=dataset is not None or config.data.steps != 0)
     constraints = hard_constraints(limits, spec)
@@ -356,7 +356,8 @@ def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str
         constraints: Constraints of the run.
 
     Returns:
-        By kind (``"algorithm"``, ``"environment"``, ``"reader"``, ``"constraint"``) and by name;
+        By kind (``"algorithm"``, ``"environment"``, ``"reader"``, ``"constraint"``,
+        ``"candidate"``) and by name;
         ``"registered"`` if a script supplied it. Empty if everything is our own.
     """
     source = config.data.source
@@ -367,6 +368,7 @@ def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str
         "environment": (PLANTS, [name for name in plants if name in PLANTS]),
         "reader": (READERS, [reader] if reader else []),
         "constraint": (KINDS, list(constraints.further)),
+        "candidate": (FAMILIES, config.evaluation.families),
     }
     by_kind = {
         kind: {name: origin for name in names if (origin := origin_of(table, name))}

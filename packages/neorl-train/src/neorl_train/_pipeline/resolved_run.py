@@ -129,13 +129,19 @@ class Learned:
 
     Attributes:
         trained: Policies and states of every seed.
-        before: Earlier policies by name, if training continued from them.
+        compared: Policies to compare it with, by name and by seed: those from which the training
+            continued, or those of a site alone.
         collected: Record of every seed's collection on the plant; empty if there was none.
     """
 
     trained: Trained
-    before: dict[str, Policy] = dataclasses.field(default_factory=dict)
+    compared: dict[str, dict[int, Policy]] = dataclasses.field(default_factory=dict)
     collected: tuple[Collected, ...] = ()
+
+    @property
+    def policies(self) -> dict[int, Policy]:
+        """The trained policies by seed."""
+        return dict(zip(self.trained.seeds, self.trained.policies, strict=True))
 
 
 class RunKind(Protocol):

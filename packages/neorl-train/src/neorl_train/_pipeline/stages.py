@@ -18,10 +18,10 @@ from neorl_train._pipeline.artefacts import (
 )
 from neorl_train._pipeline.candidates import (
     choose_stage,
-    given_candidates,
-    other_candidates,
+    fit_controllers,
+    retune_stage,
+    with_learners,
 )
-from neorl_train._pipeline.controllers import has_controllers, run_controllers
 from neorl_train._pipeline.fine_tuning import fine_tuning_results
 from neorl_train._pipeline.monitors import (
     disagreement_watch,
@@ -33,7 +33,6 @@ from neorl_train._pipeline.monitors import (
 from neorl_train._pipeline.processes import leader
 from neorl_train._pipeline.resolution import origin_of
 from neorl_train._pipeline.resolved_run import Learned, ResolvedRun, Session, Task
-from neorl_train._pipeline.retuning import retune_stage
 from neorl_train._pipeline.watcher import RunWatcher, tracked
 from neorl_train._pipeline.write_results import (
     INPUTS,
@@ -45,13 +44,15 @@ from neorl_train._pipeline.write_results import (
 )
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
+from neorl_train.candidates._family import Material
+from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
 from neorl_train.configuration._fallback import fallback_policies
-from neorl_train.configuration._retuning import incumbent_name
 from neorl_train.configuration._sections import config_to_dict, hyperparameters
 from neorl_train.evaluation._rollout import curve_key, starts_key
 from neorl_train.evaluation._validation import PolicyValidation
 from neorl_train.experience._experience import Experience
 from neorl_train.results._fine_tuning import exploration_summary, write_fine_tuning
+from neorl_train.results._pool import Pool
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
@@ -74,31 +75,30 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
             check_logs(learners, experience.training)
         watches = fitted_watches(config, experience, run.spec)
         # A log may be refused for its loops, so this happens before training.
-        controllers = _fit_controllers(run, session, experience)
         dataset = None if experience is None else experience.dataset
-        others, notes = other_candidates(config, dataset, run.environment, controllers)
         digests = session.directory.record().get("given_policies", {})
-        others = {**others, **given_candidates(config, run.spec, digests)}
+        material = Material(config, run.spec, run.environment, dataset, digests)
+        material, controllers = fit_controllers(run, session, material)
+        material, notes = make_candidates((TUNED, GIVEN), material)
         for line in notes:
             session.reporter.print_line(line)
-        retuning, retuned = retune_stage(run, session, experience, controllers)
+        material = retune_stage(run, session, experience, material, controllers)
     with tracked(run, session) as tracker:
         learned = _train_all(run, session, experience, controllers, tracker)
         end_together()
         _record_exploration(run, session, learned)
-        policies = retuned | _policies(learned)
-        watches += disagreement_watch(config, experience, policies)
+        material, notes = with_learners(material, learned)
+        watches += disagreement_watch(config, experience, material.pool)
         guarding = _save_guard(run, session, experience, controllers, watches)
-        candidate, prediction, chosen = choose_stage(
-            run, session, experience, retuning, policies, others
-        )
-        policies |= chosen
+        choice, pool = choose_stage(run, session, experience, material, notes)
+        candidate, prediction = choice.candidate.id, choice.prediction
         with session.timings.stage("evaluate"):
-            inputs = evaluation_inputs(session.directory.record(), policies, candidate=candidate)
+            record = session.directory.record()
+            inputs = evaluation_inputs(record, pool.policies, candidate=candidate)
             known = matching_evaluation(session.directory, inputs)
             if known is None:
                 evaluation = _evaluate(
-                    run, session, experience, policies, controllers, candidate, guarding
+                    run, session, experience, pool, controllers, candidate, guarding
                 )
             else:
                 path, evaluation = known
@@ -108,30 +108,6 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
             session.directory.update_record(**{INPUTS: inputs, RESULTS: digest})
         session.reporter.end()
         write_run_report(session.directory, session.reporter, session.timings)
-
-
-def _fit_controllers(
-    run: ResolvedRun, session: Session, experience: Experience | None
-) -> dict[str, Policy]:
-    """Fits the classical controllers, reads those that are given, and describes all of them."""
-    if not has_controllers(run.config):
-        return {}
-    dataset = None if experience is None else experience.dataset
-    names, digests = (
-        run.config.classical.controllers,
-        session.directory.record().get("given_policies", {}),
-    )
-    if names and dataset is not None:
-        session.reporter.stage(f"fitting {', '.join(names)} on the log")
-    with session.timings.stage("fit classical controllers"):
-        controllers, words = run_controllers(
-            run.config, dataset, run.environment, run.spec, digests
-        )
-    session.directory.update_record(controllers=words)
-    session.reporter.end()
-    for line in words:
-        session.reporter.print_line(line)
-    return controllers
 
 
 def _train_all(
@@ -235,14 +211,6 @@ def _record_exploration(run: ResolvedRun, session: Session, learned: Mapping[str
         session.directory.update_record(exploration=words)
 
 
-def _policies(learned: Mapping[str, Learned]) -> dict[str, Policy]:
-    """The policies of all learners by ``algorithm-seed``, and those before their training."""
-    policies: dict[str, Policy] = {}
-    for name, result in learned.items():
-        policies |= result.trained.named(name) | result.before
-    return policies
-
-
 def _save_policies(
     run: ResolvedRun, session: Session, experience: Experience | None, name: str, trained: Trained
 ) -> None:
@@ -270,7 +238,7 @@ def _evaluate(
     run: ResolvedRun,
     session: Session,
     experience: Experience | None,
-    policies: dict[str, Policy],
+    pool: Pool,
     controllers: dict[str, Policy],
     candidate: str,
     guarding: dict[str, Any],
@@ -289,9 +257,9 @@ def _evaluate(
     }
     if run.environment is None:
         assert experience is not None  # if there is no plant, there is a log
-        session.reporter.stage(f"comparing with the log: {', '.join(policies)}")
+        session.reporter.stage(f"comparing with the log: {', '.join(pool.policies)}")
         return evaluate_offline(
-            policies,
+            pool,
             dataset=experience.dataset,
             held_out=experience.held_out,
             training=experience.training,
@@ -299,13 +267,13 @@ def _evaluate(
             **shared,
         )
     starts = settings.starts
-    count = f"{len(policies)} {'policy' if len(policies) == 1 else 'policies'}"
+    count = f"{len(pool)} {'policy' if len(pool) == 1 else 'policies'}"
     session.reporter.stage(f"evaluating {count} in {starts} paired episodes")
     return evaluate(
         run.environment,
-        policies,
+        pool,
         None if experience is None else experience.dataset,
-        incumbent=incumbent_name(settings.incumbent) or None,
+        incumbent=settings.runs_today or None,
         behaviour=run.behaviour,
         key=starts_key(settings.seed),
         n_starts=starts,

@@ -1,12 +1,12 @@
 """Controllers that a configuration declares, with the numbers that the control system shows."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from neorl_agents.classical import CLASSICAL, DeclaredLoop, declared_bank
 from neorl_core import InputError, Policy, Spec, Transition
 from neorl_core.infrastructure import Binder
-from neorl_train.configuration._retuning import file_name
 
 Records = Sequence[Mapping[str, Any]]
 """The loops of one controller as a file states them."""
@@ -57,7 +57,7 @@ def check_declared(declared: Mapping[str, Records]) -> None:
         InputError: If a name belongs to something else, or a loop is invalid.
     """
     for name, records in declared.items():
-        if not name or file_name(name) != name:
+        if not re.fullmatch(r"[\w. +()-]+", name):  # it also names a file
             raise InputError(
                 f"classical.declared has the name {name!r}, which also names a file; use letters, "
                 "digits, spaces and the characters _ . + ( ) -"

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from neorl_core import InputError
@@ -90,6 +91,10 @@ PAIRED_STARTS_SEED = 1
 """Seed of the starts for comparisons across runs: the cells of a sweep or a benchmark."""
 
 
+ARTEFACT = ".safetensors"
+"""Suffix of a policy artefact."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EvaluationConfig:
     """Evaluation in the simulator, if there is one.
@@ -121,6 +126,8 @@ class EvaluationConfig:
         episode_margin: Margin for the fraction of episodes over a cost's limit: its upper bound may
             exceed the incumbent's fraction by at most this; ``inf`` sets no requirement on single
             episodes.
+        families: Families of candidates from other distributions that join the pool, by the names
+            of their entry points ``neorl.candidates``.
     """
 
     environment: str = ""
@@ -132,6 +139,22 @@ class EvaluationConfig:
     incumbent: str = ""
     level: float = DEFAULT_LEVEL
     episode_margin: float = 0.05
+    families: tuple[str, ...] = ()
+
+    @property
+    def incumbent_file(self) -> str:
+        """Path of the policy artefact that runs today; empty if it has a name instead."""
+        return self.incumbent if Path(self.incumbent).suffix == ARTEFACT else ""
+
+    @property
+    def runs_today(self) -> str:
+        """The name in tables of what runs today: that of its file, without suffix, if it is one.
+
+        Example:
+            >>> EvaluationConfig(incumbent="policies/old.safetensors").runs_today
+            'old'
+        """
+        return Path(self.incumbent).stem if self.incumbent_file else self.incumbent
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,13 +11,10 @@ from neorl_agents.learning import unfinished_schedules
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
-from neorl_envs import make
-from neorl_envs.plants import PLANTS
 from neorl_envs.recording import QUALITIES
 from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._memory import memory_bytes, memory_limit
 from neorl_train.configuration._monitors import check_monitors, supervision_of
-from neorl_train.configuration._retuning import IMITATOR, check_candidate, imitated_behaviour
 from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
 from neorl_train.configuration._untrained import changed_fields
 
@@ -87,44 +84,12 @@ def validate(config: Config) -> None:
     # Traced, because an array would start JAX with one device, before a run can ask for one a seed.
     jax.eval_shape(lambda: supervision_of(config.supervisor, 1.0))
     _require_distinct("classical.controllers", config.classical.controllers)
-    check_candidate(
-        config.evaluation.candidate,
-        config.retuning,
-        training.algorithms,
-        (*config.classical.names, *_imitations(config)),
-        n_seeds=len(training.seeds),
-        tunings=_tunings(config),
-        policies=config.evaluation.policies,
-    )
     for name, value in config.penalty.items():
         _require(
             math.isfinite(value) and value >= 0,
             f"penalty.{name}, which one unit of that cost subtracts from the reward, must be a "
             f"finite number of at least 0, got {value}",
         )
-
-
-def _tunings(config: Config) -> tuple[str, ...]:
-    """The tunings of the plant, if a log of them is recorded and the candidate is no learner."""
-    training, named = config.training, (config.finetune.environment, config.evaluation.environment)
-    plant = next(filter(None, named), config.data.source)
-    if config.evaluation.candidate in ("", *training.algorithms) or plant not in PLANTS:
-        return ()
-    recorded = training.on == "log" or config.data.steps != 0
-    return tuple(make(plant).tunings()) if recorded else ()
-
-
-def _imitations(config: Config) -> tuple[str, ...]:
-    """The candidate, if it imitates who recorded a part of a log; whether it can is known later."""
-    candidate = config.evaluation.candidate
-    if not imitated_behaviour(candidate) or config.data.source in PLANTS:
-        return ()
-    _require(
-        IMITATOR in config.classical.controllers,
-        f"evaluation.candidate is {candidate!r}, a controller that {IMITATOR} fits to the episodes "
-        f"of {imitated_behaviour(candidate)}; add `--classical.controllers {IMITATOR}`",
-    )
-    return (candidate,)
 
 
 def _validate_hyperparameters(name: str, algorithm: Any) -> None:

@@ -1,5 +1,6 @@
 """Evaluation without a simulator: the log's own results, and the distance of policies to it."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -19,7 +20,8 @@ from neorl_train.evaluation._source import source_of
 from neorl_train.evaluation._stretches import declared_bands, shown_channels, stretches
 from neorl_train.evaluation._summary import policy_rows
 from neorl_train.experience._source import known_plant
-from neorl_train.results._results import LINE, LOG, MEAN, Evaluation, PolicyResult
+from neorl_train.results._pool import Pool, as_pool
+from neorl_train.results._results import LINE, LOG, MEAN, ActionFit, Evaluation, PolicyResult
 from neorl_train.results._stretches import Stretch
 from neorl_train.results._tables import ResultTables
 from neorl_train.results._wording import no_simulator
@@ -39,7 +41,7 @@ Training: TypeAlias = LoggedActions | Transition
 
 
 def evaluate_offline(
-    policies: Mapping[str, Policy],
+    policies: Pool | Mapping[str, Policy],
     *,
     dataset: Dataset,
     held_out: Dataset,
@@ -56,7 +58,7 @@ def evaluate_offline(
     """Evaluates without running a policy on a plant: statistics of the log, and shadow actions.
 
     Args:
-        policies: Learned policies by name; may be empty to compare only the controllers.
+        policies: Candidates, or policies by name; may be empty to compare only the controllers.
         dataset: Complete log.
         held_out: Those of its episodes on which no policy was trained.
         training: Training data; classical imitators are fitted to them and compared with the
@@ -81,9 +83,10 @@ def evaluate_offline(
     """
     spec = dataset.spec if spec is None else spec
     imitators = {**classical_imitators(training, spec), **(controllers or {})}
-    candidate = next(iter(policies), "") if candidate is None else candidate
-    if policies or candidate:
-        check_names(list(policies), candidate=candidate, reserved=[LOG, *imitators])
+    pool = as_pool(policies)
+    candidate = next(iter(pool.policies), "") if candidate is None else candidate
+    if len(pool) or candidate:
+        check_names(list(pool.policies), candidate=candidate, reserved=[LOG, *imitators])
     if dataset.n_episodes < 2:
         raise ValueError(
             f"intervals need at least two episodes, and the log has {dataset.n_episodes}"
@@ -110,7 +113,7 @@ def evaluate_offline(
     proposed: tuple[Stretch, ...] = ()
     if candidate:
         proposed = stretches(
-            guard(policies[candidate]) if guard else policies[candidate],
+            guard(pool[candidate].policy) if guard else pool[candidate].policy,
             dataset,
             name=candidate,
             channels=shown_channels(dataset, spec, loops, bands),
@@ -121,10 +124,22 @@ def evaluate_offline(
         results=(log,),
         traces=(),
         bands=bands,
-        imitation=action_fits({**imitators, **policies}, held_out, level=level),
+        imitation=_of_candidates(
+            action_fits({**imitators, **pool.policies}, held_out, level=level), pool
+        ),
         score=score_of(dataset, rows[0]),
         source=source_of(dataset),
         stretches=proposed,
+    )
+
+
+def _of_candidates(fits: Sequence[ActionFit], pool: Pool) -> tuple[ActionFit, ...]:
+    """The same comparisons, with the group and the family of the candidates among them."""
+    return tuple(
+        dataclasses.replace(fit, group=pool[fit.policy].group, family=pool[fit.policy].family)
+        if fit.policy in pool
+        else dataclasses.replace(fit, group=fit.policy)
+        for fit in fits
     )
 
 

@@ -28,13 +28,13 @@ from neorl_train.evaluation._summary import policy_rows, pooled_rows
 from neorl_train.evaluation._switched_policy import with_one_structure
 from neorl_train.evaluation._traces import further_starts, select_starts, trace_of
 from neorl_train.results._episodes import Trace
+from neorl_train.results._pool import Pool, as_pool
 from neorl_train.results._results import (
     BEHAVIOUR,
     LOG,
     Band,
     Evaluation,
     PolicyResult,
-    group_of,
 )
 from neorl_train.results._tables import ResultTables, Role
 from neorl_train.runs._names import FALLBACK
@@ -50,11 +50,13 @@ class _TestEntry:
     role: Role
     guarded: bool
     policies: tuple[Policy, ...]
+    group: str = ""
+    seeds: tuple[int, ...] = ()
 
 
 def evaluate(
     environment: Plant,
-    policies: Mapping[str, Policy],
+    policies: Pool | Mapping[str, Policy],
     dataset: Dataset | None = None,
     *,
     candidate: str | None = None,
@@ -83,7 +85,7 @@ def evaluate(
 
     Args:
         environment: A plant, with its controllers, operators and random parameters.
-        policies: Learned policies by name; ``"iql-0"`` is a seed of the group ``"iql"``.
+        policies: Candidates, whose seeds are pooled by learner, or policies by name.
         dataset: The log, whose own episodes get a row as well; ``None`` for none.
         candidate: Name of the policy that would be exported; by default the first of ``policies``.
         incumbent: What runs on the plant today, with which the verdict compares: a tuning, one of
@@ -112,11 +114,12 @@ def evaluate(
     """
     tunings, reference = environment.tunings(), incumbent or environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
-    candidate = next(iter(policies), "") if candidate is None else candidate
+    pool = as_pool(policies)
+    candidate = next(iter(pool.policies), "") if candidate is None else candidate
     constants = _constants(fallbacks or {})
     reserved = [*tunings, *constants, BEHAVIOUR, LOG]
     fitted = controllers or {}
-    check_names(list(policies), candidate=candidate, reserved=[*reserved, *fitted])
+    check_names(list(pool.policies), candidate=candidate, reserved=[*reserved, *fitted])
     check_names([candidate, *fitted], candidate=candidate, reserved=reserved)
     if dataset is not None:
         check_spec(environment.spec, dataset.spec, name)
@@ -124,7 +127,9 @@ def evaluate(
     spec = environment.spec if spec is None else spec
     guard = guard_parts(environment, spec, constraints, fallbacks, settings)
     key = starts_key(PAIRED_STARTS_SEED) if key is None else key
-    learners = [_TestEntry(n, "learner", False, (p,)) for n, p in policies.items()]
+    learners = [
+        _TestEntry(one.id, "learner", False, (one.policy,), one.group, one.seeds) for one in pool
+    ]
     all_controllers = {**tunings, **fitted, **constants}
     plain = learners + [_TestEntry(n, "classical", False, (p,)) for n, p in all_controllers.items()]
     behaviour_members: Any = tuple(behaviour or behaviour_policies(environment).values())
@@ -311,7 +316,8 @@ def _result(
         parts += [episodes_of(rows, spec) for rows in chunks]
         order.append(indices)
     episodes = joined(parts).reordered(np.argsort(np.concatenate(order)))
-    return PolicyResult(entry.name, group_of(entry.name), entry.role, entry.guarded, episodes)
+    group = entry.group or entry.name
+    return PolicyResult(entry.name, group, entry.role, entry.guarded, episodes, entry.seeds)
 
 
 def _tables(

@@ -26,8 +26,7 @@ from neorl_core import CostChannel, InputError, Policy, Spec
 from neorl_core.costs import limit_kind
 from neorl_core.statistics import clopper_pearson_interval
 from neorl_envs import Dataset
-from neorl_train.configuration._retuning import imitation_name
-from neorl_train.experience._behaviours import behaviours_of, own_episodes
+from neorl_train.experience._behaviours import behaviours_of, imitation_name, own_episodes
 from neorl_train.plant_models._own_returns import OwnReturns
 from neorl_train.results._wording import number, percent, quantity
 from neorl_train.verdicts._replay_check import MAX_REPLAY_ERROR, ReplayCheck

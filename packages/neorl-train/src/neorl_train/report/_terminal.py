@@ -13,7 +13,7 @@ from neorl_train.report._inputs import chosen_lines, read_object
 from neorl_train.report._next_steps import next_lines, next_steps
 from neorl_train.results._file import read_evaluation
 from neorl_train.results._fine_tuning import read_fine_tuning
-from neorl_train.results._results import Evaluation, fit_line, group_of, line_warnings
+from neorl_train.results._results import Evaluation, fit_line, line_warnings
 from neorl_train.results._tables import PolicyRow, ResultTables
 from neorl_train.results._training_signs import training_signs
 from neorl_train.results._wording import (
@@ -136,8 +136,8 @@ def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> No
 def fit_lines(evaluation: Evaluation) -> list[str]:
     """How far each policy's actions are from the log's; for each learner its first seed."""
     fits = evaluation.imitation
-    first = {group_of(fit.policy): fit.policy for fit in reversed(fits)}
-    return [fit_line(fit) for fit in fits if first[group_of(fit.policy)] == fit.policy]
+    first = {fit.group: fit.policy for fit in reversed(fits)}
+    return [fit_line(fit) for fit in fits if first[fit.group] == fit.policy]
 
 
 def benefit_lines(tables: ResultTables) -> list[str]:
@@ -265,10 +265,10 @@ def pooled_lines(tables: ResultTables) -> list[str]:
     gives that comparison.
     """
     lines = []
-    own = group_of(tables.candidate)
+    own = {row.group for row in tables.rows if row.name == tables.candidate}
     for row in tables.pooled:
         is_other_controller = row.against_role == "classical" and row.against != tables.reference
-        if is_other_controller and row.guarded and row.group == own:
+        if is_other_controller and row.guarded and row.group in own:
             digits = decimals([row.difference])
             lines.append(
                 f"{row.group} compared with {row.against}, the plant's reference: return "

@@ -1,10 +1,10 @@
 """Raw results: the episodes of every policy, before any statistics."""
 
 import dataclasses
-import re
 from collections.abc import Sequence
 
 from neorl_train.results._episodes import Episodes, Trace
+from neorl_train.results._pool import LEARNER
 from neorl_train.results._stretches import Stretch
 from neorl_train.results._tables import Estimate, ResultTables, Role
 from neorl_train.results._text import table_text
@@ -13,11 +13,8 @@ from neorl_train.results._wording import decimals, difference, listed, with_inte
 LOG = "log"
 BEHAVIOUR = "logged behaviour"
 """The policies that generated the log, which take turns in paired episodes."""
-SEARCHED = ("retuned", "residual")
-"""Groups of policies from a search in a plant model; they are meant to differ from the log."""
 MEAN, LINE = "mean action", "linear feedback"
 """Policies fitted without learning: a constant, and least squares on the observation."""
-_SEEDED = re.compile(r"(?P<group>.+)-(?P<seed>\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +30,7 @@ class PolicyResult:
             which have their own starts.
         guarded: Whether it acted through the guard.
         episodes: Results of each paired or recorded episode.
+        seeds: Seeds of its training; none for a controller.
     """
 
     name: str
@@ -40,6 +38,7 @@ class PolicyResult:
     role: Role
     guarded: bool
     episodes: Episodes
+    seeds: tuple[int, ...] = ()
 
     @property
     def paired(self) -> bool:
@@ -118,6 +117,8 @@ class ActionFit:
         n_rows: Number of rows.
         beyond_line: Paired difference between ``difference`` and that of linear feedback, per
             episode; ``None`` for linear feedback itself, and if it was not fitted.
+        group: What the seeds of one learner have in common; otherwise the name of the policy.
+        family: Family of the candidate; empty for a controller that is only compared.
     """
 
     policy: str
@@ -129,6 +130,8 @@ class ActionFit:
     n_episodes: int
     n_rows: int
     beyond_line: Estimate | None = None
+    group: str = ""
+    family: str = ""
 
     @property
     def worse_than_line(self) -> bool:
@@ -206,20 +209,12 @@ def line_warnings(fits: Sequence[ActionFit]) -> list[str]:
         The sentences, each with the numbers of one policy, the first seed that is worse; empty if
         there is none.
     """
-    worse: dict[str, list[ActionFit]] = {}
-    groups = {fit.policy: group_of(fit.policy) for fit in fits}
-    # A policy without a seed is a controller, as is its copy with one that may be delivered.
-    others = {*SEARCHED, *(name for name, group in groups.items() if name == group)}
+    worse: dict[str, dict[str, list[ActionFit]]] = {}
     for fit in fits:
-        if fit.worse_than_line and groups[fit.policy] not in others:
-            worse.setdefault(fit.policy, []).append(fit)
-    first: dict[str, str] = {}
-    for policy in worse:
-        first.setdefault(group_of(policy), policy)
-    return [
-        f"{policy} is worse than a straight line: {_beyond(worse[policy])}"
-        for policy in first.values()
-    ]
+        if fit.worse_than_line and fit.family == LEARNER:
+            worse.setdefault(fit.group, {}).setdefault(fit.policy, []).append(fit)
+    first = [next(iter(policies.items())) for policies in worse.values()]
+    return [f"{policy} is worse than a straight line: {_beyond(of)}" for policy, of in first]
 
 
 def _beyond(fits: Sequence[ActionFit]) -> str:
@@ -234,9 +229,3 @@ def _beyond(fits: Sequence[ActionFit]) -> str:
         f"measurements, by {listed(amounts)}. Either it was trained too briefly, or it "
         "deliberately acts differently, and nothing in the log shows that this is better"
     )
-
-
-def group_of(name: str) -> str:
-    """The group of a policy, ``"iql"`` for ``"iql-3"``; a name without a seed is its own group."""
-    seeded = _SEEDED.fullmatch(name)
-    return seeded["group"] if seeded else name

@@ -1,5 +1,7 @@
 """All file names and status words of run directories and of the folder of all runs."""
 
+import re
+
 CONFIG, RECORD, METRICS, LOCK = "config.toml", "run.json", "metrics.jsonl", "run.lock"
 DATASET, POLICIES, CHECKPOINTS = "dataset.h5", "policies", "checkpoints"
 FALLBACK, CONSTRAINTS, GUARD = "fallback", "constraints.json", "guard.json"
@@ -45,3 +47,13 @@ def critic_file(name: str) -> str:
         The path within the run directory, with forward slashes on every system.
     """
     return f"critics/{name}.safetensors"
+
+
+def file_name(name: str) -> str:
+    """A name, with the characters replaced that a file name must not contain.
+
+    Example:
+        >>> file_name("PID 106/1500")
+        'PID 106_1500'
+    """
+    return re.sub(r"[^\w. +()-]", "_", name)

@@ -13,7 +13,8 @@ from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset, make, read_dataset
 from neorl_envs.plants import PLANTS, Plant
 from neorl_envs.recording import behaviour_policies, quality
-from neorl_train._pipeline.controllers import fitted_controllers
+from neorl_train.candidates._controllers import with_controllers
+from neorl_train.candidates._family import Material
 from neorl_train.configuration._configure import configure
 from neorl_train.configuration._sections import MIXED, PAIRED_STARTS_SEED, Config
 from neorl_train.evaluation._logged import evaluate_offline
@@ -110,7 +111,8 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     environment = make(name) if name in PLANTS else None
     if environment is not None and environment.spec != dataset.spec:
         environment = None
-    controllers, words = fitted_controllers(config, dataset, environment)
+    material = Material(config, dataset.spec, environment, dataset)
+    _, controllers, words = with_controllers(material)
     if environment is None:
         return _in_shadow(config, dataset, controllers), words
     outcome = evaluate_controllers(

@@ -14,7 +14,7 @@ from neorl_core import InputError
 from neorl_core.statistics import holm, wilcoxon_test
 from neorl_train.evaluation._estimates import mean_estimates
 from neorl_train.results._file import read_evaluation
-from neorl_train.results._results import Evaluation, group_of
+from neorl_train.results._results import Evaluation
 from neorl_train.results._tables import Estimate, PooledRow, ResultTables, Role
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
@@ -264,17 +264,17 @@ def _imitations(
     evaluation: Evaluation, common: dict[str, Any], settings: dict[str, str], answer: Verdict
 ) -> list[ComparedRow]:
     """Rows of learners on a log without a simulator: how near their actions are to the log's."""
-    candidate, predicted = group_of(answer.candidate), _predicted_gain(evaluation, answer)
+    predicted = _predicted_gain(evaluation, answer)
+    judged = {fit.group for fit in evaluation.imitation if fit.policy == answer.candidate}
     groups: dict[str, list[Any]] = {}
     for fit in evaluation.imitation:
-        groups.setdefault(group_of(fit.policy), []).append(fit)
+        groups.setdefault(fit.group, []).append(fit)
     return [
         ComparedRow(
             **common,
             settings=_of_learner(settings, group, list(groups)),
             policy=group,
-            # Simple policies that are fitted for comparison have no seeds.
-            role="classical" if fits[0].policy == group else "learner",
+            role="learner" if fits[0].family else "classical",
             seeds=len({fit.policy for fit in fits}),
             returns=None,
             gain=None,
@@ -285,8 +285,8 @@ def _imitations(
             over=None,
             trips=None,
             explained=float(np.mean([fit.explained for fit in fits])),
-            predicted=predicted if candidate == group else None,
-            answer=answer.answer if candidate == group else "",
+            predicted=predicted if group in judged else None,
+            answer=answer.answer if group in judged else "",
         )
         for group, fits in groups.items()
     ]

@@ -6,11 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from neorl_agents import load_policy
-from neorl_core import InputError, Policy
+from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
-from neorl_train._pipeline.controllers import has_controllers, run_controllers
 from neorl_train._pipeline.resolution import reopened
 from neorl_train._pipeline.resolved_run import ResolvedRun
 from neorl_train._pipeline.write_results import (
@@ -20,15 +18,17 @@ from neorl_train._pipeline.write_results import (
     results_digest,
     write_results,
 )
+from neorl_train.candidates._controllers import run_controllers
+from neorl_train.candidates._stored import stored_pool
 from neorl_train.configuration._configure import configure
-from neorl_train.configuration._retuning import incumbent_name, is_artefact
 from neorl_train.evaluation._checks import require_same_channels
 from neorl_train.experience._incumbent import usual_incumbent
 from neorl_train.experience._source import RunSource, source_named
 from neorl_train.results._file import read_evaluation
+from neorl_train.results._pool import Pool
 from neorl_train.results._results import Evaluation
 from neorl_train.runs._directory import RunDirectory, numbered
-from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT, policy_file
+from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT
 from neorl_train.safety._subject import read_policy_under_test
 from neorl_train.verdicts._rule import verdict
 from neorl_train.verdicts._verdict import Verdict
@@ -101,16 +101,16 @@ def evaluate_again(
     if seed < 0:
         seed = 1 + max([settings.seed, *(_seed_of(path) for path in earlier)])
     first = json.loads((run.path / VERDICT).read_text(encoding="utf-8"))
-    policies = _policies(run, record)
+    pool = stored_pool(run.path)
     candidate = candidate or str(first["candidate"])
-    if candidate not in policies:
+    if candidate not in pool:
         raise InputError(
-            f"{run.path} has no policy {candidate}; it has {', '.join(policies)}; "
+            f"{run.path} has no policy {candidate}; it has {', '.join(pool.policies)}; "
             "name one of them with --candidate"
         )
     identity: dict[str, Any] = {"seed": seed, "starts": starts or settings.starts}
     identity |= {"candidate": candidate, "plant": plant}
-    inputs = evaluation_inputs(record, policies, **identity)
+    inputs = evaluation_inputs(record, pool.policies, **identity)
     earlier_path = _matching(earlier, inputs)
     if earlier_path is not None:
         evaluation = read_evaluation(earlier_path)
@@ -118,7 +118,7 @@ def evaluate_again(
         return RepeatedEvaluation(
             earlier_path, evaluation, answer, seed, position, str(first["answer"])
         )
-    evaluation = _evaluated(run, resolved_run, policies, candidate, seed, starts)
+    evaluation = _evaluated(run, resolved_run, pool, candidate, seed, starts)
     answer = verdict(evaluation.tables)
     number = 1 + max((int(path.name) for path in earlier), default=0)
     path = run.path / EVALUATIONS / f"{number:04d}"
@@ -148,10 +148,8 @@ def _on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
     require_same_channels(environment.spec, resolved_run.spec, name)
     settings = resolved_run.config.evaluation
     own = resolved_run.config.classical.declared
-    given = settings.incumbent in own or is_artefact(settings.incumbent)
-    both = {*own, *([incumbent_name(settings.incumbent)] if given else [])} & {
-        *environment.tunings()
-    }
+    given = settings.incumbent in own or bool(settings.incumbent_file)
+    both = {*own, *([settings.runs_today] if given else [])} & {*environment.tunings()}
     if both:
         raise InputError(
             f"{', '.join(sorted(both))} is a controller of {resolved_run.config.data.source} and a "
@@ -188,7 +186,7 @@ def _seed_of(path: Path) -> int:
 def _evaluated(
     run: RunDirectory,
     resolved_run: ResolvedRun,
-    policies: dict[str, Policy],
+    pool: Pool,
     candidate: str,
     seed: int,
     starts: int,
@@ -199,22 +197,20 @@ def _evaluated(
     settings = resolved_run.config.evaluation
     assert resolved_run.environment is not None
     dataset = _log(resolved_run.source, run)
-    controllers: dict[str, Policy] = {}
-    if has_controllers(resolved_run.config):
-        controllers, _ = run_controllers(
-            resolved_run.config,
-            dataset,
-            resolved_run.environment,
-            resolved_run.spec,
-            run.record().get("given_policies", {}),
-        )
+    controllers = run_controllers(
+        resolved_run.config,
+        dataset,
+        resolved_run.environment,
+        resolved_run.spec,
+        run.record().get("given_policies", {}),
+    )
     guard = read_policy_under_test(run.path, candidate)
     return evaluate(
         resolved_run.environment,
-        policies,
+        pool,
         dataset,
         candidate=candidate,
-        incumbent=incumbent_name(settings.incumbent) or None,
+        incumbent=settings.runs_today or None,
         constraints=guard.constraints,
         fallbacks=guard.fallbacks,
         settings=guard.settings,
@@ -226,12 +222,6 @@ def _evaluated(
         level=settings.level,
         episode_margin=settings.episode_margin,
     )
-
-
-def _policies(run: RunDirectory, record: dict[str, Any]) -> dict[str, Policy]:
-    """Every policy of a run, by the name of its file."""
-    names = [Path(file).stem for file in record.get("policies", {})]
-    return {name: load_policy(run.path / policy_file(name)).policy for name in names}
 
 
 def _log(source: RunSource, run: RunDirectory) -> Any:

@@ -112,8 +112,8 @@ def run_scores(run: RunDirectory, learner: str, scale: Scale) -> PolicyScores:
     results = [
         result for result in evaluation.results if result.group == learner and result.guarded
     ]
-    results.sort(key=lambda result: _seed(result.name))
-    seeds = tuple(_seed(result.name) for result in results)
+    results.sort(key=lambda result: result.seeds)
+    seeds = tuple(seed for result in results for seed in result.seeds[:1])
     costs = [channel.name for channel in evaluation.tables.spec.cost]
     steps, curves = _curves(run, learner, seeds, costs, scale)
     return _scores(results, evaluation, scale, seeds, steps, curves)
@@ -214,11 +214,6 @@ def over_seeds(values: Float[np.ndarray, " seed"], level: float) -> Estimate:
     with jax.enable_x64(True):
         interval = student_interval(np.asarray(values, np.float64), level=level)
         return Estimate(float(np.mean(values)), float(interval.low), float(interval.high))
-
-
-def _seed(name: str) -> int:
-    _, _, seed = name.rpartition("-")
-    return int(seed) if seed.isdecimal() else 0
 
 
 def _stacked(members: Iterable[PolicyResult], value: Any) -> np.ndarray:

@@ -10,11 +10,10 @@ import numpy as np
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import RetuneSettings, learned_plants, select
 from neorl_core import InputError
-from neorl_train._pipeline.plant_model import log_context, policies_beside
+from neorl_train._pipeline.plant_model import log_context
+from neorl_train.candidates._stored import stored_pool
 from neorl_train.configuration._configure import configure
-from neorl_train.configuration._retuning import incumbent_name
 from neorl_train.experience._behaviours import own_episodes
-from neorl_train.results._results import group_of
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.studies._cells import Cell, Search, SweepFile
@@ -46,13 +45,13 @@ class PredictedGain:
                 behaviour cloning was not trained.
         """
         config, log = configure(run.config), log_context(run.path)
-        policies = policies_beside(run.path, (), log.dataset.spec)
-        candidates = {**log.controllers, **policies}
-        requested = incumbent_name(config.evaluation.incumbent)
+        pool = stored_pool(run.path)
+        candidates = {**log.controllers, **pool.policies}
+        requested = config.evaluation.runs_today
         # The logged behaviour is not a single policy.
         incumbent = requested if requested in candidates else log.incumbent
         if not incumbent:
-            incumbent = next((name for name in policies if group_of(name) == "bc"), "")
+            incumbent = next((candidate.id for candidate in pool.named("bc")), "")
         if not incumbent:
             raise InputError(
                 f"{config.data.source} does not state which controller runs today; add bc to "
@@ -73,9 +72,9 @@ class PredictedGain:
         _, table = select(plants, {incumbent: candidates[incumbent], **candidates}, incumbent)
         groups: dict[str, list[float]] = {}
         for prediction in table:
-            if prediction.name in policies and prediction.name != incumbent:
+            if prediction.name in pool and prediction.name != incumbent:
                 bound = prediction.low - (plants.scale if prediction.refusals else 0.0)
-                groups.setdefault(group_of(prediction.name), []).append(bound)
+                groups.setdefault(pool[prediction.name].group, []).append(bound)
         values = [float(np.mean(bounds)) for bounds in groups.values()]
         finite = [value for value in values if np.isfinite(value)]
         if not finite:

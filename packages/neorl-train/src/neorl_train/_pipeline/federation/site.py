@@ -66,7 +66,8 @@ class FederatedSite:
         task.watcher.validated(
             task.plan.updates, [_on_host(task.validate(policy)) for policy in policies]
         )
-        return Learned(federated, before=local.named(f"{task.name}_{LOCAL}"))
+        alone = dict(zip(local.seeds, local.policies, strict=True))
+        return Learned(federated, compared={f"{task.name}_{LOCAL}": alone})
 
 
 def _on_host(metrics: Mapping[str, object]) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from html import escape
 
-from neorl_train.configuration._retuning import RESIDUAL, RETUNED
 from neorl_train.report._html import (
     Column,
     Content,
@@ -14,6 +13,7 @@ from neorl_train.report._html import (
     tag,
 )
 from neorl_train.report._inputs import Inputs, chosen_lines
+from neorl_train.results._pool import RESIDUAL, RETUNED, recorded_family
 from neorl_train.results._tables import Estimate, ResultTables
 from neorl_train.results._wording import (
     confidence,
@@ -57,8 +57,8 @@ def _log_words(inputs: Inputs) -> list[Html]:
     """
     verdict = inputs.verdict
     if verdict.answer == TRIAL:
-        kind = verdict.candidate.rpartition("-")[0]
-        lines = inputs.record.get("changes", []) if kind in (RETUNED, RESIDUAL) else []
+        family = recorded_family(inputs.record, verdict.candidate)
+        lines = inputs.record.get("changes", []) if family in (RETUNED, RESIDUAL) else []
         gain = next(clause for clause in verdict.clauses if clause.name == "return")
         gain_words = with_ends(gain.value, gain.low, gain.high)
         lines = [

@@ -1,0 +1,60 @@
+"""Policies that a run is given as files: candidates, and the incumbent."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from neorl_agents import PolicyArtefact, load_policy
+from neorl_core import InputError, Spec
+from neorl_train.candidates._family import Family, Made, Material, RunInputs
+from neorl_train.evaluation._checks import require_same_channels
+from neorl_train.results._pool import GIVEN, Candidate
+
+
+def artefact_for(file: Path, spec: Spec) -> PolicyArtefact:
+    """A policy from a file, for the channels of a run or a log.
+
+    Raises:
+        InputError: If the file is not an artefact or its policy has other channels.
+    """
+    if not file.is_file():
+        raise InputError(f"{file}: there is no such policy artefact")
+    artefact = load_policy(file)
+    advice = "name a policy of the plant that the log was recorded on"
+    require_same_channels(artefact.spec, spec, str(file), advice)
+    return artefact
+
+
+def unchanged_artefact(file: str, spec: Spec, digests: Mapping[str, str]) -> PolicyArtefact:
+    """A policy that a run was given as a file.
+
+    Args:
+        file: Path of the artefact.
+        spec: Channels that it must have.
+        digests: Digests of the given files when the run began, as its record holds them.
+
+    Raises:
+        InputError: If the file is missing, has other channels, or was changed since.
+    """
+    artefact = artefact_for(Path(file), spec)
+    if artefact.digest != digests.get(file):
+        raise InputError(
+            f"{file} was changed since the run began; restore the file, or start a new run"
+        )
+    return artefact
+
+
+def _names(inputs: RunInputs) -> list[str]:
+    return [Path(file).stem for file in inputs.config.evaluation.policies]
+
+
+def _given(material: Material) -> Made:
+    candidates = []
+    for file in material.config.evaluation.policies:
+        artefact = unchanged_artefact(file, material.spec, material.digests)
+        name, seed = Path(file).stem, material.seed
+        metadata = {"controller": name, "seed": seed, "given_digest": artefact.digest}
+        candidates.append(Candidate(name, GIVEN, artefact.policy, (seed,), file, metadata=metadata))
+    return Made(candidates, [])
+
+
+FILES = Family(_names, _given)

@@ -1,0 +1,132 @@
+"""The controller of a run, retuned in a plant model that was learned from its log."""
+
+from typing import Any
+
+from neorl_agents.models import HistoryModelSettings
+from neorl_agents.retuning import (
+    TODAY,
+    Change,
+    ChoiceRule,
+    LearnedPlants,
+    Prediction,
+    RetuneResult,
+    RetuneSettings,
+    SearchSettings,
+    retune,
+    select,
+)
+from neorl_core import InputError, Policy
+from neorl_core.control import TunableController
+from neorl_train.candidates._family import Family, Made, Material, RunInputs
+from neorl_train.configuration._sections import Config
+from neorl_train.results._pool import RETUNED, Candidate
+from neorl_train.results._wording import number, with_ends
+
+RULE = ChoiceRule()
+"""When a policy may be preferred to today's controller."""
+
+
+def retune_settings(config: Config) -> RetuneSettings:
+    """Settings of the plant model, of the search in it, and of the choice by it."""
+    return RetuneSettings(
+        model=HistoryModelSettings(updates=config.retuning.updates),
+        search=SearchSettings(generations=config.retuning.generations),
+        rule=RULE,
+    )
+
+
+def _names(inputs: RunInputs) -> list[str]:
+    return [RETUNED] if inputs.config.retuning.controller else []
+
+
+def _not_retuned(inputs: RunInputs, name: str) -> str:
+    if name != RETUNED or inputs.config.retuning.controller:
+        return ""
+    return (
+        "but no controller is retuned; name one with --retuning.controller, a tuning of the plant "
+        "or one of classical.controllers or classical.declared"
+    )
+
+
+def _retuned(material: Material) -> Made:
+    """The incumbent with other tuning parameters; the incumbent itself if none are better."""
+    config, plants, controller = material.config, material.plants, material.incumbent
+    name = config.retuning.controller
+    if not name or plants is None or controller is None:
+        return Made([], [])
+    try:
+        result = _result(plants, controller, config)
+    except InputError as error:
+        raise InputError(f"retuning {name}: {error}") from error
+    changes = [change_text(change) for change in result.changes if change.before != change.after]
+    metadata: dict[str, Any] = {"controller": name, "seed": material.seed, "changes": changes}
+    retuned = Candidate(RETUNED, RETUNED, result.policy, (material.seed,), metadata=metadata)
+    return Made([retuned], _sentences(name, result, plants, changes))
+
+
+def _result(plants: LearnedPlants, controller: Policy, config: Config) -> RetuneResult:
+    """The result of the search; a policy in a file that declares no parameter stays as it is."""
+    seed, settings, today = config.retuning.seed, retune_settings(config), config.evaluation
+    given = bool(today.incumbent_file) and config.retuning.controller == today.runs_today
+    tunable = isinstance(controller, TunableController) and controller.tunables(plants.model.spec)
+    if not given or tunable:
+        return retune(plants, controller, seed, settings)
+    _, table = select(plants, {TODAY: controller}, TODAY, settings.rule)
+    return RetuneResult(controller, TODAY, (), table)
+
+
+def _sentences(
+    name: str, result: RetuneResult, plants: LearnedPlants, changes: list[str]
+) -> list[str]:
+    """Describes in sentences what was changed and what the model predicts."""
+    history, judged = plants.model.history, plants.evaluation_plant.n_episodes
+    steps = f"{history} step{'s' * (history != 1)}"
+    if not result.changes:
+        return [
+            f"{name} declares no tuning parameter, so it is kept as it is; the candidates were "
+            f"compared in a plant model with {steps} of history, on {judged} episodes that were "
+            "not used for the model"
+        ]
+    lines = [
+        f"{name} was retuned in a plant model with {steps} of history; the "
+        f"candidates were compared on {judged} episodes that were used neither for the model nor "
+        "for the search"
+    ]
+    chosen = {row.name: row for row in result.table}[result.chosen]
+    if result.chosen == result.table[0].name:
+        best = max(result.table[1:], key=lambda prediction: prediction.low)
+        why = "; ".join(best.refusals)
+        return [*lines, f"{name} is kept as it is, because of the best candidate: {why}"]
+    return [
+        *lines,
+        *changes,
+        f"predicted gain in return over {name}: {gain_text(chosen)}; the linear part of the model "
+        f"alone predicts {number(chosen.by_member[-1])}",
+    ]
+
+
+def gain_text(prediction: Prediction) -> str:
+    """A predicted gain with its interval."""
+    return with_ends(prediction.gain, prediction.low, prediction.high)
+
+
+def change_text(change: Change) -> str:
+    """A controller parameter before and after, with enough digits to show the difference.
+
+    Example:
+        >>> from neorl_agents.retuning import Change
+        >>> change_text(Change("gain of TIC_101", "% per °C", 2.1, 2.9))
+        'gain of TIC_101 from 2.1 to 2.9 % per °C'
+        >>> change_text(Change("setpoint of T", "°C", 120.4, 120.4 + 1e-9))
+        'setpoint of T stays at 120.4 °C'
+    """
+    before, after = number(change.before), number(change.after)
+    for digits in (5, 6):
+        if before == after:
+            before, after = (f"{value:.{digits}g}" for value in (change.before, change.after))
+    if before == after:
+        return f"{change.name} stays at {number(change.before)} {change.unit}".rstrip()
+    return f"{change.name} from {before} to {after} {change.unit}".rstrip()
+
+
+SEARCHED = Family(_names, _retuned, _not_retuned, always_judged=True)
