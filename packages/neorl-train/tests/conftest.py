@@ -21,6 +21,7 @@ from neorl_envs.blocks import Term
 from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_envs.recording import OperatorPlan
 from neorl_train import evaluate, verdict
+from neorl_train.candidates import Candidate, Pool
 from neorl_train.experience import TrainingData
 
 
@@ -297,10 +298,13 @@ def toy():
     """The plant and what evaluates it, by name: no module may import another here."""
 
     def run(plant, policies, *, candidate, n_starts=16, key=None, **options):
+        """Policies are named by their seeds, such as ``"good-0"``."""
+        named = [(*name.rpartition("-")[::2], policy) for name, policy in policies.items()]
+        pool = Pool(tuple(Candidate(of, "learner", one, (int(n),)) for of, n, one in named))
         dataset = collect_log(plant, n_steps=16 * plant.horizon, key=jax.random.key(5), spread=0.1)
         return evaluate(
             plant,
-            policies,
+            pool,
             dataset,
             candidate=candidate,
             key=jax.random.key(3) if key is None else key,

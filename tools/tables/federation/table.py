@@ -30,6 +30,7 @@ from neorl_core.statistics import merge_statistics
 from neorl_envs import Dataset, collect_log
 from neorl_envs.plants import Plant
 from neorl_train import evaluate, train
+from neorl_train.candidates import Candidate, Pool
 from neorl_train.experience import TrainingData, training_data
 from neorl_train.experience._changed_plant import changed_plant
 from neorl_train.federated import (
@@ -174,7 +175,7 @@ def learning() -> dict[str, Any]:
     at = plants()
     sites = data_of(at, logs(at))
     plan = Plan(ROUNDS * LOCAL, LOCAL, ROUNDS * LOCAL)
-    policies: dict[str, dict[str, Policy]] = {name: {} for name in at}
+    policies = {name: Pool() for name in at}
     ways: dict[str, dict[str, Any]] = {
         "federated": {},
         "FedProx": {"rule": {"proximal": 10.0}},
@@ -186,11 +187,11 @@ def learning() -> dict[str, Any]:
         for way, settings in ways.items():
             result = together(sites, seed, **settings)
             for name in at:
-                policies[name][f"{way}-{seed}"] = result.policies[name]
+                policies[name] |= [Candidate(way, "learner", result.policies[name], (seed,))]
     everything = train(learner(), pooled(sites), tuple(SEEDS), plan)
     for name in at:
         alone = train(learner(), sites[name], tuple(SEEDS), plan)
-        policies[name] |= alone.named("local") | everything.named("pooled")
+        policies[name] |= alone.pool("local") | everything.pool("pooled")
     scored = returns(at, policies)
     groups = {way: by_group(scored, way, SEEDS) for way in (*ways, "local", "pooled")}
     return {

@@ -10,6 +10,7 @@ from neorl_envs import make, read_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train import evaluate_offline, verdict
 from neorl_train._pipeline.write_results import write_results
+from neorl_train.candidates import Candidate, Pool
 from neorl_train.evaluation import action_fits
 from neorl_train.results import read_evaluation
 from neorl_train.results._results import line_warnings
@@ -59,22 +60,30 @@ def test_shadow_actions_are_compared_channel_by_channel(toy, log):
 
 def test_only_what_is_surely_worse_than_a_straight_line_is_called_so(toy, log):
     rng = np.random.default_rng(1)
-    policies = {
+    gains = {
+        ("better", "learner", 0): 0.5,
+        ("worse", "learner", 0): 0.2,
+        ("worse", "learner", 1): 0.1,
+        # Controllers were not trained, and a retuned one is meant to act otherwise.
+        ("pid", "fitted", 0): 0.2,
+        ("retuned", "retuned", 0): 0.1,
+        ("residual", "residual", 0): 0.1,
+    }
+    pool = Pool(
+        tuple(
+            Candidate(name, family, toy.proportional(gain), (seed,))
+            for (name, family, seed), gain in gains.items()
+        )
+    )
+    controllers = {
         "linear feedback": toy.proportional(0.6),
         "mean action": ConstantPolicy(jnp.zeros(1)),
-        "better-0": toy.proportional(0.5),
-        "worse-0": toy.proportional(0.2),
-        "worse-1": toy.proportional(0.1),
-        # Controllers were not trained, and a retuned one is meant to act otherwise.
         "pid": toy.proportional(0.2),
-        "pid-0": toy.proportional(0.2),
-        "retuned-0": toy.proportional(0.1),
-        "residual-0": toy.proportional(0.1),
     }
     noise = rng.normal(scale=2.0, size=log.transitions.action.shape).astype(np.float32)
     noisy = dataclasses.replace(log, transitions=log.transitions._replace(action=noise))
-    assert line_warnings(action_fits(policies, noisy, level=0.95)) == []
-    (warning,) = line_warnings(action_fits(policies, log, level=0.95))
+    assert line_warnings(action_fits(pool, noisy, level=0.95, controllers=controllers)) == []
+    (warning,) = line_warnings(action_fits(pool, log, level=0.95, controllers=controllers))
     assert warning.startswith("worse-0 is worse than a straight line: ")
     assert "% of u" in warning
 

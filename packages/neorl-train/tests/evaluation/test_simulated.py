@@ -272,7 +272,7 @@ def test_what_cannot_be_compared_is_refused(toy):
     with pytest.raises(ValueError, match="candidate 'x' is not among the policies: a-0"):
         toy.evaluate(plant, {"a-0": policy}, candidate="x")
     with pytest.raises(ValueError, match="steady is already the name of a controller"):
-        toy.evaluate(plant, {"steady": policy}, candidate="steady")
+        _evaluate.evaluate(plant, {"steady": policy}, candidate="steady")
     with pytest.raises(ValueError, match="at least two starts, got 1"):
         toy.evaluate(plant, {"a-0": policy}, candidate="a-0", n_starts=1)
     with pytest.raises(ValueError, match="unknown controller as incumbent 'PI'"):

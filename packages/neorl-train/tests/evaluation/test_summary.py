@@ -9,7 +9,6 @@ from neorl_envs.blocks import Term
 from neorl_train.evaluation import fraction_estimates, mean_estimates, policy_rows, pooled_rows
 from neorl_train.evaluation._estimates import COLUMNS_AT_ONCE
 from neorl_train.results import Episodes, PolicyResult
-from neorl_train.results._results import group_of
 
 N = 100
 SPEC = Spec(
@@ -42,7 +41,9 @@ def episodes(returns, cost=0.5):
 
 
 def result(name, returns, *, role="learner", cost=0.5):
-    return PolicyResult(name, group_of(name), role, False, episodes(returns, cost))
+    group, _, seed = name.rpartition("-")
+    seeds = (int(seed),) if role == "learner" else ()
+    return PolicyResult(name, group or name, role, False, episodes(returns, cost), seeds)
 
 
 @pytest.fixture(scope="module")
@@ -163,10 +164,3 @@ def test_not_a_number_is_passed_on():
     spoilt, sound = mean_estimates(samples, level=0.95)
     assert np.isnan([spoilt.value, spoilt.low, spoilt.high]).all()
     assert sound.low < sound.value < sound.high
-
-
-@pytest.mark.parametrize(
-    ("name", "group"), [("iql-0", "iql"), ("td3_bc-12", "td3_bc"), ("pid", "pid"), ("a-b", "a-b")]
-)
-def test_a_seed_names_its_group(name, group):
-    assert group_of(name) == group

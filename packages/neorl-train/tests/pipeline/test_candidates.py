@@ -16,19 +16,18 @@ from neorl_core import Affine, InputError
 from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import configure, start
-from neorl_train._pipeline.candidates import (
-    given_candidates,
-    other_candidates,
-    seed_averages,
-)
-from neorl_train._pipeline.controllers import fitted_controllers
-from neorl_train.configuration import RetuningConfig
-from neorl_train.configuration._retuning import (
-    average_of,
+from neorl_train.candidates import (
+    Candidate,
+    Material,
+    Pool,
+    RunInputs,
     check_candidate,
-    check_retuning,
-    file_name,
+    make_candidates,
 )
+from neorl_train.candidates._average import learner_of
+from neorl_train.candidates._controllers import with_controllers
+from neorl_train.configuration import RetuningConfig
+from neorl_train.configuration._retuning import check_retuning
 
 CSTR = make("CSTR-v0")
 LOOP = {"manipulated": {"C_A": "T_c"}, "setpoint_channel": {"C_A": "C_A_SP"}}
@@ -47,19 +46,22 @@ def config_with(candidate="bc", seeds=(0, 1), **sections: Any):
     return configure(training=training, evaluation=evaluation, data=data, **sections)
 
 
+def tuned(config, log, plant=CSTR):
+    material, notes = make_candidates(["tuned"], Material(config, log.spec, plant, log))
+    return material.pool, notes
+
+
 def test_the_modes_of_the_log_are_candidates_if_that_is_asked_for(log):
-    none, _ = other_candidates(config_with(), log, CSTR, {})
-    assert none == {}
+    none, _ = tuned(config_with(), log)
+    assert len(none) == 0
     pool = {"controller": "PI", "modes": True}
     for config in (config_with("PI feed-forward"), config_with(retuning=pool)):
-        modes, notes = other_candidates(config, log, CSTR, {})
-        assert (list(modes), notes) == (["PI feed-forward-0"], [])
-        (one,) = modes.values()
-        assert (one.description, one.in_log) == ("mode PI feed-forward of the log", True)
+        modes, notes = tuned(config, log)
+        assert (list(modes.policies), notes) == (["PI feed-forward-0"], [])
+        (one,) = modes
+        assert (one.name, one.family) == ("PI feed-forward", "tuned")
+        assert (one.description, one.from_log) == ("mode PI feed-forward of the log", True)
         assert type(one.policy) is type(CSTR.tunings()["PI feed-forward"])
-    fitted, _ = other_candidates(config_with(), log, CSTR, {"lqg": ConstantPolicy(jnp.ones(1))})
-    assert list(fitted) == ["lqg-0"]
-    assert not fitted["lqg-0"].in_log
 
 
 def test_a_tuning_that_recorded_nothing_is_refused(log):
@@ -67,11 +69,11 @@ def test_a_tuning_that_recorded_nothing_is_refused(log):
     config = config_with("PI feed-forward", retuning={"controller": "PI", "modes": True})
     words = r"is 'PI feed-forward', which recorded no episode of the log; choose one of bc$"
     with pytest.raises(InputError, match=words):
-        other_candidates(config, alone, CSTR, {})
+        tuned(config, alone)
     config = dataclasses.replace(
         config, evaluation=dataclasses.replace(config.evaluation, candidate="best")
     )
-    assert other_candidates(config, alone, CSTR, {}) == ({}, [])
+    assert len(tuned(config, alone)[0]) == 0
 
 
 class Unstored(NamedTuple):
@@ -86,8 +88,8 @@ def test_a_mode_that_no_artefact_holds_is_left_out_in_one_line(log):
             return {"PI": CSTR.tunings()["PI"], "PI feed-forward": Unstored(1.0)}
 
     config = config_with("best", retuning={"controller": "PI", "modes": True})
-    modes, (note,) = other_candidates(config, log, Plant(), {})
-    assert modes == {}
+    modes, (note,) = tuned(config, log, Plant())
+    assert len(modes) == 0
     assert note == (
         "mode PI feed-forward of the log is not a candidate, because a Unstored cannot be written "
         "to an artefact"
@@ -102,23 +104,22 @@ def test_the_best_mode_of_a_log_alone_is_imitated(log):
     )
     returns, modes = np.asarray(log.episode_returns()), np.asarray(log.behaviour)
     best = log.attributes["behaviours"][max(range(2), key=lambda i: returns[modes == i].mean())]
-    controllers, words = fitted_controllers(config, log, None)
+    material, controllers, words = with_controllers(Material(config, log.spec, None, log))
     assert any(line.startswith(f"{best} ran the plant best by its logged return") for line in words)
-    candidates, notes = other_candidates(config, log, None, controllers)
-    assert (list(candidates), notes) == (["pid_imitation-0", f"imitated-{best}-0"], [])
-    one = candidates[f"imitated-{best}-0"]
-    assert (one.description, one.in_log) == (f"pid_imitation of the episodes of {best}", False)
+    assert list(material.pool.policies) == ["pid_imitation-0", f"imitated-{best}-0"]
+    one = material.pool[f"imitated-{best}-0"]
+    assert (one.description, one.from_log) == (f"pid_imitation of the episodes of {best}", False)
     assert isinstance(one.policy, TrackingPID)
     of_all: Any = controllers["pid_imitation"]
     assert abs(float(one.policy.loops.kp[0]) / float(of_all.loops.kp[0]) - 1) > 0.01
     few = log.select_episodes(np.arange(12))
-    note = fitted_controllers(config, few, None)[1][-1]
+    note = with_controllers(Material(config, few.spec, None, few))[2][-1]
     assert "two of them need at least 8 training episodes each" in note
     config = config_with(
         "best", classical={"controllers": ["pid"], **LOOP},
         retuning={"controller": "pid", "modes": True},
     )  # fmt: skip
-    note = fitted_controllers(config, log, None)[1][-1]
+    note = with_controllers(Material(config, log.spec, None, log))[2][-1]
     assert "add pid_imitation to classical.controllers" in note
 
 
@@ -130,44 +131,89 @@ def network_policy(seed, output=tanh):
     )
 
 
+def averages(config, policies):
+    material = Material(config, CSTR.spec, trained={"bc": policies})
+    material, notes = make_candidates(["learner", "average"], material)
+    return material.pool.of("average"), notes
+
+
 def test_the_seeds_of_every_learner_have_an_average():
-    trained = {f"bc-{seed}": network_policy(seed) for seed in (0, 1)}
-    made, notes = seed_averages(config_with(), trained)
-    assert (list(made), notes) == (["bc-mean"], [])
-    one = made["bc-mean"]
+    trained = {seed: network_policy(seed) for seed in (0, 1)}
+    made, notes = averages(config_with(), trained)
+    assert (list(made.policies), notes) == (["bc-mean"], [])
+    (one,) = made
     assert (one.description, one.metadata["seeds"]) == ("mean of 2 seeds", [0, 1])
     assert isinstance(one.policy, AveragePolicy)
-    assert one.policy.members == (trained["bc-0"], trained["bc-1"])
-    assert seed_averages(config_with(seeds=[0]), trained) == ({}, [])
-    choosing = {name: network_policy(0, output=largest) for name in trained}
-    made, (note,) = seed_averages(config_with(), choosing)
-    assert made == {}
+    assert one.policy.members == (trained[0], trained[1])
+    none, notes = averages(config_with(seeds=[0]), {0: trained[0]})
+    assert (len(none), notes) == (0, [])
+    choosing = {seed: network_policy(0, output=largest) for seed in trained}
+    made, (note,) = averages(config_with(), choosing)
+    assert len(made) == 0
     assert note.startswith("the seeds of bc cannot be averaged: this NetworkPolicy chooses one of")
 
 
+def check(candidate="", algorithms=("bc",), seeds=(0,), controllers=(), taken=(), **sections):
+    """Checks the candidate of a run without a log."""
+    evaluation = {"candidate": candidate, "policies": sections.pop("policies", [])}
+    config = configure(
+        data={"source": "CSTR-v0"}, evaluation=evaluation,
+        training={"algorithms": list(algorithms), "seeds": list(seeds)}, **sections,
+    )  # fmt: skip
+    classical = dataclasses.replace(config.classical, controllers=tuple(controllers))
+    plant = sections.get("plant", CSTR)
+    check_candidate(RunInputs(dataclasses.replace(config, classical=classical), plant, None), taken)
+
+
 def test_candidates_that_a_run_does_not_produce_are_refused_with_those_that_it_does():
-    none, one = RetuningConfig(), RetuningConfig(controller="PI")
-    check_candidate("bc-mean", none, ["bc"], n_seeds=2)
-    check_candidate("PI", none, ["bc"], tunings=["PI"])
-    check_candidate("lqg", one, ["bc"], ["lqg"])
+    retuned = {"retuning": {"controller": "PI"}}
+    check("bc-mean", seeds=[0, 1])
+    check("PI feed-forward")
+    check("lqg", controllers=["lqg"], **retuned)
     with pytest.raises(InputError, match=r"'bc-mean', the average of several seeds, and .* 0 1$"):
-        check_candidate("bc-mean", none, ["bc"])
-    with pytest.raises(InputError, match=r": bc, bc-mean, lqg, PI, retuned, best$"):
-        check_candidate("iql-mean", one, ["bc"], ["lqg"], n_seeds=2, tunings=["PI"])
+        check("bc-mean")
+    words = r": bc, bc-mean, lqg, PI feed-forward, retuned, best$"
+    with pytest.raises(InputError, match=words):
+        check("iql-mean", seeds=[0, 1], controllers=["lqg"], **retuned)
     with pytest.raises(InputError, match="bc is a learner and a classical controller of this run"):
-        check_candidate("", none, ["bc"], ["bc"])
+        check(controllers=["bc"])
     with pytest.raises(InputError, match=r"retuning\.modes has no effect without a pool"):
         check_retuning(RetuningConfig(modes=True), ["PI"], [])
-    assert (average_of("td3_bc-mean"), average_of("bc")) == ("td3_bc", "")
-    assert file_name("PID 106/1500") == "PID 106_1500"
+    learners = ("td3_bc", "bc")
+    assert [learner_of(one, learners) for one in ("td3_bc-mean", "bc", "pid")] == [*learners, ""]
 
 
 def test_a_file_named_like_the_incumbent_is_refused():
     """Its candidate would be left out without a word."""
-    none, files = RetuningConfig(), ["files/PI.safetensors"]
-    check_candidate("", none, ["bc"], tunings=["PI feed-forward"], policies=files)
-    with pytest.raises(InputError, match="another policy of the run is called PI; rename"):
-        check_candidate("", none, ["bc"], policies=files, taken=["PI", "PI feed-forward"])
+    files = ["files/lqg.safetensors"]
+    check(policies=files)
+    with pytest.raises(InputError, match="another policy of the run is called lqg; rename"):
+        check(policies=files, taken=["lqg"])
+
+
+def test_a_pool_names_its_candidates():
+    """Nothing is read from a name: what a candidate is stands in its fields."""
+    policy = ConstantPolicy(jnp.ones(1))
+    one = Candidate("PI 106/1500", "tuned", policy, (3,), "a mode", from_log=True)
+    assert (one.id, one.group, one.file) == (
+        "PI 106_1500-3", "PI 106_1500", "policies/PI 106_1500-3.safetensors",
+    )  # fmt: skip
+    assert one.title == "PI 106_1500-3 (a mode)"
+    assert one.tunables(CSTR.spec) == ()
+    pi = Candidate("PI", "tuned", CSTR.tunings()["PI"])
+    assert [parameter.name for parameter in pi.tunables(CSTR.spec)][0] == "gain of T_c"
+    mean = Candidate("bc-mean", "average", policy, (0, 1))
+    assert mean.id == "bc-mean"
+    pool = Pool((one, mean), "PI") | [pi]
+    assert list(pool.policies) == ["PI 106_1500-3", "bc-mean", "PI"]
+    assert pool.incumbent == "PI"
+    assert [len(pool.of("tuned")), len(pool.named("bc-mean")), "PI" in pool] == [2, 1, True]
+    again = Candidate.from_facts(one.facts(), policy)
+    assert (again.id, again.title, again.from_log) == (one.id, one.title, True)
+    with pytest.raises(InputError, match="two candidates are called PI; rename one of them"):
+        Pool((pi, pi))
+    with pytest.raises(InputError, match="unknown candidate 'bc-maen'.*bc-mean"):
+        pool["bc-maen"]
 
 
 def test_the_incumbent_is_no_candidate(tmp_path):
@@ -261,8 +307,8 @@ def test_files_of_policies_that_cannot_be_candidates_are_refused(tmp_path, make_
     assert not (tmp_path / "runs").exists()
     config = run_with_policies(tmp_path, make_log, files[2:3])
     before = {str(files[2]): load_policy(files[2]).digest}
-    (name,) = given_candidates(config, spec, before)
-    assert name == "actor-3"
+    material, _ = make_candidates(["given"], Material(config, spec, digests=before))
+    assert list(material.pool.policies) == ["actor-3"]
     saved_actor(files[2], spec, value=0.5)
     with pytest.raises(InputError, match="was changed since the run began; restore the file"):
-        given_candidates(config, spec, before)
+        make_candidates(["given"], Material(config, spec, digests=before))

@@ -13,13 +13,13 @@ from neorl_core import InputError
 from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import configure, resume, start
-from neorl_train._pipeline.candidates import other_candidates
-from neorl_train._pipeline.controllers import run_controllers
 from neorl_train._pipeline.job import resume_job
 from neorl_train._pipeline.plant_model import log_context
 from neorl_train._pipeline.resolution import resolved
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
+from neorl_train.candidates import Material
+from neorl_train.candidates._controllers import with_controllers
 from neorl_train.configuration import config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.experience._split import training_sample
@@ -88,13 +88,13 @@ def test_a_file_is_what_runs_today_and_is_called_like_it(log, old):
         config = complete.run.config
         assert config.evaluation.incumbent == str(old)
         assert list(complete.given_policies) == [str(old)]
-        controllers, (line,) = run_controllers(
-            config, None, complete.run.environment, CSTR.spec, complete.given_policies
+        material, controllers, (line,) = with_controllers(
+            Material(config, CSTR.spec, complete.run.environment, digests=complete.given_policies)
         )
         assert list(controllers) == ["old"]
         assert f"old (from {old}): gain of T_c " in line
         # It is compared with, and no candidate.
-        assert other_candidates(config, None, complete.run.environment, controllers) == ({}, [])
+        assert len(material.pool) == 0
         for name in ("incumbent", "old", str(old)):
             retuned = dataclasses.replace(given.retuning, controller=name)
             config = resolved(dataclasses.replace(given, retuning=retuned)).run.config
@@ -112,17 +112,17 @@ def test_declared_loops_are_what_runs_today(log):
     # That it is retuned says that it runs today.
     named = settings(log, retuning={"controller": "dcs"})
     assert resolved(named).run.config.evaluation.incumbent == "dcs"
-    controllers, words = run_controllers(named, None, None, CSTR.spec, {})
+    material, controllers, words = with_controllers(Material(named, CSTR.spec))
     assert words == ["dcs (declared): gain of T_c -12 K per mol/L, integral time of T_c 150 s"]
     assert isinstance(controllers["dcs"], TrackingPID)
-    candidates, _ = other_candidates(named, None, None, controllers)
-    assert list(candidates) == ["dcs-0"]
+    assert list(material.pool.policies) == ["dcs-0"]
 
 
 def test_a_loop_without_a_bias_takes_it_from_the_first_rows_of_the_log(log):
     without = {key: value for key, value in LOOP.items() if key != "bias"}
     run = resolved(settings(log, loops=[without])).run
-    controllers, (line,) = run_controllers(run.config, run.dataset, None, run.spec, {})
+    material = Material(run.config, run.spec, dataset=run.dataset)
+    _, controllers, (line,) = with_controllers(material)
     sample = training_sample(run.config.data, run.dataset)
     rows, first = sample.transitions, np.asarray(sample.episode_starts)
     measured, _, setpoint = np.asarray(rows.obs, np.float64)[first].T

@@ -15,10 +15,12 @@ from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
 from neorl_train._pipeline.artefacts import parity_observations
+from neorl_train._pipeline.candidates import with_plants
 from neorl_train._pipeline.plant_model import log_context, policies_beside
-from neorl_train._pipeline.retuning import residual_words, retuning_of
+from neorl_train.candidates import Material, RunInputs, check_candidate
+from neorl_train.candidates._residual import residual_sentences
 from neorl_train.configuration import RetuningConfig
-from neorl_train.configuration._retuning import check_candidate, check_retuning
+from neorl_train.configuration._retuning import check_retuning
 from neorl_train.plant_models import ModelOptions, check_plant_model
 from neorl_train.report._terminal import pooled_lines
 from neorl_train.selection import SelectOptions, select_candidates
@@ -102,14 +104,16 @@ def test_what_a_network_may_do_is_said_in_units():
     today = Prediction(**{**usual, "name": "today"})
     best = Prediction(**{**usual, "name": "0.5", "gain": 2.0, "low": 1.5, "by_member": (2.0, 1.0)})
     done = RefineResult(None, "0.5", np.asarray([3.25]), (), (today, best))
-    first, second = residual_words(done, spec)
+    first, second = residual_sentences(done, spec)
     assert first == (
         "residual: a network adds to the action of the retuned controller; it moves valve by at "
         "most 3.25 %"
     )
     assert "2 [1.5, 2.5]; the linear part of the model alone predicts 1" in second
     refused = dataclasses.replace(best, refused_by=(Refusal("divergence", "it diverges"),))
-    (line,) = residual_words(RefineResult(None, "today", np.zeros(1), (), (today, refused)), spec)
+    (line,) = residual_sentences(
+        RefineResult(None, "today", np.zeros(1), (), (today, refused)), spec
+    )
     assert line == (
         "no network is added to the retuned controller, because of the best candidate: it diverges"
     )
@@ -240,25 +244,36 @@ def test_a_run_leaves_the_other_mode_of_its_log_out_of_a_fit_if_asked_to():
         retuning={"controller": "PI", "updates": 2, "generations": 1, "held_out_modes": 1},
     )
     log = collect_log(CSTR, n_steps=4_000, key=jax.random.key(0))
-    done = retuning_of(config, log, CSTR, {}, CSTR.spec)
+    done, lines = with_plants(Material(config, CSTR.spec, CSTR, log), {})
     assert [one.name for one in done.plants.held_out] == ["PI feed-forward"]
-    assert sum(line.startswith("held-out mode: ") for line in done.words) == 1
+    assert sum(line.startswith("held-out mode: ") for line in lines) == 1
     unasked = dataclasses.replace(config.retuning, held_out_modes=0)
     config = dataclasses.replace(config, retuning=unasked)
-    assert retuning_of(config, log, CSTR, {}, CSTR.spec).plants.held_out == ()
+    done, _ = with_plants(Material(config, CSTR.spec, CSTR, log), {})
+    assert done.plants.held_out == ()
 
 
 def test_candidates_that_are_not_made_are_refused():
-    none, one = RetuningConfig(), RetuningConfig(controller="PI")
+    def check(name, controller="", controllers=()):
+        config = configure(
+            data={"source": "CSTR-v0"}, training={"algorithms": ["bc"]},
+            evaluation={"candidate": name}, retuning={"controller": controller},
+        )  # fmt: skip
+        classical = dataclasses.replace(config.classical, controllers=controllers)
+        check_candidate(RunInputs(dataclasses.replace(config, classical=classical), None, None))
+
+    one = RetuningConfig(controller="PI")
     for name in ("retuned", "best"):
-        check_candidate(name, one, ["bc"])
+        check(name, "PI")
         with pytest.raises(InputError, match="no controller is retuned; name one with"):
-            check_candidate(name, none, ["bc"])
+            check(name)
+    with pytest.raises(InputError, match="'residual', but no network is trained on top of a"):
+        check("residual", "PI")
     with pytest.raises(InputError, match=r"choose one of .*: bc, retuned, best"):
-        check_candidate("iql", one, ["bc"])
-    check_candidate("lqg", none, ["bc"], ["pid", "lqg"])
+        check("iql", "PI")
+    check("lqg", controllers=("pid", "lqg"))
     with pytest.raises(InputError, match=r"choose one of .*: bc, pid"):
-        check_candidate("lqg", none, ["bc"], ["pid"])
+        check("lqg", controllers=("pid",))
     check_retuning(one, ["PI"], [])
     with pytest.raises(InputError, match=r"choose one of P, pid, or fit one on the log"):
         check_retuning(one, ["P"], ["pid"])

@@ -160,9 +160,9 @@ def test_a_configuration_in_python_is_as_strict_as_a_file(tmp_path):
 def test_a_log_is_trained_on_without_a_watcher(make_line, make_log):
     trained = train(make_line(), make_log(), seeds=(3, 4), plan=Plan(4, 2, 2))
     assert repr(trained) == "Trained(Line, seeds 3, 4, 4 updates)"
-    named = trained.named("line")
-    assert list(named) == ["line-3", "line-4"]
-    assert trained.policies == list(named.values())
+    policies = trained.pool("line").policies
+    assert list(policies) == ["line-3", "line-4"]
+    assert trained.policies == list(policies.values())
 
 
 def test_what_cannot_be_trained_is_refused_at_once(make_line, make_log):

@@ -14,15 +14,12 @@ from neorl_agents.controllers import TrackingPID
 from neorl_core import InputError
 from neorl_envs import Dataset, make, write_dataset
 from neorl_train import Run, configure, start
-from neorl_train._pipeline.candidates import other_candidates
-from neorl_train._pipeline.controllers import fitted_controllers
 from neorl_train._pipeline.plant_model import log_context
-from neorl_train.experience._behaviours import own_episodes, possible_imitations
-from neorl_train.experience._incumbent import (
-    recorded_tunings,
-    usual_incumbent,
-    with_candidate_and_incumbent,
-)
+from neorl_train.candidates import FAMILIES, Material, RunInputs, make_candidates
+from neorl_train.candidates._controllers import with_controllers
+from neorl_train.candidates._resolve import with_candidate_and_incumbent
+from neorl_train.experience._behaviours import own_episodes
+from neorl_train.experience._incumbent import recorded_tunings, usual_incumbent
 from neorl_train.plant_models._own_returns import own_returns
 from neorl_train.selection import best_behaviour
 from neorl_train.selection._best_behaviour import best_mean
@@ -155,7 +152,7 @@ def test_of_equal_behaviours_hardly_ever_one_is_named(
 def test_the_shift_that_ran_the_plant_best_is_imitated(logged: Dataset) -> None:
     """Its gains come back from the rows of that crew alone, those by hand included."""
     config = resolved(config_with(), logged)
-    controllers, words = fitted_controllers(config, logged, None)
+    material, controllers, words = with_controllers(Material(config, logged.spec, None, logged))
     assert list(controllers) == ["pid_imitation", "imitated-B"]
     policy: Any = controllers["imitated-B"]
     assert isinstance(policy, TrackingPID)
@@ -168,10 +165,10 @@ def test_the_shift_that_ran_the_plant_best_is_imitated(logged: Dataset) -> None:
     gap = r"by its logged reward per step: the difference to [AC] is 0\.\d+ \[0\.\d+, 0\.\d+\] m "
     assert re.search(gap + r"\(from 30 turns and 30 turns, 95 % for the best of 3\)$", line)
     assert any(one.startswith("imitated-B: level by valve: ") for one in words)
-    candidates, notes = other_candidates(config, logged, None, controllers)
-    assert (list(candidates), notes) == (["pid_imitation-0", "imitated-B-0"], [])
-    assert candidates["imitated-B-0"].description == "pid_imitation of the episodes of B"
-    assert not candidates["imitated-B-0"].in_log
+    assert list(material.pool.policies) == ["pid_imitation-0", "imitated-B-0"]
+    (one,) = material.pool.named("imitated-B")
+    assert (one.family, one.from_log) == ("imitated", False)
+    assert one.title == "imitated-B-0 (pid_imitation of the episodes of B)"
 
 
 def test_a_turn_is_one_result_whatever_its_number_of_episodes(logged: Dataset) -> None:
@@ -234,7 +231,8 @@ def test_a_shift_can_be_named_as_candidate_incumbent_and_controller(logged: Data
     """Whether it is the best or not; its own episodes are then those of the incumbent."""
     config = config_with(retuning={}, evaluation={"candidate": "imitated-C"})
     config = resolved(config, logged)
-    assert list(fitted_controllers(config, logged, None)[0]) == ["pid_imitation", "imitated-C"]
+    _, controllers, _ = with_controllers(Material(config, logged.spec, None, logged))
+    assert list(controllers) == ["pid_imitation", "imitated-C"]
     config = resolved(config_with(retuning={"controller": "imitated-A"}), logged)
     assert config.evaluation.incumbent == "imitated-A"
     config = config_with(evaluation={"incumbent": "imitated-A"}, retuning={})
@@ -245,13 +243,15 @@ def test_a_shift_can_be_named_as_candidate_incumbent_and_controller(logged: Data
     config = config_with(retuning={}, evaluation={"incumbent": "B"})
     with pytest.raises(InputError, match=r"known: .*imitated-B"):
         resolved(config, logged)
+    config = config_with(retuning={}, evaluation={"candidate": "imitated-C"})
+    none = dataclasses.replace(config.classical, controllers=())
     with pytest.raises(InputError, match=r"'imitated-C', a controller that pid_imitation fits to "):
-        configure(data={"source": "tank.h5"}, evaluation={"candidate": "imitated-C"})
+        resolved(dataclasses.replace(config, classical=none), logged)
     few = logged.select_episodes(np.arange(12))
     config = resolved(config_with(retuning={}, evaluation={"candidate": "imitated-C"}), few)
     words = r"^classical controller imitated-C: C recorded [34] training episodes, and an imitation"
     with pytest.raises(InputError, match=words):
-        fitted_controllers(config, few, None)
+        with_controllers(Material(config, few.spec, None, few))
 
 
 def test_names_of_tunings_in_an_export_are_modes_of_its_simulator(tmp_path: Path) -> None:
@@ -266,9 +266,9 @@ def test_names_of_tunings_in_an_export_are_modes_of_its_simulator(tmp_path: Path
         evaluation={"incumbent": "PI"}, retuning={"controller": "PI", "modes": True}
     )
     config, _ = with_candidate_and_incumbent(config, plant, log)
-    modes, notes = other_candidates(config, log, plant, {})
-    assert (list(modes), notes) == (["PI feed-forward-0"], [])
-    assert possible_imitations(config, plant, log) == []
+    material, notes = make_candidates(["tuned"], Material(config, plant.spec, plant, log))
+    assert (list(material.pool.policies), notes) == (["PI feed-forward-0"], [])
+    assert FAMILIES["imitated"].names(RunInputs(config, plant, log)) == []
 
 
 def test_what_runs_today_is_compared_in_its_own_episodes(monkeypatch: pytest.MonkeyPatch) -> None:

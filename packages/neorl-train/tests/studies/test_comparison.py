@@ -223,8 +223,12 @@ def runs_on_logs(tmp_path_factory, noisy):
     folder = tmp_path_factory.mktemp("log_runs")
     log = next(row for row in noisy.tables.rows if row.role == "log")
     fits = [
-        ActionFit(name, "valve", "%", Estimate(1.0, 0.5, 1.5), 2.0, explained, 4, 400)
-        for name, explained in (("steady", 0.9), ("retuned-0", 0.75), ("good-0", -0.5))
+        ActionFit(name, "valve", "%", Estimate(1.0, 0.5, 1.5), 2.0, explained, 4, 400, *kind)
+        for name, explained, *kind in (
+            ("steady", 0.9, None, "steady"),
+            ("retuned-0", 0.75, None, "retuned", "retuned"),
+            ("good-0", -0.5, None, "good", "learner"),
+        )
     ]
     bounds = (PREDICTED[1], ">", 0.0, "EUR", True, "the predicted gain is above zero")
     gain = Clause("return", "predicted gain", *PREDICTED, *bounds)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train._pipeline.candidates import broken_episodes
+from neorl_train.candidates._choice import broken_episodes
 from neorl_train.verdicts._trial_plan import (
     STOP_LEVEL,
     BrokenEpisodes,

@@ -1,6 +1,5 @@
 """Evaluation without a simulator: the log's own results, and the distance of policies to it."""
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -21,7 +20,7 @@ from neorl_train.evaluation._stretches import declared_bands, shown_channels, st
 from neorl_train.evaluation._summary import policy_rows
 from neorl_train.experience._source import known_plant
 from neorl_train.results._pool import Pool, as_pool
-from neorl_train.results._results import LINE, LOG, MEAN, ActionFit, Evaluation, PolicyResult
+from neorl_train.results._results import LINE, LOG, MEAN, Evaluation, PolicyResult
 from neorl_train.results._stretches import Stretch
 from neorl_train.results._tables import ResultTables
 from neorl_train.results._wording import no_simulator
@@ -124,22 +123,10 @@ def evaluate_offline(
         results=(log,),
         traces=(),
         bands=bands,
-        imitation=_of_candidates(
-            action_fits({**imitators, **pool.policies}, held_out, level=level), pool
-        ),
+        imitation=action_fits(pool, held_out, level=level, controllers=imitators),
         score=score_of(dataset, rows[0]),
         source=source_of(dataset),
         stretches=proposed,
-    )
-
-
-def _of_candidates(fits: Sequence[ActionFit], pool: Pool) -> tuple[ActionFit, ...]:
-    """The same comparisons, with the group and the family of the candidates among them."""
-    return tuple(
-        dataclasses.replace(fit, group=pool[fit.policy].group, family=pool[fit.policy].family)
-        if fit.policy in pool
-        else dataclasses.replace(fit, group=fit.policy)
-        for fit in fits
     )
 
 

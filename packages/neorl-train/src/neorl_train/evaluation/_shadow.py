@@ -1,5 +1,6 @@
 """Actions that a policy would have taken on a log, while the plant receives the logged actions."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from neorl_envs import Dataset
 from neorl_safety.filters import SafetyReport
 from neorl_train.evaluation._estimates import mean_estimates
 from neorl_train.evaluation._rollout import is_guarded, report_of
+from neorl_train.results._pool import Pool, as_pool
 from neorl_train.results._results import LINE, ActionFit
 from neorl_train.results._tables import Estimate
 
@@ -26,7 +28,11 @@ class _ShadowState(NamedTuple):
 
 
 def action_fits(
-    policies: Mapping[str, Policy], dataset: Dataset, *, level: float
+    policies: Pool | Mapping[str, Policy],
+    dataset: Dataset,
+    *,
+    level: float,
+    controllers: Mapping[str, Policy] | None = None,
 ) -> tuple[ActionFit, ...]:
     """Runs every policy in shadow on the first episodes of a log.
 
@@ -34,14 +40,17 @@ def action_fits(
     logged action, as it would beside a running plant.
 
     Args:
-        policies: Policies by name.
+        policies: Candidates, or policies by name.
         dataset: Log of episodes on which they were not trained.
         level: Confidence level of the intervals.
+        controllers: Controllers by name, which are only compared and come first.
 
     Returns:
-        One entry for each policy and action channel. If one of the policies is ``"linear
+        One entry for each policy and action channel. If one of the controllers is ``"linear
         feedback"``, the others are compared with it episode by episode.
     """
+    pool = as_pool(policies)
+    policies = {**(controllers or {}), **pool.policies}
     if not policies:
         return ()
     obs, action, mask = _padded(dataset)
@@ -71,7 +80,12 @@ def action_fits(
         fits += _fits(
             name, proposed[mask], action[mask], distance, beyond, dataset.spec, counted.sum()
         )
-    return tuple(fits)
+    return tuple(
+        dataclasses.replace(fit, group=pool[fit.policy].group, family=pool[fit.policy].family)
+        if fit.policy in pool
+        else dataclasses.replace(fit, group=fit.policy)
+        for fit in fits
+    )
 
 
 @jax.jit

@@ -12,6 +12,7 @@ from neorl_core import InputError, Policy
 from neorl_envs import Dataset
 from neorl_train.experience._streamed import StreamedData
 from neorl_train.experience._training_data import TrainingData, training_data
+from neorl_train.results._pool import LEARNER, Candidate, Pool
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._checks import check_trainable
 from neorl_train.training._divergence import require_finite_metrics, require_finite_states
@@ -95,18 +96,17 @@ class Trained:
         """The learner's state for each seed: the start of fine-tuning or of another learner."""
         return [training.learner for training in self.trainings()]
 
-    def named(self, name: str) -> dict[str, Policy]:
+    def pool(self, name: str) -> Pool:
         """The policies in the form that an evaluation takes.
 
         Args:
             name: Name of the algorithm, such as ``"iql"``.
 
         Returns:
-            One policy for each seed, ``"iql-0"`` for seed 0.
+            One candidate for each seed, ``"iql-0"`` for seed 0.
         """
-        return {
-            f"{name}-{seed}": policy for seed, policy in zip(self.seeds, self.policies, strict=True)
-        }
+        seeds = zip(self.seeds, self.policies, strict=True)
+        return Pool(tuple(Candidate(name, LEARNER, policy, (seed,)) for seed, policy in seeds))
 
     def __repr__(self) -> str:
         """One line with the learner, its seeds and the progress."""
