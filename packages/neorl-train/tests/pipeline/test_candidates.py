@@ -201,7 +201,7 @@ def test_a_pool_names_its_candidates():
     assert one.title == "PI 106_1500-3 (a mode)"
     assert one.tunables(CSTR.spec) == ()
     pi = Candidate("PI", "tuned", CSTR.tunings()["PI"])
-    assert [parameter.name for parameter in pi.tunables(CSTR.spec)][0] == "gain of T_c"
+    assert next(iter(pi.tunables(CSTR.spec))).name == "gain of T_c"
     mean = Candidate("bc-mean", "average", policy, (0, 1))
     assert mean.id == "bc-mean"
     pool = Pool((one, mean), "PI") | [pi]
@@ -212,7 +212,7 @@ def test_a_pool_names_its_candidates():
     assert (again.id, again.title, again.from_log) == (one.id, one.title, True)
     with pytest.raises(InputError, match="two candidates are called PI; rename one of them"):
         Pool((pi, pi))
-    with pytest.raises(InputError, match="unknown candidate 'bc-maen'.*bc-mean"):
+    with pytest.raises(InputError, match=r"unknown candidate 'bc-maen'.*bc-mean"):
         pool["bc-maen"]
 
 

@@ -256,7 +256,7 @@ def test_a_run_leaves_the_other_mode_of_its_log_out_of_a_fit_if_asked_to():
 def test_candidates_that_are_not_made_are_refused():
     def check(name, controller="", controllers=()):
         config = configure(
-            data={"source": "CSTR-v0"}, training={"algorithms": ["bc"]},
+            data={"source": "CSTR-v0"}, training={"algorithms": ["bc"], "seeds": [0]},
             evaluation={"candidate": name}, retuning={"controller": controller},
         )  # fmt: skip
         classical = dataclasses.replace(config.classical, controllers=controllers)
