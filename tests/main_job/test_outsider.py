@@ -100,6 +100,27 @@ def test_a_learner_with_costs_and_one_with_a_model_end_in_bundles(
         assert manifest["provenance"]["policy"]["file"].endswith(f"{name}-0.safetensors")
 
 
+@pytest.mark.nightly
+def test_its_family_of_candidates_joins_the_pool_and_is_exported_and_replayed(
+    in_one_process, installed: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "shift.toml").write_text((RUNS / "shift.toml").read_text())
+    in_one_process(
+        "neorl-train run shift.toml --quiet",
+        "neorl-deploy export runs/0001",
+        "neorl-deploy replay runs/0001/policy.bundle",
+        cwd=tmp_path,
+        installed=installed,
+    )
+    run = tmp_path / "runs" / "0001"
+    record = json.loads((run / "run.json").read_text())
+    assert record["origins"]["candidate"] == {"shift": "outsider 0.1.0"}
+    assert [one["family"] for one in record["candidates"]] == ["retuned", "learner", "shift"]
+    assert any(line.startswith("shift-0 (today's controller with") for line in record["choice"])
+    assert json.loads((run / "verdict.json").read_text())["candidate"] == "shift-0"
+    assert json.loads((run / "replay.json").read_text())
+
+
 def test_its_bundle_is_verified_and_replayed_where_it_is_not_installed(
     in_one_process, work: Path
 ) -> None:

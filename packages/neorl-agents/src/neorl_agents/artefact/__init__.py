@@ -3,9 +3,11 @@
 from neorl_agents.artefact._artefact import policy_actions as policy_actions
 from neorl_agents.artefact._kinds import POLICY_KINDS as POLICY_KINDS
 from neorl_agents.artefact._kinds import PolicyKind as PolicyKind
+from neorl_agents.artefact._kinds import kind_of as kind_of
 
 __all__ = [
     "POLICY_KINDS",
     "PolicyKind",
+    "kind_of",
     "policy_actions",
 ]
