@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import jax
 import numpy as np
 import pytest
@@ -263,7 +264,6 @@ def test_the_equalities_of_the_page_for_newcomers_hold() -> None:
     exec(compile(code, "coming-from.md", "exec"), {})
 
 
-@pytest.mark.nightly
 def command_lines(text: str) -> list[str]:
     """The command lines of a page that call one of the programs, continuation lines joined."""
     blocks = "\n".join(re.findall(r"```console\n(.+?)```", text, flags=re.DOTALL))
@@ -320,9 +320,9 @@ def test_the_retuning_of_the_how_to_runs(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.nightly
 def test_a_published_log_is_scored_and_swept(tmp_path: Path) -> None:
-    """Every block of the page in order; a log of the plant in the form of the file stands in."""
+    """Both blocks in order; a log of the plant in the form of the file stands in."""
     text = (ROOT / "docs/pages/how-to/published-log.md").read_text()
-    blocks = re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL)
+    blocks = re.findall(r"```python\n(.+?)```", text.split("## A log of DSRL")[0], flags=re.DOTALL)
     assert len(blocks) == 2
     plant = neorl_envs.make("DMSD-v0")
     log = neorl_envs.collect_log(plant, n_steps=1000, key=jax.random.key(0))
@@ -340,6 +340,28 @@ def test_a_published_log_is_scored_and_swept(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["0.5", "0.7", "0.9"]
+
+
+def test_a_limit_is_declared_for_a_log_in_the_layout_of_dsrl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block of the page; a file of two episodes in that layout stands in."""
+    text = (ROOT / "docs/pages/how-to/published-log.md").read_text()
+    (block,) = re.findall(
+        r"```python\n(.+?)```", text.split("## A log of DSRL")[1], flags=re.DOTALL
+    )
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(9, 3)).astype(np.float32)
+    ends = np.arange(8) % 4 == 3
+    with h5py.File(tmp_path / "SafetyCarCircle-v0-100-1450.hdf5", "w") as file:
+        file["observations"], file["next_observations"] = obs[:-1], obs[1:]
+        file["actions"] = rng.uniform(-1, 1, (8, 2)).astype(np.float32)
+        file["rewards"], file["costs"] = np.ones(8, np.float32), np.arange(8) % 2.0
+        file["terminals"], file["timeouts"] = np.zeros(8, bool), ends
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "published-log.md", "exec"), {})
+    (cost,) = neorl_envs.read_dataset(tmp_path / "car_circle.h5").spec.cost
+    assert (cost.name, cost.limit, cost.per) == ("cost", 20.0, "episode")
 
 
 @pytest.mark.nightly
