@@ -165,11 +165,6 @@ def test_a_missing_file_is_named(tmp_path):
         ("evaluation", {"level": 1.0}, "evaluation.level must be above 0.5 and below 1, got 1.0"),
         ("evaluation", {"level": 95.0}, "evaluation.level must be .*; 0.95 is the default"),
         ("evaluation", {"level": float("nan")}, "evaluation.level must be above 0.5"),
-        (
-            "evaluation",
-            {"candidate": "cql"},
-            "evaluation.candidate is 'cql', which this run does not produce; choose one of its",
-        ),
     ],
 )
 def test_a_value_out_of_range_is_named(section, values, message):

@@ -74,7 +74,8 @@ def test_the_terminal_says_how_far_actions_are_from_those_of_a_log(finished, cap
     fits = repr(finished.evaluation).splitlines()[3:]
     assert [line for line in output if "on held-out rows" in line] == fits
     (fit,) = (fit for fit in finished.evaluation.imitation if fit.policy == "bc-0")
-    others = [dataclasses.replace(fit, policy=name) for name in ("bc-1", "pid", "iql-3", "iql-4")]
+    groups = {"bc-1": "bc", "pid": "pid", "iql-3": "iql", "iql-4": "iql"}
+    others = [dataclasses.replace(fit, policy=name, group=of) for name, of in groups.items()]
     more = dataclasses.replace(finished.evaluation, imitation=(fit, *others))
     assert [line.split()[0] for line in fit_lines(more)] == ["bc-0", "pid", "iql-3"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from neorl_core.infrastructure import head
 from neorl_train._pipeline.write_results import write_results
+from neorl_train.candidates import Candidate
 from neorl_train.report import write_report
 from neorl_train.verdicts import Clause
 
@@ -64,7 +65,8 @@ def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy
     )
     tables = dataclasses.replace(noisy.tables, environment="")
     write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=tables), trial)
-    changes = {"changes": ["gain of valve from 0.5 to 2 % per m"]}
+    retuned = Candidate("retuned", "retuned", None, (0,))
+    changes = {"changes": ["gain of valve from 0.5 to 2 % per m"], "candidates": [retuned.facts()]}
     compared = {"candidate": [0.3, 0.25, 0.35], "incumbent": [0.1, 0.05, 0.15]}
     moves = {"kind": "travel", "name": "valve", "unit": "%", **compared}
     changes["predicted_movement"] = [moves, {**moves, "kind": "deviation", "name": "level"}]

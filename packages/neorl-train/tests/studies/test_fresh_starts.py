@@ -8,6 +8,7 @@ import pytest
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train._command.main import main
+from neorl_train.candidates import Candidate, Pool
 
 QUICK = [
     "--training.algorithms", "bc",
@@ -105,7 +106,8 @@ def test_an_evaluation_that_cannot_be_written_leaves_no_number(
     write_json(run / "run.json", {**head("run", 1), "status": "finished", "config_hash": ""})
     write_json(run / "verdict.json", {"candidate": "good-0", "answer": "deploy"})
     studies = "neorl_train.studies._fresh_starts."
-    monkeypatch.setattr(f"{studies}_policies", lambda *_: {"good-0": None})
+    pool = Pool((Candidate("good", "learner", None, (0,)),))
+    monkeypatch.setattr(f"{studies}stored_pool", lambda _: pool)
     monkeypatch.setattr(f"{studies}evaluation_inputs", lambda *_, **__: "")
     monkeypatch.setattr(f"{studies}_evaluated", lambda *_: noisy.evaluation)
 
