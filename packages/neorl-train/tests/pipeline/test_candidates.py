@@ -26,6 +26,7 @@ from neorl_train.candidates import (
 )
 from neorl_train.candidates._average import learner_of
 from neorl_train.candidates._controllers import with_controllers
+from neorl_train.candidates._resolve import default_candidate
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_retuning
 
@@ -189,6 +190,21 @@ def test_a_file_named_like_the_incumbent_is_refused():
     check(policies=files)
     with pytest.raises(InputError, match="another policy of the run is called lqg; rename"):
         check(policies=files, taken=["lqg"])
+
+
+def test_a_run_says_which_of_several_learners_it_judges():
+    def default(*learners, controller=""):
+        config = configure(
+            data={"source": "CSTR-v0"}, training={"algorithms": [*learners]},
+            retuning={"controller": controller},
+        )  # fmt: skip
+        return default_candidate(config)
+
+    assert default("bc") == ("bc", [])
+    assert default("bc", "iql", controller="PI") == ("best", [])
+    name, (note,) = default("bc", "iql")
+    assert name == "iql"
+    assert note.startswith("iql is judged as the candidate, because it was named last")
 
 
 def test_a_pool_names_its_candidates():
