@@ -145,7 +145,7 @@ def pooled(sites: Mapping[str, TrainingData]) -> TrainingData:
     )
 
 
-def returns(at: Mapping[str, Plant], policies: Mapping[str, Mapping[str, Policy]]) -> Any:
+def returns(at: Mapping[str, Plant], policies: Mapping[str, Pool | Mapping[str, Policy]]) -> Any:
     """Mean return of every policy on every site's plant, over the same starts.
 
     Args:
