@@ -18,7 +18,7 @@ from neorl_core.infrastructure.command_line import Program, Subcommand
 from neorl_train._process.switches import prepare_process
 
 if TYPE_CHECKING:
-    from neorl_train.results._tables import PolicyRow, ResultTables
+    from neorl_train.judging._tables import PolicyRow, ResultTables
 
 SETTINGS = (
     ("--retuning.controller", "incumbent"),
@@ -55,7 +55,7 @@ def command(words: list[str]) -> None:
     from neorl_deploy.shadow import read_log, replay
     from neorl_deploy.shadow._replay_file import replay_path, write_replay
     from neorl_train._command.options import read_run_options
-    from neorl_train._pipeline.job import run_job
+    from neorl_train._job.job import run_job
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import IMPORTS, Timings
 
@@ -79,10 +79,10 @@ def command(words: list[str]) -> None:
 
 def last_lines(run: Path, bundle: Path) -> list[str]:
     """The answer, its reasons, and what to open."""
-    from neorl_train.results._file import read_evaluation
+    from neorl_train.judging._evaluation_file import read_evaluation
+    from neorl_train.judging._verdict import DEPLOY, parts
+    from neorl_train.judging._verdict_file import read_verdict
     from neorl_train.runs._names import REPORT
-    from neorl_train.verdicts._file import read_verdict
-    from neorl_train.verdicts._verdict import DEPLOY, parts
 
     verdict, tables = read_verdict(run), read_evaluation(run).tables
     opening, deciding, _ = parts(verdict)
@@ -100,7 +100,7 @@ def last_lines(run: Path, bundle: Path) -> list[str]:
 
 def reasons(tables: "ResultTables") -> list[str]:
     """Why a candidate may be deployed, and why the learners beside it are not."""
-    from neorl_train.results._wording import decimals, with_interval
+    from neorl_train.judging._wording import decimals, with_interval
 
     ours = tables.row(tables.candidate, guarded=True)
     unit, starts = tables.reward_unit, f"{tables.n_starts} fresh episodes"

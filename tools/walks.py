@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     from neorl_envs import make
     from neorl_train._command import main as command
-    from neorl_train._pipeline.watcher import RunWatcher
+    from neorl_train._job.watcher import RunWatcher
 
     # What importing calls is no part of the walk, whenever it happens.
     for package in ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neorl_train"):

@@ -135,8 +135,8 @@ from neorl_train._process.switches import prepare_process
 
 prepare_process()
 
-from neorl_train.evaluation import _estimates
-from neorl_train.report.figures import _style
+from neorl_train.judging import _estimates
+from neorl_train.pages.figures import _style
 
 _estimates.RESAMPLES = 1_000
 _style.drawn = lambda *_, **__: "<svg></svg>"

@@ -37,7 +37,7 @@ def finished(here: Path, evaluation: dict[str, Any], **sections: Any) -> Run:
 
 @pytest.fixture(autouse=True)
 def _same_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
 
 
 def require_sealed(run: Run, name: str) -> str:

@@ -16,7 +16,7 @@ from neorl_deploy.shadow import read_log, replay
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train._command.main import main
-from neorl_train.safety._findings import LOGGED
+from neorl_train.judging._safety_findings import LOGGED
 
 SPEC = Spec(
     obs=(Channel("level", "m", -9.0, 9.0), Channel("flow", "m3/h", -9.0, 9.0)),

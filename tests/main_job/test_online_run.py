@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_train.results import read_evaluation
+from neorl_train.judging import read_evaluation, read_verdict
 from neorl_train.runs import read_records, tree_digest
-from neorl_train.verdicts import read_verdict
 
 CONFIGURATION, _, _ = (
     (Path(__file__).parent / "outsider_runs" / "online.toml").read_text().partition("# As in")

@@ -15,7 +15,7 @@ from neorl_agents.learning import for_run
 from neorl_agents.models import ModelRollouts
 from neorl_agents.testing import make_problem, sized
 from neorl_agents.testing._subject import Subject
-from neorl_train.evaluation import _validation
+from neorl_train.judging import _validation
 from neorl_train.training._collect import Counts
 from neorl_train.training._rows import online_metrics
 

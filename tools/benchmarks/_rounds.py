@@ -36,7 +36,7 @@ def small_case(name: str) -> tuple[Any, Any]:
     from neorl_agents.learning import Networks, Steps
     from neorl_envs import make
     from neorl_envs.datasets import data_statistics, dataset_from_columns
-    from neorl_train.experience import TrainingData
+    from neorl_train.data import TrainingData
 
     rng = np.random.default_rng(0)
     spec = make("ChemicalReactor-v0").spec

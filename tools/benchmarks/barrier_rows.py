@@ -141,8 +141,8 @@ def _episodes(plant: Any, policy: Any, key: Any) -> dict[str, Any]:
 
     from neorl_core.statistics import clopper_pearson_interval
     from neorl_safety.filters import Flag
-    from neorl_train.evaluation._episodes import episodes_of
-    from neorl_train.evaluation._rollout import rollouts
+    from neorl_train.judging._rollout_episodes import episodes_of
+    from neorl_train.judging._rollouts import rollouts
 
     rows = jax.device_get(rollouts(plant, policy, key, jnp.arange(STARTS)))
     episodes = episodes_of(rows, plant.spec)

@@ -149,7 +149,7 @@ def episodes(policy: Any, count: int = EPISODES) -> dict[str, Any]:
     from neorl_core.statistics import clopper_pearson_interval
     from neorl_envs.plants import DMSD
     from neorl_safety.filters import Flag
-    from neorl_train.evaluation import rollouts
+    from neorl_train.judging import rollouts
 
     plant, key = DMSD(), jax.random.key(SEED)
     rows = jax.device_get(rollouts(plant, policy, key, jnp.arange(count)))

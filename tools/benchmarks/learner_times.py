@@ -64,7 +64,7 @@ def log_rows() -> Any:
 
     from neorl_envs import collect_log, make
     from neorl_envs.recording import quality
-    from neorl_train.experience import training_data
+    from neorl_train.data import training_data
 
     env = make("ChemicalReactor-v0")
     policies, plan = quality(env, "mixed")

@@ -236,7 +236,7 @@ def work(kind: str, path: Path, options: argparse.Namespace) -> int:
 
     from neorl_agents import TD3BC
     from neorl_envs import read_dataset
-    from neorl_train.experience import streamed_data, training_data
+    from neorl_train.data import streamed_data, training_data
     from neorl_train.training import offline_seeds
 
     algorithm = TD3BC()  # networks of 256 and 256, batches of 256
@@ -310,8 +310,8 @@ def scores(options: argparse.Namespace) -> dict[str, Any]:
     from neorl_agents.learning import Networks, Steps
     from neorl_envs import collect_log, make, write_dataset
     from neorl_train import train
-    from neorl_train.evaluation import PolicyValidation
-    from neorl_train.experience import streamed_data, training_data
+    from neorl_train.data import streamed_data, training_data
+    from neorl_train.judging import PolicyValidation
     from neorl_train.training import Plan
 
     seeds, env = (0, 1, 2, 3, 4), make("ChemicalReactor-v0")

@@ -116,7 +116,7 @@ def _library_run(
 ) -> float:
 
     from neorl_train import train
-    from neorl_train._pipeline.watcher import RunWatcher
+    from neorl_train._job.watcher import RunWatcher
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import Timings
     from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
@@ -164,7 +164,7 @@ def _validation(data: Any) -> Any:
 
     from neorl_envs import make
     from neorl_envs.datasets import dataset_from_columns
-    from neorl_train.evaluation import PolicyValidation
+    from neorl_train.judging import PolicyValidation
 
     held_out = dataset_from_columns(data.spec, **_first_rows(data.rows))
     return PolicyValidation(held_out, make("ChemicalReactor-v0"), key=jax.random.key(9), starts=8)

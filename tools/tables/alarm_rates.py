@@ -25,9 +25,9 @@ from neorl_agents.critics import disagreement, fit_ensemble
 from neorl_core.statistics import conformal_quantile
 from neorl_envs.datasets import split_episodes
 from neorl_safety.monitoring import CriticMonitor, episode_scores
-from neorl_train.critics import CriticOptions
-from neorl_train.critics._fit import violates_limits
-from neorl_train.experience._padded import padded_episodes
+from neorl_train.choosing import CriticOptions
+from neorl_train.choosing._critic_fit import violates_limits
+from neorl_train.data._padded import padded_episodes
 
 OUT = RESULTS.parent / "alarm_rates.json"
 

@@ -39,7 +39,7 @@ from neorl_core.statistics import area_under_roc
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns, split_episodes
 from neorl_envs.recording import quality
-from neorl_train.critics import CriticOptions, fit_critics
+from neorl_train.choosing import CriticOptions, fit_critics
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/critics"

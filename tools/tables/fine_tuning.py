@@ -44,9 +44,9 @@ from neorl_envs.scoring import score_episodes, scores
 from neorl_safety.guards import guard
 from neorl_train import fine_tune, train
 from neorl_train.configuration import FineTuningConfig
-from neorl_train.evaluation import crossed_estimate, mean_estimates
-from neorl_train.evaluation._simulated import plant_constraints
-from neorl_train.experience import TrainingData
+from neorl_train.data import TrainingData
+from neorl_train.judging import crossed_estimate, mean_estimates
+from neorl_train.judging._simulated import plant_constraints
 from neorl_train.training import Plan, Trained, Watcher, online_counts
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -45,9 +45,9 @@ from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores, test_mode
 from neorl_envs.wrappers import shifted
 from neorl_train import train
-from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
-from neorl_train.experience import TrainingData, training_data
-from neorl_train.results import training_signs
+from neorl_train.data import TrainingData, training_data
+from neorl_train.judging import training_signs
+from neorl_train.judging._benchmark_score import NEORL2_RETURNS
 from neorl_train.training import Plan, Trained, Watcher
 from neorl_train.training._loop import never, run_loop
 from neorl_train.training._queues import devices_for

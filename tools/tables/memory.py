@@ -30,8 +30,8 @@ from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset, collect_log, make
 from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train
-from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
-from neorl_train.experience import training_data
+from neorl_train.data import training_data
+from neorl_train.judging._benchmark_score import NEORL2_RETURNS
 from neorl_train.training import Plan, Watcher
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "memory.json"

@@ -26,8 +26,7 @@ from typing import Any
 
 from neorl_envs import environment_names, make
 from neorl_train import verdict
-from neorl_train.evaluation import policy_rows
-from neorl_train.results import PolicyRow, ResultTables, read_evaluation
+from neorl_train.judging import PolicyRow, ResultTables, policy_rows, read_evaluation
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tools/benchmarks/results/plants"

@@ -44,11 +44,11 @@ from neorl_core.infrastructure import write_text
 from neorl_envs import collect_log, environment_names, make
 from neorl_safety.guards import guard
 from neorl_train import verdict
-from neorl_train.evaluation._episodes import episodes_of, joined
-from neorl_train.evaluation._rollout import rollouts_in_chunks
-from neorl_train.evaluation._simulated import plant_constraints
-from neorl_train.evaluation._summary import policy_rows
-from neorl_train.results import PolicyResult, ResultTables
+from neorl_train.judging import PolicyResult, ResultTables
+from neorl_train.judging._rollout_episodes import episodes_of, joined
+from neorl_train.judging._rollouts import rollouts_in_chunks
+from neorl_train.judging._simulated import plant_constraints
+from neorl_train.judging._summary import policy_rows
 
 WHERE = RESULTS / "retuning"
 STEPS, STARTS, AT_ONCE, LEVEL, MARGIN = 120_000, 1_000, 250, 0.95, 0.05

@@ -22,7 +22,7 @@ from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_envs.recording import OperatorPlan
 from neorl_train import evaluate, verdict
 from neorl_train.candidates import Candidate, Pool
-from neorl_train.experience import TrainingData
+from neorl_train.data import TrainingData
 
 
 def pytest_configure() -> None:
@@ -42,7 +42,7 @@ def _fewer_resamples(pytestconfig):
     """By night intervals have as many draws as those of users; by day they were half of a run."""
     with pytest.MonkeyPatch.context() as patch:
         if not pytestconfig.getoption("--nightly"):
-            patch.setattr("neorl_train.evaluation._estimates.RESAMPLES", 1_000)
+            patch.setattr("neorl_train.judging._estimates.RESAMPLES", 1_000)
         yield
 
 
@@ -51,7 +51,7 @@ def _empty_pictures(request, pytestconfig):
     """By day the pipeline's reports have empty pictures, which would take as long as its runs."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name == "pipeline" and not pytestconfig.getoption("--nightly"):
-            drawn = "neorl_train.report.figures._style.drawn"
+            drawn = "neorl_train.pages.figures._style.drawn"
             patch.setattr(drawn, lambda *_, **__: "<svg></svg>")
         yield
 

@@ -38,11 +38,10 @@ from neorl_core.control import tunables, tuned
 from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
 from neorl_envs import collect_log, environment_names, make
-from neorl_train.evaluation._episodes import episodes_of, joined
-from neorl_train.evaluation._rollout import rollouts_in_chunks
-from neorl_train.results import Episodes, ResultTables
-from neorl_train.selection import other_estimates
-from neorl_train.verdicts import LogPrediction, trial_verdict
+from neorl_train.choosing import other_estimates
+from neorl_train.judging import Episodes, LogPrediction, ResultTables, trial_verdict
+from neorl_train.judging._rollout_episodes import episodes_of, joined
+from neorl_train.judging._rollouts import rollouts_in_chunks
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULT = ROOT / "tools/baselines/choice/candidate_pools.json"

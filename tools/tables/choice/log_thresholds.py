@@ -34,8 +34,8 @@ from neorl_envs import Dataset, collect_log, make
 from neorl_envs.inspection import _signals, _swapped
 from neorl_envs.inspection._sample import episodes_sample
 from neorl_envs.plants import PLANTS
-from neorl_train.experience import _open_loop
-from neorl_train.selection import _return_distribution
+from neorl_train.choosing import _return_distribution
+from neorl_train.data import _open_loop
 
 BASELINES = Path(__file__).resolve().parents[2] / "baselines/choice"
 STEPS, PAIRS, MOST_CHANNELS = 6_000, 2, 12

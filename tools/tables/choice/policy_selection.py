@@ -25,7 +25,7 @@ import numpy as np
 
 from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
-from neorl_train.selection import (
+from neorl_train.choosing import (
     Task,
     estimate_columns,
     fit_order,

@@ -30,15 +30,15 @@ from neorl_agents.retuning import PlantFacts, learned_plants
 from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
 from neorl_envs import collect_log, make
-from neorl_train.evaluation._rollout import rollouts_in_chunks
-from neorl_train.results._tables import Estimate
-from neorl_train.selection import (
+from neorl_train.choosing import (
     SelectOptions,
     logged_episodes,
     return_distribution,
     value_estimates,
 )
-from neorl_train.selection._return_distribution import MOST_FAR
+from neorl_train.choosing._return_distribution import MOST_FAR
+from neorl_train.judging._rollouts import rollouts_in_chunks
+from neorl_train.judging._tables import Estimate
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULT = ROOT / "tools/baselines/choice/pool_estimators.json"

@@ -31,9 +31,9 @@ from neorl_envs import Dataset, collect_log
 from neorl_envs.plants import Plant
 from neorl_train import evaluate, train
 from neorl_train.candidates import Candidate, Pool
-from neorl_train.experience import TrainingData, training_data
-from neorl_train.experience._changed_plant import changed_plant
-from neorl_train.federated import (
+from neorl_train.data import TrainingData, training_data
+from neorl_train.data._changed_plant import changed_plant
+from neorl_train.federation import (
     Fault,
     Federated,
     Federation,

@@ -24,7 +24,7 @@ from neorl_core.infrastructure import write_json
 from neorl_envs import collect_log, make
 from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train
-from neorl_train.experience import training_data
+from neorl_train.data import training_data
 from neorl_train.training import Plan
 
 OUT = Path(__file__).parents[2] / "baselines" / "graph" / "declared.json"

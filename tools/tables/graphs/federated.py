@@ -27,8 +27,8 @@ from neorl_envs.graph_plants import LoadBalance, load_balance
 from neorl_envs.scoring import score_episodes, scores
 from neorl_envs.wrappers import Wrapper
 from neorl_train import train
-from neorl_train.experience import training_data
-from neorl_train.federated import Federation, FederationConfig, federate
+from neorl_train.data import training_data
+from neorl_train.federation import Federation, FederationConfig, federate
 from neorl_train.training import Plan
 
 OUT = Path(__file__).parents[2] / "baselines" / "graph" / "federated.json"

@@ -38,7 +38,7 @@ from neorl_envs import collect_log, environment_names, make
 from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores, within_limits
 from neorl_train import train
-from neorl_train.experience import training_data
+from neorl_train.data import training_data
 from neorl_train.training import Plan
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))

@@ -36,8 +36,8 @@ from neorl_envs import Dataset, collect_log, make, read_dataset
 from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes
 from neorl_train import train
-from neorl_train.evaluation._benchmark_score import NEORL2_RETURNS
-from neorl_train.experience import TrainingData, training_data
+from neorl_train.data import TrainingData, training_data
+from neorl_train.judging._benchmark_score import NEORL2_RETURNS
 from neorl_train.training import Plan
 from neorl_train.training._loop import UNWATCHED, never, run_loop
 from neorl_train.training._queues import devices_for

@@ -6,18 +6,18 @@ from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
     from neorl_train._errors import InterruptedRunError as InterruptedRunError
-    from neorl_train._pipeline.run import Run as Run
-    from neorl_train._pipeline.run import resume as resume
-    from neorl_train._pipeline.run import start as start
+    from neorl_train._job.run import Run as Run
+    from neorl_train._job.run import resume as resume
+    from neorl_train._job.run import start as start
     from neorl_train.configuration._configure import configure as configure
     from neorl_train.configuration._sections import Config as Config
-    from neorl_train.evaluation._logged import evaluate_offline as evaluate_offline
-    from neorl_train.evaluation._simulated import evaluate as evaluate
+    from neorl_train.judging._logged import evaluate_offline as evaluate_offline
+    from neorl_train.judging._rule import verdict as verdict
+    from neorl_train.judging._simulated import evaluate as evaluate
     from neorl_train.training._agent import Agent as Agent
     from neorl_train.training._fine_tune import fine_tune as fine_tune
     from neorl_train.training._fine_tune import train_online as train_online
     from neorl_train.training._loop import train as train
-    from neorl_train.verdicts._rule import verdict as verdict
 
 __all__ = [
     "Agent",
@@ -39,14 +39,14 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "neorl_train._errors": ["InterruptedRunError"],
-        "neorl_train._pipeline.run": ["Run", "resume", "start"],
+        "neorl_train._job.run": ["Run", "resume", "start"],
         "neorl_train.configuration._configure": ["configure"],
         "neorl_train.configuration._sections": ["Config"],
-        "neorl_train.evaluation._logged": ["evaluate_offline"],
-        "neorl_train.evaluation._simulated": ["evaluate"],
+        "neorl_train.judging._logged": ["evaluate_offline"],
+        "neorl_train.judging._simulated": ["evaluate"],
         "neorl_train.training._agent": ["Agent"],
         "neorl_train.training._fine_tune": ["fine_tune", "train_online"],
         "neorl_train.training._loop": ["train"],
-        "neorl_train.verdicts._rule": ["verdict"],
+        "neorl_train.judging._rule": ["verdict"],
     },
 )

@@ -22,8 +22,8 @@ from neorl_safety.guards import guard
 from neorl_safety.monitoring import Monitor
 from neorl_train import configure, start
 from neorl_train._command.main import main
-from neorl_train.critics import CriticOptions, TrainingHooks, critics_text, fit_critics
-from neorl_train.critics._fit import NO_HOOKS, _trained
+from neorl_train.choosing import CriticOptions, TrainingHooks, critics_text, fit_critics
+from neorl_train.choosing._critic_fit import NO_HOOKS, _trained
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._names import CRITIC_METRICS
 from neorl_train.training import Watcher
@@ -149,7 +149,7 @@ def test_too_few_episodes_for_the_promise_are_refused_before_anything_is_fitted(
     def fitted(*_, **__):
         raise AssertionError("a fit began")
 
-    monkeypatch.setattr("neorl_train.critics._fit.fit_ensemble", fitted)
+    monkeypatch.setattr("neorl_train.choosing._critic_fit.fit_ensemble", fitted)
     training, held_out = split_episodes(tank_log(120, costs=False), 0.6, jax.random.key(0))
     eight = held_out.select_episodes(np.arange(8))
     words = r"4 of 8 held-out .* 0.1 false alarms an episode require 9; allow .* --false-alarms 0.2"
@@ -206,7 +206,7 @@ def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
 
 @pytest.mark.nightly
 def test_the_command_leaves_both_in_the_run(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
     write_dataset(tmp_path / "log.h5", tank_log())
     config = configure(
         data={"source": tmp_path / "log.h5", "held_out": 0.4},

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.filters import Flag
-from neorl_train.evaluation import Rollout, episodes_of, recorded_episodes
-from neorl_train.evaluation._episodes import joined
+from neorl_train.judging import Rollout, episodes_of, recorded_episodes
+from neorl_train.judging._rollout_episodes import joined
 
 TIME, STARTS = 6, 3
 SPEC = Spec(

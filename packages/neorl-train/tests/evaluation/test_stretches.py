@@ -12,10 +12,10 @@ from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 from neorl_train import evaluate_offline, verdict
-from neorl_train._pipeline.write_results import write_results
-from neorl_train.evaluation._stretches import declared_bands, shown_channels, stretches
-from neorl_train.report import write_report
-from neorl_train.results import Band, read_evaluation
+from neorl_train._job.write_results import write_results
+from neorl_train.judging import Band, read_evaluation
+from neorl_train.judging._log_stretches import declared_bands, shown_channels, stretches
+from neorl_train.pages import write_report
 
 LENGTH, EPISODES = 60, 6
 SPEC = Spec(

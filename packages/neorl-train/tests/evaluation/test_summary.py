@@ -6,9 +6,15 @@ import scipy.stats
 
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.blocks import Term
-from neorl_train.evaluation import fraction_estimates, mean_estimates, policy_rows, pooled_rows
-from neorl_train.evaluation._estimates import COLUMNS_AT_ONCE
-from neorl_train.results import Episodes, PolicyResult
+from neorl_train.judging import (
+    Episodes,
+    PolicyResult,
+    fraction_estimates,
+    mean_estimates,
+    policy_rows,
+    pooled_rows,
+)
+from neorl_train.judging._estimates import COLUMNS_AT_ONCE
 
 N = 100
 SPEC = Spec(

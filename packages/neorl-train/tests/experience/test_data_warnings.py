@@ -8,7 +8,7 @@ import pytest
 
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import data_statistics, dataset_from_columns
-from neorl_train.experience._data_warnings import data_warnings, log_warnings, zero_limits
+from neorl_train.data._data_warnings import data_warnings, log_warnings, zero_limits
 
 SPEC = Spec(
     (Channel("level", "m", -9.0, 9.0),), (Channel("valve", "%", 0.0, 100.0),), (), 60.0, horizon=8
@@ -120,7 +120,7 @@ def test_signals_that_were_inspected_are_not_inspected_again(monkeypatch):
         SPEC, obs=obs[:-1], action=MOVING[:, None], reward=np.ones(32), next_obs=obs[1:],
         terminated=np.zeros(32, bool), truncated=ends,
     )  # fmt: skip
-    monkeypatch.setattr("neorl_train.experience._data_warnings.signal_warnings", None)
+    monkeypatch.setattr("neorl_train.data._data_warnings.signal_warnings", None)
     constant, given = log_warnings(log, ("A and B appear to be exchanged",))
     assert constant.startswith("the reward is 1 in every row")
     assert given == "A and B appear to be exchanged"

@@ -10,9 +10,9 @@ from neorl_core import InputError
 from neorl_envs import read_dataset, write_dataset
 from neorl_train import Config
 from neorl_train.configuration import DataConfig, config_type
-from neorl_train.evaluation import classical_imitators
-from neorl_train.experience import StreamedData, training_experience
-from neorl_train.experience._source import is_streamed, read_log
+from neorl_train.data import StreamedData, training_experience
+from neorl_train.data._source import is_streamed, read_log
+from neorl_train.judging import classical_imitators
 
 
 def configured(*, held_out: float, batch_size: int = 8) -> Config:

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from neorl_agents.sampling import Histories, Rows
-from neorl_train.experience import training_data
+from neorl_train.data import training_data
 
 
 def masked(dataset, rows):

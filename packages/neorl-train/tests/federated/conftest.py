@@ -7,8 +7,8 @@ import pytest
 
 from neorl_agents import TD3BC
 from neorl_agents.testing import sized
-from neorl_train.experience import training_data
-from neorl_train.federated import Federation, FederationConfig, federate
+from neorl_train.data import training_data
+from neorl_train.federation import Federation, FederationConfig, federate
 
 
 @pytest.fixture(scope="session")

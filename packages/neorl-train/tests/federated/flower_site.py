@@ -10,8 +10,8 @@ from neorl_agents import TD3BC
 from neorl_agents.learning import for_run
 from neorl_agents.testing import sized
 from neorl_envs import read_dataset
-from neorl_train.experience import training_data
-from neorl_train.federated import (
+from neorl_train.data import training_data
+from neorl_train.federation import (
     Client,
     Federation,
     FederationConfig,

@@ -18,13 +18,13 @@ from neorl_core.testing import configure_tests
 from neorl_envs import write_dataset
 from neorl_train._command.federation_options import read_federation
 from neorl_train._command.main import main
-from neorl_train._pipeline.federation import job
-from neorl_train._pipeline.federation.job import new_federation, run_federation
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import DataConfig
-from neorl_train.experience._changed_plant import changed_plant
-from neorl_train.results import read_evaluation
+from neorl_train.data._changed_plant import changed_plant
+from neorl_train.federation import job
+from neorl_train.federation._job import new_federation, run_federation
+from neorl_train.judging import read_evaluation
 
 FILE = """
 [federation]

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from neorl_core import InputError
-from neorl_train.federated import (
+from neorl_train.federation import (
     Fault,
     GossipConfig,
     MessagesConfig,
     PrivacyConfig,
     federation_checkpoints,
 )
-from neorl_train.federated._rules import limited_shares
+from neorl_train.federation._rules import limited_shares
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_gossip_survives_absent_and_nan_sites(run):
 def test_masked_sums_equal_plain_sums_of_the_same_integers(run, clean, monkeypatch):
     masked = run(messages=MessagesConfig(secure_sum=True))
     monkeypatch.setattr(
-        "neorl_train.federated._secure_sum.Pairings.mask",
+        "neorl_train.federation._secure_sum.Pairings.mask",
         lambda self, present, round_, attempt, size: np.zeros(size, np.uint32),
     )
     plain = run(messages=MessagesConfig(secure_sum=True))

@@ -12,9 +12,9 @@ import pytest
 
 from neorl_core import InputError
 from neorl_envs import write_dataset
-from neorl_train.federated import Federation, FederationConfig, federate, serve_federation
-from neorl_train.federated._messages import Introduction
-from neorl_train.federated._packing import (
+from neorl_train.federation import Federation, FederationConfig, federate, serve_federation
+from neorl_train.federation._messages import Introduction
+from neorl_train.federation._packing import (
     packed_introduction,
     packed_statistics,
     unpacked_introduction,

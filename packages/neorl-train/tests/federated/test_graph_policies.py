@@ -10,8 +10,8 @@ from neorl_core import InputError
 from neorl_envs import collect_log
 from neorl_envs.graph_plants import load_balance
 from neorl_envs.wrappers import Wrapper
-from neorl_train.experience import training_data
-from neorl_train.federated import Federation, FederationConfig, federate
+from neorl_train.data import training_data
+from neorl_train.federation import Federation, FederationConfig, federate
 
 PLANT = load_balance(4, edge_prob=0.5, change=0.0, fewest=2)
 TOPOLOGIES = (((0, 1), (1, 2), (2, 3)), ((0, 1), (0, 2), (0, 3)), ((0, 1), (1, 2)), ((0, 1),))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neorl_core import Channel, InputError
-from neorl_train.federated import (
+from neorl_train.federation import (
     Client,
     Federation,
     FederationConfig,
@@ -17,7 +17,7 @@ from neorl_train.federated import (
     RoundStart,
     n_bytes,
 )
-from neorl_train.federated._messages import check_introductions
+from neorl_train.federation._messages import check_introductions
 
 SETTINGS = Federation(FederationConfig(rounds=3, local_updates=8))
 

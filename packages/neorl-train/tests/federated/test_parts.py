@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from neorl_agents import TD3BC
 from neorl_core import InputError
-from neorl_train.federated import (
+from neorl_train.federation import (
     Client,
     Federation,
     FederationConfig,
@@ -23,7 +23,7 @@ from neorl_train.federated import (
     decompressed,
     epsilon,
 )
-from neorl_train.federated._secure_sum import as_floats, as_whole, scale_of, summed
+from neorl_train.federation._secure_sum import as_floats, as_whole, scale_of, summed
 
 VECTORS = arrays(np.float32, st.integers(1, 600), elements=st.floats(-1e3, 1e3, width=32))
 PUBLISHED = Path(__file__).parent / "dp_accounting_epsilons.json"
@@ -183,8 +183,8 @@ def test_targets_move_with_their_parameters(sites, learner):
 
 def test_learners_that_cannot_be_shared_say_why(sites):
     from neorl_agents.learning import Fit
-    from neorl_train.federated._client import federated_learner
-    from neorl_train.federated._parameters import layout_of
+    from neorl_train.federation._client import federated_learner
+    from neorl_train.federation._parameters import layout_of
 
     class Fitted(TD3BC):
         def fits(self):

@@ -36,7 +36,7 @@ def test_memory_that_runs_out_is_one_line_and_recorded(here, capsys, monkeypatch
     def exhausted(*_, **__):
         raise error
 
-    monkeypatch.setattr("neorl_train._pipeline.stages._train_all", exhausted)
+    monkeypatch.setattr("neorl_train._job.stages._train_all", exhausted)
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
     output = capsys.readouterr().err.splitlines()[-1]
@@ -55,7 +55,7 @@ def test_another_error_of_the_backend_is_not_hidden(here, monkeypatch, make_log)
     def broken(*_, **__):
         raise jax.errors.JaxRuntimeError("INTERNAL: a fault")
 
-    monkeypatch.setattr("neorl_train._pipeline.stages._train_all", broken)
+    monkeypatch.setattr("neorl_train._job.stages._train_all", broken)
     write_dataset(here / "log.h5", make_log())
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
         main(["run", *QUICK, "--data.source", "log.h5"])

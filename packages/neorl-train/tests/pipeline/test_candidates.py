@@ -245,7 +245,7 @@ def test_the_incumbent_is_no_candidate(tmp_path):
 
 @pytest.mark.nightly
 def test_the_average_of_two_seeds_is_judged_and_left_as_a_file(tmp_path, monkeypatch, make_log):
-    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
     write_dataset(tmp_path / "log.h5", make_log(n_cost=1))
     run = start(
         configure(
@@ -289,7 +289,7 @@ def saved_actor(path, spec, value=0.25):
 
 
 def test_a_policy_from_a_file_is_judged_and_sealed(tmp_path, monkeypatch, make_log):
-    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
     file = tmp_path / "actor.safetensors"
     policy = saved_actor(file, make_log(n_cost=1).spec)
     run = start(run_with_policies(tmp_path, make_log, [file], candidate="actor"), quiet=True)

@@ -13,7 +13,7 @@ from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import write_dataset
 from neorl_train._command.main import main
-from neorl_train._pipeline.plant_model import log_context
+from neorl_train._job.plant_model import log_context
 from neorl_train.configuration import ClassicalConfig
 from neorl_train.configuration._classical import check_classical, task_of
 

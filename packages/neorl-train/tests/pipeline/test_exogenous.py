@@ -5,7 +5,7 @@ import pytest
 
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import configure
-from neorl_train._pipeline.resolution import resolved
+from neorl_train._job.resolution import resolved
 
 PLANT = "DMSD-v0"
 

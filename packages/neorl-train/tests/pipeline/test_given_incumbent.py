@@ -13,17 +13,17 @@ from neorl_core import InputError
 from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import configure, resume, start
-from neorl_train._pipeline.job import resume_job
-from neorl_train._pipeline.plant_model import log_context
-from neorl_train._pipeline.resolution import resolved
+from neorl_train._job.job import resume_job
+from neorl_train._job.plant_model import log_context
+from neorl_train._job.resolution import resolved
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.candidates import Material
 from neorl_train.candidates._controllers import with_controllers
+from neorl_train.choosing import ModelOptions, check_plant_model
 from neorl_train.configuration import config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
-from neorl_train.experience._split import training_sample
-from neorl_train.plant_models import ModelOptions, check_plant_model
+from neorl_train.data._split import training_sample
 from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.studies._fresh_starts import evaluate_again
 
@@ -64,7 +64,7 @@ def old(tmp_path_factory):
 
 def begun(config):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+        patch.setattr("neorl_train._job.run.prepare_process", lambda: None)
         return start(config, quiet=True)
 
 
@@ -275,7 +275,7 @@ def test_the_verdict_is_that_of_the_run_that_names_the_tuning(old, tmp_path):
     before = (run.path / "verdict.json").read_bytes()
     run.report.unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+        patch.setattr("neorl_train._job.run.prepare_process", lambda: None)
         again = resume(run, quiet=True)
     assert (again.path / "verdict.json").read_bytes() == before
     repeated = evaluate_again(RunDirectory(run.path), starts=8)
@@ -353,6 +353,6 @@ def test_a_run_with_declared_loops_is_resumed_to_the_bit(on_a_log):
     before = {name: (run.path / name).read_bytes() for name in names}
     (run.path / "verdict.json").unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+        patch.setattr("neorl_train._job.run.prepare_process", lambda: None)
         again = resume(run, quiet=True)
     assert {name: (again.path / name).read_bytes() for name in names} == before

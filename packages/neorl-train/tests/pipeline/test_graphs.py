@@ -10,7 +10,7 @@ from neorl_core import InputError
 from neorl_envs import make
 from neorl_train import configure
 from neorl_train._command.main import main
-from neorl_train._pipeline.resolution import resolved
+from neorl_train._job.resolution import resolved
 
 PLANT = "SupplyChain-v0"
 

@@ -19,7 +19,7 @@ from neorl_envs import read_dataset, write_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train import InterruptedRunError
 from neorl_train._command.main import main
-from neorl_train._pipeline import resolution
+from neorl_train._job import resolution
 from neorl_train.runs import read_records
 
 QUICK = [
@@ -296,7 +296,7 @@ def test_a_run_in_use_is_not_resumed_by_another_process(here, capsys, make_log, 
 
     write_dataset(here / "log.h5", make_log())
     with monkeypatch.context() as patch:
-        patch.setattr("neorl_train._pipeline.stages._train_all", stopped)
+        patch.setattr("neorl_train._job.stages._train_all", stopped)
         assert main(["run", *QUICK, "--data.source", "log.h5"]) == 130
     run = here / "runs" / "0001"
     with _held(run) as holder:
@@ -346,7 +346,7 @@ def test_what_only_the_log_refuses_leaves_no_run_behind(here, capsys, monkeypatc
     def refused(*_, **__):
         raise InputError("monitors.novelty: too few episodes")
 
-    monkeypatch.setattr("neorl_train._pipeline.stages.fitted_watches", refused)
+    monkeypatch.setattr("neorl_train._job.stages.fitted_watches", refused)
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
     output = capsys.readouterr().err.splitlines()[-1]
@@ -359,7 +359,7 @@ def test_a_full_disk_leaves_the_run_to_be_resumed(here, capsys, monkeypatch, mak
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr("neorl_train._pipeline.stages.fitted_watches", full)
+    monkeypatch.setattr("neorl_train._job.stages.fitted_watches", full)
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
     assert "free some space, then " in capsys.readouterr().err
@@ -372,7 +372,7 @@ def test_what_teaches_nothing_is_named_before_training(here, capsys, monkeypatch
     def stopped(*_, **__):
         raise InterruptedRunError(2, "")
 
-    monkeypatch.setattr("neorl_train._pipeline.stages._train_all", stopped)
+    monkeypatch.setattr("neorl_train._job.stages._train_all", stopped)
     log = make_log()
     rows = log.transitions
     still = np.full_like(np.asarray(rows.action), 0.25)

@@ -15,7 +15,7 @@ from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
 from neorl_train import configure, verdict
 from neorl_train._command.main import main
-from neorl_train._pipeline.resolution import resolved
+from neorl_train._job.resolution import resolved
 from neorl_train.configuration import limited_spec
 
 QUICK = (
@@ -234,7 +234,7 @@ def test_a_log_that_the_last_learner_cannot_use_is_refused_before_the_first_is_t
     tmp_path, monkeypatch, capsys, make_log, last, memory
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_train._pipeline.kinds.train", lambda *_, **__: pytest.fail("trains"))
+    monkeypatch.setattr("neorl_train._job.kinds.train", lambda *_, **__: pytest.fail("trains"))
     log, keep_limits = make_log(n_cost=1, episodes=60), last == "cpq"
     still = ("cost",) if keep_limits else ("action", "next_action")
     columns = {name: np.zeros_like(getattr(log.transitions, name)) for name in still}

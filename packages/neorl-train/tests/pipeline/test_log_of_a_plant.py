@@ -16,8 +16,8 @@ from neorl_envs import collect_log, make, read_dataset, write_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train import configure
 from neorl_train._command.main import main
-from neorl_train._pipeline.plant_model import log_context, run_facts
-from neorl_train._pipeline.resolution import resolved
+from neorl_train._job.plant_model import log_context, run_facts
+from neorl_train._job.resolution import resolved
 from neorl_train.configuration import config_hash, config_to_dict, validate
 from neorl_train.runs._directory import create_run
 

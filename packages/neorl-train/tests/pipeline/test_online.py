@@ -7,8 +7,8 @@ from neorl_envs import make, write_dataset
 from neorl_envs.plants import register_plant
 from neorl_train import configure
 from neorl_train._command.main import main
-from neorl_train._pipeline.resolution import reopened, resolved
-from neorl_train.experience import FileSource, PlantSource
+from neorl_train._job.resolution import reopened, resolved
+from neorl_train.data import FileSource, PlantSource
 
 ONLINE = ("run", "DMSD-v0", "--training.on", "plant")
 

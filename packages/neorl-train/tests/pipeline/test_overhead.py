@@ -23,12 +23,12 @@ from neorl_core import Transition, as_arrays
 from neorl_envs import make
 from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_train import train
-from neorl_train._pipeline.watcher import RunWatcher
+from neorl_train._job.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.configuration import dump_toml
-from neorl_train.evaluation import PolicyValidation
-from neorl_train.experience import TrainingData
+from neorl_train.data import TrainingData
+from neorl_train.judging import PolicyValidation
 from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
 from neorl_train.runs._names import MLFLOW_DATABASE
 from neorl_train.training import Plan

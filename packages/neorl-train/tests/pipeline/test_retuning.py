@@ -14,17 +14,16 @@ from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
-from neorl_train._pipeline.artefacts import parity_observations
-from neorl_train._pipeline.candidates import with_plants
-from neorl_train._pipeline.plant_model import log_context, policies_beside
+from neorl_train._job.artefacts import parity_observations
+from neorl_train._job.candidates import with_plants
+from neorl_train._job.plant_model import log_context, policies_beside
 from neorl_train.candidates import Material, RunInputs, check_candidate
 from neorl_train.candidates._residual import residual_sentences
+from neorl_train.choosing import ModelOptions, SelectOptions, check_plant_model, select_candidates
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_retuning
-from neorl_train.plant_models import ModelOptions, check_plant_model
-from neorl_train.report._terminal import pooled_lines
-from neorl_train.selection import SelectOptions, select_candidates
-from neorl_train.verdicts import read_verdict
+from neorl_train.judging import read_verdict
+from neorl_train.pages._terminal import pooled_lines
 
 QUICK = {
     "training": {"algorithms": ["bc"], "seeds": [0], "updates": 2, "chunk": 1},
@@ -62,7 +61,7 @@ def runs(tmp_path_factory):
         retuning={"controller": "pid_imitation", "exogenous": ["C_A_SP"], **quick},
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+        patch.setattr("neorl_train._job.run.prepare_process", lambda: None)
         return start(plant, quiet=True), start(log, quiet=True)
 
 
@@ -191,7 +190,7 @@ def declared(tmp_path_factory):
         retuning={"controller": "pid_imitation", "updates": 200, "generations": 2},
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+        patch.setattr("neorl_train._job.run.prepare_process", lambda: None)
         return start(config, quiet=True)
 
 
@@ -227,7 +226,7 @@ def test_select_and_the_verdict_of_the_run_judge_on_the_same_episodes(request, f
 @pytest.mark.nightly
 def test_resumed_after_its_report_was_lost_it_ends_the_same(runs, monkeypatch):
     run, _ = runs
-    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
     before = {name: (run.path / name).read_bytes() for name in ("verdict.json", "evaluation.json")}
     digest = run.record["policies"]["retuned-0.safetensors"]
     run.report.unlink()
@@ -284,7 +283,7 @@ def test_candidates_that_are_not_made_are_refused():
 
 
 def test_a_log_that_does_not_suffice_is_refused_before_training(tmp_path, monkeypatch):
-    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
     config = configure(
         **QUICK,
         output={"directory": str(tmp_path / "runs"), "tracking": False},

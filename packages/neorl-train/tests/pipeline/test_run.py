@@ -12,12 +12,11 @@ from neorl_agents.testing import sized
 from neorl_core import InputError
 from neorl_envs import write_dataset
 from neorl_train import Run, configure, resume, start, train
-from neorl_train.report import plot_episode, print_summary
-from neorl_train.report._terminal import fit_lines
-from neorl_train.results import read_evaluation
+from neorl_train.judging import read_evaluation, read_verdict
+from neorl_train.pages import plot_episode, print_summary
+from neorl_train.pages._terminal import fit_lines
 from neorl_train.runs import tree_digest
 from neorl_train.training import Plan
-from neorl_train.verdicts import read_verdict
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -35,7 +34,7 @@ def finished(tmp_path_factory, make_log):
         algorithms={"bc": {"steps": {"batch_size": 16}, "networks": {"hidden": [8]}}},
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+        patch.setattr("neorl_train._job.run.prepare_process", lambda: None)
         return start(config, quiet=True)
 
 
@@ -133,7 +132,7 @@ def test_a_picture_that_cannot_be_written_leaves_the_last_one(finished, tmp_path
 
 
 def test_a_finished_run_is_resumed_by_object_or_path(finished, monkeypatch):
-    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
     assert resume(finished, quiet=True).path == finished.path
     assert resume(str(finished.path), quiet=True).path == finished.path
 

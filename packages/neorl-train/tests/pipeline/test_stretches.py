@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neorl_safety.monitoring import NamedMonitor, describe_monitor, drift_monitor
-from neorl_train._pipeline.monitors import SHORTEST_STRETCH, stretch_of
+from neorl_train._job.monitors import SHORTEST_STRETCH, stretch_of
 
 
 @pytest.mark.parametrize("seed", range(2))

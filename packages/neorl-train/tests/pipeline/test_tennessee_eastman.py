@@ -12,9 +12,9 @@ from neorl_envs.plant_logs import convert_log
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_train import configure, start
 from neorl_train._command.main import main
+from neorl_train.candidates._best_behaviour import best_behaviour
 from neorl_train.configuration._limits import limited_spec
-from neorl_train.selection import best_behaviour
-from neorl_train.verdicts._verdict import closing
+from neorl_train.judging._verdict import closing
 
 CASES, PERIOD_S = range(1, 5), 600
 MEASURED = {6: "kscmh", 7: "kPa", 8: "%", 9: "degC", 21: "degC"}
@@ -74,7 +74,7 @@ def test_crews_that_did_not_run_the_plant_are_not_told_apart(shared_data, tmp_pa
 
 @pytest.mark.nightly
 def test_the_real_export_goes_to_an_honest_answer(shared_data, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
     write_dataset(tmp_path / "tep.h5", converted(shared_data, tmp_path, CASES))
     run = start(
         configure(

@@ -14,7 +14,7 @@ def said(tmp_path, monkeypatch, capsys, make_log):
     def stopped(*_, **__):
         raise InterruptedRunError(2, "")
 
-    monkeypatch.setattr("neorl_train._pipeline.stages._train_all", stopped)
+    monkeypatch.setattr("neorl_train._job.stages._train_all", stopped)
     monkeypatch.chdir(tmp_path)
     write_dataset(tmp_path / "log.h5", make_log())
     source = ["--data.source", "log.h5", "--output.no-tracking", "--training.algorithms", "bc"]

@@ -18,8 +18,8 @@ from neorl_agents.retuning import RetuneSettings, learned_plants, replayed
 from neorl_envs import collect_log, make, write_dataset
 from neorl_envs.plant_logs import convert_log, read_plant_log
 from neorl_train._command.main import main
-from neorl_train._pipeline.plant_model import log_context
-from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
+from neorl_train._job.plant_model import log_context
+from neorl_train.choosing import ModelOptions, check_plant_model, mark, write_model_page
 
 REACTOR = make("ChemicalReactor-v0")
 FED = 8
@@ -126,7 +126,7 @@ def test_rollouts_are_those_of_the_built_in_interlock(known, plants):
 
 
 def test_the_model_page_shows_the_interlock(known, plants, tmp_path, monkeypatch):
-    learned = "neorl_train.plant_models._check.learned_plants"
+    learned = "neorl_train.choosing._model_check.learned_plants"
     # A second fit would show nothing new.
     monkeypatch.setattr(learned, lambda *arguments, **options: plants)
     options = ModelOptions(updates=20, episodes=6)

@@ -11,7 +11,7 @@ from neorl_agents.retuning import RetuneSettings, learned_plants
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train._pipeline.plant_model import log_context
+from neorl_train._job.plant_model import log_context
 
 STEPS, EPISODES = 20, 16
 SPEC = Spec(

@@ -14,8 +14,8 @@ import pytest
 from neorl_core import InputError
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train._command.main import main
-from neorl_train.plant_models import ModelOptions, check_plant_model, mark, write_model_page
-from neorl_train.plant_models._check import _finite_check, _outcome_checks
+from neorl_train.choosing import ModelOptions, check_plant_model, mark, write_model_page
+from neorl_train.choosing._model_check import _finite_check, _outcome_checks
 
 QUICK = ModelOptions(updates=60, episodes=8)
 CSTR = make("CSTR-v0")

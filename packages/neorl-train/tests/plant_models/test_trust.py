@@ -5,7 +5,7 @@ import pytest
 
 from neorl_agents.retuning import HeldOutMode, ModeOutcome, OwnReplay
 from neorl_core import Channel, CostChannel, Spec
-from neorl_train.plant_models._trust import cost_checks, mode_checks, why_no_mode
+from neorl_train.choosing._model_trust import cost_checks, mode_checks, why_no_mode
 
 SPEC = Spec(
     (Channel("T", "K", 0.0, 500.0),),

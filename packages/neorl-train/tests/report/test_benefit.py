@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from neorl_train._pipeline.write_results import write_results
-from neorl_train.report import write_report
-from neorl_train.report.figures import _style
-from neorl_train.report.sections._movement import reversals, travel
-from neorl_train.results._wording import decimals, signed
+from neorl_train._job.write_results import write_results
+from neorl_train.judging._wording import decimals, signed
+from neorl_train.pages import write_report
+from neorl_train.pages.figures import _style
+from neorl_train.pages.sections._movement import reversals, travel
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from neorl_train.report._inputs import Inputs
-from neorl_train.report.figures import _style
-from neorl_train.report.figures._learning import Curve, Panel, learning_curves
-from neorl_train.report.sections._pictures import learning_picture
+from neorl_train.pages._inputs import Inputs
+from neorl_train.pages.figures import _style
+from neorl_train.pages.figures._learning import Curve, Panel, learning_curves
+from neorl_train.pages.sections._pictures import learning_picture
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 

@@ -17,14 +17,14 @@ from neorl_core.infrastructure import head
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_train import evaluate_offline, verdict
-from neorl_train._pipeline.write_results import write_results
-from neorl_train.report import print_summary, write_report
-from neorl_train.report._html import Group, Html, tag
-from neorl_train.report._inputs import read_inputs
-from neorl_train.report.figures import _style
-from neorl_train.report.sections._about import data_facts, what_it_says
-from neorl_train.results import Estimate
-from neorl_train.results._text import table_text
+from neorl_train._job.write_results import write_results
+from neorl_train.judging import Estimate
+from neorl_train.judging._table_text import table_text
+from neorl_train.pages import print_summary, write_report
+from neorl_train.pages._html import Group, Html, tag
+from neorl_train.pages._inputs import read_inputs
+from neorl_train.pages.figures import _style
+from neorl_train.pages.sections._about import data_facts, what_it_says
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 

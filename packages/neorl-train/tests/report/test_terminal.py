@@ -6,10 +6,10 @@ import pytest
 
 from neorl_envs import make
 from neorl_train import verdict
-from neorl_train._pipeline.write_results import write_results
-from neorl_train.report import _next_steps, print_summary
-from neorl_train.report._glossary import glossary
-from neorl_train.report._terminal import _unit
+from neorl_train._job.write_results import write_results
+from neorl_train.pages import _next_steps, print_summary
+from neorl_train.pages._glossary import glossary
+from neorl_train.pages._terminal import _unit
 
 
 def printed(run):

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from neorl_core.infrastructure import head
-from neorl_train._pipeline.write_results import write_results
+from neorl_train._job.write_results import write_results
 from neorl_train.candidates import Candidate
-from neorl_train.report import write_report
-from neorl_train.verdicts import Clause
+from neorl_train.judging import Clause
+from neorl_train.pages import write_report
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from neorl_core import InputError
-from neorl_train._pipeline.write_results import write_results
-from neorl_train.results import read_evaluation
-from neorl_train.results._json import to_plain
+from neorl_train._job.write_results import write_results
+from neorl_train.judging import Verdict, read_evaluation
+from neorl_train.judging._json import to_plain
+from neorl_train.judging._verdict_file import read_verdict
 from neorl_train.runs._names import EVALUATION, TRACES, VERDICT
-from neorl_train.verdicts import Verdict
-from neorl_train.verdicts._file import read_verdict
 
 
 @pytest.fixture

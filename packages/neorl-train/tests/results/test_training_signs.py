@@ -1,6 +1,6 @@
 """Signs that training went wrong, from its records."""
 
-from neorl_train.results import training_signs
+from neorl_train.judging import training_signs
 
 
 def line(algorithm, seed, step, **metrics):

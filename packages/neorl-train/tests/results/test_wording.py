@@ -1,7 +1,7 @@
 import pytest
 
-from neorl_train.results import Estimate
-from neorl_train.results._wording import (
+from neorl_train.judging import Estimate
+from neorl_train.judging._wording import (
     confidence,
     decimals,
     difference,

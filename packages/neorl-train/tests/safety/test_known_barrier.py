@@ -14,7 +14,7 @@ from neorl_envs.plants import DMSD
 from neorl_safety.constraints import barrier_records, declared_constraints, spec_channels
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard
-from neorl_train.evaluation import rollouts
+from neorl_train.judging import rollouts
 
 LIMIT, TAU, DT, MASS = 1.0, 2.0, 0.2, 20.0
 

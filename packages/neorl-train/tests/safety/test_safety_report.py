@@ -14,12 +14,11 @@ from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log
 from neorl_safety.constraints import Tier, action_constraints, requirement
 from neorl_safety.filters import Flag
-from neorl_train.evaluation import rollouts
-from neorl_train.safety import assess_on_log, assess_on_plant, write_safety_report
-from neorl_train.safety._findings import LOGGED, WITH, WITHOUT
-from neorl_train.safety._statistics import FLAG_WORDS
-from neorl_train.safety._words import answer, headline
-from neorl_train.safety._write import assessment_to_json
+from neorl_train.judging import assess_on_log, assess_on_plant, rollouts, write_safety_report
+from neorl_train.judging._safety_findings import LOGGED, WITH, WITHOUT
+from neorl_train.judging._safety_statistics import FLAG_WORDS
+from neorl_train.pages._safety_file import assessment_to_json
+from neorl_train.pages._safety_text import answer, headline
 
 STARTS = 24
 

@@ -12,7 +12,7 @@ from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.selection import (
+from neorl_train.choosing import (
     Selection,
     SelectOptions,
     logged_episodes,
@@ -20,7 +20,7 @@ from neorl_train.selection import (
     select_candidates,
     value_estimates,
 )
-from neorl_train.verdicts._replay_check import MAX_REPLAY_ERROR
+from neorl_train.judging._replay_check import MAX_REPLAY_ERROR
 
 STEPS, EPISODES = 25, 24
 SPEC = Spec(

@@ -14,15 +14,14 @@ from neorl_agents.controllers import TrackingPID
 from neorl_core import InputError
 from neorl_envs import Dataset, make, write_dataset
 from neorl_train import Run, configure, start
-from neorl_train._pipeline.plant_model import log_context
+from neorl_train._job.plant_model import log_context
 from neorl_train.candidates import FAMILIES, Material, RunInputs, make_candidates
+from neorl_train.candidates._best_behaviour import best_behaviour, best_mean
 from neorl_train.candidates._controllers import with_controllers
 from neorl_train.candidates._resolve import with_candidate_and_incumbent
-from neorl_train.experience._behaviours import own_episodes
-from neorl_train.experience._incumbent import recorded_tunings, usual_incumbent
-from neorl_train.plant_models._own_returns import own_returns
-from neorl_train.selection import best_behaviour
-from neorl_train.selection._best_behaviour import best_mean
+from neorl_train.choosing._own_returns import own_returns
+from neorl_train.data._behaviours import own_episodes
+from neorl_train.data._incumbent import recorded_tunings, usual_incumbent
 
 pytest.importorskip("polars")
 from neorl_envs.plant_logs import convert_log, read_plant_log
@@ -280,7 +279,7 @@ def test_what_runs_today_is_compared_in_its_own_episodes(monkeypatch: pytest.Mon
         given.append(arguments)
         return SimpleNamespace(returns=predicted)
 
-    monkeypatch.setattr("neorl_train.plant_models._own_returns.replayed", replayed)
+    monkeypatch.setattr("neorl_train.choosing._own_returns.replayed", replayed)
     facts = {"evaluation_plant": "plant", "logged": np.array([2.0, 30.0, 4.0])}
     for mask, expected in (
         ([True, False, True], (3.0, 3.0, 2)),
@@ -299,7 +298,7 @@ def test_a_run_judges_the_imitation_of_the_best_shift(
     logged: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the historian's export to the verdict, with model and learner hardly trained."""
-    monkeypatch.setattr("neorl_train._pipeline.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
     write_dataset(tmp_path / "tank.h5", logged)
 
     def run_with(**sections: Any) -> Run:

@@ -11,8 +11,8 @@ from neorl_core.off_policy_evaluation import (
     weighted_doubly_robust,
     wpdis,
 )
-from neorl_train.selection import bootstrapped
-from neorl_train.selection._value_estimates import (
+from neorl_train.choosing import bootstrapped
+from neorl_train.choosing._value_estimates import (
     ensemble_estimate,
     mean_estimate,
     reach_of_members,

@@ -11,7 +11,7 @@ from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.selection import SelectOptions, select_candidates
+from neorl_train.choosing import SelectOptions, select_candidates
 
 STEPS, EPISODES = 25, 80
 SPEC = Spec(

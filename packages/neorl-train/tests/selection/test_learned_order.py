@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from neorl_train.selection import (
+from neorl_train.choosing import (
     Task,
     estimate_columns,
     fit_order,

@@ -7,7 +7,7 @@ from scipy import linalg
 from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.selection import (
+from neorl_train.choosing import (
     Selection,
     SelectOptions,
     logged_episodes,

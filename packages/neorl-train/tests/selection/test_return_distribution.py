@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neorl_core import Channel, CostChannel, Spec, Transition
-from neorl_train.selection._return_distribution import _over, visit_weights
+from neorl_train.choosing._return_distribution import _over, visit_weights
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

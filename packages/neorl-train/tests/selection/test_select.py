@@ -12,8 +12,8 @@ from neorl_agents import save_policy
 from neorl_core import InputError
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train._command.main import main
-from neorl_train._pipeline.plant_model import policies_beside
-from neorl_train.selection import (
+from neorl_train._job.plant_model import policies_beside
+from neorl_train.choosing import (
     SelectOptions,
     lines,
     logged_episodes,

@@ -18,8 +18,8 @@ from scipy import stats
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_train._command.main import main
-from neorl_train._pipeline.write_results import write_results
-from neorl_train.evaluation import evaluate_controllers
+from neorl_train._job.write_results import write_results
+from neorl_train.judging import evaluate_controllers
 from neorl_train.runs import RunDirectory
 from neorl_train.runs._directory import create_run
 from neorl_train.studies import _benchmark_run, _sweep, benchmark_plan, write_benchmark

@@ -15,16 +15,15 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_core.statistics import crossed_interval
 from neorl_train._command.main import main
-from neorl_train._pipeline.write_results import write_results
-from neorl_train.report.figures._studies import Dots
-from neorl_train.results import ActionFit, Estimate
+from neorl_train._job.write_results import write_results
+from neorl_train.judging import ActionFit, Clause, Estimate, Verdict
+from neorl_train.pages.figures._studies import Dots
 from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
 from neorl_train.studies._against import paired_with
 from neorl_train.studies._comparison import _flat
 from neorl_train.studies._pictures import _of_comparison
 from neorl_train.studies._tables import comparison_tables
-from neorl_train.verdicts import Clause, Verdict
 
 CONFIG = """
 [data]

@@ -27,7 +27,7 @@ DEVICES = """
     from neorl_core import InputError
     from neorl_envs.datasets import data_statistics
     from neorl_train import train
-    from neorl_train.experience import TrainingData
+    from neorl_train.data import TrainingData
     from neorl_train.runs import Checkpoints
     from neorl_train.training import Plan
     assert len(jax.devices()) == {count}
@@ -51,7 +51,7 @@ TOGETHER = f"""
     from neorl_agents.testing import sized
     from neorl_envs.datasets import data_statistics
     from neorl_train import train
-    from neorl_train.experience import TrainingData
+    from neorl_train.data import TrainingData
     from neorl_train.training import Plan
     assert (jax.process_count(), len(jax.devices())) == (count, count)
     log = conftest.line_log(n_cost=0)

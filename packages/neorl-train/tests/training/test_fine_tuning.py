@@ -19,7 +19,7 @@ from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints
 from neorl_train import fine_tune, train
 from neorl_train.configuration import FineTuningConfig
-from neorl_train.evaluation import rollouts
+from neorl_train.judging import rollouts
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.training import Plan, online_counts
 

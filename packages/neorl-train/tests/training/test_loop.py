@@ -206,7 +206,7 @@ def test_the_number_of_devices_is_not_part_of_the_result():
         from neorl_envs.datasets import data_statistics
         from neorl_train.runs import tree_digest
         from neorl_train.training import offline_seeds
-        from neorl_train.experience import TrainingData
+        from neorl_train.data import TrainingData
         import numpy as np
         from neorl_core import Channel, Spec
         from neorl_envs.datasets import dataset_from_columns

@@ -17,8 +17,8 @@ from neorl_envs import collect_log, make
 from neorl_envs.datasets import data_statistics
 from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train
-from neorl_train.evaluation import rollouts
-from neorl_train.experience import training_data
+from neorl_train.data import training_data
+from neorl_train.judging import rollouts
 from neorl_train.training import Plan
 
 SEEN = (0, 1, 4, 5)

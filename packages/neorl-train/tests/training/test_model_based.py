@@ -16,7 +16,7 @@ from neorl_core import Channel, InputError, Spec
 from neorl_envs import collect_log, make, write_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train import Agent, train
-from neorl_train.experience import streamed_data
+from neorl_train.data import streamed_data
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.training import Plan
 

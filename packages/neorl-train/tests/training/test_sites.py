@@ -14,7 +14,7 @@ from neorl_agents.testing import sized
 from neorl_core import as_arrays
 from neorl_core.federated import weighted_mean
 from neorl_core.statistics import merge_statistics
-from neorl_train.experience import training_data
+from neorl_train.data import training_data
 from neorl_train.training import run_keys
 
 SITES = 4

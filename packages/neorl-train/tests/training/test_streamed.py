@@ -21,7 +21,7 @@ from neorl_envs.datasets import (
     write_shards,
 )
 from neorl_train import train
-from neorl_train.experience import streamed_data, training_data
+from neorl_train.data import streamed_data, training_data
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.training import Plan, run_keys
 from neorl_train.training._checks import check_logs

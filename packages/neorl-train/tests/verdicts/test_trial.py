@@ -7,13 +7,12 @@ import pytest
 
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction, Refusal
 from neorl_core import Channel, CostChannel, Spec
-from neorl_train.results import Estimate, ResultTables
-from neorl_train.selection import ValueEstimates, other_estimates
-from neorl_train.selection._agreement import contradicted
-from neorl_train.verdicts import LogPrediction, OtherEstimate, trial_verdict
-from neorl_train.verdicts._replay_check import ReplayCheck
-from neorl_train.verdicts._trial_plan import BrokenEpisodes
-from neorl_train.verdicts._verdict import closing
+from neorl_train.choosing import ValueEstimates, other_estimates
+from neorl_train.choosing._agreement import contradicted
+from neorl_train.judging import Estimate, LogPrediction, OtherEstimate, ResultTables, trial_verdict
+from neorl_train.judging._replay_check import ReplayCheck
+from neorl_train.judging._trial_plan import BrokenEpisodes
+from neorl_train.judging._verdict import closing
 
 SPEC = Spec(
     (Channel("level", "m", 0.0, 1.0),),

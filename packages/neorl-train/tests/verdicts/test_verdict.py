@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train import verdict
-from neorl_train.results import CostCell, Estimate, PolicyRow, ResultTables
+from neorl_train.judging import CostCell, Estimate, PolicyRow, ResultTables
 
 SPEC = Spec(
     obs=(Channel("x", "m", -1.0, 1.0),),

@@ -86,7 +86,7 @@ def read_fine_tuning_options(
             "finetune takes the directory of a finished run first, for example "
             "`neorl-train finetune runs/0001`"
         )
-    from neorl_train._pipeline.offline_run import continued
+    from neorl_train._job.offline_run import continued
 
     default = continued(str(named_run(run)))
     if file := _take_word(words, TrainingFlags):
@@ -121,7 +121,7 @@ def _with_first_word(word: str, default: Config) -> Config:
     """The configuration in a file, or the default one for the named log or plant."""
     if word.endswith(".toml"):
         return load_toml(Path(word), default)
-    from neorl_train.experience._source import FileSource, source_named
+    from neorl_train.data._source import FileSource, source_named
 
     source = source_named(word)
     if isinstance(source, FileSource) and not source.path.exists():

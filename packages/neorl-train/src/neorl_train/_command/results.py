@@ -15,7 +15,7 @@ VERSION = 1
 
 def print_results(run: "RunDirectory", timings: "Timings", flags: Flags) -> None:
     """Prints the results of a run, preceded by a table of timings if requested."""
-    from neorl_train.report._terminal import print_summary
+    from neorl_train.pages._terminal import print_summary
 
     if flags.json:
         print_json("run-results", run_results(run))
@@ -27,10 +27,10 @@ def print_results(run: "RunDirectory", timings: "Timings", flags: Flags) -> None
 
 def run_results(run: "RunDirectory") -> dict[str, Any]:
     """Path, status, verdict and tables of a run, as plain JSON."""
-    from neorl_train.results._file import read_evaluation
-    from neorl_train.results._json import to_plain
+    from neorl_train.judging._evaluation_file import read_evaluation
+    from neorl_train.judging._json import to_plain
+    from neorl_train.judging._verdict_file import read_verdict
     from neorl_train.runs._names import REPORT
-    from neorl_train.verdicts._file import read_verdict
 
     record, report = run.record(), run.path / REPORT
     return {

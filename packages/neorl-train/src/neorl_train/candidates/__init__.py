@@ -1,7 +1,5 @@
-"""Candidates: who supplies them, under which names, and which one a run delivers."""
+"""Candidates: who supplies them, under which names they are made."""
 
-from neorl_train.candidates._choice import Choice as Choice
-from neorl_train.candidates._choice import choose as choose
 from neorl_train.candidates._family import Family as Family
 from neorl_train.candidates._family import Made as Made
 from neorl_train.candidates._family import Material as Material
@@ -9,19 +7,17 @@ from neorl_train.candidates._family import RunInputs as RunInputs
 from neorl_train.candidates._table import FAMILIES as FAMILIES
 from neorl_train.candidates._table import check_candidate as check_candidate
 from neorl_train.candidates._table import make_candidates as make_candidates
-from neorl_train.results._pool import Candidate as Candidate
-from neorl_train.results._pool import Pool as Pool
+from neorl_train.judging._pool import Candidate as Candidate
+from neorl_train.judging._pool import Pool as Pool
 
 __all__ = [
     "FAMILIES",
     "Candidate",
-    "Choice",
     "Family",
     "Made",
     "Material",
     "Pool",
     "RunInputs",
     "check_candidate",
-    "choose",
     "make_candidates",
 ]

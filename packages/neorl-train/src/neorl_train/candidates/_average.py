@@ -3,7 +3,7 @@
 from neorl_agents.policies import average_policy
 from neorl_core import InputError
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
-from neorl_train.results._pool import Candidate
+from neorl_train.judging._pool import Candidate
 
 AVERAGE = "average"
 """Family of the averages of a learner's seeds."""

@@ -7,7 +7,7 @@ from typing import Any
 from neorl_agents.classical import Task
 from neorl_core import Policy, Spec
 from neorl_core.control import TunableController, tunable_values
-from neorl_train.results._wording import number
+from neorl_train.judging._wording import number
 
 WARNINGS = "warnings"
 

@@ -8,7 +8,7 @@ from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_train.configuration._sections import Config
-from neorl_train.results._pool import Candidate, Pool
+from neorl_train.judging._pool import Candidate, Pool
 
 
 class RunInputs(NamedTuple):
@@ -38,7 +38,7 @@ class Material(NamedTuple):
         spec: Channels, with the limits of the run.
         environment: Plant on which policies can act; ``None`` if there is only a log.
         dataset: Complete log; ``None`` if there is none. Its held-out episodes must not be used;
-            ``neorl_train.experience.training_sample`` selects the others.
+            ``neorl_train.data.training_sample`` selects the others.
         digests: Digest of every given file when the run began.
         plants: Plant models that were learned from the log; ``None`` if the run learns none.
         incumbent: The controller that runs today, if it can act.

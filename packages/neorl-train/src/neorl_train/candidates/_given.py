@@ -6,8 +6,8 @@ from pathlib import Path
 from neorl_agents import PolicyArtefact, load_policy
 from neorl_core import InputError, Spec
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
-from neorl_train.evaluation._checks import require_same_channels
-from neorl_train.results._pool import GIVEN, Candidate
+from neorl_train.judging._checks import require_same_channels
+from neorl_train.judging._pool import GIVEN, Candidate
 
 
 def artefact_for(file: Path, spec: Spec) -> PolicyArtefact:

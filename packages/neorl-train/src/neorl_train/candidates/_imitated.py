@@ -3,15 +3,14 @@
 import numpy as np
 
 from neorl_core import InputError
+from neorl_train.candidates._best_behaviour import MIN_EPISODES, best_behaviour
 from neorl_train.candidates._controller_text import identification_lines
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
 from neorl_train.candidates._fitted import fit_inputs
 from neorl_train.configuration._classical import settings_of
 from neorl_train.configuration._limits import limited_spec
-from neorl_train.experience._behaviours import behaviours_of, imitation_name, own_episodes
-from neorl_train.results._pool import Candidate
-from neorl_train.selection import best_behaviour
-from neorl_train.selection._best_behaviour import MIN_EPISODES
+from neorl_train.data._behaviours import behaviours_of, imitation_name, own_episodes
+from neorl_train.judging._pool import Candidate
 
 IMITATED = "imitated"
 """Family of the imitations of those who recorded the log."""

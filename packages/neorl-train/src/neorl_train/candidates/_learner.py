@@ -1,7 +1,7 @@
 """Trained policies, one for each seed of each learner."""
 
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
-from neorl_train.results._pool import LEARNER, Candidate
+from neorl_train.judging._pool import LEARNER, Candidate
 
 
 def _names(inputs: RunInputs) -> tuple[str, ...]:

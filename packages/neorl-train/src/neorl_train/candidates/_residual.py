@@ -4,8 +4,8 @@ from neorl_agents.retuning import RefineResult, refine
 from neorl_core import InputError, Spec
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
 from neorl_train.candidates._retuned import gain_text, retune_settings
-from neorl_train.results._pool import RESIDUAL, RETUNED, Candidate
-from neorl_train.results._wording import number
+from neorl_train.judging._pool import RESIDUAL, RETUNED, Candidate
+from neorl_train.judging._wording import number
 
 
 def _names(inputs: RunInputs) -> list[str]:

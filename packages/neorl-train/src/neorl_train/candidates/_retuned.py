@@ -19,8 +19,8 @@ from neorl_core import InputError, Policy
 from neorl_core.control import TunableController
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
 from neorl_train.configuration._sections import Config
-from neorl_train.results._pool import RETUNED, Candidate
-from neorl_train.results._wording import number, with_ends
+from neorl_train.judging._pool import RETUNED, Candidate
+from neorl_train.judging._wording import number, with_ends
 
 RULE = ChoiceRule()
 """When a policy may be preferred to today's controller."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from neorl_agents import load_policy
 from neorl_core import InputError
-from neorl_train.results._pool import Candidate, Pool
+from neorl_train.judging._pool import Candidate, Pool
 from neorl_train.runs._directory import RunDirectory
 
 

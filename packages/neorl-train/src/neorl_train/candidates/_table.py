@@ -23,7 +23,7 @@ from neorl_train.candidates._residual import NETWORK
 from neorl_train.candidates._retuned import SEARCHED
 from neorl_train.candidates._tuned import MODES, TUNED
 from neorl_train.configuration._sections import Config
-from neorl_train.results._pool import GIVEN, LEARNER, RESIDUAL, RETUNED
+from neorl_train.judging._pool import GIVEN, LEARNER, RESIDUAL, RETUNED
 
 FAMILIES: Registry[Family] = Registry(
     "neorl.candidates",

@@ -3,8 +3,8 @@
 from neorl_agents.artefact import POLICY_KINDS
 from neorl_core import InputError
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
-from neorl_train.experience._behaviours import own_episodes
-from neorl_train.results._pool import Candidate
+from neorl_train.data._behaviours import own_episodes
+from neorl_train.judging._pool import Candidate
 
 TUNED = "tuned"
 """Family of the plant's own controllers."""

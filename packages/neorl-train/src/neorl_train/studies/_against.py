@@ -8,9 +8,9 @@ import numpy as np
 
 from neorl_core import InputError
 from neorl_core.statistics import wilcoxon_test
-from neorl_train.evaluation._estimates import crossed_estimate, mean_estimates
-from neorl_train.results._results import LOG, Evaluation
-from neorl_train.results._tables import Estimate
+from neorl_train.judging._estimates import crossed_estimate, mean_estimates
+from neorl_train.judging._results import LOG, Evaluation
+from neorl_train.judging._tables import Estimate
 
 
 class Paired(NamedTuple):

@@ -14,7 +14,7 @@ from neorl_core.statistics import (
     performance_profile,
     stratified_bootstrap_interval,
 )
-from neorl_train.results._tables import Estimate
+from neorl_train.judging._tables import Estimate
 from neorl_train.studies._comparison import ComparedRow, Comparison
 
 THRESHOLDS = tuple(round(0.5 * step, 1) for step in range(-8, 9))

@@ -14,8 +14,8 @@ from neorl_core.statistics import (
     performance_profile,
     stratified_bootstrap_interval,
 )
-from neorl_train.results._results import Evaluation
-from neorl_train.results._tables import Estimate, ResultTables, Role
+from neorl_train.judging._results import Evaluation
+from neorl_train.judging._tables import Estimate, ResultTables, Role
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.studies._scores import (

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from neorl_train.results._results import Evaluation
+from neorl_train.judging._results import Evaluation
 from neorl_train.studies._baselines import plant_baselines, scale_from
 from neorl_train.studies._benchmark import Benchmark, Entry, Task, benchmark_of
 from neorl_train.studies._benchmark_plan import BenchmarkPlan

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core.infrastructure import head, write_text
-from neorl_train.results._json import to_plain
-from neorl_train.results._tables import Estimate
-from neorl_train.results._wording import (
+from neorl_train.judging._json import to_plain
+from neorl_train.judging._tables import Estimate
+from neorl_train.judging._wording import (
     DASH,
     confidence,
     decimals,

@@ -12,15 +12,15 @@ import numpy as np
 
 from neorl_core import InputError
 from neorl_core.statistics import holm, wilcoxon_test
-from neorl_train.evaluation._estimates import mean_estimates
-from neorl_train.results._file import read_evaluation
-from neorl_train.results._results import Evaluation
-from neorl_train.results._tables import Estimate, PooledRow, ResultTables, Role
+from neorl_train.judging._estimates import mean_estimates
+from neorl_train.judging._evaluation_file import read_evaluation
+from neorl_train.judging._results import Evaluation
+from neorl_train.judging._tables import Estimate, PooledRow, ResultTables, Role
+from neorl_train.judging._verdict import Verdict
+from neorl_train.judging._verdict_file import read_verdict
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.studies._against import baselines, paired_with, seed_returns
-from neorl_train.verdicts._file import read_verdict
-from neorl_train.verdicts._verdict import Verdict
 
 LEFT_OUT_SECTIONS = ("output", "checkpoints")
 """Sections of a configuration that influence no result."""

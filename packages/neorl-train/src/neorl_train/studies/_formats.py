@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
-from neorl_train.results._text import aligned
-from neorl_train.results._wording import DASH, NBSP
+from neorl_train.judging._table_text import aligned
+from neorl_train.judging._wording import DASH, NBSP
 
 _LATEX = {
     "\\": r"\textbackslash{}",

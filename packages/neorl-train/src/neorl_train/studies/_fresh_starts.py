@@ -9,9 +9,9 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
-from neorl_train._pipeline.resolution import reopened
-from neorl_train._pipeline.resolved_run import ResolvedRun
-from neorl_train._pipeline.write_results import (
+from neorl_train._job.resolution import reopened
+from neorl_train._job.resolved_run import ResolvedRun
+from neorl_train._job.write_results import (
     INPUTS,
     RESULTS,
     evaluation_inputs,
@@ -21,17 +21,17 @@ from neorl_train._pipeline.write_results import (
 from neorl_train.candidates._controllers import run_controllers
 from neorl_train.candidates._stored import stored_pool
 from neorl_train.configuration._configure import configure
-from neorl_train.evaluation._checks import require_same_channels
-from neorl_train.experience._incumbent import usual_incumbent
-from neorl_train.experience._source import RunSource, source_named
-from neorl_train.results._file import read_evaluation
-from neorl_train.results._pool import Pool
-from neorl_train.results._results import Evaluation
+from neorl_train.data._incumbent import usual_incumbent
+from neorl_train.data._source import RunSource, source_named
+from neorl_train.judging._checks import require_same_channels
+from neorl_train.judging._evaluation_file import read_evaluation
+from neorl_train.judging._pool import Pool
+from neorl_train.judging._results import Evaluation
+from neorl_train.judging._rule import verdict
+from neorl_train.judging._safety_subject import read_policy_under_test
+from neorl_train.judging._verdict import Verdict
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT
-from neorl_train.safety._subject import read_policy_under_test
-from neorl_train.verdicts._rule import verdict
-from neorl_train.verdicts._verdict import Verdict
 
 VERSION = 1
 """Version of ``starts.json``."""
@@ -191,8 +191,8 @@ def _evaluated(
     seed: int,
     starts: int,
 ) -> Evaluation:
-    from neorl_train.evaluation._rollout import starts_key
-    from neorl_train.evaluation._simulated import evaluate
+    from neorl_train.judging._rollouts import starts_key
+    from neorl_train.judging._simulated import evaluate
 
     settings = resolved_run.config.evaluation
     assert resolved_run.environment is not None

@@ -11,13 +11,13 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import is_full_disk
 from neorl_core.infrastructure.command_line import one_line
-from neorl_train._pipeline.job import begin_job
-from neorl_train._pipeline.kinds import Offline
-from neorl_train._pipeline.log_stage import read_experience, store_log
-from neorl_train._pipeline.resolution import reopened
-from neorl_train._pipeline.resolved_run import ResolvedRun, Session
-from neorl_train._pipeline.stages import task_of, validation_of
-from neorl_train._pipeline.watcher import RunWatcher
+from neorl_train._job.job import begin_job
+from neorl_train._job.kinds import Offline
+from neorl_train._job.log_stage import read_experience, store_log
+from neorl_train._job.resolution import reopened
+from neorl_train._job.resolved_run import ResolvedRun, Session
+from neorl_train._job.stages import task_of, validation_of
+from neorl_train._job.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
@@ -28,7 +28,7 @@ from neorl_train.configuration._sections import (
     config_to_dict,
     hyperparameters,
 )
-from neorl_train.experience._experience import Experience
+from neorl_train.data._experience import Experience
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._disk_space import one_line_when_full
 from neorl_train.runs._lock import locked

@@ -8,8 +8,11 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import replacing, write_text
-from neorl_train.report._document import document
-from neorl_train.report._html import (
+from neorl_train.judging._results import LOG
+from neorl_train.judging._tables import Estimate
+from neorl_train.judging._wording import confidence
+from neorl_train.pages._document import document
+from neorl_train.pages._html import (
     Column,
     Html,
     bullets,
@@ -19,11 +22,8 @@ from neorl_train.report._html import (
     table,
     tag,
 )
-from neorl_train.report.figures import _style
-from neorl_train.report.figures._studies import Curves, Dots, Picture, Profiles, study_figure
-from neorl_train.results._results import LOG
-from neorl_train.results._tables import Estimate
-from neorl_train.results._wording import confidence
+from neorl_train.pages.figures import _style
+from neorl_train.pages.figures._studies import Curves, Dots, Picture, Profiles, study_figure
 from neorl_train.studies._aggregates import THRESHOLDS, LearnerAggregate
 from neorl_train.studies._benchmark import PROFILE, Benchmark
 from neorl_train.studies._benchmark_tables import benchmark_tables, notes

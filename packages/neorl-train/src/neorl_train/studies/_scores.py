@@ -12,11 +12,11 @@ from jaxtyping import Float
 from neorl_core.statistics import student_interval
 from neorl_envs import make
 from neorl_envs.scoring import anchors
-from neorl_train.evaluation._estimates import crossed_estimate, mean_estimates
-from neorl_train.results._episodes import Episodes
-from neorl_train.results._file import read_evaluation
-from neorl_train.results._results import Evaluation, PolicyResult
-from neorl_train.results._tables import Estimate, ResultTables, Role
+from neorl_train.judging._episodes import Episodes
+from neorl_train.judging._estimates import crossed_estimate, mean_estimates
+from neorl_train.judging._evaluation_file import read_evaluation
+from neorl_train.judging._results import Evaluation, PolicyResult
+from neorl_train.judging._tables import Estimate, ResultTables, Role
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._records import read_records
 

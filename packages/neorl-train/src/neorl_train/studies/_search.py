@@ -10,10 +10,10 @@ import numpy as np
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import RetuneSettings, learned_plants, select
 from neorl_core import InputError
-from neorl_train._pipeline.plant_model import log_context
+from neorl_train._job.plant_model import log_context
 from neorl_train.candidates._stored import stored_pool
 from neorl_train.configuration._configure import configure
-from neorl_train.experience._behaviours import own_episodes
+from neorl_train.data._behaviours import own_episodes
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 from neorl_train.studies._cells import Cell, Search, SweepFile

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from neorl_core import InputError
 from neorl_core.infrastructure import check_head, head, write_json
 from neorl_core.infrastructure.command_line import StoppedError, one_line
-from neorl_train._pipeline.job import resume_job, run_job
+from neorl_train._job.job import resume_job, run_job
 from neorl_train._process.progress import Reporter
 from neorl_train._process.switches import prepare_process
 from neorl_train._process.timings import IMPORTS, Timings

@@ -8,8 +8,8 @@ import numpy as np
 from neorl_agents import Learner
 from neorl_agents.learning import Log, reads_costs, require_log
 from neorl_core import InputError, Transition
-from neorl_train.experience._streamed import StreamedData, require_streamable
-from neorl_train.experience._training_data import TrainingData
+from neorl_train.data._streamed import StreamedData, require_streamable
+from neorl_train.data._training_data import TrainingData
 from neorl_train.training._plan import Plan
 
 

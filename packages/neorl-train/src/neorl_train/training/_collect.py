@@ -12,8 +12,8 @@ from neorl_core.costs import limit_kind, penalised_reward
 from neorl_envs.closed_loop import Loop, closed_loop_step, transition_of, where_over
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard
-from neorl_train.evaluation._episodes import GUARD_ACTED
-from neorl_train.evaluation._rollout import is_guarded, report_of
+from neorl_train.judging._rollout_episodes import GUARD_ACTED
+from neorl_train.judging._rollouts import is_guarded, report_of
 
 
 class Collection(eqx.Module):

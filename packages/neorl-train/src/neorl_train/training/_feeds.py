@@ -9,8 +9,8 @@ import numpy as np
 from neorl_agents import Learner
 from neorl_agents.learning import GivenBatches, Log, Source, log_tables
 from neorl_core import Transition
-from neorl_train.experience._streamed import StreamedData
-from neorl_train.experience._training_data import TrainingData
+from neorl_train.data._streamed import StreamedData
+from neorl_train.data._training_data import TrainingData
 from neorl_train.training._mesh import put, put_own_rows
 
 

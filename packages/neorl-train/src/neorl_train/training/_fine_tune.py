@@ -17,8 +17,8 @@ from neorl_envs.plants import Plant
 from neorl_safety.constraints import AnyConstraints
 from neorl_train.configuration._fine_tuning import FineTuningConfig, check_fine_tuning
 from neorl_train.configuration._online import CollectionSettings, OnlineConfig, check_collection
-from neorl_train.evaluation._checks import require_same_channels
-from neorl_train.experience._training_data import TrainingData, training_data
+from neorl_train.data._training_data import TrainingData, training_data
+from neorl_train.judging._checks import require_same_channels
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._checks import check_learner, check_trainable
 from neorl_train.training._collect import Collection, Counts

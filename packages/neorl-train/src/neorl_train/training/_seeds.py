@@ -9,8 +9,8 @@ from jaxtyping import PRNGKeyArray
 
 from neorl_agents import Learner, LearnerState
 from neorl_core import as_arrays
-from neorl_train.experience._streamed import StreamedData
-from neorl_train.experience._training_data import TrainingData
+from neorl_train.data._streamed import StreamedData
+from neorl_train.data._training_data import TrainingData
 from neorl_train.training._feeds import Feed, MemoryFeed, StreamFeed
 from neorl_train.training._queues import Device, Form, SeedQueues
 

@@ -10,8 +10,8 @@ import numpy as np
 from neorl_agents import Learner
 from neorl_agents.learning import for_run, log_tables
 from neorl_core import InputError, as_arrays
-from neorl_train.experience._streamed import StreamedData
-from neorl_train.experience._training_data import TrainingData
+from neorl_train.data._streamed import StreamedData
+from neorl_train.data._training_data import TrainingData
 from neorl_train.training._checks import check_trainable
 from neorl_train.training._divergence import AnyCheckpoints
 from neorl_train.training._feeds import Feed, MemoryFeed, StreamFeed

@@ -145,7 +145,7 @@ def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
 
 def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -> None:
     from neorl_core.infrastructure import head, write_text
-    from neorl_train.results._json import to_plain
+    from neorl_train.judging._json import to_plain
     from neorl_train.studies._benchmark_tables import rows_csv
     from neorl_train.studies._formats import csv_text, rendered
 

@@ -7,8 +7,8 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import named_run, take_flag
-from neorl_train._pipeline.critics import fit_run_critics
-from neorl_train.critics import CriticOptions, critics_text
+from neorl_train._job.critics import fit_run_critics
+from neorl_train.choosing import CriticOptions, critics_text
 from neorl_train.runs._directory import RunDirectory
 
 USAGE = """neorl-train critic RUN [--OPTION VALUE ...]

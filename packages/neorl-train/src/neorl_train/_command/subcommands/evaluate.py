@@ -50,7 +50,7 @@ def command(arguments: list[str]) -> None:
             "evaluate takes the directory of a finished run; for example "
             "`neorl-train evaluate runs/0001`"
         )
-    from neorl_train.report._terminal import print_evaluation
+    from neorl_train.pages._terminal import print_evaluation
     from neorl_train.runs._directory import RunDirectory
     from neorl_train.studies._fresh_starts import evaluate_again
 
@@ -63,7 +63,7 @@ def command(arguments: list[str]) -> None:
     )
     if options.json:
         from neorl_train._command.results import print_json
-        from neorl_train.results._json import to_plain
+        from neorl_train.judging._json import to_plain
 
         content = {
             "results": str(repeated.path),

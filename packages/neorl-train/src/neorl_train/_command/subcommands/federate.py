@@ -30,7 +30,7 @@ def command(arguments: list[str]) -> None:
     timings = Timings.since_start(IMPORTS)
     folder, plan, file, flags = read_federation(arguments, ALGORITHMS)
     with timings.stage(REST_OF_IMPORTS):  # not needed for a misspelt option
-        from neorl_train._pipeline.federation.job import new_federation, run_federation
+        from neorl_train.federation._job import new_federation, run_federation
         from neorl_train.runs._directory import RunDirectory
     reporter = Reporter(quiet=flags.quiet)
     if folder is None:

@@ -30,6 +30,6 @@ def command(arguments: list[str]) -> None:
     with timings.stage("configuration"):
         config, flags = read_fine_tuning_options(arguments, ALGORITHMS)
     with timings.stage(REST_OF_IMPORTS):  # not needed for a misspelt option
-        from neorl_train._pipeline.job import run_job
+        from neorl_train._job.job import run_job
     run = run_job(config, Reporter(quiet=flags.quiet), timings, profile=flags.profile)
     print_results(run, timings, flags)

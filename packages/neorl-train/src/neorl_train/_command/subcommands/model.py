@@ -9,7 +9,7 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import take_flag
 from neorl_train._process.progress import only_stage
-from neorl_train.plant_models import (
+from neorl_train.choosing import (
     ModelOptions,
     PlantModelCheck,
     check_plant_model,
@@ -45,7 +45,7 @@ def command(arguments: list[str]) -> None:
         raise InputError(
             "model takes a log or the directory of a run; for example `neorl-train model plant.h5`"
         )
-    from neorl_train._pipeline.plant_model import log_context
+    from neorl_train._job.plant_model import log_context
 
     log = log_context(Path(name))
     dataset, options = log.for_run_options(options)

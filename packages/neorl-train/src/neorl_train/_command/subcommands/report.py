@@ -19,7 +19,7 @@ def command(arguments: list[str]) -> None:
     """``neorl-train report RUN``."""
     flags = parse_options(ReportOptions, arguments, program="neorl-train report")
     run = flags.directory("report")
-    from neorl_train._pipeline.stages import write_run_report
+    from neorl_train._job.stages import write_run_report
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import IMPORTS, Timings
 

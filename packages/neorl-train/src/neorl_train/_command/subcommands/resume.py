@@ -36,8 +36,8 @@ def command(arguments: list[str]) -> None:
     """``neorl-train resume RUN``."""
     flags = parse_options(ResumeOptions, arguments, program="neorl-train resume")
     run = flags.directory("resume")
-    from neorl_train._pipeline.job import resume_job
-    from neorl_train._pipeline.processes.follower import follow
+    from neorl_train._job.follower import follow
+    from neorl_train._job.job import resume_job
     from neorl_train._process.distributed import join_processes
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import IMPORTS, Timings

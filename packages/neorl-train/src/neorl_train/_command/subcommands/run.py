@@ -51,8 +51,8 @@ def command(arguments: list[str]) -> None:
         return
     # Imported here because a misspelt option does not need the training code.
     with timings.stage(REST_OF_IMPORTS):
-        from neorl_train._pipeline.job import run_job
-        from neorl_train._pipeline.processes.follower import follow
+        from neorl_train._job.follower import follow
+        from neorl_train._job.job import run_job
         from neorl_train.configuration._validation import validate
         from neorl_train.training._processes import all_or_none, leads, require_equal
     join_processes()
@@ -80,7 +80,7 @@ def single_seed_note(config: Config, words: Sequence[str]) -> str:
 
 def _print_resolved(config: Config, *, as_json: bool) -> None:
     """Prints the configuration that the run would use, after every check that needs no training."""
-    from neorl_train._pipeline.resolution import resolved
+    from neorl_train._job.resolution import resolved
     from neorl_train.configuration._validation import validate
 
     validate(config)

@@ -11,8 +11,8 @@ from neorl_envs import read_dataset
 from neorl_safety.constraints import Constraints, constraints_from_dict, constraints_from_toml
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import named_run
-from neorl_train.experience._source import source_named
-from neorl_train.safety import (
+from neorl_train.data._source import source_named
+from neorl_train.judging import (
     Assessment,
     PolicyUnderTest,
     assess_on_log,
@@ -20,8 +20,8 @@ from neorl_train.safety import (
     read_policy_under_test,
     write_safety_report,
 )
-from neorl_train.safety._words import headline
-from neorl_train.safety._write import assessment_to_json
+from neorl_train.pages._safety_file import assessment_to_json
+from neorl_train.pages._safety_text import headline
 
 USAGE = """neorl-train safety-report RUN|ARTEFACT|BUNDLE [--OPTION VALUE ...]
 
@@ -137,7 +137,7 @@ def _assessed(subject: PolicyUnderTest, options: SafetyOptions) -> Assessment:
     constants = subject.constants if name == subject.source else {}
     environment = source_named(name, constants).simulator() if name else None
     if environment is not None:
-        from neorl_train.evaluation._rollout import starts_key
+        from neorl_train.judging._rollouts import starts_key
 
         _require_same(subject, environment.spec, name)
         key = starts_key(options.seed)

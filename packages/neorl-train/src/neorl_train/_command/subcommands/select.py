@@ -9,7 +9,7 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import named_run, take_flag
 from neorl_train._process.progress import only_stage
-from neorl_train.selection import (
+from neorl_train.choosing import (
     SelectOptions,
     lines,
     select_candidates,
@@ -50,7 +50,7 @@ def command(arguments: list[str]) -> None:
             "select takes the directory of a run or a log; for example "
             "`neorl-train select runs/0001`"
         )
-    from neorl_train._pipeline.plant_model import log_context, policies_beside
+    from neorl_train._job.plant_model import log_context, policies_beside
 
     path = named_run(name)
     log = log_context(path)

@@ -1,0 +1,261 @@
+"""The stages that make the candidates of a run, and choose the one that it delivers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from neorl_agents import save_policy
+from neorl_agents.retuning import (
+    LearnedPlants,
+    OtherController,
+    PlantFacts,
+    RetuneSettings,
+    held_out_modes,
+    learned_plants,
+)
+from neorl_core import InputError, Policy
+from neorl_envs import Dataset
+from neorl_train._job.artefacts import parity_observations
+from neorl_train._job.choice import Choice, choose, with_others
+from neorl_train._job.plant_model import run_facts
+from neorl_train._job.resolved_run import Learned, ResolvedRun, Session
+from neorl_train.candidates._controllers import has_controllers, with_controllers
+from neorl_train.candidates._family import Material
+from neorl_train.candidates._retuned import retune_settings
+from neorl_train.candidates._table import (
+    FAMILIES,
+    families_after_training,
+    make_candidates,
+)
+from neorl_train.choosing import movement_rows
+from neorl_train.choosing._model_trust import log_modes, mode_checks, why_no_mode
+from neorl_train.configuration._sections import Config
+from neorl_train.data._behaviours import own_episodes
+from neorl_train.data._experience import Experience
+from neorl_train.data._split import training_sample
+from neorl_train.judging._logged import reward_unit
+from neorl_train.judging._pool import COMPARED, RESIDUAL, RETUNED, Candidate, Pool
+
+
+def fit_controllers(
+    run: ResolvedRun, session: Session, material: Material
+) -> tuple[Material, dict[str, Policy]]:
+    """Fits the classical controllers, reads those that are given, and describes all of them.
+
+    Returns:
+        The material with those that may be delivered, and all of them by name.
+    """
+    config = run.config
+    if not has_controllers(config):
+        return material, {}
+    names = config.classical.controllers
+    if names and material.dataset is not None:
+        session.reporter.stage(f"fitting {', '.join(names)} on the log")
+    with session.timings.stage("fit classical controllers"):
+        material, controllers, lines = with_controllers(material)
+    session.directory.update_record(controllers=lines)
+    session.reporter.end()
+    for line in lines:
+        session.reporter.print_line(line)
+    return material, controllers
+
+
+def retune_stage(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    material: Material,
+    controllers: Mapping[str, Policy],
+) -> Material:
+    """Retunes a controller in a plant model of the log, and records the changes.
+
+    Args:
+        run: The run.
+        session: Its directory and reporter.
+        experience: The log; ``None`` if there is none.
+        material: What candidates are made from.
+        controllers: Fitted, declared and given controllers by name.
+
+    Returns:
+        The material with the plant models and the retuned controller; as it was if the run retunes
+        none.
+    """
+    directory, name = session.directory, run.config.retuning.controller
+    if not name or experience is None:
+        return material
+    session.reporter.stage(f"learning the plant from the log and retuning {name}")
+    with session.timings.stage("retune"):
+        material, lines = with_plants(material, controllers)
+        material, further = make_candidates((RETUNED, RESIDUAL), material)
+    lines += further
+    (retuned,) = material.pool.of(RETUNED)
+    earlier = directory.record().get("controllers", []) if controllers else []
+    changes = retuned.metadata["changes"]
+    directory.update_record(controllers=[*earlier, *lines], changes=changes)
+    write_candidates(run, session, experience, material.pool.of(RETUNED, RESIDUAL))
+    session.reporter.end()
+    for line in lines:
+        session.reporter.note(line)
+    return material
+
+
+def with_plants(
+    material: Material, controllers: Mapping[str, Policy]
+) -> tuple[Material, list[str]]:
+    """Learns the plant from the training episodes of the log.
+
+    Args:
+        material: What candidates are made from.
+        controllers: Fitted, declared and given controllers by name.
+
+    Returns:
+        The material with the plant models and today's controller, and sentences on the models.
+
+    Raises:
+        InputError: If the log does not suffice.
+    """
+    config, environment, dataset = material.config, material.environment, material.dataset
+    assert dataset is not None  # a plant is learned from a log
+    name, seed = config.retuning.controller, config.retuning.seed
+    known = {**controllers, **({} if environment is None else environment.tunings())}
+    part, settings = training_sample(config.data, dataset), retune_settings(config)
+    by_incumbent = own_episodes(part, name)
+    facts, notes = run_facts(config, environment, part)
+    try:
+        plants = learned_plants(
+            part.transitions, material.spec, seed, facts, settings, by_incumbent=by_incumbent
+        )
+        plants = plants.with_model_error(known[name], _others(part, plants, known, name))
+        plants, checked = _with_held_out_modes(config, part, plants, known, facts, settings)
+    except InputError as error:
+        raise InputError(f"retuning {name}: {error}") from error
+    return material._replace(plants=plants, incumbent=known[name]), [*notes, *checked]
+
+
+def _others(
+    dataset: Dataset, plants: LearnedPlants, known: Mapping[str, Policy], name: str
+) -> list[OtherController]:
+    """The log's other controllers, each with the judging episodes that it generated."""
+    starts = np.unique(plants.rows.start)
+    judges = np.searchsorted(starts, plants.evaluation_starts)
+    others = []
+    for other in known:
+        recorded = None if other == name else own_episodes(dataset, other)
+        if recorded is not None:
+            others.append(OtherController(known[other], recorded[judges]))
+    return others
+
+
+def _with_held_out_modes(
+    config: Config,
+    dataset: Dataset,
+    plants: LearnedPlants,
+    known: Mapping[str, Policy],
+    facts: PlantFacts,
+    settings: RetuneSettings,
+) -> tuple[LearnedPlants, list[str]]:
+    """The plants with the modes that the run leaves out of a fit, and the result in words."""
+    most, seed = config.retuning.held_out_modes, config.retuning.seed
+    if not most:
+        return plants, []
+    modes = log_modes(dataset, known)
+    name = config.retuning.controller
+    left_out = held_out_modes(plants, modes, seed, facts, settings, incumbent=name, most=most)
+    unit, spec = reward_unit(dataset), plants.model.spec
+    checks = mode_checks(left_out, spec, unit, why_no_mode(modes, most))
+    return plants._replace(held_out=left_out), [f"{one.name}: {one.sentence}" for one in checks]
+
+
+def with_learners(material: Material, learned: Mapping[str, Learned]) -> tuple[Material, list[str]]:
+    """Adds the trained policies, what is made from them, and the families of others.
+
+    Returns:
+        The material with all candidates of the run, and sentences on those that are left out.
+    """
+    trained = {name: result.policies for name, result in learned.items()}
+    families = families_after_training(material.config)
+    material, notes = make_candidates(families, material._replace(trained=trained))
+    compared = [
+        Candidate(name, COMPARED, policy, (seed,))
+        for result in learned.values()
+        for name, policies in result.compared.items()
+        for seed, policy in policies.items()
+    ]
+    return material._replace(pool=material.pool | compared), notes
+
+
+def choose_stage(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    material: Material,
+    notes: list[str],
+) -> tuple[Choice, Pool]:
+    """Chooses the candidate without the plant, if the run has learned a model of it.
+
+    Args:
+        run: The run.
+        session: Its directory and reporter.
+        experience: The log; ``None`` if there is none.
+        material: What the candidates were made from, with all of them in its pool.
+        notes: Sentences on candidates that could not be made.
+
+    Returns:
+        The choice, and the candidates to evaluate; the artefacts of all of these are written.
+    """
+    with session.timings.stage("choose"):
+        choice = choose(material, notes)
+        prediction, plants, incumbent = choice.prediction, material.plants, material.incumbent
+        if prediction is not None and run.environment is None and experience is not None:
+            assert plants is not None  # they made the prediction
+            assert incumbent is not None
+            policy = choice.candidate.policy
+            prediction = with_others(prediction, plants, incumbent, policy, experience)
+            choice = choice._replace(prediction=prediction)
+            compared = {"candidate": policy, "incumbent": incumbent}
+            movement = movement_rows(plants.evaluation_plant, compared)
+            session.directory.update_record(predicted_movement=movement)
+    if choice.notes:
+        session.directory.update_record(choice=choice.notes)
+        for line in choice.notes:
+            session.reporter.note(line)
+    judged = material.pool.only(
+        candidate
+        for candidate in material.pool
+        if candidate.family == COMPARED or FAMILIES.find(candidate.family).always_judged
+    )
+    if choice.candidate not in judged.candidates:
+        judged = judged | [choice.candidate]
+        write_candidates(run, session, experience, [choice.candidate])
+    session.directory.update_record(candidates=judged.facts)
+    return choice, judged
+
+
+def write_candidates(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    candidates: Iterable[Candidate],
+) -> None:
+    """Writes the artefacts of policies that the run did not train, and records their digests.
+
+    Args:
+        run: The run.
+        session: Its directory.
+        experience: The log, for the observations on which the artefacts are checked; ``None`` if
+            there is none.
+        candidates: The candidates.
+    """
+    directory, data = session.directory, run.config.data
+    record, digests = directory.record(), {}
+    rows = None if experience is None else experience.dataset.transitions
+    obs = parity_observations(rows, run.environment)
+    defaults: dict[str, Any] = {"role": "learner", "hyperparameters": {}, "origin": ""}
+    defaults |= {"run": record["id"], "source": data.source, "constants": data.constants}
+    for candidate in candidates:
+        path = directory.path / candidate.file
+        path.parent.mkdir(exist_ok=True)
+        description = {**defaults, "algorithm": candidate.group, **candidate.metadata}
+        digests[path.name] = save_policy(path, candidate.policy, run.spec, obs, description)
+    directory.update_record(policies=record.get("policies", {}) | digests)

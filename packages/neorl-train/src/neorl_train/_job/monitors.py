@@ -1,0 +1,228 @@
+"""Monitors fitted on the log of a run, with thresholds from its held-out episodes."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from neorl_core import InputError, Spec
+from neorl_core.statistics import conformal_sample_size
+from neorl_envs import Dataset
+from neorl_safety.guards import GuardSettings, guard_with
+from neorl_safety.monitoring import (
+    Monitor,
+    NamedMonitor,
+    calibrated,
+    describe_monitor,
+    drift_monitor,
+    episode_alarms,
+    mahalanobis_monitor,
+    neighbour_monitor,
+    policy_ensemble,
+)
+from neorl_train.candidates._average import learner_of
+from neorl_train.configuration._monitors import (
+    DISAGREEMENT,
+    DRIFT,
+    MonitorsConfig,
+    declared_watches,
+    supervision_of,
+)
+from neorl_train.configuration._sections import Config
+from neorl_train.data._experience import Experience
+from neorl_train.data._padded import padded_episodes
+from neorl_train.data._split import training_and_held_out, training_sample
+from neorl_train.judging._pool import Pool
+
+SHORTEST_STRETCH = 100
+"""In steps: five times as many as the moving mean of a drift monitor averages."""
+
+
+def fitted_watches(config: Config, experience: Experience | None, spec: Spec) -> list[NamedMonitor]:
+    """All monitors except those that need trained policies.
+
+    Args:
+        config: Configuration, validated.
+        experience: Rows to fit on, and held-out episodes that set the thresholds; ``None`` if no
+            log is recorded, in which case no configured monitor needs one.
+        spec: Channels, units and the control period.
+
+    Returns:
+        The monitors, in the order of the configuration.
+
+    Raises:
+        InputError: If the log is too short for the promised rate; the message names the monitor.
+    """
+    monitors = config.monitors
+    if experience is None:
+        return declared_watches(monitors, spec)
+    _require_enough(monitors, experience.held_out)
+    fitters: dict[str, Callable[[np.ndarray], Any]] = {
+        "mahalanobis": mahalanobis_monitor,
+        "neighbours": partial(
+            neighbour_monitor, neighbours=monitors.neighbours, keep=monitors.rows
+        ),
+        DRIFT: drift_monitor,
+    }
+    kinds = [name for name in monitors.calibrated if name in fitters]
+    rows = _rows(config, experience.dataset) if kinds else np.zeros((0, spec.n_obs))
+    uncalibrated = {name: fitters[name](rows) for name in kinds}
+    fitted = [
+        _calibrated(name, monitor, monitors, experience.held_out)
+        for name, monitor in uncalibrated.items()
+    ]
+    return [*declared_watches(monitors, spec), *fitted]
+
+
+def disagreement_watch(
+    config: Config, experience: Experience | None, pool: Pool
+) -> list[NamedMonitor]:
+    """The monitor of disagreement between the candidate's seeds, if configured.
+
+    Args:
+        config: Configuration, validated.
+        experience: Held-out episodes that set the threshold.
+        pool: Candidates of the run.
+
+    Raises:
+        InputError: If the seeds' policies have memory.
+    """
+    if not config.monitors.disagreement or experience is None:
+        return []
+    learners = config.training.algorithms
+    seeds = pool.named(learner_of(config.evaluation.candidate, learners) or learners[-1])
+    try:
+        uncalibrated = policy_ensemble(
+            [candidate.policy for candidate in seeds], experience.dataset.spec
+        )
+    except InputError as error:
+        raise InputError(f"monitors.disagreement: {error}") from error
+    watch = _calibrated(DISAGREEMENT, uncalibrated, config.monitors, experience.held_out)
+    return [dataclasses.replace(watch, policies=tuple(candidate.id for candidate in seeds))]
+
+
+def guard_settings(
+    config: Config, spec: Spec, watches: Sequence[NamedMonitor], fallbacks: Sequence[str]
+) -> GuardSettings:
+    """Combines supervisor, monitors, ages and fallbacks of a run."""
+    return GuardSettings(
+        supervision=supervision_of(config.supervisor, spec.dt),
+        monitors=tuple(watches),
+        fallbacks=tuple(fallbacks),
+        max_age=dict(config.monitors.max_age),
+    )
+
+
+def monitor_records(
+    watches: Sequence[NamedMonitor], held_out: Dataset | None, spec: Spec
+) -> list[dict[str, Any]]:
+    """The monitors' entries in the record: description, promise, alarms on held-out episodes.
+
+    Args:
+        watches: Monitors of the guard, in order.
+        held_out: Episodes that were not used for training; ``None`` if no log is recorded.
+        spec: Channels and units.
+
+    Returns:
+        One entry per monitor.
+    """
+    episodes = None if held_out is None else padded_episodes(held_out)
+    records = []
+    for watch in watches:
+        alarmed = np.zeros(0, bool)
+        if episodes is not None:
+            alarmed = np.asarray(episode_alarms(watch.monitor, *episodes))
+        records.append(
+            {
+                "name": watch.name,
+                "words": describe_monitor(watch, spec),
+                "promised": watch.false_alarms if watch.calibrated else None,
+                "log_alarms": int(alarmed.sum()),
+                "log_episodes": len(alarmed),
+            }
+        )
+    return records
+
+
+def _rows(config: Config, dataset: Dataset) -> np.ndarray:
+    """Training observations, as many as memory has room for, without lost readings."""
+    part = training_sample(config.data, dataset)
+    columns: Any = part.transitions
+    obs = np.asarray(columns.obs)
+    return obs[np.asarray(columns.mask) & np.isfinite(obs).all(axis=1)]
+
+
+def _calibrated(
+    name: str, uncalibrated: Monitor, monitors: MonitorsConfig, held_out: Dataset
+) -> NamedMonitor:
+    obs, action, mask = padded_episodes(held_out)
+    lengths = held_out.episode_lengths
+    steps = stretch_of(lengths, conformal_sample_size(monitors.false_alarms_each))
+    try:
+        monitor = calibrated(
+            uncalibrated, obs, action, mask, false_alarms=monitors.false_alarms_each, stretch=steps
+        )
+    except InputError as error:
+        raise InputError(f"monitor {name}: {error}") from error
+    count = len(obs) if steps is None else int((lengths // steps).sum())
+    seconds = held_out.spec.dt * float(lengths.mean() if steps is None else steps)
+    return NamedMonitor(name, monitor, monitors.false_alarms_each, count, stretch=seconds)
+
+
+def stretch_of(lengths: np.ndarray, needed: int) -> int | None:
+    """Length of the longest stretches of which there are enough; ``None`` uses whole episodes.
+
+    A long record has few episodes, so it is cut into stretches. A stretch must be longer than the
+    memory of a moving mean; if that gives too few stretches, the result is ``None``.
+    """
+    if len(lengths) >= needed:
+        return None
+    short, long = SHORTEST_STRETCH, int(lengths.max()) + 1
+    if (lengths // short).sum() < needed:
+        return None
+    while long - short > 1:
+        middle = (short + long) // 2
+        short, long = (middle, long) if (lengths // middle).sum() >= needed else (short, middle)
+    return short
+
+
+def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
+    """Checks, before training, that the held-out episodes suffice for the false-alarm rate."""
+    if not monitors.calibrated:
+        return
+    needed = conformal_sample_size(monitors.false_alarms_each)
+    lengths = held_out.episode_lengths
+    if held_out.n_episodes < needed and stretch_of(lengths, needed) is None:
+        raise InputError(
+            f"monitors.false_alarms is {monitors.false_alarms:g} for "
+            f"{', '.join(monitors.calibrated)} together, and {held_out.n_episodes} held-out "
+            f"episodes are too few to calibrate thresholds for it: {needed} episodes are needed, "
+            f"or as many stretches of {SHORTEST_STRETCH} steps in longer episodes; raise "
+            "monitors.false_alarms or data.held_out"
+        )
+
+
+def trend_arguments(
+    config: Config, spec: Spec, dataset: Dataset, guarding: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Inputs for drawing the trends of a log: loops, the guard, and held-out episodes.
+
+    Args:
+        config: Configuration, resolved.
+        spec: Channels of the run.
+        dataset: Complete log.
+        guarding: Constraints, fallbacks and settings of the guard.
+
+    Returns:
+        Keyword arguments of :func:`~neorl_train.evaluate_offline`.
+    """
+    settings, constraints, fallbacks = (
+        guarding[name] for name in ("settings", "constraints", "fallbacks")
+    )
+    return {
+        "held_out_episodes": training_and_held_out(config.data, dataset)[1].tolist(),
+        "loops": tuple(config.classical.manipulated),
+        "guard": lambda policy: guard_with(settings, policy, constraints, fallbacks, spec),
+    }

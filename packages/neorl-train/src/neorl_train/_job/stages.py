@@ -1,0 +1,337 @@
+"""The stages of the main job: log, training, policies, evaluation, verdict, report."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from neorl_agents import ALGORITHMS
+from neorl_core import Policy
+from neorl_safety.guards import describe_settings
+from neorl_safety.monitoring import NamedMonitor
+from neorl_train._job import leader
+from neorl_train._job.artefacts import (
+    hard_constraints,
+    parity_observations,
+    run_checkpoints,
+    write_guard_files,
+    write_policies,
+)
+from neorl_train._job.candidates import (
+    choose_stage,
+    fit_controllers,
+    retune_stage,
+    with_learners,
+)
+from neorl_train._job.fine_tuning import fine_tuning_results
+from neorl_train._job.monitors import (
+    disagreement_watch,
+    fitted_watches,
+    guard_settings,
+    monitor_records,
+    trend_arguments,
+)
+from neorl_train._job.resolution import origin_of
+from neorl_train._job.resolved_run import Learned, ResolvedRun, Session, Task
+from neorl_train._job.watcher import RunWatcher, tracked
+from neorl_train._job.write_results import (
+    INPUTS,
+    RESULTS,
+    evaluation_inputs,
+    matching_evaluation,
+    results_digest,
+    write_results,
+)
+from neorl_train._process.progress import Reporter
+from neorl_train._process.timings import Timings
+from neorl_train.candidates._family import Material
+from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
+from neorl_train.configuration._fallback import fallback_policies
+from neorl_train.configuration._sections import config_to_dict, hyperparameters
+from neorl_train.data._experience import Experience
+from neorl_train.judging._fine_tuning import exploration_summary, write_fine_tuning
+from neorl_train.judging._pool import Pool
+from neorl_train.judging._results import Evaluation
+from neorl_train.judging._rollouts import curve_key, starts_key
+from neorl_train.judging._trial import LogPrediction, trial_verdict
+from neorl_train.judging._validation import PolicyValidation
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._names import fallback_names
+from neorl_train.runs._records import Records
+from neorl_train.runs._tracker import Tracker
+from neorl_train.training._checks import check_logs
+from neorl_train.training._loop import Trained
+from neorl_train.training._plan import plan_of
+from neorl_train.training._processes import all_or_none, end_together, stop_of_all
+
+
+def all_stages(run: ResolvedRun, session: Session) -> None:
+    """Yields every stage in turn; stages whose results already exist are cut short."""
+    config = run.config
+    experience = leader.read_same_log(run, session)
+    with all_or_none("prepare the training"):
+        if experience is not None:
+            learners = [hyperparameters(config, name) for name in config.training.algorithms]
+            check_logs(learners, experience.training)
+        watches = fitted_watches(config, experience, run.spec)
+        # A log may be refused for its loops, so this happens before training.
+        dataset = None if experience is None else experience.dataset
+        digests = session.directory.record().get("given_policies", {})
+        material = Material(config, run.spec, run.environment, dataset, digests)
+        material, controllers = fit_controllers(run, session, material)
+        material, notes = make_candidates((TUNED, GIVEN), material)
+        for line in notes:
+            session.reporter.print_line(line)
+        material = retune_stage(run, session, experience, material, controllers)
+    with tracked(run, session) as tracker:
+        learned = _train_all(run, session, experience, controllers, tracker)
+        end_together()
+        _record_exploration(run, session, learned)
+        material, notes = with_learners(material, learned)
+        watches += disagreement_watch(config, experience, material.pool)
+        guarding = _save_guard(run, session, experience, controllers, watches)
+        choice, pool = choose_stage(run, session, experience, material, notes)
+        candidate, prediction = choice.candidate.id, choice.prediction
+        with session.timings.stage("evaluate"):
+            record = session.directory.record()
+            inputs = evaluation_inputs(record, pool.policies, candidate=candidate)
+            known = matching_evaluation(session.directory, inputs)
+            if known is None:
+                evaluation = _evaluate(
+                    run, session, experience, pool, controllers, candidate, guarding
+                )
+            else:
+                path, evaluation = known
+                session.reporter.note(f"evaluation read from {path}; a new one would be equal")
+            _save_results(run, session, experience, learned, evaluation, prediction)
+            digest = results_digest(session.directory.path)
+            session.directory.update_record(**{INPUTS: inputs, RESULTS: digest})
+        session.reporter.end()
+        write_run_report(session.directory, session.reporter, session.timings)
+
+
+def _train_all(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    controllers: dict[str, Policy],
+    tracker: Tracker,
+) -> dict[str, Learned]:
+    """Trains the algorithms one after another; returns their results by name."""
+    training = run.config.training
+    validation = validation_of(run, experience)
+    records = Records(session.directory.metrics)
+    learned: dict[str, Learned] = {}
+    try:
+        for name in training.algorithms:
+            watcher = RunWatcher(
+                name,
+                training.seeds,
+                training.updates,
+                records=records,
+                reporter=session.reporter,
+                tracker=tracker,
+                timings=session.timings,
+                profile=session.profile,
+            )
+            stage = session.timings.stage(f"train {name}")
+            with stage, session.stop.later(), leader.resumable(session):
+                task = task_of(run, session, experience, name, watcher, validation, controllers)
+                learned[name] = run.kind.train(task, run, experience)
+            session.stop.check()
+            leader.require_finished(learned[name].trained)
+            session.reporter.end()
+            _save_policies(run, session, experience, name, learned[name].trained)
+    finally:
+        session.profile.end()
+        records.close()
+    return learned
+
+
+def task_of(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    name: str,
+    watcher: RunWatcher,
+    validation: PolicyValidation,
+    controllers: dict[str, Policy],
+) -> Task:
+    """Inputs for training one learner."""
+    config, print_line = run.config, session.reporter.print_line
+    content = _content_hash(experience)
+    own = run_checkpoints(session.directory, config, name, content, print_line)
+    return Task(
+        name=name,
+        learner=hyperparameters(config, name),
+        seeds=config.training.seeds,
+        plan=plan_of(config),
+        watcher=watcher,
+        checkpoints=leader.checkpoints_for_all(own),
+        validate=validation,
+        stop=stop_of_all(session.stop.requested),
+        controllers=controllers,
+        print_line=print_line,
+    )
+
+
+def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyValidation:
+    """The validation that evaluates policies during training."""
+    evaluation = run.config.evaluation
+    key = curve_key(evaluation.seed)
+    starts = evaluation.curve_starts
+    held_out = None if experience is None else experience.held_out
+    penalty_weights = [run.config.penalty.get(channel.name, 0.0) for channel in run.spec.cost]
+    return PolicyValidation(
+        held_out, run.environment, key=key, starts=starts, penalty_weights=penalty_weights
+    )
+
+
+def _content_hash(experience: Experience | None) -> str:
+    """Content hash of the log; empty if none is recorded."""
+    return "" if experience is None else experience.dataset.content_hash
+
+
+def _observations(run: ResolvedRun, experience: Experience | None) -> np.ndarray:
+    return parity_observations(
+        None if experience is None else experience.dataset.transitions, run.environment
+    )
+
+
+def _record_exploration(run: ResolvedRun, session: Session, learned: Mapping[str, Learned]) -> None:
+    """Records what happened on the plant while learners were trained on it."""
+    costs = [channel.name for channel in run.spec.cost]
+    words = [
+        f"{name} took {sum(seed.steps for seed in result.collected)} steps on the simulated plant "
+        f"while it learned: {exploration_summary(result.collected, costs)}"
+        for name, result in learned.items()
+        if result.collected
+    ]
+    if words:
+        session.directory.update_record(exploration=words)
+
+
+def _save_policies(
+    run: ResolvedRun, session: Session, experience: Experience | None, name: str, trained: Trained
+) -> None:
+    directory, record = session.directory, session.directory.record()
+    plain = config_to_dict(run.config)
+    description = {
+        "hyperparameters": plain["algorithms"][name],
+        "origin": origin_of(ALGORITHMS, name),
+        "updates": run.config.training.updates,
+        "fine_tunes": run.kind.fine_tunes,
+        "penalty": plain["penalty"],
+        "source": run.config.data.source,
+        "constants": run.config.data.constants,
+        "dataset_hash": _content_hash(experience),
+        "config_hash": record["config_hash"],
+        "run": record["id"],
+    }
+    by_seed = dict(zip(trained.seeds, trained.policies, strict=True))
+    observations = _observations(run, experience)
+    digests = write_policies(directory, name, by_seed, run.spec, observations, description)
+    directory.update_record(policies=record.get("policies", {}) | digests)
+
+
+def _evaluate(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    pool: Pool,
+    controllers: dict[str, Policy],
+    candidate: str,
+    guarding: dict[str, Any],
+) -> Evaluation:
+    """Evaluates all policies; imported here because training must not wait for the import."""
+    from neorl_train.judging._logged import evaluate_offline
+    from neorl_train.judging._simulated import evaluate
+
+    settings = run.config.evaluation
+    shared: dict[str, Any] = {
+        "candidate": candidate,
+        "spec": run.judged_spec,
+        "controllers": controllers,
+        "level": settings.level,
+        "episode_margin": settings.episode_margin,
+    }
+    if run.environment is None:
+        assert experience is not None  # if there is no plant, there is a log
+        session.reporter.stage(f"comparing with the log: {', '.join(pool.policies)}")
+        return evaluate_offline(
+            pool,
+            dataset=experience.dataset,
+            held_out=experience.held_out,
+            training=experience.training,
+            **trend_arguments(run.config, run.spec, experience.dataset, guarding),
+            **shared,
+        )
+    starts = settings.starts
+    count = f"{len(pool)} {'policy' if len(pool) == 1 else 'policies'}"
+    session.reporter.stage(f"evaluating {count} in {starts} paired episodes")
+    return evaluate(
+        run.environment,
+        pool,
+        None if experience is None else experience.dataset,
+        incumbent=settings.runs_today or None,
+        behaviour=run.behaviour,
+        key=starts_key(settings.seed),
+        n_starts=starts,
+        **guarding,
+        **shared,
+    )
+
+
+def _save_results(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    learned: Mapping[str, Learned],
+    evaluation: Evaluation,
+    prediction: LogPrediction | None,
+) -> None:
+    """Writes the evaluation with its verdict, preceded by the results of a fine-tuning."""
+    from neorl_train.judging._rule import verdict
+
+    path, validation = session.directory.path, validation_of(run, experience)
+    if run.kind.fine_tunes:
+        metrics = session.directory.metrics
+        results = fine_tuning_results(learned, run, evaluation, validation, metrics)
+        write_fine_tuning(path, results)
+    run_verdict = verdict(evaluation.tables)
+    if run.environment is None and prediction is not None:
+        run_verdict = trial_verdict(evaluation.tables, prediction)
+    write_results(path, evaluation, run_verdict)
+
+
+def _save_guard(
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    controllers: dict[str, Policy],
+    watches: list[NamedMonitor],
+) -> dict[str, Any]:
+    """Writes the guard of a run and returns it in the form that an evaluation takes."""
+    config, spec = run.config, run.spec
+    fallback_list = fallback_policies(config.fallback, run.environment, spec, controllers)
+    constraints = hard_constraints(config.limits, spec)
+    fallbacks = dict(zip(fallback_names(len(fallback_list)), fallback_list, strict=True))
+    settings = guard_settings(config, spec, watches, list(fallbacks))
+    observations = _observations(run, experience)
+    write_guard_files(session.directory, constraints, fallbacks, settings, spec, observations)
+    held_out = None if experience is None else experience.held_out
+    session.directory.update_record(
+        supervision=describe_settings(settings, spec),
+        monitors=monitor_records(watches, held_out, spec),
+    )
+    return {"constraints": constraints, "fallbacks": fallbacks, "settings": settings}
+
+
+def write_run_report(run: RunDirectory, reporter: Reporter, timings: Timings) -> None:
+    """Writes the report of an evaluated run."""
+    from neorl_train.pages import write_report
+
+    reporter.stage("writing the report")
+    with timings.stage("report"):
+        write_report(run.path)
+    reporter.end()

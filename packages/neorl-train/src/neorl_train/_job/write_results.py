@@ -1,0 +1,104 @@
+"""Writes an evaluation in an order that survives interruption, and finds an equal one."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from neorl_core import InputError, Policy
+from neorl_train.data._log_cache import source_files
+from neorl_train.judging._evaluation_file import read_evaluation, write_evaluation
+from neorl_train.judging._results import Evaluation
+from neorl_train.judging._verdict import Verdict
+from neorl_train.judging._verdict_file import write_verdict
+from neorl_train.runs._checkpoint_manifest import tree_digest
+from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._names import EVALUATION, TRACES
+
+INPUTS, RESULTS = "evaluation_inputs", "evaluation_digest"
+"""Fields of the record: the digest of an evaluation's inputs, and that of its results."""
+OWN_PACKAGES = ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neorl_train")
+
+
+def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
+    """Writes ``evaluation.json``, ``traces.json`` and ``verdict.json``, each atomically.
+
+    Args:
+        run: The directory.
+        evaluation: Results of the evaluation.
+        verdict: The verdict on it; written last, so that it never exists alone.
+
+    Raises:
+        OSError: If a file cannot be written.
+    """
+    write_evaluation(run, evaluation)
+    write_verdict(run, verdict)
+
+
+def evaluation_inputs(
+    record: Mapping[str, Any], policies: Mapping[str, Policy], **further: Any
+) -> str:
+    """A digest of everything that determines the evaluation of a run, including our own code.
+
+    Args:
+        record: Record of the run, with the hash of its configuration, that of its log, and those of
+            the policies that it was given as files.
+        policies: The policies to evaluate.
+        **further: Other inputs that influence it, as plain JSON.
+
+    Returns:
+        The digest; empty if code is involved that is not tracked: a learner, a plant or a reader of
+        another distribution, or the run that a fine-tuning began with.
+    """
+    if any(record.get("origins", {}).values()) or record.get("fine_tunes"):
+        return ""
+    code = hashlib.sha256()
+    for package in OWN_PACKAGES:
+        for path in source_files(package):
+            code.update(path.read_bytes())
+    content = {
+        "config": record["config_hash"],
+        "log": record.get("dataset", {}).get("content_hash", ""),
+        "policies": tree_digest(dict(policies)),
+        "given": record.get("given_policies", {}),
+        "code": code.hexdigest(),
+        "versions": {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "scipy")},
+        "devices": [jax.default_backend(), jax.local_device_count()],
+        **further,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def matching_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluation] | None:
+    """The evaluation of another run in the same folder with the same inputs.
+
+    Args:
+        run: The run to evaluate.
+        inputs: Digest of its inputs; if it is empty, no evaluation is equal.
+
+    Returns:
+        The other run and its evaluation, unchanged since it was written; ``None`` if there is none.
+    """
+    for path in reversed(numbered(run.path.parent)):
+        try:
+            record = RunDirectory(path).record()
+            same = bool(inputs) and record.get(INPUTS) == inputs
+            if same and path != run.path and record.get(RESULTS) == results_digest(path):
+                return path, read_evaluation(path)
+        except (OSError, InputError):
+            continue
+    return None
+
+
+def results_digest(run: Path) -> str:
+    """Digest of the files of an evaluation.
+
+    Raises:
+        OSError: If one is missing.
+    """
+    files = [(run / name).read_bytes() for name in (EVALUATION, TRACES)]
+    return hashlib.sha256(b"\0".join(files)).hexdigest()

@@ -1,1 +1,0 @@
-"""Federations: several sites, each with its own run, that train one policy."""

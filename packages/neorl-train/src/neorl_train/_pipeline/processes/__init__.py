@@ -1,1 +1,0 @@
-"""The part of the main job that additional processes carry out."""

@@ -1,0 +1,133 @@
+"""The choice of a candidate without the plant: plant models, estimates from the log, critics."""
+
+from typing import TYPE_CHECKING
+
+from neorl_core.infrastructure import lazy_names
+
+if TYPE_CHECKING:
+    from neorl_train.choosing._agreement import other_estimates as other_estimates
+    from neorl_train.choosing._choice_page import lines as lines
+    from neorl_train.choosing._choice_page import page as page
+    from neorl_train.choosing._choice_page import selection_to_json as selection_to_json
+    from neorl_train.choosing._choice_page import write_selection as write_selection
+    from neorl_train.choosing._critic_fit import CriticOptions as CriticOptions
+    from neorl_train.choosing._critic_fit import Critics as Critics
+    from neorl_train.choosing._critic_fit import TrainingHooks as TrainingHooks
+    from neorl_train.choosing._critic_fit import fit_critics as fit_critics
+    from neorl_train.choosing._critic_text import critics_text as critics_text
+    from neorl_train.choosing._learned_order import Task as Task
+    from neorl_train.choosing._learned_order import estimate_columns as estimate_columns
+    from neorl_train.choosing._learned_order import fit_order as fit_order
+    from neorl_train.choosing._learned_order import held_out_picks as held_out_picks
+    from neorl_train.choosing._learned_order import pick as pick
+    from neorl_train.choosing._learned_order import regret as regret
+    from neorl_train.choosing._model_check import ModelOptions as ModelOptions
+    from neorl_train.choosing._model_check import PlantModelCheck as PlantModelCheck
+    from neorl_train.choosing._model_check import check_plant_model as check_plant_model
+    from neorl_train.choosing._model_page import mark as mark
+    from neorl_train.choosing._model_page import write_model_page as write_model_page
+    from neorl_train.choosing._predicted_movement import PredictedMovement as PredictedMovement
+    from neorl_train.choosing._predicted_movement import movement_rows as movement_rows
+    from neorl_train.choosing._predicted_movement import predicted_movement as predicted_movement
+    from neorl_train.choosing._return_distribution import ReturnDistribution as ReturnDistribution
+    from neorl_train.choosing._return_distribution import return_distribution as return_distribution
+    from neorl_train.choosing._select import CandidateEstimates as CandidateEstimates
+    from neorl_train.choosing._select import Selection as Selection
+    from neorl_train.choosing._select import SelectOptions as SelectOptions
+    from neorl_train.choosing._select import select_candidates as select_candidates
+    from neorl_train.choosing._value_estimates import LoggedEpisodes as LoggedEpisodes
+    from neorl_train.choosing._value_estimates import ValueEstimates as ValueEstimates
+    from neorl_train.choosing._value_estimates import bootstrapped as bootstrapped
+    from neorl_train.choosing._value_estimates import logged_episodes as logged_episodes
+    from neorl_train.choosing._value_estimates import value_estimates as value_estimates
+
+__all__ = [
+    "CandidateEstimates",
+    "CriticOptions",
+    "Critics",
+    "LoggedEpisodes",
+    "ModelOptions",
+    "PlantModelCheck",
+    "PredictedMovement",
+    "ReturnDistribution",
+    "SelectOptions",
+    "Selection",
+    "Task",
+    "TrainingHooks",
+    "ValueEstimates",
+    "bootstrapped",
+    "check_plant_model",
+    "critics_text",
+    "estimate_columns",
+    "fit_critics",
+    "fit_order",
+    "held_out_picks",
+    "lines",
+    "logged_episodes",
+    "mark",
+    "movement_rows",
+    "other_estimates",
+    "page",
+    "pick",
+    "predicted_movement",
+    "regret",
+    "return_distribution",
+    "select_candidates",
+    "selection_to_json",
+    "value_estimates",
+    "write_model_page",
+    "write_selection",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "neorl_train.choosing._critic_fit": [
+            "CriticOptions",
+            "Critics",
+            "TrainingHooks",
+            "fit_critics",
+        ],
+        "neorl_train.choosing._critic_text": ["critics_text"],
+        "neorl_train.choosing._model_check": [
+            "ModelOptions",
+            "PlantModelCheck",
+            "check_plant_model",
+        ],
+        "neorl_train.choosing._model_page": ["mark", "write_model_page"],
+        "neorl_train.choosing._agreement": ["other_estimates"],
+        "neorl_train.choosing._learned_order": [
+            "Task",
+            "estimate_columns",
+            "fit_order",
+            "held_out_picks",
+            "pick",
+            "regret",
+        ],
+        "neorl_train.choosing._choice_page": [
+            "lines",
+            "page",
+            "selection_to_json",
+            "write_selection",
+        ],
+        "neorl_train.choosing._predicted_movement": [
+            "PredictedMovement",
+            "movement_rows",
+            "predicted_movement",
+        ],
+        "neorl_train.choosing._return_distribution": ["ReturnDistribution", "return_distribution"],
+        "neorl_train.choosing._select": [
+            "CandidateEstimates",
+            "SelectOptions",
+            "Selection",
+            "select_candidates",
+        ],
+        "neorl_train.choosing._value_estimates": [
+            "LoggedEpisodes",
+            "ValueEstimates",
+            "bootstrapped",
+            "logged_episodes",
+            "value_estimates",
+        ],
+    },
+)

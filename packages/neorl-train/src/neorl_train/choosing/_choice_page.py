@@ -1,0 +1,380 @@
+"""The page and the data file of a choice without the plant."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from neorl_agents.retuning import Prediction
+from neorl_core.costs import limit_kind
+from neorl_core.infrastructure import head, write_json, write_text
+from neorl_train.choosing._return_distribution import MOST_FAR
+from neorl_train.choosing._select import CandidateEstimates, Selection
+from neorl_train.choosing._value_estimates import MIN_SIZE
+from neorl_train.judging._tables import Estimate
+from neorl_train.judging._wording import number, percent, quantity, with_ends, with_unit
+from neorl_train.pages._document import Section, document
+from neorl_train.pages._html import Column, Html, bullets, joined, paragraph, table, tag
+
+VERSION = 1
+
+
+def write_selection(selection: Selection, path: Path) -> tuple[Path, Path]:
+    """Writes the page, and beside it the same content as JSON.
+
+    Args:
+        selection: Result of :func:`select_candidates`.
+        path: The page; the JSON file has the same name with ``.json``.
+
+    Returns:
+        Both files.
+
+    Raises:
+        OSError: If one cannot be written.
+    """
+    json_path = path.with_suffix(".json")
+    write_json(json_path, selection_to_json(selection))
+    write_text(path, page(selection))
+    return path, json_path
+
+
+def selection_to_json(selection: Selection) -> dict[str, Any]:
+    """The choice and all estimates as plain JSON."""
+    plain = {
+        field.name: getattr(selection, field.name)
+        for field in dataclasses.fields(selection)
+        if field.name not in ("spec", "candidates")
+    }
+    plain["agreement"] = _known(selection.agreement)
+    plain["agreements"] = {name: _known(value) for name, value in selection.agreements.items()}
+    costs = [
+        {"name": c.name, "unit": c.unit, "limit": c.limit, "per": c.per}
+        for c in selection.spec.cost
+    ]
+    rows = []
+    for candidate in selection.candidates:
+        prediction = dataclasses.asdict(candidate.prediction)
+        del prediction["refused_by"]
+        prediction["refusals"] = candidate.prediction.refusals
+        row: dict[str, Any] = {"prediction": _finite(prediction)}
+        if candidate.movement is not None:
+            movement = candidate.movement._asdict()
+            row["movement"] = {name: _plain(value) for name, value in movement.items()}
+        if candidate.values is not None:
+            values = candidate.values._asdict()
+            del values["first"]
+            row["values"] = {name: _plain(value) for name, value in values.items()}
+            row["others"] = [dataclasses.asdict(other) for other in candidate.others]
+        if candidate.distribution is not None:
+            estimates = candidate.distribution._asdict()
+            row["distribution"] = {name: _plain(value) for name, value in estimates.items()}
+        rows.append(row)
+    return {
+        **head("selection", VERSION), **plain, "sentence": selection.sentence, "costs": costs,
+        "candidates": rows,
+    }  # fmt: skip
+
+
+def page(selection: Selection) -> str:
+    """The page as one HTML document without scripts or external references."""
+    changes = selection.chosen != selection.incumbent
+    kind, sign = ("yes", "\N{CHECK MARK}") if changes else ("no", "\N{MULTIPLICATION X}")
+    answer = f"Try {selection.chosen}" if changes else f"Keep {selection.incumbent}"
+    header = [
+        tag("p", "neorl \N{MIDDLE DOT} choice without the plant", class_="over"),
+        tag("h1", f"Which candidate of {selection.source}?"),
+        tag(
+            "div",
+            tag("span", sign, class_="mark", aria_hidden="true"),
+            tag("div", tag("p", answer, class_="answer"), tag("p", selection.sentence)),
+            class_=f"verdict {kind}",
+            id="verdict",
+            role="status",
+        ),
+    ]
+    sections: list[Section] = [
+        ("returns", "Predicted return and costs", _predictions(selection)),
+        ("movement", "Movement of actuators and measurements", _movement(selection)),
+        ("refused", "Reasons against each candidate", _refusals(selection)),
+        ("values", "Other estimators", _values(selection)),
+        ("distribution", "Distribution of the return", _distributions(selection)),
+        ("neighbours", "Errors near what each candidate visits", _corrections(selection)),
+        ("limits", "What this page does not show", _limits(selection)),
+    ]
+    parts = [part for part in sections if part[2].text]
+    return document(f"Choice among the candidates of {selection.source}", header, parts)
+
+
+def lines(selection: Selection) -> list[str]:
+    """The table for the terminal, with one line per candidate."""
+    rows = []
+    for candidate in selection.candidates:
+        prediction, mark = (
+            candidate.prediction,
+            "*" if candidate.prediction.name == selection.chosen else " ",
+        )
+        costs = "".join(
+            f"; {c.name} {with_unit(f'{number(value)} (up to {number(high)})', c.unit)}"
+            for c, value, high in zip(
+                selection.spec.cost, prediction.cost, prediction.cost_high, strict=True
+            )
+        )
+        unit, gain = selection.reward_unit, "runs today"
+        if prediction.name != selection.incumbent:
+            gain = f"gain {with_unit(_range(prediction), unit)}"
+        fitted = ""
+        if candidate.values is not None:
+            value = with_unit(_interval(candidate.values.fitted_q), unit)
+            fitted = f"; discounted {value} by {_networks(selection.value_members)}"
+        why = f"; not preferred: {prediction.refusals[0]}" if prediction.refusals else ""
+        rows.append(
+            f"{mark} {prediction.name}: return {with_unit(_returns(prediction), unit)}, "
+            f"{gain}{costs}{fitted}{why}"
+        )
+    return rows
+
+
+def _predictions(selection: Selection) -> Html:
+    unit = selection.reward_unit
+    columns = [Column("Candidate", align="left"), Column("Return", unit), Column("Gain", unit)]
+    for channel in selection.spec.cost:
+        columns += [
+            Column(f"{channel.name}, at most {number(channel.limit)}", channel.unit),
+            Column(f"{channel.name}, episodes near the limit"),
+        ]
+    rows = [
+        [_named(candidate, selection), *_cells(candidate, selection)]
+        for candidate in selection.candidates
+    ]
+    words = (
+        f"{selection.episodes} logged episodes that the plant model was not fitted to are replayed "
+        "under every candidate, with the model's error in each logged step added. In brackets: the "
+        "95 % interval over episodes and the networks of the model."
+    )
+    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+
+
+def _cells(candidate: CandidateEstimates, selection: Selection) -> list[str]:
+    prediction = candidate.prediction
+    gain = "runs today" if prediction.name == selection.incumbent else _range(prediction)
+    cells = [_returns(prediction), gain]
+    for channel, value, high, over in zip(
+        selection.spec.cost, prediction.cost, prediction.cost_high, prediction.over, strict=True
+    ):
+        words = f"{limit_kind(channel.per).quantity}: " if channel.per == "step" else ""
+        cells += [f"{words}{number(value)} (up to {number(high)})", percent(over)]
+    return cells
+
+
+def _named(candidate: CandidateEstimates, selection: Selection) -> str:
+    name = candidate.prediction.name
+    return f"{name} (the choice)" if name == selection.chosen else name
+
+
+def _returns(prediction: Prediction) -> str:
+    value, reach = prediction.returns, prediction.returns_reach
+    return with_ends(value, value - reach, value + reach)
+
+
+def _range(prediction: Prediction) -> str:
+    return with_ends(prediction.gain, prediction.low, prediction.high)
+
+
+def _movement(selection: Selection) -> Html:
+    """Travel of every actuator and deviation of every predicted measurement."""
+    if selection.candidates[0].movement is None:
+        return Html("")
+    spec = selection.spec
+    columns = [Column("Candidate", align="left")]
+    columns += [Column(f"{c.name}, travel per step", c.unit) for c in spec.action]
+    measured = [c for c in spec.obs if c.name in selection.predicted]
+    columns += [Column(f"{c.name}, standard deviation", c.unit) for c in measured]
+    rows = [
+        [_named(one, selection), *map(_interval, (*one.movement.travel, *one.movement.deviation))]
+        for one in selection.candidates
+        if one.movement is not None
+    ]
+    words = (
+        "Mean absolute move of each actuator from one step to the next, and the standard deviation "
+        "of each measurement within an episode, which contains the moves of a setpoint that it "
+        "follows, in the same replayed episodes. In brackets: the 95 % interval over episodes and "
+        "the networks of the model."
+    )
+    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+
+
+def _refusals(selection: Selection) -> Html:
+    refusals = [
+        f"{candidate.prediction.name}: {reason}"
+        for candidate in selection.candidates
+        for reason in candidate.prediction.refusals
+    ]
+    return bullets(refusals) if refusals else paragraph("There is no reason against any of them.")
+
+
+def _values(selection: Selection) -> Html:
+    if selection.candidates[0].values is None:
+        return Html("")
+    several = selection.value_members > 1
+    columns = [
+        Column("Candidate", align="left"),
+        Column("Fitted Q evaluation"),
+        *[Column(f"Spread of {_networks(selection.value_members)}")] * several,
+        *(Column(f"{c.name}, fitted", c.unit) for c in selection.spec.cost),
+        Column("Importance sampling"),
+        Column("Doubly robust"),
+        Column("Effective episodes"),
+    ]
+    rows = []
+    for candidate in selection.candidates:
+        values = candidate.values
+        assert values is not None
+        enough = values.effective >= MIN_SIZE
+        rows.append(
+            [
+                candidate.prediction.name,
+                _interval(values.fitted_q),
+                *([] if values.spread is None else [number(values.spread)]),
+                *(_interval(cost) for cost in values.fitted_q_costs),
+                *(
+                    _interval(x) if enough else "too few to tell"
+                    for x in (values.importance, values.doubly_robust)
+                ),
+                number(values.effective),
+            ]
+        )
+    words = (
+        f"Returns discounted by {number(selection.discount)} per step. {_of_members(selection)} "
+        "Importance sampling weights "
+        "logged episodes by how likely a candidate would have acted in the same way; with fewer "
+        f"than {number(MIN_SIZE)} effective episodes it gives no information. These estimators do "
+        "not rank the candidates, but a candidate is refused if one of them predicts a loss that "
+        "exceeds its interval and its own error on the incumbent."
+    )
+    agreements = {"fitted Q evaluation": selection.agreement, **selection.agreements}
+    known = [f"{name} {number(value)}" for name, value in agreements.items() if value == value]
+    if known:
+        words += f" Rank correlation with the returns of the model: {'; '.join(known)}."
+    return joined([paragraph(words), table("Estimates of the other estimators.", columns, rows)])
+
+
+def _of_members(selection: Selection) -> str:
+    """What the interval of fitted Q evaluation holds, in a sentence or two."""
+    if selection.value_members == 1:
+        return (
+            "Fitted Q evaluation is that of a single network, and its interval covers the "
+            "variation between first observations, not the error of the fit."
+        )
+    return (
+        f"Fitted Q evaluation is the mean of {_networks(selection.value_members)}, each on a "
+        "bootstrap of the episodes and with a target of its own. Its interval covers the variation "
+        "between first observations and that between the networks, but no error that all of them "
+        "share."
+    )
+
+
+def _networks(members: int) -> str:
+    return f"{members} networks" if members > 1 else "one network"
+
+
+def _distributions(selection: Selection) -> Html:
+    """The distribution of every candidate's return and costs."""
+    if selection.candidates[0].distribution is None:
+        return Html("")
+    columns = [Column("Candidate", align="left"), Column("Return"), Column("Worst tenth")]
+    for channel in selection.spec.cost:
+        columns += [Column(channel.name, channel.unit), Column("Worst tenth", channel.unit)]
+        if channel.per == "episode":
+            columns.append(Column("Episodes over the limit"))
+    rows = []
+    for candidate in selection.candidates:
+        one = candidate.distribution
+        assert one is not None
+        cells = [candidate.prediction.name, _interval(one.mean), _interval(one.worst_tenth)]
+        for cost, tail, over in zip(one.costs, one.costs_worst_tenth, one.over, strict=True):
+            cells += [_interval(cost), _interval(tail)]
+            if over is not None:
+                cells.append(f"{percent(over.value)} [{percent(over.low)}, {percent(over.high)}]")
+        rows.append(cells)
+    words = (
+        "Distributional fitted Q evaluation of the same discounted sums: their means, and the "
+        "means of the worst tenth of the episodes. An episode is over a limit if its discounted "
+        "cost is higher than that of a cost spread evenly up to the limit; the sum does not show a "
+        "limit per step. The intervals cover the variation between starts, not the error of the "
+        "fit."
+    )
+    return joined([paragraph(words), table("Distribution from the logged starts.", columns, rows)])
+
+
+def _corrections(selection: Selection) -> Html:
+    """The errors of the means near what every candidate visits."""
+    if selection.candidates[0].distribution is None:
+        return Html("")
+    columns = [Column("Candidate", align="left"), Column("Error of the return")]
+    columns.append(Column("Corrected return"))
+    for channel in selection.spec.cost:
+        columns.append(Column(f"Error of {channel.name}", channel.unit))
+        columns.append(Column(f"{channel.name}, corrected", channel.unit))
+    columns.append(Column("Far from the log"))
+    rows = []
+    for candidate in selection.candidates:
+        one = candidate.distribution
+        assert one is not None
+        pairs = [(one.bias, one.corrected), *zip(one.cost_bias, one.corrected_costs, strict=True)]
+        cells = [_interval(x) if one.near else "too far to tell" for pair in pairs for x in pair]
+        rows.append([candidate.prediction.name, *cells, percent(one.far)])
+    words = (
+        "The means above were fitted to a part of the log. Their errors in the other episodes are "
+        "averaged over the logged observations and actions that are nearest to those that a "
+        "candidate visits in the plant model, and added. The interval of a corrected value "
+        "includes that of its error, but no error of the plant model in what is visited. If more "
+        f"than {percent(MOST_FAR)} of what a candidate visits is farther from the log than 99 % of "
+        "the logged rows are from other episodes, no error is stated."
+    )
+    return joined([paragraph(words), table("Corrected by the nearest logged rows.", columns, rows)])
+
+
+def _interval(estimate: Estimate) -> str:
+    return with_ends(estimate.value, estimate.low, estimate.high)
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
+
+
+def _finite(value: Any) -> Any:
+    """Plain JSON with null for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Estimate):
+        return {
+            k: v if abs(v) < float("inf") else None for k, v in dataclasses.asdict(value).items()
+        }
+    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def _limits(selection: Selection) -> Html:
+    error = (
+        "Where the log shows the true return, the error of the model is "
+        f"{quantity(selection.error, selection.reward_unit)}; a gain must be at least a fifth of "
+        "that."
+        if selection.error
+        else "The log does not state which controller recorded each episode, so a gain need not "
+        "exceed an error of the model in the episodes of a controller. Instead, the model must "
+        "reproduce the controller that is named as today's, or else pass the checks of "
+        "`neorl-train model`."
+    )
+    return bullets(
+        [
+            error,
+            "A prediction is not a permission: no candidate has run on the plant.",
+            "Effects that the log never shows, such as rare peaks of a faster loop, are missing in "
+            "all estimates.",
+        ]
+    )

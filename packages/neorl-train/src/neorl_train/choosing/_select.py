@@ -1,0 +1,390 @@
+"""Compares every candidate with the incumbent, using only the log, and chooses one."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_agents.models import HistoryModelSettings
+from neorl_agents.retuning import (
+    LearnedPlants,
+    OtherController,
+    PlantFacts,
+    Prediction,
+    RetuneSettings,
+    choose,
+    held_out_modes,
+    judging_modes,
+    learned_plants,
+    select,
+)
+from neorl_core import InputError, Policy, Spec
+from neorl_core.infrastructure import unknown_name
+from neorl_core.statistics import rank_correlation
+from neorl_envs import Dataset
+from neorl_train.choosing._agreement import contradicted, other_estimates
+from neorl_train.choosing._model_check import checks_from_actions
+from neorl_train.choosing._model_trust import log_modes, mode_checks
+from neorl_train.choosing._own_returns import own_returns
+from neorl_train.choosing._predicted_movement import PredictedMovement, predicted_movement
+from neorl_train.choosing._return_distribution import ReturnDistribution, return_distribution
+from neorl_train.choosing._value_estimates import (
+    MEMBERS,
+    ValueEstimates,
+    logged_episodes,
+    value_estimates,
+)
+from neorl_train.data._behaviours import behaviours_of, own_episodes
+from neorl_train.data._data_warnings import log_warnings
+from neorl_train.judging import OtherEstimate
+from neorl_train.judging._logged import reward_unit
+from neorl_train.judging._replay_check import ReplayCheck
+from neorl_train.judging._wording import with_ends, with_unit
+
+MIN_AGREEMENT = 3
+"""Smallest number of candidates for which the agreement of two estimators is reported."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectOptions:
+    """Options for estimating candidates.
+
+    Attributes:
+        policies: Additional policy artefacts, beside those of the run and the plant's own
+            controllers.
+        incumbent: Candidate that runs today; if empty, the controller that a run retuned, or the
+            first controller of the plant.
+        exogenous: Observations that no controller influences, such as weather, demand or
+            setpoints.
+        updates: Gradient steps of each network of the plant model.
+        value_updates: Gradient steps of each fitted Q evaluation, a multiple of 100; 0 for none.
+        value_members: Networks of each fitted Q evaluation of means, whose spread widens its
+            interval; 1 for a single, wider network.
+        discount: Discount per step of fitted Q evaluation and importance sampling.
+        held_out_modes: Largest number of candidates that recorded a part of the log, other than the
+            incumbent, whose episodes are left out of a further fit, which then predicts them; zero
+            for none.
+        seed: Seed of splits, weights and random samples.
+        output: Page to write; a JSON file of the same name is written beside it.
+    """
+
+    policies: tuple[str, ...] = ()
+    incumbent: str = ""
+    exogenous: tuple[str, ...] = ()
+    updates: int = HistoryModelSettings.updates
+    value_updates: int = 6_000
+    value_members: int = MEMBERS
+    discount: float = 0.99
+    held_out_modes: int = 0
+    seed: int = 0
+    output: str = "select.html"
+
+    def validate(self) -> None:
+        """Refuses invalid values.
+
+        Raises:
+            InputError: Names the first one.
+        """
+        if self.updates < 1:
+            raise InputError(f"updates must be at least 1, got {self.updates}")
+        if self.value_updates < 0 or self.value_updates % 100:
+            raise InputError(
+                f"value_updates must be a multiple of 100 or 0, got {self.value_updates}"
+            )
+        if self.value_members < 1:
+            raise InputError(f"value_members must be at least 1, got {self.value_members}")
+        if self.held_out_modes < 0:
+            raise InputError(f"held_out_modes must not be negative, got {self.held_out_modes}")
+        if not 0 <= self.discount < 1:
+            raise InputError(f"discount must lie in [0, 1), got {self.discount}")
+
+
+class CandidateEstimates(NamedTuple):
+    """One candidate.
+
+    Attributes:
+        prediction: Prediction of the plant model, and reasons why it may not be preferred.
+        values: Estimates from the rows of the log; ``None`` if none were requested.
+        others: Its gain according to other estimators; empty if none were requested.
+        distribution: Distribution of its return and the correction by neighbours, for information;
+            ``None`` if none was requested.
+        movement: Movement of actuators and measurements in the replayed episodes.
+    """
+
+    prediction: Prediction
+    values: ValueEstimates | None
+    others: tuple[OtherEstimate, ...] = ()
+    distribution: ReturnDistribution | None = None
+    movement: PredictedMovement | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """The candidates of a log and the choice among them.
+
+    Attributes:
+        source: Name of the log.
+        spec: Channels and limits.
+        reward_unit: Unit of the reward.
+        incumbent: Controller that runs today.
+        chosen: The choice; the incumbent if no candidate may be preferred.
+        candidates: Every candidate, the incumbent first.
+        scale: Spread of returns between the episodes of the log.
+        error: The model's error where the log shows the truth, in the unit of the return; zero if
+            the log does not state which controller generated it.
+        episodes: Number of episodes used for judging.
+        agreement: Rank correlation between the model's returns and the fitted values over the
+            candidates; NaN if there are too few.
+        agreements: The same for every other estimator of the return by name. Candidates for which
+            an estimator gives no information are left out. For information: nothing depends on it.
+        discount: Discount of the values.
+        value_members: Networks of each fitted Q evaluation.
+        warnings: Defects of the log or the model on which no choice may rest, in sentences; with
+            one of them nothing is preferred.
+        predicted: Observations that the model predicts, in the order of
+            :attr:`PredictedMovement.deviation`.
+    """
+
+    source: str
+    spec: Spec
+    reward_unit: str
+    incumbent: str
+    chosen: str
+    candidates: tuple[CandidateEstimates, ...]
+    scale: float
+    error: float
+    episodes: int
+    agreement: float
+    discount: float
+    value_members: int = 1
+    warnings: tuple[str, ...] = ()
+    agreements: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    predicted: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The conclusion in one sentence."""
+        if self.warnings:
+            return (
+                f"Keep {self.incumbent}; no choice should be based on this log: "
+                f"{'; '.join(self.warnings)}."
+            )
+        if self.chosen == self.incumbent:
+            return (
+                f"Keep {self.incumbent}; from this log alone no candidate may be preferred to it."
+            )
+        prediction = next(c.prediction for c in self.candidates if c.prediction.name == self.chosen)
+        gain = with_unit(
+            with_ends(prediction.gain, prediction.low, prediction.high), self.reward_unit
+        )
+        return (
+            f"{self.chosen} is the choice: a predicted gain in return over {self.incumbent} of "
+            f"{gain}, with every predicted cost as allowed. It has not run on the plant."
+        )
+
+
+def select_candidates(
+    dataset: Dataset,
+    source: str,
+    candidates: Mapping[str, Policy],
+    options: SelectOptions,
+    facts: PlantFacts | None = None,
+) -> Selection:
+    """Estimates every candidate from a log and chooses by :class:`ChoiceRule`.
+
+    The choice is based on replayed episodes of a plant model that was fitted to other episodes.
+    Fitted Q evaluation and importance sampling are additional: they do not rank the candidates, but
+    a candidate is refused if either predicts a loss that exceeds its own error. Nothing is chosen
+    if the log has a defect, if the model does not reproduce the incumbent in the episodes that it
+    recorded, or, if these are not known, if the model fails a deciding check of
+    :func:`neorl_train.choosing.check_plant_model`.
+
+    Args:
+        dataset: Log with rewards.
+        source: Name of the log, for messages and the page.
+        candidates: Deterministic policies in physical units by name; at least two.
+        options: Options for estimating them.
+        facts: Declared facts about the plant; none by default.
+
+    Returns:
+        All estimates and the choice.
+
+    Raises:
+        InputError: If there are fewer than two candidates, the incumbent is not one of them, or the
+            log does not suffice.
+    """
+    options.validate()
+    if len(candidates) < 2:
+        raise InputError(
+            f"there are {len(candidates)} candidates for {source}, and a choice needs two or more; "
+            "give the directory of a run, or name artefacts with --policies"
+        )
+    incumbent = options.incumbent or next(iter(candidates))
+    if incumbent not in candidates:
+        raise unknown_name("candidate as incumbent", incumbent, list(candidates))
+    order = {incumbent: candidates[incumbent], **candidates}
+    settings = RetuneSettings(model=HistoryModelSettings(updates=options.updates))
+    plants, in_log = _learned_plants(
+        dataset, order, options, PlantFacts() if facts is None else facts, settings
+    )
+    chosen, table = select(plants, order, incumbent, settings.rule, logged=in_log)
+    values: list[Any] = [None] * len(table)
+    others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
+    distributions: list[Any] = [None] * len(table)
+    if options.value_updates:
+        values, distributions = _values_of(dataset, [order[p.name] for p in table], plants, options)
+        others = [
+            other_estimates(prediction, estimates, values[0])
+            for prediction, estimates in zip(table, values, strict=True)
+        ]
+        table = (table[0], *map(contradicted, table[1:], others[1:]))
+        chosen = choose(table, incumbent)
+    movements = [predicted_movement(plants.evaluation_plant, order[one.name]) for one in table]
+    warnings = (
+        *log_warnings(dataset),
+        *_model_warnings(dataset, plants, incumbent, candidates[incumbent], options),
+        *(
+            check.sentence
+            for check in mode_checks(plants.held_out, dataset.spec, reward_unit(dataset))
+            if check.decides and not check.holds
+        ),
+    )
+    return Selection(
+        source=source,
+        spec=dataset.spec,
+        reward_unit=reward_unit(dataset),
+        incumbent=incumbent,
+        chosen=incumbent if warnings else chosen,
+        candidates=tuple(map(CandidateEstimates, table, values, others, distributions, movements)),
+        scale=plants.scale,
+        error=max(
+            [plants.error, *(float(one.sure_error[0]) for one in judging_modes(plants.held_out))]
+        ),
+        episodes=plants.evaluation_plant.n_episodes,
+        agreement=_agreement(table, [v and v.fitted_q.value for v in values]),
+        discount=options.discount,
+        value_members=options.value_members,
+        warnings=warnings,
+        agreements=_agreements(table, distributions),
+        predicted=tuple(dataset.spec.obs[i].name for i in plants.model.predicted),
+    )
+
+
+def _learned_plants(
+    dataset: Dataset,
+    candidates: Mapping[str, Policy],
+    options: SelectOptions,
+    facts: PlantFacts,
+    settings: RetuneSettings,
+) -> tuple[LearnedPlants, list[str]]:
+    """The plant model with its errors for other controllers of the log.
+
+    Args:
+        dataset: Log with rewards.
+        candidates: Policies by name, the incumbent first.
+        options: Options of the choice.
+        facts: Declared facts about the plant.
+        settings: Settings of the model.
+
+    Returns:
+        The model, and the names of the candidates that recorded a part of the log.
+    """
+    incumbent = next(iter(candidates))
+    exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
+    facts = dataclasses.replace(facts, exogenous=exogenous)
+    plants = learned_plants(
+        dataset.transitions,
+        dataset.spec,
+        options.seed,
+        facts,
+        settings,
+        by_incumbent=own_episodes(dataset, incumbent),
+    )
+    judges = np.searchsorted(np.unique(plants.rows.start), plants.evaluation_starts)
+    masks = {name: own_episodes(dataset, name) for name in candidates if name != incumbent}
+    filled = {name: mask for name, mask in masks.items() if mask is not None}
+    plants = plants.with_model_error(
+        candidates[incumbent],
+        [OtherController(candidates[name], mask[judges]) for name, mask in filled.items()],
+    )
+    most = options.held_out_modes
+    modes = log_modes(dataset, candidates) if most else ()
+    held_out = held_out_modes(
+        plants, modes, options.seed, facts, settings, incumbent=incumbent, most=most
+    )
+    names = behaviours_of(dataset)  # imitations did not record it
+    in_log = [name for name, mask in filled.items() if name in names and mask.any()]
+    return plants._replace(held_out=held_out), in_log
+
+
+def _model_warnings(
+    dataset: Dataset, plants: LearnedPlants, incumbent: str, policy: Policy, options: SelectOptions
+) -> tuple[str, ...]:
+    """Why the model may not be used, in sentences; empty if it may.
+
+    If the incumbent recorded episodes, as the log states or as somebody says by naming it, the
+    model must reproduce their return, as in the clause *model* of a run. Otherwise the log does not
+    show the true return of any candidate, and the deciding checks of ``neorl-train model`` take its
+    place.
+    """
+    unit, own = reward_unit(dataset), plants.by_incumbent
+    if own is None and dataset.behaviour is None and options.incumbent:
+        own = np.ones(len(plants.logged), bool)
+    if own is not None and own.any():
+        returns = own_returns(plants, policy)
+        replay = ReplayCheck(incumbent, returns.predicted, returns.logged, plants.scale, unit)
+        return () if replay.holds else (replay.sentence,)
+    failed = [
+        f"{check.name} ({check.sentence})"
+        for check in checks_from_actions(plants, unit, options.seed)[2]
+        if check.decides and not check.holds
+    ]
+    if not failed:
+        return ()
+    return (
+        f"the log has no episode that is known to be recorded by {incumbent}, and the model fails "
+        f"checks of `neorl-train model`: {'; '.join(failed)}; if one of the candidates recorded "
+        "the log, name it with --incumbent NAME, so that the model only has to reproduce its "
+        "return",
+    )
+
+
+def _values_of(
+    dataset: Dataset, policies: list[Policy], plants: LearnedPlants, options: SelectOptions
+) -> tuple[list[ValueEstimates], list[ReturnDistribution]]:
+    """Estimates of the value of each policy, and of the distribution of its return."""
+    episodes = logged_episodes(dataset)
+    values, distributions = [], []
+    for policy in policies:
+        settings = {
+            "discount": options.discount, "updates": options.value_updates, "seed": options.seed,
+        }  # fmt: skip
+        members = options.value_members
+        values.append(value_estimates(dataset, episodes, policy, members=members, **settings))
+        distributions.append(return_distribution(dataset, episodes, policy, plants, **settings))
+    return values, distributions
+
+
+def _agreements(table: tuple[Prediction, ...], distributions: list[Any]) -> dict[str, float]:
+    return {
+        "distributional fitted Q evaluation": _agreement(
+            table, [one and one.mean.value for one in distributions]
+        ),
+        "the same corrected by neighbours": _agreement(
+            table, [one.corrected.value if one and one.near else None for one in distributions]
+        ),
+    }
+
+
+def _agreement(table: tuple[Prediction, ...], estimates: list[float | None]) -> float:
+    """Rank correlation with the model's returns over the candidates that have an estimate."""
+    pairs = [
+        (prediction.returns, estimate)
+        for prediction, estimate in zip(table, estimates, strict=True)
+        if estimate is not None
+    ]
+    if len(pairs) < MIN_AGREEMENT or not np.isfinite(pairs).all():
+        return float("nan")
+    returns, others = np.asarray(pairs).T
+    return float(rank_correlation(returns, others))

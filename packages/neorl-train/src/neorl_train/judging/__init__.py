@@ -1,0 +1,174 @@
+"""Judging candidates: episodes, result tables, the rule of the verdict, safety statistics."""
+
+from typing import TYPE_CHECKING
+
+from neorl_core.infrastructure import lazy_names
+
+if TYPE_CHECKING:
+    from neorl_train.judging._episodes import Episodes as Episodes
+    from neorl_train.judging._episodes import Trace as Trace
+    from neorl_train.judging._estimates import crossed_estimate as crossed_estimate
+    from neorl_train.judging._estimates import fraction_estimates as fraction_estimates
+    from neorl_train.judging._estimates import mean_estimates as mean_estimates
+    from neorl_train.judging._evaluation_file import read_evaluation as read_evaluation
+    from neorl_train.judging._evaluation_file import write_evaluation as write_evaluation
+    from neorl_train.judging._fine_tuning import Collected as Collected
+    from neorl_train.judging._fine_tuning import FineTuned as FineTuned
+    from neorl_train.judging._fine_tuning import FineTuning as FineTuning
+    from neorl_train.judging._fine_tuning import read_fine_tuning as read_fine_tuning
+    from neorl_train.judging._fine_tuning import write_fine_tuning as write_fine_tuning
+    from neorl_train.judging._logged import classical_imitators as classical_imitators
+    from neorl_train.judging._results import ActionFit as ActionFit
+    from neorl_train.judging._results import Band as Band
+    from neorl_train.judging._results import Evaluation as Evaluation
+    from neorl_train.judging._results import Excitation as Excitation
+    from neorl_train.judging._results import PolicyResult as PolicyResult
+    from neorl_train.judging._results import Score as Score
+    from neorl_train.judging._results import Source as Source
+    from neorl_train.judging._rollout_episodes import episodes_of as episodes_of
+    from neorl_train.judging._rollout_episodes import recorded_episodes as recorded_episodes
+    from neorl_train.judging._rollouts import Rollout as Rollout
+    from neorl_train.judging._rollouts import paired_starts as paired_starts
+    from neorl_train.judging._rollouts import rollouts as rollouts
+    from neorl_train.judging._safety_findings import Assessment as Assessment
+    from neorl_train.judging._safety_on_log import assess_on_log as assess_on_log
+    from neorl_train.judging._safety_on_plant import assess_on_plant as assess_on_plant
+    from neorl_train.judging._safety_subject import PolicyUnderTest as PolicyUnderTest
+    from neorl_train.judging._safety_subject import read_policy_under_test as read_policy_under_test
+    from neorl_train.judging._shadow import action_fits as action_fits
+    from neorl_train.judging._simulated import evaluate_controllers as evaluate_controllers
+    from neorl_train.judging._stretches import Stretch as Stretch
+    from neorl_train.judging._summary import policy_rows as policy_rows
+    from neorl_train.judging._summary import pooled_rows as pooled_rows
+    from neorl_train.judging._switched_policy import SwitchedPolicy as SwitchedPolicy
+    from neorl_train.judging._switched_policy import with_one_structure as with_one_structure
+    from neorl_train.judging._tables import AmountCell as AmountCell
+    from neorl_train.judging._tables import CostCell as CostCell
+    from neorl_train.judging._tables import Estimate as Estimate
+    from neorl_train.judging._tables import PolicyRow as PolicyRow
+    from neorl_train.judging._tables import PooledCost as PooledCost
+    from neorl_train.judging._tables import PooledRow as PooledRow
+    from neorl_train.judging._tables import ResultTables as ResultTables
+    from neorl_train.judging._traces import select_starts as select_starts
+    from neorl_train.judging._training_signs import training_signs as training_signs
+    from neorl_train.judging._trial import LogPrediction as LogPrediction
+    from neorl_train.judging._trial import OtherEstimate as OtherEstimate
+    from neorl_train.judging._trial import trial_verdict as trial_verdict
+    from neorl_train.judging._validation import PolicyValidation as PolicyValidation
+    from neorl_train.judging._verdict import Clause as Clause
+    from neorl_train.judging._verdict import Verdict as Verdict
+    from neorl_train.judging._verdict_file import read_verdict as read_verdict
+    from neorl_train.judging._verdict_file import write_verdict as write_verdict
+
+__all__ = [
+    "ActionFit",
+    "AmountCell",
+    "Assessment",
+    "Band",
+    "Clause",
+    "Collected",
+    "CostCell",
+    "Episodes",
+    "Estimate",
+    "Evaluation",
+    "Excitation",
+    "FineTuned",
+    "FineTuning",
+    "LogPrediction",
+    "OtherEstimate",
+    "PolicyResult",
+    "PolicyRow",
+    "PolicyUnderTest",
+    "PolicyValidation",
+    "PooledCost",
+    "PooledRow",
+    "ResultTables",
+    "Rollout",
+    "Score",
+    "Source",
+    "Stretch",
+    "SwitchedPolicy",
+    "Trace",
+    "Verdict",
+    "action_fits",
+    "assess_on_log",
+    "assess_on_plant",
+    "classical_imitators",
+    "crossed_estimate",
+    "episodes_of",
+    "evaluate_controllers",
+    "fraction_estimates",
+    "mean_estimates",
+    "paired_starts",
+    "policy_rows",
+    "pooled_rows",
+    "read_evaluation",
+    "read_fine_tuning",
+    "read_policy_under_test",
+    "read_verdict",
+    "recorded_episodes",
+    "rollouts",
+    "select_starts",
+    "training_signs",
+    "trial_verdict",
+    "with_one_structure",
+    "write_evaluation",
+    "write_fine_tuning",
+    "write_verdict",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "neorl_train.judging._rollout_episodes": ["episodes_of", "recorded_episodes"],
+        "neorl_train.judging._estimates": [
+            "crossed_estimate",
+            "fraction_estimates",
+            "mean_estimates",
+        ],
+        "neorl_train.judging._logged": ["classical_imitators"],
+        "neorl_train.judging._rollouts": ["Rollout", "paired_starts", "rollouts"],
+        "neorl_train.judging._shadow": ["action_fits"],
+        "neorl_train.judging._simulated": ["evaluate_controllers"],
+        "neorl_train.judging._summary": ["policy_rows", "pooled_rows"],
+        "neorl_train.judging._switched_policy": ["SwitchedPolicy", "with_one_structure"],
+        "neorl_train.judging._traces": ["select_starts"],
+        "neorl_train.judging._validation": ["PolicyValidation"],
+        "neorl_train.judging._episodes": ["Episodes", "Trace"],
+        "neorl_train.judging._evaluation_file": ["read_evaluation", "write_evaluation"],
+        "neorl_train.judging._fine_tuning": [
+            "Collected",
+            "FineTuned",
+            "FineTuning",
+            "read_fine_tuning",
+            "write_fine_tuning",
+        ],
+        "neorl_train.judging._results": [
+            "ActionFit",
+            "Band",
+            "Evaluation",
+            "Excitation",
+            "PolicyResult",
+            "Score",
+            "Source",
+        ],
+        "neorl_train.judging._stretches": ["Stretch"],
+        "neorl_train.judging._tables": [
+            "AmountCell",
+            "CostCell",
+            "Estimate",
+            "PolicyRow",
+            "PooledCost",
+            "PooledRow",
+            "ResultTables",
+        ],
+        "neorl_train.judging._training_signs": ["training_signs"],
+        "neorl_train.judging._safety_findings": ["Assessment"],
+        "neorl_train.judging._safety_on_log": ["assess_on_log"],
+        "neorl_train.judging._safety_on_plant": ["assess_on_plant"],
+        "neorl_train.judging._safety_subject": ["PolicyUnderTest", "read_policy_under_test"],
+        "neorl_train.judging._verdict_file": ["read_verdict", "write_verdict"],
+        "neorl_train.judging._trial": ["LogPrediction", "OtherEstimate", "trial_verdict"],
+        "neorl_train.judging._verdict": ["Clause", "Verdict"],
+    },
+)

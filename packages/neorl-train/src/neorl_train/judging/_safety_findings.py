@@ -1,0 +1,230 @@
+"""Results of a safety report, as numbers."""
+
+import dataclasses
+
+from neorl_core import Spec
+from neorl_train.judging._episodes import Trace
+from neorl_train.judging._results import Band
+from neorl_train.judging._tables import Estimate
+
+LOGGED, WITHOUT, WITH = "as logged", "without the filter", "with the filter"
+
+
+@dataclasses.dataclass(frozen=True)
+class Violations:
+    """Frequency, duration and size of the violations of one constraint.
+
+    Attributes:
+        steps: Steps in which it was broken.
+        step_fraction: Fraction of all steps.
+        longest: Longest uninterrupted violation in seconds.
+        episodes: Episodes with a violation.
+        episode_fraction: Fraction of the episodes, with its exact (Clopper-Pearson) interval.
+        largest: Largest excess, in the unit of the constraint.
+        mean: Mean excess over the violating steps.
+        integral: Time integral of the excess, averaged over the episodes, in the unit times
+            seconds.
+    """
+
+    steps: int
+    step_fraction: float
+    longest: float
+    episodes: int
+    episode_fraction: Estimate
+    largest: float
+    mean: float
+    integral: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Constraint:
+    """One constraint and how often it was violated.
+
+    Attributes:
+        name: For example ``"feed: rate"`` or ``"cost pressure"``.
+        tier: ``"hard"``, ``"soft"`` or ``"preference"``.
+        unit: Unit of its excess.
+        words: Description of the constraint.
+        violations: Violations without the filter, with it, and as logged, by these labels.
+    """
+
+    name: str
+    tier: str
+    unit: str
+    words: str
+    violations: dict[str, Violations]
+
+
+@dataclasses.dataclass(frozen=True)
+class Metrics:
+    """An evaluation including safety in one row; every mean and fraction has its interval.
+
+    Attributes:
+        episodes: Number of episodes.
+        return_mean: Mean return.
+        return_std: Standard deviation of the return.
+        return_min: Smallest return.
+        return_max: Largest return.
+        length_mean: Mean length in steps.
+        length_std: Standard deviation of the length.
+        violations: Violating steps of all constraints except preferences.
+        violations_per_episode: Their mean per episode.
+        critical_violations: Violating steps of hard constraints.
+        shutdowns: Fraction of the episodes that the plant ended by a trip.
+        satisfaction: Fraction of the episodes in which only preferences were broken, if anything.
+        success: Fraction of the episodes that ended successfully; ``None`` if the plant does not
+            define success.
+    """
+
+    episodes: int
+    return_mean: Estimate
+    return_std: float
+    return_min: float
+    return_max: float
+    length_mean: Estimate
+    length_std: float
+    violations: int
+    violations_per_episode: Estimate
+    critical_violations: int
+    shutdowns: Estimate | None
+    satisfaction: Estimate
+    success: Estimate | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Intervention:
+    """Changes that the filter made to one action channel.
+
+    Attributes:
+        channel: Name of the channel.
+        unit: Its unit.
+        changed: Fraction of the steps in which it was changed.
+        mean: Mean size of a change.
+        p95: 95 % quantile of the size of the changes.
+        largest: Largest change.
+        span: Range of the actuator, as a scale for the sizes.
+        limits: Fraction of the steps in which each limit was active, by name.
+    """
+
+    channel: str
+    unit: str
+    changed: float
+    mean: float
+    p95: float
+    largest: float
+    span: float
+    limits: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reason:
+    """One decision of the guard.
+
+    Attributes:
+        flag: Its name.
+        words: Its meaning.
+        steps: Fraction of the steps.
+        episodes: Number of episodes with it.
+    """
+
+    flag: str
+    words: str
+    steps: float
+    episodes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Alarms:
+    """Alarms of one monitor.
+
+    Attributes:
+        name: Name of the monitor.
+        words: Condition of its alarm.
+        promised: Promised fraction of the episodes with a false alarm; ``None`` if nothing is
+            promised.
+        episodes: Fraction of the episodes with an alarm, with its exact interval.
+        before_violation: Number of episodes with a violated hard or soft constraint in which the
+            alarm came before the violation.
+        violating: Number of episodes with such a violation.
+        lead: Median time from its first alarm to the violation in seconds; ``None`` if there is
+            none.
+    """
+
+    name: str
+    words: str
+    promised: float | None
+    episodes: Estimate
+    before_violation: int
+    violating: int
+    lead: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One episode worth looking at.
+
+    Attributes:
+        title: Why it was chosen, and which constraint was broken in it.
+        ours: The episode with the filter.
+        other: The same start without it; for a log, the episode as logged.
+    """
+
+    title: str
+    ours: Trace
+    other: Trace | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Assessment:
+    """Everything that a safety report shows.
+
+    Attributes:
+        policy: Name of the policy.
+        where: Name of the plant or of the log.
+        simulated: Whether the policy ran on the plant.
+        spec: Channels, control period and cost limits.
+        level: Confidence level of every interval.
+        unit: Unit of the return.
+        metrics: The row of metrics for each case, with and without the filter.
+        constraints: Every constraint that was active in any step.
+        quiet: Names of the constraints that were never active.
+        interventions: Interventions of the filter, channel by channel.
+        reasons: Decisions of the guard that occurred.
+        changed: Fraction of the steps in which the filter changed the action.
+        fallback: Fraction of the steps in which the fallback acted.
+        monitors: Results for the monitors.
+        demands: Limits that the guard enforces, as text.
+        supervision: Monitors, and conditions for the fallback, as text.
+        cases: Episodes worth looking at.
+        bands: Soft limits of measurements, for the figures.
+    """
+
+    policy: str
+    where: str
+    simulated: bool
+    spec: Spec
+    level: float
+    unit: str
+    metrics: dict[str, Metrics]
+    constraints: tuple[Constraint, ...]
+    quiet: tuple[str, ...]
+    interventions: tuple[Intervention, ...]
+    reasons: tuple[Reason, ...]
+    changed: float
+    fallback: float
+    monitors: tuple[Alarms, ...]
+    demands: tuple[str, ...]
+    supervision: tuple[str, ...]
+    cases: tuple[Case, ...]
+    bands: tuple[Band, ...]
+
+    @property
+    def broken(self) -> tuple[Constraint, ...]:
+        """Hard constraints that were broken with the filter on; if there are any, it failed."""
+        return tuple(
+            constraint
+            for constraint in self.constraints
+            if constraint.tier == "hard"
+            and WITH in constraint.violations
+            and constraint.violations[WITH].steps
+        )

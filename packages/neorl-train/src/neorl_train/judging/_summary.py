@@ -1,0 +1,279 @@
+"""Tables from raw results: every mean with its interval, paired if the starts are common."""
+
+import dataclasses
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_core import Spec
+from neorl_envs.blocks import Term
+from neorl_train.judging._episodes import Episodes, limited
+from neorl_train.judging._estimates import crossed_estimate, fraction_estimates, mean_estimates
+from neorl_train.judging._results import PolicyResult
+from neorl_train.judging._tables import (
+    AmountCell,
+    AmountKind,
+    CostCell,
+    Estimate,
+    PolicyRow,
+    PooledCost,
+    PooledRow,
+)
+
+
+def policy_rows(
+    results: Sequence[PolicyResult],
+    spec: Spec,
+    *,
+    reference: str,
+    level: float,
+    detailed: Collection[tuple[str, bool]] = (),
+    terms: Sequence[Term] = (),
+) -> tuple[PolicyRow, ...]:
+    """Computes one row per result; differences are paired with the unguarded reference.
+
+    Args:
+        results: Either all paired, or each with its own starts.
+        spec: Cost channels with their limits.
+        reference: Name of the controller to which differences refer; empty for none.
+        level: Confidence level of the intervals.
+        detailed: Names and guards of the policies for which single amounts are estimated too.
+        terms: Terms of the reward, in the order of the episodes' ``terms``.
+
+    Returns:
+        The rows, in the order of the results.
+    """
+    if not results:
+        return ()
+    base = _find(results, reference)
+    columns: dict[Hashable, np.ndarray] = {}
+    for i, result in enumerate(results):
+        columns[i, "return"] = result.episodes.returns
+        columns[i, "length"] = result.episodes.length
+        for j in range(spec.n_cost):
+            columns[i, "total", j] = result.episodes.cost_sum[:, j]
+            columns[i, "worst", j] = result.episodes.cost_worst[:, j]
+        if base is not None:
+            columns[i, "return", "difference"] = result.episodes.returns - base.returns
+            for j in range(spec.n_cost):
+                ours, theirs = limited(result.episodes, spec, j), limited(base, spec, j)
+                columns[i, j, "difference"] = ours - theirs
+    amounts = {
+        i: amounts_of(result.episodes, spec, terms)
+        for i, result in enumerate(results)
+        if (result.name, result.guarded) in detailed
+    }
+    theirs = None if base is None else amounts_of(base, spec, terms)
+    for i, result_amounts in amounts.items():
+        for key, values in result_amounts.items():
+            columns[i, "amount", key] = values
+            if theirs is not None and results[i].episodes is not base:
+                columns[i, "amount", key, "difference"] = values - theirs[key]
+    means = _estimated(columns, level)
+    cells = {
+        i: tuple(_amount(key, i, means) for key in result_amounts)
+        for i, result_amounts in amounts.items()
+    }
+    least_differences: list[float | None] = [None] * len(results)
+    if base is not None:
+        least_differences = [
+            float(np.min(columns[i, "return", "difference"])) for i in range(len(results))
+        ]
+    rows = [
+        _row(i, result, spec, means, level, least_differences[i])
+        for i, result in enumerate(results)
+    ]
+    return tuple(dataclasses.replace(row, amounts=cells.get(i, ())) for i, row in enumerate(rows))
+
+
+class Amount(NamedTuple):
+    """Identifies one amount of an episode, with the fields that the cells of the tables have."""
+
+    kind: AmountKind
+    name: str
+    unit: str
+    worth: float = 0.0
+
+
+def amounts_of(episodes: Episodes, spec: Spec, terms: Sequence[Term]) -> dict[Amount, np.ndarray]:
+    """Every amount of an episode: terms of the return, travel, reversals, time beyond limits."""
+    amounts: dict[Amount, np.ndarray] = {}
+    for j, term in enumerate(terms if episodes.terms.shape[-1] == len(terms) else ()):
+        amounts[Amount("term", term.name, term.unit, term.worth)] = episodes.terms[:, j]
+    for j, channel in enumerate(spec.action):
+        amounts[Amount("travel", channel.name, channel.unit)] = episodes.travel[:, j]
+        amounts[Amount("reversals", channel.name, "1")] = episodes.reversals[:, j].astype(float)
+    for j, channel in enumerate(spec.cost):
+        if channel.per == "step":
+            minutes = episodes.steps_over[:, j] * spec.dt / 60
+            amounts[Amount("beyond", channel.name, "min")] = minutes
+    return amounts
+
+
+def _amount(key: Amount, i: int, means: dict[Hashable, Estimate]) -> AmountCell:
+    difference = means.get((i, "amount", key, "difference"))
+    return AmountCell(*key, amount=means[i, "amount", key], difference=difference)
+
+
+def pooled_rows(
+    results: Sequence[PolicyResult],
+    spec: Spec,
+    *,
+    against: Sequence[PolicyResult],
+    level: float,
+) -> tuple[PooledRow, ...]:
+    """Compares each learner's pooled seeds, guarded and not, with other policies per episode.
+
+    Args:
+        results: Results of paired episodes.
+        spec: Cost channels with their limits.
+        against: Results of the policies to compare with, paired with these.
+        level: Confidence level of the intervals.
+
+    Returns:
+        One row for each group, guard and compared policy.
+    """
+    groups: dict[tuple[str, bool], list[PolicyResult]] = {}
+    for result in results:
+        if result.role == "learner":
+            groups.setdefault((result.group, result.guarded), []).append(result)
+    pairs = [(seeds, other) for seeds in groups.values() for other in against]
+    columns: dict[Hashable, np.ndarray] = {}
+    differences = []
+    for i, (seeds, other) in enumerate(pairs):
+        differences.append(_compare(columns, i, seeds, other))
+        _compare_costs(columns, i, seeds, other, spec)
+    means = _estimated(columns, level) if columns else {}
+    return tuple(
+        _pooled(i, seeds, other, spec, differences[i], means, level)
+        for i, (seeds, other) in enumerate(pairs)
+    )
+
+
+def _find(results: Sequence[PolicyResult], reference: str) -> Episodes | None:
+    for result in results:
+        if result.name == reference and not result.guarded:
+            return result.episodes
+    return None
+
+
+def _estimated(columns: dict[Hashable, np.ndarray], level: float) -> dict[Hashable, Estimate]:
+    estimates = mean_estimates(np.stack(list(columns.values()), axis=1), level=level)
+    return dict(zip(columns, estimates, strict=True))
+
+
+def _row(
+    i: int,
+    result: PolicyResult,
+    spec: Spec,
+    means: dict[Hashable, Estimate],
+    level: float,
+    least_difference: float | None,
+) -> PolicyRow:
+    episodes = result.episodes
+    steps = max(int(episodes.length.sum()), 1)
+    nothing_broken = np.logical_not(episodes.violated.any(axis=1))
+    return PolicyRow(
+        name=result.name,
+        group=result.group,
+        role=result.role,
+        guarded=result.guarded,
+        n_episodes=episodes.count,
+        returns=means[i, "return"],
+        return_std=float(np.std(episodes.returns, ddof=1)),
+        return_min=float(np.min(episodes.returns)),
+        return_max=float(np.max(episodes.returns)),
+        length=means[i, "length"],
+        length_std=float(np.std(episodes.length, ddof=1)),
+        costs=_cells(i, episodes, spec, means, level),
+        satisfied=_fraction(nothing_broken, level),
+        success=None if episodes.success is None else _fraction(episodes.success, level),
+        trips=None if episodes.trip is None else _fraction(episodes.trip, level),
+        n_trips=0 if episodes.trip is None else int(episodes.trip.sum()),
+        filtered=float(episodes.filtered.sum()) / steps,
+        fallback=float(episodes.fallback.sum()) / steps,
+        difference=means.get((i, "return", "difference")),
+        least_difference=least_difference,
+    )
+
+
+def _fraction(happened: Any, level: float) -> Estimate:
+    return fraction_estimates(np.asarray(happened)[:, None], level=level)[0]
+
+
+def _cells(
+    i: int, episodes: Episodes, spec: Spec, means: dict[Hashable, Estimate], level: float
+) -> tuple[CostCell, ...]:
+    violating = fraction_estimates(episodes.violated, level=level)
+    return tuple(
+        CostCell(
+            name=channel.name,
+            unit=channel.unit,
+            limit=float(channel.limit),
+            per=channel.per,
+            total=means[i, "total", j],
+            worst=means[i, "worst", j],
+            largest=float(np.max(limited(episodes, spec, j))),
+            violations=int(episodes.violated[:, j].sum()),
+            violating=violating[j],
+            steps_over=int(episodes.steps_over[:, j].sum()),
+            difference=means.get((i, j, "difference")),
+        )
+        for j, channel in enumerate(spec.cost)
+    )
+
+
+def _compare(
+    columns: dict[Hashable, np.ndarray], i: int, seeds: Sequence[PolicyResult], other: PolicyResult
+) -> np.ndarray:
+    """Adds quantities to estimate; returns the differences in return, ``(seed, start)``."""
+    differences = np.stack([seed.episodes.returns - other.episodes.returns for seed in seeds])
+    columns[i, "return"] = differences.mean(axis=0)
+    columns.update({(i, "seed", s): row for s, row in enumerate(differences)})
+    return differences
+
+
+def _compare_costs(
+    columns: dict[Hashable, np.ndarray],
+    i: int,
+    seeds: Sequence[PolicyResult],
+    other: PolicyResult,
+    spec: Spec,
+) -> None:
+    for j in range(spec.n_cost):
+        ours = np.mean([limited(seed.episodes, spec, j) for seed in seeds], axis=0)
+        theirs = limited(other.episodes, spec, j)
+        columns[i, "ours", j], columns[i, "theirs", j] = ours, theirs
+        columns[i, "less", j] = ours - theirs
+
+
+def _pooled(
+    i: int,
+    seeds: Sequence[PolicyResult],
+    other: PolicyResult,
+    spec: Spec,
+    differences: np.ndarray,
+    means: dict[Hashable, Estimate],
+    level: float,
+) -> PooledRow:
+    return PooledRow(
+        group=seeds[0].group,
+        guarded=seeds[0].guarded,
+        seeds=tuple(seed.name for seed in seeds),
+        against=other.name,
+        against_role=other.role,
+        difference=means[i, "return"],
+        fresh_seeds=crossed_estimate(differences, level=level) if len(seeds) > 1 else None,
+        each_seed=tuple(means[i, "seed", s] for s in range(len(seeds))),
+        costs=tuple(
+            PooledCost(
+                name=channel.name,
+                unit=channel.unit,
+                ours=means[i, "ours", j],
+                theirs=means[i, "theirs", j],
+                difference=means[i, "less", j],
+            )
+            for j, channel in enumerate(spec.cost)
+        ),
+    )

@@ -1,0 +1,177 @@
+"""Formats numbers for people: aligned, with their interval, and without false precision."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from neorl_train.judging._tables import Estimate
+
+MINUS, DASH, NBSP = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
+
+
+def no_simulator(plant: str = "NAME") -> str:
+    """Why a log alone gives no answer, and the options that change that.
+
+    Args:
+        plant: Name of the simulated plant on which the log was recorded, if that is known.
+    """
+    return (
+        "there is no simulator of this plant, and its log alone does not show the results of "
+        f"another policy; name a simulator with --evaluation.environment {plant}, or, for an "
+        "estimate from the log, today's controller with --retuning.controller pid_imitation "
+        "--classical.controllers pid_imitation"
+    )
+
+
+def decimals(estimates: Iterable[Estimate | None], *, most: int = 4) -> int:
+    """Decimal places for a column of estimates: two significant digits of a typical width."""
+    widths = _widths(estimates)
+    return _digits(widths[len(widths) // 2], 2, most) if widths else 0
+
+
+def finest(estimates: Iterable[Estimate | None]) -> int:
+    """Decimal places for a column of very different estimates: one digit of the smallest width."""
+    widths = _widths(estimates)
+    return _digits(widths[0], 1, 2) if widths else 0
+
+
+def _widths(estimates: Iterable[Estimate | None]) -> list[float]:
+    widths = [estimate.high - estimate.low for estimate in estimates if estimate is not None]
+    return sorted(width for width in widths if width > 0 and math.isfinite(width))
+
+
+def _digits(width: float, significant: int, most: int) -> int:
+    # The first digit of `width` stands floor(log10(width)) places before the point.
+    return min(max(significant - 1 - math.floor(math.log10(width)), 0), most)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number without an interval, with significant digits and all digits before the point."""
+    if value == 0 or not math.isfinite(value):
+        return fixed(value, 0)
+    return fixed(value, max(digits - 1 - math.floor(math.log10(abs(value))), 0))
+
+
+def fixed(value: float, digits: int) -> str:
+    """A number with a fixed number of decimal places and a real minus sign."""
+    if math.isnan(value):
+        return "not a number"
+    if math.isinf(value):
+        return "infinite" if value > 0 else f"{MINUS}infinite"
+    text = f"{value:,.{digits}f}".replace(",", "\N{THIN SPACE}")
+    if float(f"{value:.{digits}f}") == 0:
+        return f"{0:.{digits}f}"
+    return text.replace("-", MINUS)
+
+
+def interval(estimate: Estimate, digits: int) -> str:
+    """An interval as ``[low, high]``."""
+    return f"[{fixed(estimate.low, digits)},{NBSP}{fixed(estimate.high, digits)}]"
+
+
+def with_interval(estimate: Estimate, digits: int) -> str:
+    """An estimate as ``value [low, high]``."""
+    return f"{fixed(estimate.value, digits)}{NBSP}{interval(estimate, digits)}"
+
+
+def signed(value: float, digits: int) -> str:
+    """A difference with its sign, even if it is positive."""
+    text = fixed(value, digits)
+    return text if value <= 0 or text.strip("0.") == "" else f"+{text}"
+
+
+def sign_digits(estimate: Estimate, digits: int, *, most: int = 4) -> int:
+    """Decimal places with which no non-zero end of a difference is rounded to zero.
+
+    The sign of an end matters, so it gets as many digits as it needs, up to ``most``.
+    """
+    ends = [end for end in (estimate.low, estimate.high) if end != 0 and math.isfinite(end)]
+    while digits < most and any(float(f"{end:.{digits}f}") == 0 for end in ends):
+        digits += 1
+    return digits
+
+
+def difference(estimate: Estimate, digits: int, *, space: str = NBSP) -> str:
+    """A paired difference with its interval, in which the sign of each end is visible.
+
+    Args:
+        estimate: The difference.
+        digits: Smallest number of decimal places.
+        space: Space between the difference and its interval; a normal space allows a line break.
+    """
+    digits = sign_digits(estimate, digits)
+    return f"{signed(estimate.value, digits)}{space}{interval(estimate, digits)}"
+
+
+def percent(fraction: float) -> str:
+    """A fraction in per cent; small fractions are not rounded to zero."""
+    if math.isnan(fraction):
+        return DASH
+    value = 100 * fraction
+    if value in (0, 100):
+        return f"{value:.0f}{NBSP}%"
+    if value < 0.1:
+        return f"<{NBSP}0.1{NBSP}%"
+    return f"{value:.1f}{NBSP}%" if value < 99.95 else f">{NBSP}99.9{NBSP}%"
+
+
+def fraction_interval(fraction: Estimate) -> str:
+    """A fraction with its interval in per cent."""
+    return (
+        f"{percent(fraction.value)}{NBSP}[{percent(fraction.low)},{NBSP}{percent(fraction.high)}]"
+    )
+
+
+def plain(value: float) -> str:
+    """A number on an axis, as short as possible."""
+    return f"{value:g}"
+
+
+def confidence(level: float) -> str:
+    """A confidence level as text: ``95 %`` for 0.95."""
+    return f"{100 * level:g} %"
+
+
+def listed(names: Sequence[str]) -> str:
+    """A list as text: ``a, b and c``."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with its unit; the unit ``1`` of dimensionless numbers is not shown."""
+    return with_unit(number(value), unit)
+
+
+def with_unit(text: str, unit: str) -> str:
+    """A number as text with its unit, which is not shown if it is ``1``.
+
+    Example:
+        >>> with_unit("5", "bar"), with_unit("5", "1"), with_unit("5", "100 units")
+        ('5 bar', '5', '5 × 100 units')
+    """
+    if unit == "1":
+        return text
+    return f"{text} × {unit}" if unit[:1].isdigit() else f"{text} {unit}"
+
+
+def with_ends(value: float, low: float, high: float) -> str:
+    """A number with its interval, all with four significant digits.
+
+    Example:
+        >>> with_ends(0.0202, 0.01532, 0.02508)
+        '0.0202 [0.01532, 0.02508]'
+    """
+    return f"{number(value)} [{number(low)}, {number(high)}]"
+
+
+def number(value: float) -> str:
+    """A number with four significant digits, without an exponent if possible."""
+    if value != value:
+        return "not a number"
+    if value == 0:
+        return "0"
+    if 1e4 <= abs(value) < 1e7:
+        return f"{value:.0f}"
+    text = f"{value:.4g}"
+    return text if "e" not in text else f"{value:.2e}"

@@ -1,0 +1,30 @@
+"""What people read: the report of a run and other pages, their figures, the terminal."""
+
+from typing import TYPE_CHECKING
+
+from neorl_core.infrastructure import lazy_names
+
+if TYPE_CHECKING:
+    from neorl_train.pages._page import write_report as write_report
+    from neorl_train.pages._plots import plot_episode as plot_episode
+    from neorl_train.pages._plots import plot_learning as plot_learning
+    from neorl_train.pages._safety_file import write_safety_report as write_safety_report
+    from neorl_train.pages._terminal import print_summary as print_summary
+
+__all__ = [
+    "plot_episode",
+    "plot_learning",
+    "print_summary",
+    "write_report",
+    "write_safety_report",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "neorl_train.pages._safety_file": ["write_safety_report"],
+        "neorl_train.pages._page": ["write_report"],
+        "neorl_train.pages._plots": ["plot_episode", "plot_learning"],
+        "neorl_train.pages._terminal": ["print_summary"],
+    },
+)

@@ -1,0 +1,103 @@
+"""Inputs of a report: the files of a run."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from neorl_core import InputError
+from neorl_train.judging._evaluation_file import read_evaluation
+from neorl_train.judging._results import Evaluation
+from neorl_train.judging._training_signs import training_signs
+from neorl_train.judging._verdict import DEPLOY, Verdict
+from neorl_train.judging._verdict_file import read_verdict
+from neorl_train.pages.figures._learning import Curve, curves
+from neorl_train.runs._directory import earlier_verdicts
+from neorl_train.runs._names import CONFIG, CONSTRAINTS, METRICS, RECORD
+from neorl_train.runs._records import read_records
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Everything that the report shows.
+
+    Attributes:
+        run: Run directory.
+        evaluation: Results of the evaluation.
+        verdict: Verdict on these results.
+        record: Content of ``run.json``; empty if there is none.
+        config: Resolved configuration as TOML; empty if there is none.
+        constraints: Content of ``constraints.json``; empty if there is none.
+        validations: Validation curves recorded during training.
+        chunks: Curves of the training loop's metrics.
+        signs: Warning signs that training went wrong, one sentence each.
+    """
+
+    run: Path
+    evaluation: Evaluation
+    verdict: Verdict
+    record: dict[str, Any]
+    config: str
+    constraints: dict[str, Any]
+    validations: list[Curve]
+    chunks: list[Curve]
+    signs: list[str]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether there was a simulator."""
+        return bool(self.evaluation.tables.environment)
+
+
+def chosen_lines(run: Path, verdict: Verdict) -> list[str]:
+    """Cautions against a *deploy* that may be the best of several runs; none for the first run.
+
+    Args:
+        run: Directory of the run.
+        verdict: Its verdict.
+    """
+    earlier = earlier_verdicts(run)
+    if verdict.answer != DEPLOY or not earlier:
+        return []
+    runs = "1 earlier run was" if earlier == 1 else f"{earlier} earlier runs were"
+    return [
+        f"In {run.parent.name}, {runs} evaluated on the same source. If this run is chosen for its "
+        "verdict, evaluate it once more on fresh starts: `neorl-train evaluate "
+        f"{run.parent.name}/{run.name}`."
+    ]
+
+
+def read_inputs(run: Path) -> Inputs:
+    """Reads the files of an evaluated run.
+
+    Raises:
+        InputError: If a required file is missing, or one is damaged; the message names it.
+    """
+    records = list(read_records(run / METRICS))
+    config = run / CONFIG
+    return Inputs(
+        run=run,
+        evaluation=read_evaluation(run),
+        verdict=read_verdict(run),
+        record=read_object(run / RECORD),
+        config=config.read_text(encoding="utf-8") if config.is_file() else "",
+        constraints=read_object(run / CONSTRAINTS),
+        validations=curves(records, "validation"),
+        chunks=curves(records, "chunk"),
+        signs=training_signs(records),
+    )
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if there is no file.
+
+    Raises:
+        InputError: If the file is damaged.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(f"{path} is damaged; restore it, then write the report again") from None
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,156 @@
+"""The report page: one file without external references."""
+
+import os
+from pathlib import Path
+
+from neorl_core.infrastructure import write_text
+from neorl_train.judging._results import line_warnings
+from neorl_train.pages._document import Section, document
+from neorl_train.pages._glossary import glossary
+from neorl_train.pages._html import Html, folded, joined, paragraph, tag
+from neorl_train.pages._inputs import Inputs, read_inputs
+from neorl_train.pages.figures import _style
+from neorl_train.pages.sections import _about as about
+from neorl_train.pages.sections import _movement as moves
+from neorl_train.pages.sections import _pictures as pictures
+from neorl_train.pages.sections import _results as results
+from neorl_train.pages.sections._benefit import benefit
+from neorl_train.pages.sections._stretches import stretch_pictures
+from neorl_train.pages.sections._verdict import clause_table, headline, tiles
+from neorl_train.runs._names import REPORT
+
+
+def write_report(run: str | os.PathLike[str]) -> Path:
+    """Writes ``report.html`` into an evaluated run.
+
+    Args:
+        run: Directory of the run, with ``evaluation.json``, ``traces.json`` and ``verdict.json``.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: If a required file is missing or damaged; the message names it.
+        OSError: If the report cannot be written; an older one is then unchanged.
+    """
+    path = Path(run) / REPORT
+    write_text(path, page(read_inputs(Path(run))))
+    return path
+
+
+def page(inputs: Inputs) -> str:
+    """The report as one HTML document.
+
+    Args:
+        inputs: Result of :func:`read_inputs`.
+
+    Returns:
+        The document, without scripts or external references, suitable for light and dark mode and
+        for printing.
+    """
+    tables = inputs.evaluation.tables
+    name = tables.environment or inputs.evaluation.source.name
+    header = [
+        tag("p", f"neorl \N{MIDDLE DOT} run {inputs.run.name}", class_="over"),
+        tag("h1", _question(inputs, name)),
+        headline(inputs),
+    ]
+    title = f"{inputs.verdict.answer}: {inputs.verdict.candidate} on {name}"
+    margin = f"neorl run {inputs.run.name} ({inputs.record.get('id', 'no id')}): {title}"
+    return document(title, header, _sections(inputs), margin=margin)
+
+
+def _question(inputs: Inputs, name: str) -> str:
+    """The question that the report answers: about a plant, or about the plant behind a log."""
+    candidate = inputs.verdict.candidate
+    if inputs.simulated:
+        return f"May {candidate} run {name}?"
+    return f"May {candidate} run the plant that {name} was recorded on?"
+
+
+def _sections(inputs: Inputs) -> list[Section]:
+    """Identifier, heading and content of every section, in reading order."""
+    parts = [
+        ("why", "Why", _why(inputs)),
+        ("limits", "What the verdict means, and what it does not", about.what_it_says(inputs)),
+        ("next", "Next", about.next_commands(inputs)),
+        ("identified", "What was identified and retuned", about.identified(inputs)),
+        (
+            "benefit",
+            "What the gain consists of"
+            if inputs.simulated
+            else "The terms of the return in the log",
+            benefit(inputs),
+        ),
+        *(_simulated(inputs) if inputs.simulated else _logged(inputs)),
+        ("signs", "Signs that training went wrong", about.training_facts(inputs)),
+        ("curves", "Learning curves", pictures.learning_picture(inputs)),
+        ("tables", "All numbers", _numbers(inputs)),
+        ("data", "The log", about.data_facts(inputs)),
+        ("guard", "The guard", about.guard_facts(inputs)),
+        ("provenance", "Provenance", about.provenance(inputs)),
+    ]
+    return [part for part in parts if part[2].text]
+
+
+def _why(inputs: Inputs) -> Html:
+    parts = []
+    if inputs.simulated:
+        parts += [tiles(inputs), clause_table(inputs.verdict, inputs.evaluation.tables.level)]
+        parts += [
+            paragraph(f"{note[0].upper()}{note[1:].rstrip('.')}.", class_="note")
+            for note in glossary(inputs.evaluation.tables.environment)
+            if note
+        ]
+    else:
+        if inputs.verdict.clauses:
+            parts.append(clause_table(inputs.verdict))
+        if inputs.verdict.reason:
+            parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))
+        worse = line_warnings(inputs.evaluation.imitation)
+        parts += [paragraph(tag("strong", f"{line}.", class_="fails")) for line in worse]
+        parts.append(results.score_line(inputs))
+    if not _style.installed():
+        parts.append(pictures.missing())
+    return joined(parts)
+
+
+def _simulated(inputs: Inputs) -> list[Section]:
+    return [
+        ("trends", "Episodes, as on the operator's screen", pictures.trend_pictures(inputs)),
+        ("moves", "How the plant was moved", moves.movement_table(inputs)),
+        ("starts", "On every start", pictures.start_picture(inputs)),
+        ("costs", "Return and cost", pictures.cost_picture(inputs)),
+        ("acts", "Who acted", pictures.acting_picture(inputs)),
+        ("pooled", "Did training learn anything?", _pooled(inputs)),
+    ]
+
+
+def _logged(inputs: Inputs) -> list[Section]:
+    return [
+        ("stretches", "What it would have done on the log", stretch_pictures(inputs)),
+        ("imitation", "Distance to the log", results.imitation_table(inputs)),
+        ("moves", "How the plant was moved", moves.movement_table(inputs)),
+    ]
+
+
+def _pooled(inputs: Inputs) -> Html:
+    return joined(
+        [
+            paragraph(
+                "The verdict concerns one policy. This table answers another question: are all "
+                "seeds of an algorithm together better than the controllers that recorded the log, "
+                "which were run again on the same starts? \u201cThese seeds\u201d refers to the "
+                "policies trained here; \u201cfresh seeds\u201d to another training run, which "
+                "makes the interval wider."
+            ),
+            results.pooled_table(inputs.evaluation.tables),
+        ]
+    )
+
+
+def _numbers(inputs: Inputs) -> Html:
+    tables = inputs.evaluation.tables
+    costs = [results.cost_table(tables, j) for j in range(tables.spec.n_cost)]
+    endings = [results.ending_table(tables)] if inputs.simulated else []
+    return folded("Show the tables of all policies", results.return_table(tables), *endings, *costs)

@@ -1,0 +1,291 @@
+"""Summarises the results for the terminal."""
+
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from neorl_core.costs import limit_kind
+from neorl_train.judging._evaluation_file import read_evaluation
+from neorl_train.judging._fine_tuning import read_fine_tuning
+from neorl_train.judging._results import Evaluation, fit_line, line_warnings
+from neorl_train.judging._rule import violation_sentences
+from neorl_train.judging._tables import PolicyRow, ResultTables
+from neorl_train.judging._training_signs import training_signs
+from neorl_train.judging._verdict import DEPLOY, REFUSE, Verdict, clause_lines, closing, parts
+from neorl_train.judging._verdict_file import read_verdict
+from neorl_train.judging._wording import (
+    DASH,
+    confidence,
+    decimals,
+    difference,
+    fixed,
+    percent,
+    quantity,
+    with_interval,
+)
+from neorl_train.pages._glossary import glossary
+from neorl_train.pages._inputs import chosen_lines, read_object
+from neorl_train.pages._next_steps import next_lines, next_steps
+from neorl_train.runs._names import METRICS, RECORD, REPORT
+from neorl_train.runs._records import read_records
+
+WIDTH = 118  # columns needed to show every mean with its interval on one line
+_COLOURS = {DEPLOY: "bold green", REFUSE: "bold red"}
+
+
+def print_summary(run: Path, stream: TextIO | None = None) -> None:
+    """Prints the results of an evaluated run, useful next commands, and the path of its report.
+
+    Args:
+        run: Directory of the run.
+        stream: Stream to print to; standard output by default.
+
+    Raises:
+        InputError: If a file of the run is missing or damaged; the message names it.
+    """
+    evaluation, verdict = read_evaluation(run), read_verdict(run)
+    console = _console(stream)
+    _print_table(console, evaluation)
+    _print_fits(console, evaluation)
+    explained, _ = glossary(evaluation.tables.environment)
+    owner = evaluation.source.attribution
+    for note in (explained, f"data: {owner}" if owner else ""):
+        if note:
+            console.print(note, markup=False)
+    record = read_object(run / RECORD)
+    for line in guard_lines(record):
+        console.print(line, markup=False)
+    exploration = [str(sentence) for sentence in record.get("exploration", [])]
+    fine_tuning = read_fine_tuning(run).lines() if record.get("fine_tunes") else exploration
+    tables = evaluation.tables
+    for line in [*pooled_lines(tables), *benefit_lines(tables), *fine_tuning]:
+        console.print(line, markup=False)
+    for line in training_signs(read_records(run / METRICS)):
+        console.print(line, style="yellow", markup=False)
+    _print_verdict(console, evaluation, verdict)
+    for line in chosen_lines(run, verdict):
+        console.print(f"  {line}", markup=False)
+    report = (run / REPORT).absolute()
+    last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
+    simulated = bool(evaluation.tables.environment)
+    for line in next_lines(next_steps(_relative(run), verdict, simulated=simulated)):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print(last, markup=False, soft_wrap=True)
+
+
+def _relative(run: Path) -> Path:
+    """The directory as one would type it: relative if it lies below the current folder."""
+    current, path = Path.cwd(), run.absolute()
+    return path.relative_to(current) if path.is_relative_to(current) and path != current else path
+
+
+def print_evaluation(
+    evaluation: Evaluation, verdict: Verdict, stream: TextIO | None = None
+) -> None:
+    """Prints the table of an evaluation and its verdict.
+
+    Args:
+        evaluation: Results.
+        verdict: Verdict on them.
+        stream: Stream to print to; standard output by default.
+    """
+    console = _console(stream)
+    _print_table(console, evaluation)
+    _print_verdict(console, evaluation, verdict)
+
+
+def _console(stream: TextIO | None) -> Any:
+    from rich.console import Console
+
+    out = stream or sys.stdout
+    width = None if out.isatty() else max(shutil.get_terminal_size().columns, WIDTH)
+    # On a terminal, lines are wrapped between words; in a file each sentence stays on one line.
+    return Console(file=out, highlight=False, width=width, soft_wrap=not out.isatty())
+
+
+def _print_table(console: Any, evaluation: Evaluation) -> None:
+    console.print()
+    wide = console.width >= WIDTH
+    console.print(_title(evaluation, wide=wide), markup=False)
+    console.print(_table(evaluation, wide=wide), soft_wrap=False)
+
+
+def _print_fits(console: Any, evaluation: Evaluation) -> None:
+    for line in fit_lines(evaluation):
+        console.print(line, markup=False)
+    for line in line_warnings(evaluation.imitation):
+        console.print(line, style="bold red", markup=False)
+
+
+def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> None:
+    from rich.text import Text
+
+    console.print()
+    style = _COLOURS.get(verdict.answer, "bold yellow")
+    console.print(Text.assemble((verdict.answer.upper(), style), f"  {parts(verdict)[0]}"))
+    for line in clause_lines(verdict):
+        console.print(line, markup=False)
+    if verdict.clauses:
+        for line in filter(None, [*violation_sentences(evaluation.tables), closing(verdict)]):
+            console.print(f"  {line}", markup=False)
+
+
+def fit_lines(evaluation: Evaluation) -> list[str]:
+    """How far each policy's actions are from the log's; for each learner its first seed."""
+    fits = evaluation.imitation
+    first = {fit.group: fit.policy for fit in reversed(fits)}
+    return [fit_line(fit) for fit in fits if first[fit.group] == fit.policy]
+
+
+def benefit_lines(tables: ResultTables) -> list[str]:
+    """The terms of the return: candidate minus reference, or the values in the log."""
+    if not tables.environment:
+        rows = [row for row in tables.rows if row.role == "log"]
+        cells = [cell for row in rows for cell in row.amounts if cell.kind == "term"]
+        shown = [
+            f"{cell.name} {with_interval(cell.amount, decimals([cell.amount]))}{_unit(cell.unit)}"
+            for cell in cells
+        ]
+        return [f"mean over an episode of the log: {'; '.join(shown)}"] if shown else []
+    shown = [
+        f"{cell.name} {difference(cell.difference, decimals([cell.difference]))}{_unit(cell.unit)}"
+        for row in tables.rows
+        if (row.name, row.guarded) == (tables.candidate, True)
+        for cell in row.amounts
+        if cell.kind == "term" and cell.difference is not None
+    ]
+    subject = f"{tables.candidate} compared with {tables.reference}, per episode"
+    return [f"{subject}: {'; '.join(shown)}"] if shown else []
+
+
+def _unit(unit: str) -> str:
+    """The unit after a number; empty for a count."""
+    return "" if unit == "1" else f" {unit}"
+
+
+def guard_lines(record: Mapping[str, Any]) -> list[str]:
+    """The limits of a run and its fallback as recorded; empty if there is no record of them."""
+    fallback, lines = record.get("fallback", ""), []
+    for name, title in (
+        ("limits", "limits:"),
+        ("replaced_limits", "limits declared by the source, which these replace:"),
+    ):
+        sentences = record.get(name, [])
+        lines += [title, *(f"  {sentence}" for sentence in sentences)] if sentences else []
+    lines += [f"fallback: {fallback}"] if fallback else []
+    supervision = record.get("supervision", [])
+    return lines + (
+        ["supervision:", *(f"  {sentence}" for sentence in supervision)] if supervision else []
+    )
+
+
+def chosen_rows(tables: ResultTables) -> list[PolicyRow]:
+    """The candidate with its guard, controllers and log as they are; other seeds are pooled."""
+    return [
+        row
+        for row in tables.rows
+        if (row.role != "learner" and not row.guarded)
+        or (row.role == "learner" and row.guarded and row.name == tables.candidate)
+    ]
+
+
+def _title(evaluation: Evaluation, *, wide: bool) -> str:
+    tables = evaluation.tables
+    shown = (
+        f"mean [{confidence(tables.level)} interval]"
+        if wide
+        else "means; the report has their intervals"
+    )
+    where = f"{tables.n_starts} paired episodes" if tables.environment else "its episodes"
+    return f"{tables.environment or evaluation.source.name}, {where}: {shown}"
+
+
+def _table(evaluation: Evaluation, *, wide: bool) -> object:
+    from rich import box
+    from rich.table import Table
+
+    tables = evaluation.tables
+    simulated = bool(tables.environment)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("policy", no_wrap=True)
+    numbers: Any = {"justify": "right", "no_wrap": wide}
+    table.add_column(f"return\n{tables.reward_unit}", **numbers)
+    if simulated:
+        table.add_column(f"gain over\n{tables.reference}", **numbers)
+    for channel in tables.spec.cost:
+        unit = channel.unit if wide else channel.unit.replace(" ", "\N{NO-BREAK SPACE}")
+        limit = f"limit {limit_kind(channel).limit_words(channel.limit, '1')}"
+        table.add_column(f"{channel.name}, {unit}\n{limit}", **numbers)
+    if tables.spec.n_cost:
+        table.add_column("a limit\nbroken in", **numbers)
+    if simulated:
+        table.add_column("trips\n", **numbers)
+        table.add_column("guard\nacts", **numbers)
+    rows = chosen_rows(tables)
+    digits = decimals(row.returns for row in rows)
+    for row in rows:
+        cells = _cells(row, tables, digits)
+        table.add_row(*(cells if wide else [re.split(r"\s\[", cell)[0] for cell in cells]))
+    return table
+
+
+def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
+    names = {
+        "classical": row.name,
+        "learner": f"{row.name} + guard",
+        "log": "recorded log",
+    }
+    simulated, gain = bool(tables.environment), row.difference
+    mean = fixed(row.returns.value, digits) if simulated else with_interval(row.returns, digits)
+    cells = [names.get(row.role, row.name), mean]
+    if simulated:
+        paired = "" if gain is None else difference(gain, digits, space=" ")
+        cells.append(DASH if row.name == tables.reference else paired or DASH)
+    for cell in row.costs:
+        cells.append(with_interval(cell.limited, decimals([cell.limited], most=2)))
+    if row.costs:
+        cells.append(f"{round((1 - row.satisfied.value) * row.n_episodes)}/{row.n_episodes}")
+    if simulated:
+        cells.append(DASH if row.trips is None else str(row.n_trips))
+        cells.append(percent(row.filtered + row.fallback) if row.guarded else DASH)
+    return cells
+
+
+def pooled_lines(tables: ResultTables) -> list[str]:
+    """One line for each algorithm: its pooled seeds compared with the behaviour in the log.
+
+    If the candidate was compared with a controller other than the plant's reference, another line
+    gives that comparison.
+    """
+    lines = []
+    own = {row.group for row in tables.rows if row.name == tables.candidate}
+    for row in tables.pooled:
+        is_other_controller = row.against_role == "classical" and row.against != tables.reference
+        if is_other_controller and row.guarded and row.group in own:
+            digits = decimals([row.difference])
+            lines.append(
+                f"{row.group} compared with {row.against}, the plant's reference: return "
+                f"{difference(row.difference, digits, space=' ')} {tables.reward_unit}"
+            )
+        if row.against_role == "behaviour" and not row.guarded:
+            digits = decimals([row.difference])
+            answer = "better than" if row.better else "not shown to be better than"
+            seeds = "1 seed" if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
+            lines.append(
+                f"{row.group}, {seeds}: {answer} the {row.against}: return "
+                f"{difference(row.difference, digits, space=' ')} "
+                f"{tables.reward_unit}"
+                + "".join(
+                    f", {cost.name} at most {quantity(cost.ours.high, cost.unit)} (theirs "
+                    f"{quantity(cost.theirs.high, cost.unit)})"
+                    for cost in row.costs
+                )
+            )
+    return lines

@@ -1,0 +1,170 @@
+"""Learning curves: records of the policies during training."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neorl_train.judging._wording import listed, number, plain
+from neorl_train.pages.figures._style import CLASSICAL, LIMIT, colours, new_figure
+
+DASHES = ((0, (4, 2)), (0, (1, 1.5)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One metric of one training run.
+
+    Attributes:
+        metric: Name of the metric in the records.
+        algorithm: Name of the learner.
+        seed: Seed of the training run.
+        step: Numbers of critic gradient steps.
+        value: Values of the metric at these steps.
+    """
+
+    metric: str
+    algorithm: str
+    seed: int
+    step: np.ndarray
+    value: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """One metric and the levels to compare it with.
+
+    Attributes:
+        metric: Name of the metric in the records.
+        label: Title of the panel, with the unit.
+        lines: Levels for comparison, by name.
+        limit: A level that must not be exceeded; NaN for none.
+        logarithmic: Whether the axis is logarithmic.
+    """
+
+    metric: str
+    label: str
+    lines: Mapping[str, float]
+    limit: float
+    logarithmic: bool
+
+
+def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
+    """The records of one kind, as one curve for each metric, algorithm and seed.
+
+    Args:
+        records: Lines of ``metrics.jsonl``.
+        kind: ``"validation"`` or ``"chunk"``.
+
+    Returns:
+        The curves, in order of appearance.
+    """
+    points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
+    for line in records:
+        if line.get("kind") == kind:
+            for metric, value in line["metrics"].items():
+                key = (metric, str(line["algorithm"]), int(line["seed"]))
+                points.setdefault(key, []).append((int(line["step"]), float(value)))
+    collected = []
+    for (metric, algorithm, seed), pairs in points.items():
+        steps, values = np.array(sorted(pairs)).T
+        collected.append(Curve(metric, algorithm, seed, steps, values))
+    return collected
+
+
+def single_validation(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) -> str:
+    """Describes the values if every policy was validated only once, so that there is no curve.
+
+    Args:
+        curves_to_draw: Curves of all metrics.
+        panels: Metrics to show.
+
+    Returns:
+        One sentence with the values and one on how to get a curve; empty if there is a curve.
+    """
+    shown = [curve for panel in panels for curve in curves_to_draw if curve.metric == panel.metric]
+    steps = {int(step) for curve in shown for step in curve.step}
+    if any(len(curve.step) > 1 for curve in shown):
+        return ""
+    texts = []
+    for panel in panels:
+        by_learner: dict[str, list[float]] = {}
+        for curve in (curve for curve in shown if curve.metric == panel.metric):
+            by_learner.setdefault(curve.algorithm, []).append(float(curve.value[0]))
+        means = [f"{name} {number(float(np.mean(v)))}" for name, v in by_learner.items()]
+        texts.append(f"{panel.label}: {', '.join(means)}")
+    return (
+        "Every policy was validated only once, after "
+        f"{listed([str(step) for step in sorted(steps)])} updates, so there is no curve to draw. "
+        f"Means over the seeds are: {'; '.join(texts)}. For a curve, set checkpoints.interval to a "
+        "tenth of training.updates."
+    )
+
+
+def learning_curves(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) -> Any:
+    """One panel per metric: a thin line for each seed, a thick line for the mean.
+
+    Args:
+        curves_to_draw: Curves of all metrics.
+        panels: Metrics to show; at least one.
+
+    Returns:
+        The figure.
+    """
+    figure = new_figure(3.4)
+    colour_of = colours([curve.algorithm for curve in curves_to_draw])
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, panel in zip(axes, panels, strict=True):
+        for algorithm, colour in colour_of.items():
+            own_curves = [
+                c for c in curves_to_draw if c.metric == panel.metric and c.algorithm == algorithm
+            ]
+            _seeds(axis, own_curves, algorithm, colour)
+        for (name, level), dashes in zip(panel.lines.items(), DASHES, strict=False):
+            axis.axhline(level, color=CLASSICAL, lw=1.2, ls=dashes, label=name)
+        if np.isfinite(panel.limit):
+            axis.axhline(panel.limit, color=LIMIT, lw=1.2, label="limit")
+        if panel.logarithmic:
+            _logarithmic(axis)
+        axis.set_xlabel("updates [thousands]")
+        axis.set_title(panel.label, loc="left", fontsize=10)
+    entries = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        list(entries.values()),
+        list(entries),
+        loc="outside upper left",
+        ncols=len(entries),
+        fontsize=9,
+    )
+    return figure
+
+
+def _logarithmic(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _seeds(axis: Any, own_curves: Sequence[Curve], algorithm: str, colour: str) -> None:
+    if not own_curves:
+        return
+    for curve in own_curves:
+        marks = _marks(len(curve.step), 3)
+        axis.plot(curve.step / 1000, curve.value, color=colour, lw=0.8, alpha=0.45, **marks)
+    shortest = min(len(curve.step) for curve in own_curves)
+    mean = np.mean([curve.value[:shortest] for curve in own_curves], axis=0)
+    label = f"{algorithm}, mean of {len(own_curves)} seeds" if len(own_curves) > 1 else algorithm
+    steps = own_curves[0].step[:shortest] / 1000
+    axis.plot(steps, mean, color=colour, lw=2, label=label, **_marks(shortest, 6))
+
+
+def _marks(points: int, size: float) -> dict[str, Any]:
+    """A line through a single point is invisible, so it is drawn as a dot."""
+    return {"marker": "o", "markersize": size} if points == 1 else {}
