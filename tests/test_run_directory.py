@@ -15,9 +15,9 @@ from neorl_envs.datasets import _file as dataset
 from neorl_safety.constraints import _json as constraints
 from neorl_safety.guards import _settings as guard_settings
 from neorl_train._job import critics
-from neorl_train.judging import _file as results
-from neorl_train.judging import _file as verdict
+from neorl_train.judging import _evaluation_file as results
 from neorl_train.judging import _fine_tuning as fine_tuning
+from neorl_train.judging import _verdict_file as verdict
 from neorl_train.runs import _checkpoint_manifest as checkpoint
 from neorl_train.runs import _directory as directory
 from neorl_train.runs import _names as written

@@ -14,9 +14,10 @@ from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log
 from neorl_safety.constraints import Tier, action_constraints, requirement
 from neorl_safety.filters import Flag
-from neorl_train.judging import assess_on_log, assess_on_plant, rollouts, write_safety_report
+from neorl_train.judging import assess_on_log, assess_on_plant, rollouts
 from neorl_train.judging._safety_findings import LOGGED, WITH, WITHOUT
 from neorl_train.judging._safety_statistics import FLAG_WORDS
+from neorl_train.pages import write_safety_report
 from neorl_train.pages._safety_file import assessment_to_json
 from neorl_train.pages._safety_text import answer, headline
 

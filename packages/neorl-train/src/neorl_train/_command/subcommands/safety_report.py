@@ -18,8 +18,8 @@ from neorl_train.judging import (
     assess_on_log,
     assess_on_plant,
     read_policy_under_test,
-    write_safety_report,
 )
+from neorl_train.pages import write_safety_report
 from neorl_train.pages._safety_file import assessment_to_json
 from neorl_train.pages._safety_text import headline
 
