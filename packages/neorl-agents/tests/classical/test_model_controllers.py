@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.linalg import solve_discrete_are
 
 from neorl_agents.classical import LQG, MPC, Loop, Task
 from neorl_agents.classical._design import Weights, delayed, regulator
@@ -20,7 +19,7 @@ from neorl_agents.classical._task import resolve
 from neorl_core import Channel, InputError, Spec
 
 from ..controllers import oracle
-from .conftest import Plant, log_of
+from .conftest import Plant, by_recursion, log_of
 
 SMALL = {"longest_delay": 4, "orders": 2}
 
@@ -97,17 +96,15 @@ def test_regulator_and_observer_are_those_of_riccati(coupled, coupled_log):
     plant = delayed(model, 2)
     weights = Weights(0.02, 0.1)
     design = regulator(plant, weights)
-    x = solve_discrete_are(plant.a, plant.b, design.q, design.r, s=design.cross)
-    gain = np.linalg.solve(
-        design.r + plant.b.T @ x @ plant.b, plant.b.T @ x @ plant.a + design.cross.T
-    )
+    cost, gain = by_recursion(plant.a, plant.b, design.q, design.r, design.cross)
+    np.testing.assert_allclose(design.cost_to_go, cost, atol=1e-7)
     np.testing.assert_allclose(design.gain, gain, atol=1e-7)
     own = model._replace(residual=np.array([2e-3, 1e-3]))
     a = np.block([[own.a, np.eye(2)], [np.zeros((2, 2)), np.eye(2)]])
     c = np.concatenate([np.eye(2), np.zeros((2, 2))], axis=1)
     size = np.diag(own.residual**2)
     spread = np.block([[size, np.zeros((2, 2))], [np.zeros((2, 2)), 0.01 * size]])
-    p = solve_discrete_are(a.T, c.T, spread, 4 * size)
+    p, _ = by_recursion(a.T, c.T, spread, 4 * size, np.zeros_like(c.T))
     expected = p @ c.T @ np.linalg.inv(c @ p @ c.T + 4 * size)
     np.testing.assert_allclose(observer_gain(own, disturbance=0.1, noise=2.0), expected, atol=1e-7)
 

@@ -2,16 +2,14 @@
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.classical._observer import observer_gain, start_maps
+from neorl_agents.classical._observer import observer_gain, stabilising_solution, start_maps
 from neorl_agents.classical._plant_model import PlantModel
 from neorl_agents.classical._task import ResolvedTask, spans
 from neorl_agents.controllers._estimator import Estimator, SteadyTarget
 from neorl_core import Affine, InputError, Spec, highs, lows
-from neorl_core.linear_systems import lq_regulator
 
 TINY = 1e-8
 
@@ -90,15 +88,13 @@ def regulator(plant: DelayedPlant, weights: Weights) -> RegulatorDesign:
     q = plant.controlled.T @ plant.controlled + weights.move * plant.previous.T @ plant.previous
     r = (weights.effort + weights.move) * np.eye(inputs)
     cross = -weights.move * plant.previous.T
-    with jax.enable_x64(True):
-        problem = map(jnp.asarray, (plant.a, plant.b, q, r))
-        solution = lq_regulator(*problem, cross=jnp.asarray(cross))
-        gain, cost = (np.asarray(part, np.float64) for part in solution)
-    if not (np.all(np.isfinite(gain)) and np.all(np.isfinite(cost))):
+    solution = stabilising_solution(plant.a, plant.b, q, r, cross)
+    if solution is None:
         raise InputError(
             "no feedback stabilises the identified plant, because its inputs do not affect a mode "
             "that does not decay; check the pairing and the order, or raise effort"
         )
+    cost, gain = solution
     return RegulatorDesign(gain, cost, q, r, cross)
 
 

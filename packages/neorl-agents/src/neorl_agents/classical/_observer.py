@@ -1,15 +1,13 @@
-"""Observers of a plant with integrating disturbances, in scaled units and float64."""
+"""Observers of a plant with integrating disturbances, and Riccati's equation; in float64."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.classical._plant_model import PlantModel
 from neorl_core import InputError
-from neorl_core.linear_systems import kalman_filter
 
 LEAST_ERROR = 1e-6
 START_WEIGHT = 1e3
+RESIDUAL = 1e-6
 
 
 def observer_gain(model: PlantModel, *, disturbance: float, noise: float) -> np.ndarray:
@@ -42,16 +40,15 @@ def observer_gain(model: PlantModel, *, disturbance: float, noise: float) -> np.
         c = np.concatenate([model.c, model.shift], axis=1)
         process_noise = np.block([[process_noise, zeros.T], [zeros, disturbance**2 * variance]])
     scale = 1 / np.mean(np.diag(variance))
-    with jax.enable_x64(True):
-        problem = (a, c, scale * process_noise, scale * noise**2 * variance)
-        solution = kalman_filter(*map(jnp.asarray, problem))
-        gain = np.asarray(solution.gain, np.float64)
-    if not np.all(np.isfinite(gain)):
+    process_noise, measurement_noise = scale * process_noise, scale * noise**2 * variance
+    solution = stabilising_solution(a.T, c.T, process_noise, measurement_noise, np.zeros_like(c.T))
+    if solution is None:
         raise InputError(
             "no observer of the identified plant is stable, because its measurements do not show "
             "all of its states; lower the order, or measure more channels"
         )
-    return gain
+    covariance, _ = solution
+    return np.linalg.solve(c @ covariance @ c.T + measurement_noise, c @ covariance).T
 
 
 def start_maps(model: PlantModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -67,3 +64,33 @@ def start_maps(model: PlantModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     inverse = np.linalg.pinv(system, rcond=1e-12)
     from_drift, from_output = inverse[:, :states], START_WEIGHT * inverse[:, states:]
     return from_output, -from_drift @ model.b, -from_drift @ model.drift - from_output @ model.bias
+
+
+def stabilising_solution(
+    a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray, cross: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """``X`` and the gain ``(R + B^T X B)^{-1} (B^T X A + N^T)`` of the regulator ``u = -gain x``.
+
+    ``X = A^T X A - (A^T X B + N) gain + Q`` is the cost to go. For a Kalman filter, give ``A^T``,
+    ``C^T`` and the covariances of process and measurements: ``X`` is that of the error before a
+    measurement.
+
+    Returns:
+        Both, or ``None`` if no gain stabilises the plant or rounding spoils ``X``.
+    """
+    from scipy.linalg import solve_discrete_are  # Imported here: slow, and only needed for fits.
+
+    if not all(np.all(np.isfinite(matrix)) for matrix in (a, b, q, r, cross)):
+        return None
+    # SciPy refuses what rounding has left unsymmetric.
+    q, r = (q + q.T) / 2, (r + r.T) / 2
+    try:
+        x = solve_discrete_are(a, b, q, r, s=cross)
+        gain = np.linalg.solve(r + b.T @ x @ b, b.T @ x @ a + cross.T)
+    except np.linalg.LinAlgError:
+        return None
+    # An eigenvalue that rounding has moved across the unit circle gives an X that solves the
+    # equation and belongs to a loop that does not decay.
+    decays = np.max(np.abs(np.linalg.eigvals(a - b @ gain))) < 1
+    error = a.T @ x @ a - (a.T @ x @ b + cross) @ gain + q - x
+    return (x, gain) if decays and np.linalg.norm(error) <= RESIDUAL * np.linalg.norm(x) else None
