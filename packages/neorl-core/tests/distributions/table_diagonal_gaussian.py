@@ -6,9 +6,7 @@ from scipy import stats
 
 from neorl_core.distributions import (
     diagonal_gaussian_entropy,
-    diagonal_gaussian_kl,
     diagonal_gaussian_log_prob,
-    diagonal_gaussian_mode,
     diagonal_gaussian_sample,
 )
 from neorl_core.testing import (
@@ -81,43 +79,6 @@ def entropy_of_wider_is_larger(log_std):
     assert_close(wider, mapped(diagonal_gaussian_entropy, log_std) + CHANNELS)
 
 
-def kl_in_closed_form(mean, log_std, other_mean, other_log_std):
-    variance, other = np.exp(2 * log_std), np.exp(2 * other_log_std)
-    return np.sum(
-        (variance + (mean - other_mean) ** 2) / (2 * other) - 0.5 + other_log_std - log_std
-    )
-
-
-def zero_only_to_itself(mean, log_std, other_mean, other_log_std):
-    assert_close(mapped(diagonal_gaussian_kl, mean, log_std, mean, log_std), np.zeros(3))
-    assert np.min(mapped(diagonal_gaussian_kl, mean, log_std, other_mean, other_log_std)) >= 0
-
-
-def kl_is_expected_log_ratio(mean, log_std, other_mean, other_log_std):
-    """Gauss-Hermite quadrature of ``log p - log q`` under ``p``, which is a parabola: exact."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(5)
-    total = np.zeros(3)
-    for node, weight in zip(nodes, weights / np.sqrt(2 * np.pi), strict=True):
-        x = mean.astype(np.float64) + np.exp(log_std) * node
-        ratio = stats.norm.logpdf(x, mean, np.exp(log_std))
-        ratio = ratio - stats.norm.logpdf(x, other_mean, np.exp(other_log_std))
-        total += weight * ratio.sum(axis=-1)
-    result = mapped(diagonal_gaussian_kl, mean, log_std, other_mean, other_log_std)
-    assert_close(result, total, rtol=1e-4, atol=1e-5)
-
-
-def the_mean_itself(mean):
-    return mean
-
-
-def densest_at_the_mode(mean):
-    width = np.zeros_like(mean)
-    best = mapped(diagonal_gaussian_mode, mean)
-    at_best = mapped(diagonal_gaussian_log_prob, best, mean, width)
-    off = mapped(diagonal_gaussian_log_prob, best + np.float32(0.125), mean, width)
-    assert np.all(np.asarray(at_best) > np.asarray(off))
-
-
 RAW_KEY = np.zeros(2, np.uint32)
 
 ROWS = [
@@ -166,42 +127,5 @@ ROWS = [
         laws=[entropy_of_wider_is_larger],
         edges=[Edge((np.full(CHANNELS, -50.0),)), Edge((NOTHING,))],
         refuses=[Refusal(f"log_std{SCALAR}", (jnp.ones(()),))],
-    ),
-    Row(
-        diagonal_gaussian_kl,
-        sample=st.tuples(VALUE, LOG_STD, VALUE, LOG_STD),
-        oracle=kl_in_closed_form,
-        laws=[zero_only_to_itself, kl_is_expected_log_ratio],
-        edges=[
-            Edge((ZERO, ZERO, ZERO, ZERO)),
-            Edge((ZERO, np.full(CHANNELS, -15.0), FAR, ZERO)),
-            Edge((NOTHING,) * 4),
-        ],
-        refuses=[
-            Refusal(
-                "mean and other_mean must have one shape, got (2,) and (3,); "
-                "index or reshape one of them, nothing is broadcast here",
-                (jnp.ones(2), jnp.ones(2), jnp.ones(3), jnp.ones(3)),
-            ),
-            *(
-                Refusal(
-                    wide("log_std", "mean", shape),
-                    (jnp.ones(2), jnp.ones(shape), jnp.ones(2), jnp.ones(2)),
-                )
-                for shape in ((3, 2), (3,))
-            ),
-            Refusal(
-                wide("other_log_std", "other_mean", (3,)),
-                (jnp.ones(2), jnp.ones(2), jnp.ones(2), jnp.ones(3)),
-            ),
-        ],
-        **LOOSE,
-    ),
-    Row(
-        diagonal_gaussian_mode,
-        sample=st.tuples(VALUE),
-        oracle=the_mean_itself,
-        laws=[densest_at_the_mode],
-        edges=[Edge((NOTHING,))],
     ),
 ]

@@ -6,11 +6,8 @@ from scipy import integrate, stats
 
 from neorl_core.distributions import (
     diagonal_gaussian_sample,
-    tanh_gaussian_entropy,
-    tanh_gaussian_kl,
     tanh_gaussian_latent_log_prob,
     tanh_gaussian_log_prob,
-    tanh_gaussian_mode,
     tanh_gaussian_sample,
 )
 from neorl_core.testing import (
@@ -75,51 +72,6 @@ def draw_and_density_agree(mean, log_std, key):
     assert_close(action, np.tanh(latent))
     assert_close(log_p, mapped(tanh_gaussian_latent_log_prob, latent, mean, log_std))
     assert np.max(np.abs(action)) <= 1
-
-
-def entropy_by_quadrature(mean, log_std):
-    """By fine trapezoids in units of the standard deviation."""
-    grid = np.linspace(-12, 12, 8001)
-    total = 0.0
-    for centre, width in zip(mean, np.exp(log_std), strict=True):
-        density = np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi)
-        slope = integrate.trapezoid(density * log_slope(centre + width * grid), grid)
-        total += stats.norm.entropy(scale=width) + slope
-    return total
-
-
-def mirrored_and_bounded(mean, log_std):
-    entropy = mapped(tanh_gaussian_entropy, mean, log_std)
-    assert_close(mapped(tanh_gaussian_entropy, -mean, log_std), entropy, atol=1e-5)
-    assert np.max(entropy) <= CHANNELS * np.log(2) + 1e-4
-
-
-def squashed_median(mean):
-    return np.tanh(mean)
-
-
-def half_the_mass_is_below(mean):
-    mode = np.asarray(mapped(tanh_gaussian_mode, mean))
-    assert np.all(np.abs(mode) <= 1)
-    assert_close(mapped(tanh_gaussian_mode, -mean), -mode)
-
-
-def kl_of_the_latents(mean, log_std, other_mean, other_log_std):
-    """By trapezoids in the latent, where both densities change by the same slope."""
-    total = 0.0
-    for m, s, n, t in zip(mean, np.exp(log_std), other_mean, np.exp(other_log_std), strict=True):
-        grid = m + s * np.linspace(-12, 12, 4001)
-        p, q = stats.norm.logpdf(grid, m, s), stats.norm.logpdf(grid, n, t)
-        total += integrate.trapezoid(np.exp(p) * (p - q), grid)
-    return total
-
-
-def mirrored_divergence(mean, log_std, other_mean, other_log_std):
-    assert_close(
-        mapped(tanh_gaussian_kl, -mean, log_std, -other_mean, other_log_std),
-        mapped(tanh_gaussian_kl, mean, log_std, other_mean, other_log_std),
-    )
-    assert_close(mapped(tanh_gaussian_kl, mean, log_std, mean, log_std), np.zeros(3))
 
 
 RAW_KEY = np.zeros(2, np.uint32)
@@ -192,42 +144,5 @@ ROWS = [
         ],
         refuses=[Refusal(WIDE, (jnp.ones(2), jnp.ones(3), jax.random.key(0)))],
         **LOOSE,
-    ),
-    Row(
-        tanh_gaussian_entropy,
-        sample=st.tuples(VALUE, LOG_STD),
-        oracle=entropy_by_quadrature,
-        laws=[mirrored_and_bounded],
-        refuses=[Refusal(WIDE, (jnp.ones(2), jnp.ones(3)))],
-        edges=[
-            Edge((ZERO, ZERO)),
-            Edge((ZERO, np.full(CHANNELS, -10.0))),
-            Edge((np.full(CHANNELS, 20.0), ZERO)),
-            Edge((ZERO, np.full(CHANNELS, 5.0))),
-            Edge((NOTHING, NOTHING)),
-        ],
-        **LOOSE,
-    ),
-    Row(
-        tanh_gaussian_kl,
-        sample=st.tuples(VALUE, LOG_STD, VALUE, LOG_STD),
-        oracle=kl_of_the_latents,
-        laws=[mirrored_divergence],
-        refuses=[
-            Refusal(
-                f"mean and other_mean must have one shape, got (2,) and (3,){SAME}",
-                (*[jnp.ones(2)] * 2, *[jnp.ones(3)] * 2),
-            ),
-            Refusal(WIDE, (jnp.ones(2), jnp.ones(3), jnp.ones(2), jnp.ones(2))),
-        ],
-        edges=[Edge((ZERO, ZERO, ZERO, ZERO))],
-        **LOOSE,
-    ),
-    Row(
-        tanh_gaussian_mode,
-        sample=st.tuples(VALUE),
-        oracle=squashed_median,
-        laws=[half_the_mass_is_below],
-        edges=[Edge((FAR,)), Edge((NOTHING,))],
     ),
 ]

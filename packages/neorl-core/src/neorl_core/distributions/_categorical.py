@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
-from neorl_core._internal.checks import floats, require_same_shape
+from neorl_core._internal.checks import floats
 
 
 def categorical_log_prob(
@@ -42,29 +42,6 @@ def categorical_log_prob(
     return jnp.where(inside, chosen, jnp.nan)
 
 
-def categorical_sample(
-    logits: Float[Array, "*batch choice"], key: PRNGKeyArray
-) -> Int[Array, " *batch"]:
-    """Samples the index of a choice.
-
-    Args:
-        logits: Unnormalised log-probabilities along the last axis.
-        key: Used once.
-
-    Returns:
-        The index of the choice, int32.
-
-    Raises:
-        ValueError: If there is no choice.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> int(categorical_sample(jnp.array([-jnp.inf, 0.0]), jax.random.key(0)))
-        1
-    """
-    return jax.random.categorical(key, _logits(logits), axis=-1).astype(jnp.int32)
-
-
 def categorical_entropy(logits: Float[Array, "*batch choice"]) -> Float[Array, " *batch"]:
     """Entropy in nats, ``-sum_i p_i log p_i``; excluded choices contribute nothing.
 
@@ -84,55 +61,6 @@ def categorical_entropy(logits: Float[Array, "*batch choice"]) -> Float[Array, "
     """
     probability, log_p, _ = _possible(logits)
     return -jnp.sum(probability * log_p, axis=-1)
-
-
-def categorical_kl(
-    logits: Float[Array, "*batch choice"], other_logits: Float[Array, "*batch choice"]
-) -> Float[Array, " *batch"]:
-    """Kullback-Leibler divergence of the first distribution from the second, in nats.
-
-    Args:
-        logits: Logits of the first distribution, along the last axis.
-        other_logits: Logits of the second distribution, same shape.
-
-    Returns:
-        ``sum_i p_i (log p_i - log q_i)``, without the last axis. It is infinite if the second
-        distribution excludes a choice that the first allows; choices that the first excludes
-        contribute nothing.
-
-    Raises:
-        ValueError: If the shapes differ or there is no choice.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> round(float(categorical_kl(jnp.array([0.0, -jnp.inf]), jnp.zeros(2))), 4)
-        0.6931
-    """
-    require_same_shape("logits", logits, "other_logits", other_logits)
-    probability, log_p, possible = _possible(logits)
-    other = jax.nn.log_softmax(_logits(other_logits), axis=-1)
-    gap = jnp.where(possible, log_p - jnp.where(possible, other, 0), 0)
-    return jnp.sum(probability * gap, axis=-1)
-
-
-def categorical_mode(logits: Float[Array, "*batch choice"]) -> Int[Array, " *batch"]:
-    """The most probable choice; the first one if several are equally probable.
-
-    Args:
-        logits: Unnormalised log-probabilities along the last axis.
-
-    Returns:
-        Its index, int32.
-
-    Raises:
-        ValueError: If there is no choice.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> int(categorical_mode(jnp.array([0.0, 2.0, 2.0])))
-        1
-    """
-    return jnp.argmax(_logits(logits), axis=-1).astype(jnp.int32)
 
 
 def _possible(logits: Array) -> tuple[Array, Array, Array]:

@@ -94,55 +94,6 @@ def diagonal_gaussian_entropy(log_std: Float[Array, "*batch channel"]) -> Float[
     return jnp.sum(log_std + (1 + LOG_TWO_PI) / 2, axis=-1)
 
 
-def diagonal_gaussian_kl(
-    mean: Float[Array, "*batch channel"],
-    log_std: Float[Array, "*#batch channel"],
-    other_mean: Float[Array, "*batch channel"],
-    other_log_std: Float[Array, "*#batch channel"],
-) -> Float[Array, " *batch"]:
-    """Kullback-Leibler divergence of the first Gaussian from the second, in nats.
-
-    ``sum_i (s_i^2 + (m_i - m'_i)^2) / (2 s'_i^2) - 1/2 + log s'_i - log s_i``.
-
-    Args:
-        mean: ``m``, last axis the channels.
-        log_std: ``log s``; broadcasts against ``mean``.
-        other_mean: ``m'``, with the shape of ``mean``.
-        other_log_std: ``log s'``; broadcasts against ``mean``.
-
-    Returns:
-        The divergence, without the last axis; not negative except for rounding.
-
-    Raises:
-        ValueError: If the shapes disagree.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> zero = jnp.zeros(1)
-        >>> float(diagonal_gaussian_kl(jnp.ones(1), zero, zero, zero))
-        0.5
-    """
-    mean, log_std = gaussian_parameters(mean, log_std)
-    other_mean, other_log_std = gaussian_parameters(other_mean, other_log_std, prefix="other_")
-    require_same_shape("mean", mean, "other_mean", other_mean)
-    gap = log_std - other_log_std
-    distance = jnp.square((mean - other_mean) * jnp.exp(-other_log_std))
-    # With expm1 a divergence near zero does not become negative: exp(2g) - 1 - 2g >= 0.
-    return jnp.sum((jnp.expm1(2 * gap) - 2 * gap + distance) / 2, axis=-1)
-
-
-def diagonal_gaussian_mode(mean: Float[Array, "*batch channel"]) -> Float[Array, "*batch channel"]:
-    """The mode of the distribution, which is the mean itself.
-
-    Args:
-        mean: Any shape.
-
-    Returns:
-        The same array.
-    """
-    return floats(mean)
-
-
 def gaussian_parameters(mean: Array, log_std: Array, *, prefix: str = "") -> tuple[Array, Array]:
     """Both as floats with the shape of the mean; raises an error if they do not broadcast to it."""
     mean, log_std = floats(mean), floats(log_std)
