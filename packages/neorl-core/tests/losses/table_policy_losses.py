@@ -5,9 +5,7 @@ from hypothesis import strategies as st
 from neorl_core.losses import (
     edac_diversity,
     ppo_clipped_loss,
-    reinforce_loss,
     sac_policy_loss,
-    sac_temperature_loss,
 )
 from neorl_core.testing import (
     LENGTHS,
@@ -21,26 +19,12 @@ from neorl_core.testing import (
     mapped,
     reals,
     rows,
-    series,
 )
 
 GAINS = st.sampled_from(LENGTHS).flatmap(
     lambda n: st.tuples(*[rows(n, elements=reals(-8, 8))] * 2, in_units(rows(n)))
 )
 PPO = reals(0.0625, 0.5).map(lambda epsilon: {"epsilon": epsilon})
-ENTROPY = reals(-10, 10).map(lambda entropy: {"target_entropy": entropy})
-
-
-def reinforce_by_hand(log_prob, returns, baseline):
-    return np.asarray([-p * (g - b) for p, g, b in zip(log_prob, returns, baseline, strict=True)])
-
-
-def only_log_prob_has_a_gradient(log_prob, returns, baseline):
-    to_log_prob, to_returns, to_baseline = finite_grad(reinforce_loss, log_prob, returns, baseline)
-    weights = 1 + np.cos(np.arange(log_prob.shape[1])) / 2
-    assert_close(to_log_prob, weights * (baseline - returns))
-    assert not np.any(to_returns)
-    assert not np.any(to_baseline)
 
 
 def ppo_by_cases(log_prob, old_log_prob, advantage, *, epsilon):
@@ -85,21 +69,6 @@ def the_least_critic_alone_is_climbed(log_prob, values, *, temperature):
     assert not np.any(np.where(least, 0, to_values))
 
 
-def temperature_by_hand(log_temperature, log_prob, *, target_entropy):
-    return np.asarray([-np.exp(log_temperature) * (p + target_entropy) for p in log_prob])
-
-
-def falls_where_entropy_is_high(log_temperature, log_prob, *, target_entropy):
-    """Gradient descent lowers the temperature where the policy's entropy exceeds the target."""
-    slope, to_log_prob = finite_grad(
-        sac_temperature_loss, log_temperature, log_prob, target_entropy=target_entropy
-    )
-    weights = 1 + np.cos(np.arange(log_prob.shape[1])) / 2
-    surplus = np.sum(weights * -(log_prob.astype(np.float64) + target_entropy), axis=1)
-    assert_close(slope, np.exp(log_temperature) * surplus, atol=1e-5, rtol=1e-4)
-    assert not np.any(to_log_prob)
-
-
 def cosines_by_loops(gradients):
     total = 0.0
     for i, first in enumerate(gradients):
@@ -129,17 +98,6 @@ ZEROS, FAR = np.zeros(7), np.full(7, 1e4)
 PAIR = (jnp.ones(2), jnp.ones((2, 1)), jnp.ones(2))
 
 ROWS = [
-    Row(
-        reinforce_loss,
-        sample=in_units(series(3)),
-        oracle=reinforce_by_hand,
-        laws=[only_log_prob_has_a_gradient],
-        edges=[Edge((-FAR, FAR, -FAR)), Edge((np.zeros(0), np.zeros(0), np.zeros(0)))],
-        refuses=[
-            Refusal("log_prob and returns must have one shape", PAIR),
-            Refusal("log_prob and baseline must have one shape", (PAIR[0], PAIR[0], PAIR[1])),
-        ],
-    ),
     Row(
         ppo_clipped_loss,
         sample=GAINS,
@@ -177,31 +135,6 @@ ROWS = [
                 "temperature must be finite and not negative",
                 (jnp.ones(2), jnp.ones((2, 2))),
                 {"temperature": -1.0},
-            ),
-        ],
-    ),
-    Row(
-        sac_temperature_loss,
-        sample=st.tuples(rows(elements=reals(-40, 40)), rows(7)),
-        options=ENTROPY,
-        oracle=temperature_by_hand,
-        laws=[falls_where_entropy_is_high],
-        edges=[
-            Edge((np.zeros(()), ZEROS), {"target_entropy": 0.0}),
-            Edge((np.zeros(()), np.zeros(0)), {"target_entropy": -3.0}),
-        ],
-        refuses=[
-            Refusal(
-                "log_temperature must be one number, got shape (2,); "
-                "index it, or use jax.vmap for several",
-                (jnp.ones(2), jnp.ones(2)),
-                {"target_entropy": 1.0},
-            ),
-            Refusal(
-                "target_entropy must be one number, got shape (2, 1); "
-                "index it, or use jax.vmap for several",
-                (jnp.ones(()), jnp.ones(2)),
-                {"target_entropy": jnp.ones((2, 1))},
             ),
         ],
     ),

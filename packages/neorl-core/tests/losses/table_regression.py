@@ -2,7 +2,11 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core.losses import huber_loss, pinball_loss, quantile_huber_loss, squared_loss
+from neorl_core.losses import (
+    huber_loss,
+    quantile_huber_loss,
+    squared_loss,
+)
 from neorl_core.testing import (
     Edge,
     Refusal,
@@ -22,7 +26,6 @@ DELTA = reals(0.0625, 50.0)
 HUBER = st.one_of(DELTA, decades().map(lambda delta: abs(delta) or 1.0)).map(
     lambda delta: {"delta": delta}
 )
-PINBALL = LEVEL.map(lambda level: {"quantile": level})
 
 
 def squares(predictions, targets):
@@ -57,30 +60,6 @@ def a_wide_delta_is_half_the_square(predictions, targets, *, delta):
     assert_close(
         mapped(huber_loss, predictions, targets, delta=wide), (targets - predictions) ** 2 / 2
     )
-
-
-def pinball_by_cases(predictions, targets, *, quantile):
-    return np.asarray(
-        [
-            quantile * (t - p) if t > p else (1 - quantile) * (p - t)
-            for p, t in zip(predictions, targets, strict=True)
-        ]
-    )
-
-
-def levels_mirror(predictions, targets, *, quantile):
-    assert_close(
-        mapped(pinball_loss, -predictions, -targets, quantile=1 - quantile),
-        mapped(pinball_loss, predictions, targets, quantile=quantile),
-    )
-
-
-def both_levels_make_the_distance(predictions, targets, *, quantile):
-    both = [
-        mapped(pinball_loss, predictions, targets, quantile=level)
-        for level in (quantile, 1 - quantile)
-    ]
-    assert_close(both[0] + both[1], np.abs(targets - predictions))
 
 
 def quantile_huber_by_loops(predictions, targets, quantile, *, delta):
@@ -137,32 +116,6 @@ ROWS = [
             Refusal("predictions and targets must have one shape", PAIR),
             Refusal("delta must be finite and positive", (ZEROS, ZEROS), {"delta": 0.0}),
             Refusal("delta must be finite and positive", (ZEROS, ZEROS), {"delta": -1.0}),
-        ],
-    ),
-    Row(
-        pinball_loss,
-        sample=in_units(series(2)),
-        options=PINBALL,
-        oracle=pinball_by_cases,
-        laws=[levels_mirror, both_levels_make_the_distance],
-        edges=[
-            Edge((ZEROS, ZEROS), {"quantile": 0.5}),
-            Edge((FAR, -FAR), {"quantile": 0.25}),
-            Edge((np.zeros(0), np.zeros(0)), {"quantile": 0.5}),
-        ],
-        refuses=[
-            Refusal("predictions and targets must have one shape", PAIR, {"quantile": 0.5}),
-            Refusal("quantile must be in (0, 1)", (ZEROS, ZEROS), {"quantile": 1.0}),
-            Refusal("quantile must be in (0, 1)", (ZEROS, ZEROS), {"quantile": 0.0}),
-            *(
-                Refusal(
-                    f"quantile must broadcast against the shape (7,) of targets, got shape {shape}"
-                    "; give one number, or one for each element",
-                    (ZEROS, ZEROS),
-                    {"quantile": jnp.full(shape, 0.5)},
-                )
-                for shape in ((3,), (7, 1))
-            ),
         ],
     ),
     Row(

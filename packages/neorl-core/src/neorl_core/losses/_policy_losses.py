@@ -10,40 +10,7 @@ from neorl_core._internal.checks import (
     like,
     require_members,
     require_same_shape,
-    require_scalar,
 )
-
-
-def reinforce_loss(
-    log_prob: Float[Array, "*batch"],
-    returns: Float[Array, "*batch"],
-    baseline: Float[Array, "*batch"],
-) -> Float[Array, "*batch"]:
-    """``-log_prob (returns - baseline)``, elementwise; the bracket carries no gradient.
-
-    Args:
-        log_prob: Log-probability of each action under the policy being trained.
-        returns: Return after each action, same shape.
-        baseline: A value that does not depend on the action, same shape.
-
-    Returns:
-        The loss of every element.
-
-    Raises:
-        ValueError: If the shapes differ.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(reinforce_loss(jnp.array(-2.0), jnp.array(3.0), jnp.array(1.0)))
-        4.0
-
-    Source: Williams, Simple statistical gradient-following algorithms for connectionist
-    reinforcement learning, 1992.
-    """
-    require_same_shape("log_prob", log_prob, "returns", returns)
-    require_same_shape("log_prob", log_prob, "baseline", baseline)
-    advantage = jax.lax.stop_gradient(floats(returns) - floats(baseline))
-    return -floats(log_prob) * advantage
 
 
 def ppo_clipped_loss(
@@ -133,41 +100,3 @@ def sac_policy_loss(
     log_prob = floats(log_prob)
     weight = jax.lax.stop_gradient(like(temperature, log_prob))
     return weight * log_prob - jnp.min(floats(values), axis=0)
-
-
-def sac_temperature_loss(
-    log_temperature: Float[Array, ""],
-    log_prob: Float[Array, "*batch"],
-    *,
-    target_entropy: float | Float[Array, ""],
-) -> Float[Array, "*batch"]:
-    """The loss that moves SAC's temperature towards a target entropy, elementwise.
-
-    ``-exp(log_temperature) (log_prob + target_entropy)``; the bracket carries no gradient. The
-    temperature falls where the policy's entropy is above the target. (Some implementations multiply
-    by ``log_temperature`` instead, which has the same sign but a different step size.)
-
-    Args:
-        log_temperature: Scalar parameter.
-        log_prob: Log-density of sampled actions.
-        target_entropy: Target entropy in nats; often minus the number of action channels.
-
-    Returns:
-        The loss of every element, with the shape of ``log_prob``.
-
-    Raises:
-        ValueError: If ``log_temperature`` or ``target_entropy`` is not a scalar.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> sac_temperature_loss(jnp.array(0.0), jnp.array([2.0]), target_entropy=-1.0).tolist()
-        [-1.0]
-
-    Source: Haarnoja et al., Soft actor-critic algorithms and applications, arXiv 1812.05905,
-    equation 18.
-    """
-    require_scalar("log_temperature", log_temperature)
-    require_scalar("target_entropy", target_entropy)
-    excess = jax.lax.stop_gradient(floats(log_prob))
-    excess = excess + like(target_entropy, excess)
-    return -jnp.exp(floats(log_temperature)) * excess

@@ -9,7 +9,6 @@ from neorl_core._internal.checks import (
     checked_probability,
     floats,
     like,
-    require_broadcast,
     require_same_shape,
 )
 
@@ -72,45 +71,6 @@ def huber_loss(
     require_same_shape("predictions", predictions, "targets", targets)
     delta = checked_positive("delta", delta)
     return _huber(floats(targets) - floats(predictions), delta)
-
-
-def pinball_loss(
-    predictions: Float[Array, "*batch"],
-    targets: Float[Array, "*batch"],
-    *,
-    quantile: float | Float[Array, "*#batch"],
-) -> Float[Array, "*batch"]:
-    """The quantile regression loss, elementwise.
-
-    ``quantile d`` where ``d = targets - predictions`` is positive, ``(quantile - 1) d`` elsewhere.
-    The minimiser for a single prediction is that quantile of the targets.
-
-    Args:
-        predictions: Any shape.
-        targets: Same shape.
-        quantile: Level in (0, 1), broadcast against the targets: one for all elements, or one for
-            each; NaN results under ``jit`` if it is outside.
-
-    Returns:
-        The loss of every element. At a tie its gradient is one of the two one-sided gradients.
-
-    Raises:
-        ValueError: If the shapes differ, ``quantile`` does not broadcast to them, or a concrete
-            level is outside (0, 1).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> pinball_loss(jnp.zeros(2), jnp.array([2.0, -2.0]), quantile=0.75).tolist()
-        [1.5, 0.5]
-
-    Source: Koenker and Bassett, Regression quantiles, 1978.
-    """
-    require_same_shape("predictions", predictions, "targets", targets)
-    require_broadcast("quantile", quantile, "targets", np.shape(targets))
-    quantile = checked_probability("quantile", quantile, many=True)
-    difference = floats(targets) - floats(predictions)
-    level = like(quantile, difference)
-    return jnp.where(difference > 0, level * difference, (level - 1) * difference)
 
 
 def quantile_huber_loss(

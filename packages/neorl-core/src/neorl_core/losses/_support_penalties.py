@@ -1,10 +1,7 @@
-"""Penalties on distance from the log: COMBO's term and the MMD of BEAR."""
+"""COMBO's penalty on distance from the log."""
 
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neorl_core._internal.checks import checked_positive, floats, like, require_choice
-from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.losses._masked_mean import masked_mean
 
 
@@ -41,66 +38,3 @@ def combo_regulariser(
     arXiv 2102.08363.
     """
     return masked_mean(q_rollout, rollout_mask) - masked_mean(q_data, mask)
-
-
-def squared_mmd(
-    samples: Float[Array, "sample act"],
-    logged: Float[Array, "logged act"],
-    *,
-    bandwidth: float | Float[Array, ""],
-    kernel: str = "gaussian",
-) -> Float[Array, ""]:
-    """The squared maximum mean discrepancy of two samples, including pairs within each sample.
-
-    ``mean k(x, x') - 2 mean k(x, y) + mean k(y, y')`` over all pairs, with ``k = exp(-||x - y||_2^2
-    / (2 bandwidth))`` (Gaussian) or ``exp(-||x - y||_1 / bandwidth)`` (Laplacian), scaled as in
-    BEAR's code.
-
-    Args:
-        samples: Actions of the policy in one state.
-        logged: Actions of the logged behaviour in that state.
-        bandwidth: Scale of the kernel, positive; for the Gaussian, in squared units of the action.
-            NaN results under ``jit`` if it is not.
-        kernel: ``"gaussian"`` or ``"laplacian"``; static.
-
-    Returns:
-        Scalar, not negative except for rounding; zero for equal samples.
-
-    Raises:
-        ValueError: If an argument is not two-dimensional or is empty, the channels differ,
-            ``kernel`` is unknown or a concrete ``bandwidth`` is not positive.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(squared_mmd(jnp.zeros((3, 2)), jnp.zeros((5, 2)), bandwidth=10.0))
-        0.0
-
-    Source: Kumar et al., Stabilizing off-policy Q-learning via bootstrapping error reduction,
-    arXiv 1906.00949.
-    """
-    require_choice("kernel", kernel, ("gaussian", "laplacian"))
-    bandwidth = checked_positive("bandwidth", bandwidth)
-    samples, logged = floats(samples), floats(logged)
-    shapes = samples.shape, logged.shape
-    if (
-        samples.ndim != 2
-        or logged.ndim != 2
-        or shapes[0][1:] != shapes[1][1:]
-        or 0 in shapes[0][:1] + shapes[1][:1]
-    ):
-        raise ValueError(
-            "samples and logged must hold one action per row, with equal channels and one row at "
-            f"least, got shapes {shapes[0]} and {shapes[1]}; for a batch of states use jax.vmap"
-        )
-    dtype = jnp.result_type(samples, logged)
-    x, y = widened(samples), widened(logged)
-
-    def similarity(one: Array, other: Array) -> Array:
-        gap = one[:, None] - other[None, :]
-        if kernel == "gaussian":
-            distance = jnp.sum(jnp.square(gap), axis=-1) / (2 * like(bandwidth, gap))
-        else:
-            distance = jnp.sum(jnp.abs(gap), axis=-1) / like(bandwidth, gap)
-        return jnp.mean(jnp.exp(-distance))
-
-    return narrowed(similarity(x, x) - 2 * similarity(x, y) + similarity(y, y), dtype)
