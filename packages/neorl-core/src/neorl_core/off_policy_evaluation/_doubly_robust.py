@@ -11,53 +11,7 @@ from neorl_core.off_policy_evaluation._importance_sampling import (
     discounts,
     like_reward,
     masked,
-    weighted,
 )
-
-
-def doubly_robust_return(
-    trajectory: LoggedTrajectories, *, discount: float | Float[Array, ""]
-) -> Float[Array, ""]:
-    """The doubly robust estimate from one trajectory.
-
-    ``v_t = V(s_t) + w_t (r_t + discount v_{t+1} - Q(s_t, a_t))``, computed backwards from zero
-    after the last step, with the ratio ``w_t`` of the step. The mean over trajectories is unbiased
-    if either the ratios or the model are right, and its variance falls as the model improves. With
-    a model of zero it is PDIS.
-
-    Args:
-        trajectory: One trajectory with ``q_value`` and ``value``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
-
-    Returns:
-        ``v_0``; infinite if the ratios overflow. A bracket of zero stays zero under any ratio, and
-        later overflow has no effect after a ratio or a discount of zero.
-
-    Raises:
-        ValueError: If shapes differ, there is not exactly one axis with at least one step, the
-            model's values are missing, or a concrete ``discount`` is outside [0, 1].
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> one = jnp.ones(1)
-        >>> log = LoggedTrajectories(0 * one, 3 * one, None, q_value=2 * one, value=5 * one)
-        >>> float(doubly_robust_return(log, discount=0.9))
-        6.0
-
-    Source: Jiang and Li, Doubly robust off-policy value evaluation for reinforcement learning,
-    arXiv 1511.03722, equation 10.
-    """
-    log_ratio, reward, discount = checked(trajectory, 1, discount)
-    q_value, value = model(trajectory)
-    steps = (log_ratio, reward, q_value, value, jnp.broadcast_to(discount, reward.shape))
-    result, _ = jax.lax.scan(_correct, jnp.zeros((), reward.dtype), steps, reverse=True)
-    return like_reward(result, trajectory)
-
-
-def _correct(following: Array, step: tuple[Array, ...]) -> tuple[Array, None]:
-    log_ratio, reward, q_value, value, discount = step
-    following = jnp.where((discount == 0) & jnp.isinf(following), 0, following)
-    return value + weighted(log_ratio, reward + discount * following - q_value), None
 
 
 def weighted_doubly_robust(
@@ -90,30 +44,12 @@ def weighted_doubly_robust(
     Source: Thomas and Brunskill, Data-efficient off-policy policy evaluation for reinforcement
     learning, arXiv 1604.00923, section 5.
     """
-    log_ratio, reward, discount = checked(trajectories, 2, discount)
+    log_ratio, reward, discount = checked(trajectories, discount)
     q_value, value = model(trajectories)
     weights = jax.nn.softmax(jnp.cumsum(log_ratio, axis=1), axis=0)
-    terms = discounts(discount, reward) * weighted_terms(weights, reward - q_value, value)
-    return like_reward(jnp.sum(terms), trajectories)
-
-
-def weighted_terms(
-    weights: Float[Array, "trajectory time"],
-    error: Float[Array, "trajectory time"],
-    value: Float[Array, "trajectory time"],
-    first: Float[Array, "trajectory #one"] | None = None,
-) -> Float[Array, "trajectory time"]:
-    """Contribution of every step of every trajectory to the weighted doubly robust estimate.
-
-    Args:
-        weights: ``W_{i,t}``.
-        error: ``r_{i,t} - Q_{i,t}``.
-        value: ``V_{i,t}``.
-        first: ``W_{i,-1}``; equal weights if ``None``.
-    """
-    first = jnp.full_like(weights[:, :1], 1 / weights.shape[0]) if first is None else first
-    before = jnp.concatenate([first, weights[:, :-1]], axis=1)
-    return weights * error + before * value
+    before = jnp.concatenate([jnp.full_like(weights[:, :1], 1 / len(weights)), weights[:, :-1]], 1)
+    terms = weights * (reward - q_value) + before * value
+    return like_reward(jnp.sum(discounts(discount, reward) * terms), trajectories)
 
 
 def model(data: LoggedTrajectories) -> tuple[Array, Array]:

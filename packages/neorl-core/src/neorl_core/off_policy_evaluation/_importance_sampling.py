@@ -21,18 +21,18 @@ from neorl_core._internal.float_widths import narrowed, widened
 class LoggedTrajectories(NamedTuple):
     """Logged trajectories with the probability ratios of their actions under another policy.
 
-    Functions named ``…_return`` take one trajectory and are batched by ``vmap``; their mean over
-    trajectories is the estimate. The weighted estimators take all trajectories, along the first
-    axis.
+    The estimators take all trajectories at once, along the first axis. Their weights are
+    self-normalised, which costs a bias of ``O(1 / n)`` and saves far more variance. Deterministic
+    policies over continuous actions have no ratio: use a model-based estimate.
 
     Fields are arrays or values that NumPy can convert to arrays. Estimates are computed in float32
     or wider and have the dtype of the rewards.
 
     Attributes:
         log_ratio: ``log pi_e(a_t | s_t) - log pi_b(a_t | s_t)`` of the evaluated policy over the
-            logging one, shape ``(..., time)``; ``-inf`` if the evaluated policy never takes the
-            action.
-        reward: Shape ``(..., time)``.
+            logging one, shape ``(trajectory, time)``; ``-inf`` if the evaluated policy never takes
+            the action.
+        reward: Shape ``(trajectory, time)``.
         mask: False after the end of a trajectory, where the other fields may hold anything;
             ``None`` if all trajectories have the full length. After its end a trajectory has no
             reward and keeps its weight.
@@ -47,110 +47,14 @@ class LoggedTrajectories(NamedTuple):
     value: Float[ArrayLike, "*trajectory time"] | None = None
 
 
-def tis_return(
-    trajectory: LoggedTrajectories, *, discount: float | Float[Array, ""]
-) -> Float[Array, ""]:
-    """Trajectory-wise importance sampling: ``rho_{T-1} sum_t discount^t r_t``.
-
-    ``rho_t`` is the product of the ratios up to step ``t``. The mean over trajectories is an
-    unbiased estimate of the value of the evaluated policy, provided that the logging policy may
-    take every action that the evaluated one does. Its variance grows exponentially with the
-    horizon. Deterministic policies over continuous actions have no ratio: use a marginalised or a
-    model-based estimate.
-
-    Args:
-        trajectory: One trajectory.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
-
-    Returns:
-        Its weighted return; infinite if the product of the ratios overflows. A return of zero stays
-        zero under any weight, and so does any return under a weight of zero.
-
-    Raises:
-        ValueError: If shapes differ, there is not exactly one axis with at least one step, or a
-            concrete ``discount`` is outside [0, 1].
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> log = LoggedTrajectories(jnp.log(jnp.array([2.0, 0.5])), jnp.array([1.0, 2.0]))
-        >>> round(float(tis_return(log, discount=0.5)), 4)
-        2.0
-
-    Source: Precup, Sutton and Singh, Eligibility traces for off-policy policy evaluation, 2000.
-    """
-    log_ratio, reward, discount = checked(trajectory, 1, discount)
-    total = jnp.sum(discounts(discount, reward) * reward)
-    return like_reward(weighted(jnp.sum(log_ratio), total), trajectory)
-
-
-def pdis_return(
-    trajectory: LoggedTrajectories, *, discount: float | Float[Array, ""]
-) -> Float[Array, ""]:
-    """Per-decision importance sampling: ``sum_t discount^t rho_t r_t``.
-
-    Unbiased like :func:`tis_return`; a reward is not weighted by the ratios of later actions.
-
-    Args:
-        trajectory: One trajectory.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
-
-    Returns:
-        Its weighted return. A step whose product of ratios overflows adds an infinity, or nothing
-        if its discounted reward is zero.
-
-    Raises:
-        ValueError: See :func:`tis_return`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> log = LoggedTrajectories(jnp.log(jnp.array([2.0, 0.5])), jnp.array([1.0, 2.0]))
-        >>> round(float(pdis_return(log, discount=0.5)), 4)
-        3.0
-
-    Source: Precup, Sutton and Singh, 2000.
-    """
-    log_ratio, reward, discount = checked(trajectory, 1, discount)
-    terms = weighted(jnp.cumsum(log_ratio), discounts(discount, reward) * reward)
-    return like_reward(jnp.sum(terms), trajectory)
-
-
-def wis(
-    trajectories: LoggedTrajectories, *, discount: float | Float[Array, ""]
-) -> Float[Array, ""]:
-    """Weighted (self-normalised) TIS: ``sum_i rho_i G_i / sum_i rho_i``.
-
-    It has a bias of ``O(1 / n)`` and far less variance, and never leaves the range of the returns.
-    The weights are normalised as logarithms, so they cannot overflow.
-
-    Args:
-        trajectories: All trajectories, shape ``(trajectory, time)``.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
-
-    Returns:
-        The estimate; NaN if all weights are zero.
-
-    Raises:
-        ValueError: If shapes differ, there are not two axes, there is no trajectory or no step,
-            or a concrete ``discount`` is outside [0, 1].
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> log = LoggedTrajectories(jnp.log(jnp.array([[3.0], [1.0]])), jnp.array([[8.0], [0.0]]))
-        >>> round(float(wis(log, discount=1.0)), 4)
-        6.0
-
-    Source: Precup, Sutton and Singh, 2000.
-    """
-    log_ratio, reward, discount = checked(trajectories, 2, discount)
-    returns = jnp.sum(discounts(discount, reward) * reward, axis=1)
-    value = jnp.sum(jax.nn.softmax(jnp.sum(log_ratio, axis=1)) * returns)
-    return like_reward(value, trajectories)
-
-
 def wpdis(
     trajectories: LoggedTrajectories, *, discount: float | Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Weighted PDIS: ``sum_t discount^t sum_i rho_{i,t} r_{i,t} / sum_i rho_{i,t}``.
+    """Weighted per-decision importance sampling.
+
+    ``sum_t discount^t sum_i rho_{i,t} r_{i,t} / sum_i rho_{i,t}``, where ``rho_{i,t}`` is the
+    product of the ratios up to step ``t``: a reward is not weighted by the ratios of later actions.
+    The weights are normalised as logarithms, so they cannot overflow.
 
     Args:
         trajectories: All trajectories, shape ``(trajectory, time)``.
@@ -160,7 +64,8 @@ def wpdis(
         The estimate; NaN if at some step all weights are zero.
 
     Raises:
-        ValueError: See :func:`wis`.
+        ValueError: If shapes differ, there are not two axes, there is no trajectory or no step,
+            or a concrete ``discount`` is outside [0, 1].
 
     Example:
         >>> import jax.numpy as jnp
@@ -170,7 +75,7 @@ def wpdis(
 
     Source: Thomas, Safe reinforcement learning, 2015, section 3.10.
     """
-    log_ratio, reward, discount = checked(trajectories, 2, discount)
+    log_ratio, reward, discount = checked(trajectories, discount)
     weights = jax.nn.softmax(jnp.cumsum(log_ratio, axis=1), axis=0)
     return like_reward(jnp.sum(discounts(discount, reward) * weights * reward), trajectories)
 
@@ -211,19 +116,18 @@ def effective_sample_size(
 
 
 def checked(
-    data: LoggedTrajectories, rank: int, discount: float | Array
-) -> tuple[Float[Array, "*trajectory time"], Float[Array, "*trajectory time"], Float[Array, ""]]:
+    data: LoggedTrajectories, discount: float | Array
+) -> tuple[Float[Array, "trajectory time"], Float[Array, "trajectory time"], Float[Array, ""]]:
     """Checks a log; returns log ratios and rewards, zero where masked, and the discount.
 
     In float32 or wider; the discount is NaN if it is traced and outside [0, 1].
     """
     discount = checked_probability("discount", discount, closed=True)
-    axes = "time" if rank == 1 else "trajectory, time"
-    require_rank("log_ratio", data.log_ratio, rank, axes)
+    require_rank("log_ratio", data.log_ratio, 2, "trajectory, time")
     require_same_shape("log_ratio", data.log_ratio, "reward", data.reward)
     if data.mask is not None:
         require_same_shape("log_ratio", data.log_ratio, "mask", data.mask)
-    if rank > 1 and np.shape(data.log_ratio)[0] < 1:
+    if np.shape(data.log_ratio)[0] < 1:
         raise ValueError(
             "a weighted estimate needs one trajectory or more, got none; "
             "check how the log was cut into episodes"
@@ -235,14 +139,6 @@ def checked(
         )
     reward = masked(data.reward, data.mask)
     return masked(data.log_ratio, data.mask), reward, like(discount, reward)
-
-
-def weighted(log_weight: Array, amount: Array) -> Array:
-    """``exp(log_weight) amount``; zero if either factor is zero, even if the other overflows."""
-    overflows = jnp.exp(log_weight) == jnp.inf
-    nothing = ((amount == 0) & overflows) | (jnp.isneginf(log_weight) & jnp.isinf(amount))
-    log_weight, amount = jnp.where(nothing, 0, log_weight), jnp.where(nothing, 0, amount)
-    return jnp.exp(log_weight) * amount
 
 
 def masked(values: ArrayLike, mask: ArrayLike | None) -> Array:
@@ -257,8 +153,7 @@ def like_reward(estimate: Any, data: LoggedTrajectories) -> Any:
 
 
 def discounts(discount: Float[Array, ""], reward: Array) -> Array:
-    """``discount^t``, with as many axes as the rewards; ``0^0`` is 1."""
+    """``discount^t`` of every step, with a first axis of length one; ``0^0`` is 1."""
     powers = jnp.cumprod(jnp.full(reward.shape[-1:], discount))
     first = jnp.where(jnp.isnan(discount), discount, 1)
-    powers = jnp.concatenate([first[None], powers])[: reward.shape[-1]]
-    return powers.reshape((1,) * (reward.ndim - 1) + powers.shape)
+    return jnp.concatenate([first[None], powers])[None, : reward.shape[-1]]
