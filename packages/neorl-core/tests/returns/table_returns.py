@@ -6,7 +6,6 @@ from neorl_core.returns import (
     discounted_returns,
     generalised_advantages,
     n_step_returns,
-    segment_discounted_returns,
     segment_generalised_advantages,
     segment_n_step_returns,
     segment_td_lambda_returns,
@@ -85,11 +84,6 @@ def explicit_n_step(reward, next_value, terminated, truncated, *, n, discount):
     return np.asarray(result)
 
 
-def explicit_discounted(reward, next_value, terminated, truncated, *, discount):
-    steps = len(reward)
-    return explicit_n_step(reward, next_value, terminated, truncated, n=steps, discount=discount)
-
-
 def explicit_lambda(reward, next_value, terminated, truncated, *, discount, lam):
     """The geometric mixture of all n-step returns of the episode."""
     steps, ends = len(reward), terminated.astype(bool) | truncated.astype(bool)
@@ -145,17 +139,6 @@ def recursion_holds(reward, final_value, *, discount):
     assert_close(result, reward + np.float32(discount) * following)
 
 
-def what_follows_a_trip_is_nothing(reward, next_value, terminated, truncated, *, discount):
-    wild = np.where(terminated | ~truncated, np.float32(np.nan), next_value)
-    wild[:, -1] = np.where(terminated[:, -1], np.nan, next_value[:, -1])
-    assert_close(
-        mapped(segment_discounted_returns, reward, wild, terminated, truncated, discount=discount),
-        mapped(
-            segment_discounted_returns, reward, next_value, terminated, truncated, discount=discount
-        ),
-    )
-
-
 def episodes_do_not_touch(function):
     def law(*args, **options):
         """NaN in the rows after the first episode leaves the first episode as it is."""
@@ -174,16 +157,6 @@ def lambda_zero_is_one_step(reward, next_value, terminated, *, discount, lam):
     assert_close(
         mapped(td_lambda_returns, reward, next_value, terminated, discount=discount, lam=0.0),
         reward + np.float32(discount) * np.where(terminated, 0, next_value),
-    )
-
-
-def lambda_one_is_the_discounted_return(
-    reward, next_value, terminated, truncated, *, discount, lam
-):
-    log = reward, next_value, terminated, truncated
-    assert_close(
-        mapped(segment_td_lambda_returns, *log, discount=discount, lam=1.0),
-        mapped(segment_discounted_returns, *log, discount=discount),
     )
 
 
@@ -222,7 +195,7 @@ def long_windows_are_the_whole_return(reward, next_value, terminated, truncated,
     log = reward, next_value, terminated, truncated
     assert_close(
         mapped(segment_n_step_returns, *log, discount=discount, n=50),
-        mapped(segment_discounted_returns, *log, discount=discount),
+        mapped(segment_td_lambda_returns, *log, discount=discount, lam=1.0),
     )
 
 
@@ -278,18 +251,6 @@ ROWS = [
         ],
     ),
     Row(
-        segment_discounted_returns,
-        sample=log(2),
-        options=DISCOUNT,
-        oracle=explicit_discounted,
-        laws=[what_follows_a_trip_is_nothing, episodes_do_not_touch(segment_discounted_returns)],
-        edges=[
-            Edge((BIG, BIG, NEVER, NEVER), AT_ONE),
-            Edge((BIG, BIG, ALWAYS, ALWAYS), AT_ZERO),
-        ],
-        refuses=refusals("reward", "next_value", "terminated", "truncated"),
-    ),
-    Row(
         td_lambda_returns,
         sample=episode(2),
         options=LAM,
@@ -311,7 +272,6 @@ ROWS = [
         options=LAM,
         oracle=explicit_lambda,
         laws=[
-            lambda_one_is_the_discounted_return,
             episodes_do_not_touch(segment_td_lambda_returns),
         ],
         edges=[Edge((BIG, BIG, NEVER, ALWAYS), {"discount": 1.0, "lam": 0.0})],

@@ -8,7 +8,6 @@ Rewards in float64, under ``jax.enable_x64(True)``, avoid this.
 """
 
 from neorl_core.returns._discounted import discounted_returns as discounted_returns
-from neorl_core.returns._discounted import segment_discounted_returns as segment_discounted_returns
 from neorl_core.returns._lambda_returns import generalised_advantages as generalised_advantages
 from neorl_core.returns._lambda_returns import (
     segment_generalised_advantages as segment_generalised_advantages,
@@ -19,24 +18,13 @@ from neorl_core.returns._lambda_returns import (
 from neorl_core.returns._lambda_returns import td_lambda_returns as td_lambda_returns
 from neorl_core.returns._n_step import n_step_returns as n_step_returns
 from neorl_core.returns._n_step import segment_n_step_returns as segment_n_step_returns
-from neorl_core.returns._retrace import retrace_returns as retrace_returns
-from neorl_core.returns._retrace import segment_retrace_returns as segment_retrace_returns
-from neorl_core.returns._v_trace import VTrace as VTrace
-from neorl_core.returns._v_trace import segment_v_trace as segment_v_trace
-from neorl_core.returns._v_trace import v_trace as v_trace
 
 __all__ = [
-    "VTrace",
     "discounted_returns",
     "generalised_advantages",
     "n_step_returns",
-    "retrace_returns",
-    "segment_discounted_returns",
     "segment_generalised_advantages",
     "segment_n_step_returns",
-    "segment_retrace_returns",
     "segment_td_lambda_returns",
-    "segment_v_trace",
     "td_lambda_returns",
-    "v_trace",
 ]

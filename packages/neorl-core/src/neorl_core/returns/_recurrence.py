@@ -37,10 +37,3 @@ def bootstrap(
 ) -> Float[Array, " time"]:
     """The value to bootstrap from: zero after a termination, whatever ``value`` holds there."""
     return jnp.where(terminated, jnp.zeros_like(value), value)
-
-
-def following_row(
-    series: Float[Array, " time"], ends: Bool[Array, " time"]
-) -> Float[Array, " time"]:
-    """Values of the next row of the same episode; zero at its end."""
-    return jnp.where(ends, 0, jnp.roll(series, -1))

@@ -1,50 +1,11 @@
-"""Disagreement of an ensemble, and values and rewards penalised by it."""
+"""Disagreement of an ensemble, by which rewards of model rollouts are penalised."""
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import checked_positive, floats, like
+from neorl_core._internal.checks import floats
 from neorl_core._internal.float_widths import narrowed, widened
-
-
-def ensemble_lower_bound(
-    values: Float[Array, "ens *batch"], *, coefficient: float | Float[Array, ""]
-) -> Float[Array, "*batch"]:
-    """A lower confidence bound of a value: ``mean_i - coefficient std_i`` over the members.
-
-    The standard deviation is that of the population, ``sqrt(mean (v - mean v)^2)``.
-
-    Args:
-        values: One estimate per member along the first axis.
-        coefficient: Number of standard deviations below the mean, not negative; 0 gives the mean, 1
-            the smaller of two members. NaN results under ``jit`` if it is negative.
-
-    Returns:
-        The bound, without the first axis. If all members agree, its gradient is that of the mean.
-
-    Raises:
-        ValueError: If there is no member or a concrete ``coefficient`` is negative.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(ensemble_lower_bound(jnp.array([1.0, 5.0]), coefficient=1.0))
-        1.0
-
-    Source: Ghasemipour, Gu and Nachum, Why so pessimistic? Estimating uncertainties for offline
-    RL through ensembles, arXiv 2205.13703.
-    """
-    values = _members("values", values, 1)
-    coefficient = checked_positive("coefficient", coefficient, or_zero=True)
-    dtype, wide = values.dtype, widened(values)
-    mean = jnp.mean(wide, axis=0)
-    deviation = wide - mean[None]
-    # Scaling keeps the squares in range and the root away from zero.
-    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(deviation), axis=0))
-    unit = jnp.where(largest > 0, largest, 1)
-    share = jnp.where(largest > 0, jnp.mean(jnp.square(deviation / unit[None]), axis=0), 1)
-    std = jnp.where(largest > 0, unit * jnp.sqrt(share), 0)
-    return narrowed(mean - like(coefficient, wide) * std, dtype)
 
 
 def mopo_penalty(std: Float[Array, "ens *batch channel"]) -> Float[Array, "*batch"]:

@@ -1,4 +1,4 @@
-"""Targets of soft actor-critic and of fitted Q evaluation: expectations over the next action."""
+"""The target of soft actor-critic: the expectation over the next action."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -63,58 +63,3 @@ def soft_td_target(
     # Also without a bootstrap: a temperature out of range must not give a valid target.
     reward = floats(reward) + 0 * like(temperature, log_prob)
     return td_target(reward, soft, terminated, discount=discount)
-
-
-def fitted_q_target(
-    reward: Float[Array, "*batch"],
-    next_values: Float[Array, "*batch choice"],
-    terminated: Bool[Array, "*batch"],
-    next_probability: Float[Array, "*batch choice"] | None = None,
-    *,
-    discount: float | Float[Array, ""],
-) -> Float[Array, "*batch"]:
-    """The bootstrap from the expected value of a policy's next action: FQE, expected SARSA.
-
-    ``reward + discount (1 - terminated) sum_a next_probability_a next_values_a``. Without
-    probabilities it uses the mean of ``next_values``, which must then belong to actions sampled
-    from the policy. Unlike learners' targets it takes no minimum or maximum, since it evaluates a
-    policy.
-
-    Args:
-        reward: Any shape.
-        next_values: Values of actions at the next observation, along a last axis.
-        terminated: Shape of ``reward``.
-        next_probability: Probabilities of these actions under the evaluated policy, with the shape
-            of ``next_values``; an action of probability zero may have any value.
-        discount: Discount factor in [0, 1]; NaN results under ``jit`` if it is outside.
-
-    Returns:
-        The target, with the shape of ``reward``. Gradients are not stopped.
-
-    Raises:
-        ValueError: If the shapes disagree, there is no action, or a concrete ``discount`` is
-            outside [0, 1].
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> values, probability = jnp.array([4.0, 8.0]), jnp.array([0.75, 0.25])
-        >>> ended = jnp.array(False)
-        >>> float(fitted_q_target(jnp.array(1.0), values, ended, probability, discount=0.5))
-        3.5
-
-    Source: Le, Voloshin and Yue, Batch policy learning under constraints, arXiv 1903.08738,
-    algorithm 3.
-    """
-    values, reward = floats(next_values), floats(reward)
-    if values.ndim != reward.ndim + 1 or values.shape[-1] == 0:
-        raise ValueError(
-            "next_values needs the axes of reward and a last axis with at least one action, got "
-            f"{values.shape} for reward of {reward.shape}; put the actions last"
-        )
-    if next_probability is None:
-        expected = jnp.mean(values, axis=-1)
-    else:
-        require_same_shape("next_values", next_values, "next_probability", next_probability)
-        weight = like(next_probability, values)
-        expected = jnp.sum(weight * jnp.where(weight == 0, 0, values), axis=-1)
-    return td_target(reward, expected, terminated, discount=discount)
