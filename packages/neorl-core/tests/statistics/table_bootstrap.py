@@ -9,11 +9,9 @@ from scipy import stats
 from neorl_core.statistics import (
     Interval,
     bootstrap_interval,
-    bootstrap_replicates,
     stratified_bootstrap_interval,
 )
 from neorl_core.testing import (
-    Edge,
     Refusal,
     Row,
     assert_close,
@@ -88,25 +86,6 @@ def of_no_quantity_there_are_none(samples, key, **options):
     assert {limit.shape for limit in interval} == {(len(samples), 0)}
 
 
-def statistic_of_pairs(pairs):
-    return jnp.sum(pairs["x"], axis=0) - jnp.sum(pairs["y"], axis=0)
-
-
-def rows_of_a_tree_stay_together(samples, key, *, resamples):
-    pairs = {"x": samples, "y": 2 * samples}
-    options = {"statistic": statistic_of_pairs, "resamples": resamples}
-    difference = mapped(bootstrap_replicates, pairs, key, **options)
-    means = mapped(bootstrap_replicates, samples, key, resamples=resamples)
-    assert_close(difference, -samples.shape[1] * np.asarray(means))
-
-
-def means_stay_inside_the_samples(samples, key, *, resamples):
-    means = mapped(bootstrap_replicates, samples, key, resamples=resamples)
-    room = 1e-6 * np.abs(samples).max(axis=1)[:, None]
-    assert np.all(means >= samples.min(axis=1)[:, None] - room)
-    assert np.all(means <= samples.max(axis=1)[:, None] + room)
-
-
 def stratified_one_by_one(scores, key, *, level, resamples):
     drawn = drawn_rows(key, scores.shape, resamples)
     aggregates = [
@@ -128,25 +107,6 @@ def tasks_with_one_score_have_no_spread(scores, key, *, level, resamples):
 LEVELS = reals(0.5, 0.9375).map(float)
 
 ROWS = [
-    Row(
-        bootstrap_replicates,
-        sample=st.tuples(in_units(rows(7, elements=WHOLE), **UNITS), keys()),
-        options={"resamples": RESAMPLES},
-        oracle=replicates_one_by_one,
-        laws=[means_stay_inside_the_samples, rows_of_a_tree_stay_together],
-        edges=[
-            Edge((np.zeros(7), RAW_KEY), {"resamples": 5}),
-            Edge((np.full(7, 1e6), RAW_KEY), {"resamples": 5}),
-            Edge((np.ones(1), RAW_KEY), {"resamples": 1}),
-            Edge((np.zeros((3, 0)), RAW_KEY), {"resamples": 5}),
-        ],
-        refuses=[
-            Refusal("length 1", (jnp.ones(0), KEY)),
-            Refusal("no array", ((), KEY)),
-            Refusal("one length", ((jnp.ones(2), jnp.ones(3)), KEY)),
-            Refusal("resamples", (jnp.ones(2), KEY), {"resamples": 0}),
-        ],
-    ),
     Row(
         bootstrap_interval,
         sample=st.tuples(in_units(rows(7, 2, elements=WHOLE), **UNITS), keys()),

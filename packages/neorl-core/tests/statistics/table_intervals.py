@@ -8,7 +8,6 @@ from neorl_core.statistics import (
     clopper_pearson_interval,
     paired_difference_interval,
     student_interval,
-    wilson_interval,
 )
 from neorl_core.testing import (
     Edge,
@@ -52,11 +51,6 @@ def what_is_common_cancels(first, second, *, level):
         mapped(paired_difference_interval, first, second, level=level),
         atol=2e-4,
     )
-
-
-def wilson_by_scipy(successes, trials, *, level):
-    limits = stats.binomtest(int(successes), int(trials)).proportion_ci(level, "wilson")
-    return Interval(successes / trials, np.asarray(limits.low), np.asarray(limits.high))
 
 
 def clopper_pearson_by_scipy(successes, trials, *, level):
@@ -157,6 +151,5 @@ ROWS = [
             Refusal("length 2", (jnp.ones(1), jnp.ones(1))),
         ],
     ),
-    count_row(wilson_interval, wilson_by_scipy),
     count_row(clopper_pearson_interval, clopper_pearson_by_scipy),
 ]

@@ -4,11 +4,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from neorl_core.statistics import (
-    benjamini_hochberg,
-    benjamini_yekutieli,
     holm,
     rank_correlation,
-    regret_at_k,
 )
 from neorl_core.testing import (
     Edge,
@@ -39,20 +36,6 @@ def symmetric_and_odd(first, second):
     assert_close(mapped(rank_correlation, -first, second), -plain, atol=1e-5)
 
 
-def regret_by_search(estimates, values, *, k):
-    chosen = sorted(range(len(values)), key=lambda item: -estimates[item])[:k]
-    return np.asarray(max(values) - max(values[item] for item in chosen))
-
-
-def more_tries_never_cost(estimates, values, *, k):
-    more = mapped(regret_at_k, estimates, values, k=min(k + 1, 7))
-    assert np.all(more <= mapped(regret_at_k, estimates, values, k=k))
-
-
-def the_truth_has_no_regret(estimates, values, *, k):
-    assert not np.any(mapped(regret_at_k, values, values, k=k))
-
-
 def holm_by_rejecting(p_values):
     """The least level at which stepping down from the smallest rejects each hypothesis."""
     adjusted = np.zeros(len(p_values))
@@ -69,27 +52,11 @@ def between_the_plain_and_bonferroni(p_values):
     assert np.all(adjusted <= np.minimum(1, 7 * p_values) + 1e-6)
 
 
-def between_the_plain_and_holms(p_values):
-    adjusted = mapped(benjamini_hochberg, p_values)
-    assert np.all(adjusted >= p_values - 1e-6)
-    assert np.all(adjusted <= mapped(holm, p_values) + 1e-6)
-
-
-def no_easier_than_under_independence(p_values):
-    easier = mapped(benjamini_hochberg, p_values)
-    harmonic = sum(1 / j for j in range(1, 8))
-    assert_close(mapped(benjamini_yekutieli, p_values), np.minimum(1, harmonic * easier), atol=1e-5)
-
-
 def follows_the_order_given(function):
     def law(p_values):
         assert_close(mapped(function, p_values[:, ::-1]), mapped(function, p_values)[:, ::-1])
 
     return law
-
-
-def by_scipy(method):
-    return lambda p_values: stats.false_discovery_control(p_values, method=method)
 
 
 def correction_row(function, oracle, law):
@@ -123,21 +90,5 @@ ROWS = [
         differentiable=False,
         exempt={"finite": "NaN where one side does not vary"},
     ),
-    Row(
-        regret_at_k,
-        sample=PAIR,
-        options=st.sampled_from([{"k": 1}, {"k": 3}]),
-        oracle=regret_by_search,
-        laws=[more_tries_never_cost, the_truth_has_no_regret],
-        edges=[Edge((np.zeros(3), np.arange(3.0)), {"k": 3})],
-        refuses=[
-            Refusal("one shape", (jnp.ones(2), jnp.ones(3)), {"k": 1}),
-            Refusal("between 1 and the 2 items", (jnp.ones(2), jnp.ones(2)), {"k": 3}),
-            Refusal("between 1 and the 2 items", (jnp.ones(2), jnp.ones(2)), {"k": 0}),
-        ],
-        differentiable=False,
-    ),
     correction_row(holm, holm_by_rejecting, between_the_plain_and_bonferroni),
-    correction_row(benjamini_hochberg, by_scipy("bh"), between_the_plain_and_holms),
-    correction_row(benjamini_yekutieli, by_scipy("by"), no_easier_than_under_independence),
 ]

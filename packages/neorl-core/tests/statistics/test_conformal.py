@@ -13,22 +13,13 @@ from neorl_core.statistics import (
     conditional_value_at_risk,
     conformal_quantile,
     conformal_sample_size,
-    hcope_threshold,
     weighted_conformal_quantile,
-    weighted_quantile,
 )
 
 # An eager call would compile every operation by itself.
-conformal_quantile, weighted_conformal_quantile, weighted_quantile, conditional_value_at_risk = map(
-    jax.jit,
-    (
-        conformal_quantile,
-        weighted_conformal_quantile,
-        weighted_quantile,
-        conditional_value_at_risk,
-    ),
+conformal_quantile, weighted_conformal_quantile, conditional_value_at_risk = map(
+    jax.jit, (conformal_quantile, weighted_conformal_quantile, conditional_value_at_risk)
 )
-hcope_threshold = jax.jit(hcope_threshold, static_argnames="size")
 
 KEY = jax.random.key(0)
 
@@ -101,27 +92,14 @@ def test_bad_scores_and_weights_are_flagged_under_jit():
     assert np.isnan(weighted(scores, -jnp.ones(30), 1.0))
     assert np.isnan(weighted(scores, jnp.ones(30), -1.0))
     assert np.isinf(weighted(scores, jnp.zeros(30), 0.0))
-    for function, option in (
-        (weighted_quantile, "quantile"),
-        (conditional_value_at_risk, "tail"),
-    ):
-        for bad in (jnp.zeros(30), -jnp.ones(30), nan):
-            assert np.isnan(function(scores, bad, **{option: 0.5}))
-        assert np.isnan(function(nan, jnp.ones(30), **{option: 0.5}))
+    for bad in (jnp.zeros(30), -jnp.ones(30), nan):
+        assert np.isnan(conditional_value_at_risk(scores, bad, tail=0.5))
+    assert np.isnan(conditional_value_at_risk(nan, jnp.ones(30), tail=0.5))
 
 
-def test_weights_carry_quantiles_to_another_policy():
+def test_weights_carry_tails_to_another_policy():
     """Draws from U(0, 1), weighted by ``2 x``, have the distribution function ``x^2``."""
     samples = jax.random.uniform(KEY, (20_000,))
     for p in (0.1, 0.5, 0.9):
-        quantile = weighted_quantile(samples, 2 * samples, quantile=p)
-        np.testing.assert_allclose(quantile, np.sqrt(p), atol=0.02)
         lowest = conditional_value_at_risk(samples, 2 * samples, tail=p)
         np.testing.assert_allclose(lowest, np.sqrt(p) * 2 / 3, atol=0.02)
-
-
-def test_the_threshold_falls_with_the_tail_it_cuts():
-    heavy = jnp.exp(3 * jax.random.normal(KEY, (50,)))
-    few, many = (hcope_threshold(heavy, size=size) for size in (50, 100_000))
-    assert 0 < few < many <= heavy.max()
-    assert np.isnan(hcope_threshold(-heavy, size=9))

@@ -1,4 +1,4 @@
-"""Student's quantiles and upper tail, on which intervals and tests stand, against SciPy."""
+"""Student's quantiles, on which intervals stand, against SciPy."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neorl_core.statistics._student import student_quantile, student_upper_tail
+from neorl_core.statistics._student import (
+    student_quantile,
+)
 
 DEGREES = np.asarray([0.2, 0.5, 1, 1.5, 4, 30, 100, 190, 1e3, 9.9e3, 1.1e4, 1e8])
 
@@ -30,20 +32,4 @@ def test_quantiles_at_the_ends_and_in_the_middle():
     p, degrees = jnp.asarray([0.0, 0.5, 1.0, jnp.nan]), jnp.full(4, 3.0)
     np.testing.assert_array_equal(
         jax.jit(student_quantile)(p, degrees), [-np.inf, 0, np.inf, np.nan]
-    )
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("wide", "rtol"), [(True, 1e-9), (False, 3e-4)])
-def test_tails_keep_their_digits(wide, rtol):
-    t = np.asarray([1e-4, 0.01, 0.3, 1.0, 3.0, 8.0, 30.0])[:, None]
-    t, degrees = np.broadcast_arrays(t, DEGREES[2:])
-    with jax.enable_x64(wide):
-        ours = np.asarray(jax.jit(student_upper_tail)(jnp.asarray(t), jnp.asarray(degrees)))
-    expected = stats.t.sf(t, degrees)
-    kept = expected > np.finfo(ours.dtype).tiny * 1e3
-    np.testing.assert_allclose(ours[kept], expected[kept], rtol=rtol)
-    other = jnp.asarray([-jnp.inf, -1.0, 0.0, jnp.inf, jnp.nan]), jnp.full(5, 4.0)
-    np.testing.assert_allclose(
-        jax.jit(student_upper_tail)(*other), [1, stats.t.sf(-1, 4), 0.5, 0, np.nan], rtol=1e-6
     )

@@ -27,48 +27,6 @@ def sample_mean(samples: Float[Array, "sample *shape"]) -> Float[Array, "*shape"
     return jnp.mean(floats(samples), axis=0)
 
 
-def bootstrap_replicates(
-    samples: Any,
-    key: PRNGKeyArray,
-    *,
-    statistic: Callable[[Any], Array] = sample_mean,
-    resamples: int = 2000,
-) -> Float[Array, "resample *shape"]:
-    """The statistic of ``resamples`` bootstrap samples, each of the original size with replacement.
-
-    Args:
-        samples: An array or PyTree of arrays with the samples along the first axis; rows are kept
-            together. For trajectories, one row is one trajectory.
-        key: Random key.
-        statistic: Named function from the resampled data to an array; it is static.
-        resamples: Number of bootstrap samples.
-
-    Returns:
-        The replicates along the first axis.
-
-    Raises:
-        ValueError: If there is no sample, first axes differ, or ``resamples`` is not a positive
-            integer.
-        TypeError: If ``key`` is not a random key.
-
-    Example:
-        >>> import jax
-        >>> import jax.numpy as jnp
-        >>> draws = bootstrap_replicates(jnp.ones(5), jax.random.key(0), resamples=3)
-        >>> draws.tolist()
-        [1.0, 1.0, 1.0]
-
-    Source: Efron, Bootstrap methods: another look at the jackknife, Annals of Statistics 7 (1979)
-    1.
-    """
-    samples = checked_samples(samples, 1)
-    resamples = checked_integer("resamples", resamples, 1, "give the number of draws")
-    require_key(key)
-    dtype, samples = result_type(statistic, samples), widened_samples(samples)
-    replicates = _replicates(samples, key, statistic=statistic, resamples=resamples)
-    return narrowed(replicates, dtype)
-
-
 def bootstrap_interval(
     samples: Any,
     key: PRNGKeyArray,
@@ -86,7 +44,7 @@ def bootstrap_interval(
     replicate away from 0 and 1). The acceleration ``a`` comes from the jackknife (zero if nothing
     varies).
     Neither has a guarantee; both approach ``level`` as the number of samples grows (Efron 1987).
-    They assume independent samples: for a time series see :func:`block_bootstrap_interval`.
+    They assume independent samples, which the steps of one episode are not.
 
     The resamples are evaluated in blocks of bounded memory, at a cost of ``resamples`` times ``n``.
     The jackknife of ``bca`` evaluates ``n`` statistics of ``n - 1`` samples, a cost of ``n^2``,
@@ -172,7 +130,8 @@ def result_type(statistic: Callable, samples: Any) -> DTypeLike:
 
 
 @functools.partial(jax.jit, static_argnames=("statistic", "resamples"))
-def _replicates(samples: Any, key: Array, *, statistic: Callable, resamples: int) -> Array:
+def replicates(samples: Any, key: Array, *, statistic: Callable, resamples: int) -> Array:
+    """The statistic of ``resamples`` draws of the samples with replacement, row by row."""
     leaves = jax.tree.leaves(samples)
     n, size = leaves[0].shape[0], sum(math.prod(leaf.shape) for leaf in leaves)
 
@@ -187,14 +146,13 @@ def _interval(
     samples: Any, key: Array, level: Array, *, statistic: Callable, resamples: int, bca: bool
 ) -> Interval:
     estimate = statistic(samples)
-    replicates = _replicates(samples, key, statistic=statistic, resamples=resamples)
+    drawn = replicates(samples, key, statistic=statistic, resamples=resamples)
     if not bca:
-        return percentile_interval(replicates, estimate, level)
-    tail = (1 - jnp.asarray(level, replicates.dtype)) / 2
+        return percentile_interval(drawn, estimate, level)
+    tail = (1 - jnp.asarray(level, drawn.dtype)) / 2
     acceleration = _acceleration(_influence(samples, statistic))
     low, high = (
-        _quantile_at(replicates, _corrected(p, replicates, estimate, acceleration))
-        for p in (tail, 1 - tail)
+        _quantile_at(drawn, _corrected(p, drawn, estimate, acceleration)) for p in (tail, 1 - tail)
     )
     return Interval(estimate, low, high)
 

@@ -1,4 +1,4 @@
-"""Corrections for testing several hypotheses together."""
+"""A correction for testing several hypotheses together."""
 
 import jax
 import jax.numpy as jnp
@@ -37,77 +37,7 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
     order = jnp.argsort(p)
     remaining = jnp.arange(p.shape[0], 0, -1).astype(p.dtype)
     stepped = jnp.minimum(jax.lax.cummax(p[order] * remaining), 1)
-    return _as_given(stepped, order, p)
-
-
-def benjamini_hochberg(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
-    """Adjustment for the false discovery rate: reject where the result is at most ``alpha``.
-
-    With the ``m`` values in increasing order, the ``i``-th becomes the smallest of ``min(1, m p_j /
-    j)`` over ``j >= i`` (counting from one). The expected fraction of false rejections is then at
-    most ``alpha`` if the tests are independent or positively dependent; :func:`benjamini_yekutieli`
-    holds for any dependence. For many tests it has more power than :func:`holm`, which bounds the
-    probability of any false rejection.
-
-    Args:
-        p_values: One per test; may be empty.
-
-    Returns:
-        Adjusted values in the original order. Under ``jit`` a value that is NaN or outside [0, 1]
-        makes all of them NaN.
-
-    Raises:
-        ValueError: If there is not exactly one axis or a concrete value is outside [0, 1].
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> [round(float(p), 3) for p in benjamini_hochberg(jnp.array([0.01, 0.04, 0.03]))]
-        [0.03, 0.04, 0.04]
-
-    Source: Benjamini and Hochberg, Controlling the false discovery rate, Journal of the Royal
-    Statistical Society B 57 (1995) 289.
-    """
-    return _step_up(_checked(p_values), 1.0)
-
-
-def benjamini_yekutieli(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
-    """Adjustment for the false discovery rate under any dependence of the tests.
-
-    :func:`benjamini_hochberg` with every ``m p_j / j`` multiplied by ``sum_{i=1}^m 1 / i``.
-
-    Args:
-        p_values: One per test; may be empty.
-
-    Returns:
-        Adjusted values in the original order. Under ``jit`` a value that is NaN or outside [0, 1]
-        makes all of them NaN.
-
-    Raises:
-        ValueError: If there is not exactly one axis or a concrete value is outside [0, 1].
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> [round(float(p), 3) for p in benjamini_yekutieli(jnp.array([0.01, 0.04, 0.03]))]
-        [0.055, 0.073, 0.073]
-
-    Source: Benjamini and Yekutieli, The control of the false discovery rate in multiple testing
-    under dependency, Annals of Statistics 29 (2001) 1165, theorem 1.3.
-    """
-    p = _checked(p_values)
-    return _step_up(p, float(np.sum(1 / np.arange(1, p.shape[0] + 1))))
-
-
-def _step_up(p: Float[Array, " test"], factor: float) -> Float[Array, " test"]:
-    m = p.shape[0]
-    order = jnp.argsort(p)
-    scale = factor * m / np.arange(1, m + 1)
-    scaled = p[order] * jnp.asarray(scale, p.dtype)
-    stepped = jnp.minimum(jax.lax.cummin(scaled, reverse=True), 1)
-    return _as_given(stepped, order, p)
-
-
-def _as_given(adjusted: Array, order: Array, p: Array) -> Float[Array, " test"]:
-    adjusted = jnp.zeros_like(p).at[order].set(adjusted)
+    adjusted = jnp.zeros_like(p).at[order].set(stepped)
     return jnp.where(jnp.all((p >= 0) & (p <= 1)), adjusted, jnp.nan)
 
 

@@ -1,6 +1,5 @@
 """Intervals of a probability from counted successes."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
@@ -9,49 +8,6 @@ from neorl_core._internal.checks import checked_probability, floats, is_concrete
 from neorl_core._internal.float_widths import narrowed, widened
 from neorl_core.statistics._binomial_limits import upper_log_odds
 from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
-
-
-def wilson_interval(
-    successes: Num[ArrayLike, "*batch"],
-    trials: Num[ArrayLike, "*batch"],
-    *,
-    level: float = DEFAULT_LEVEL,
-) -> Interval:
-    """Wilson's score interval of a probability.
-
-    The ``p`` with ``|k/n - p| <= z sqrt(p (1 - p) / n)``: centre ``(k + z^2/2) / (n + z^2)``, half
-    width ``z sqrt(k (n - k) / n + z^2/4) / (n + z^2)``. Its coverage is close to ``level`` on
-    average; that of :func:`clopper_pearson_interval` is never below it.
-
-    Args:
-        successes: Number of successes, between zero and ``trials``.
-        trials: Number of trials; without trials the interval is [0, 1] and the estimate NaN.
-        level: Coverage of the two-sided interval, in (0, 1); NaN limits under ``jit`` if it is
-            outside.
-
-    Returns:
-        The proportion and its limits; NaN under ``jit`` if a count is impossible.
-
-    Raises:
-        ValueError: If concrete counts are impossible or ``level`` is outside (0, 1).
-
-    Example:
-        >>> round(float(wilson_interval(0, 10).high), 3)
-        0.278
-
-    Source: Wilson, Probable inference, the law of succession, and statistical inference, Journal of
-    the American Statistical Association 22 (1927) 209.
-    """
-    dtype = _dtype(successes, trials)
-    k, failures, delta = _counts(successes, trials, level)
-    n = k + failures
-    z = -jax.scipy.special.ndtri(delta)
-    safe_trials = jnp.where(n > 0, n, 1)
-    centre = (k + z**2 / 2) / (n + z**2)
-    half_width = z * jnp.sqrt(k * (failures / safe_trials) + z**2 / 4) / (n + z**2)
-    low = jnp.where(k == 0, 0, jnp.maximum(centre - half_width, 0))
-    high = jnp.where(failures == 0, 1, jnp.minimum(centre + half_width, 1))
-    return narrowed(_masked(k, failures, low, high), dtype)
 
 
 def clopper_pearson_interval(

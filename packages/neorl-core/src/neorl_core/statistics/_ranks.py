@@ -1,11 +1,10 @@
-"""Ranks, rank correlation, and the cost of choosing by an estimate."""
+"""Ranks and rank correlation."""
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
 
 from neorl_core._internal.checks import (
-    checked_integer,
     floats,
     require_length,
     require_rank,
@@ -74,42 +73,3 @@ def rank_correlation(
     spread = jnp.sum(x**2) * jnp.sum(y**2)
     ratio = jnp.sum(x * y) / jnp.sqrt(jnp.where(spread > 0, spread, 1))
     return narrowed(jnp.where(spread > 0, jnp.clip(ratio, -1, 1), jnp.nan), dtype)
-
-
-def regret_at_k(
-    estimates: Float[ArrayLike, " item"], values: Float[ArrayLike, " item"], *, k: int
-) -> Float[Array, ""]:
-    """Loss from trying only the ``k`` items with the highest estimates.
-
-    ``max(values) - max(values of the k best by estimate)``; of equal estimates the earlier item is
-    taken first.
-
-    Args:
-        estimates: Estimates by which the items are chosen.
-        values: True values, in the units of the result.
-        k: Number of items that may be tried, from one to the number of items.
-
-    Returns:
-        The loss, not negative; NaN if any input is NaN.
-
-    Raises:
-        ValueError: If the shapes differ or ``k`` is not an integer in its range.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(regret_at_k(jnp.array([3.0, 1.0]), jnp.array([10.0, 12.0]), k=1))
-        2.0
-
-    Source: Fu et al., Benchmarks for deep off-policy evaluation, arXiv 2103.16596.
-    """
-    require_same_shape("estimates", estimates, "values", values)
-    require_rank("values", values, 1, "item")
-    estimates, values = floats(estimates), floats(values)
-    k = checked_integer("k", k)
-    if not 1 <= k <= values.shape[0]:
-        raise ValueError(
-            f"k must be between 1 and the {values.shape[0]} items, got {k}; choose fewer"
-        )
-    _, chosen = jax.lax.top_k(estimates, k)
-    regret = jnp.max(values) - jnp.max(values[chosen])
-    return jnp.where(jnp.any(jnp.isnan(estimates)), jnp.nan, regret)

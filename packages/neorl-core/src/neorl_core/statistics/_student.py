@@ -1,4 +1,4 @@
-"""Student's distribution, which JAX lacks: its quantiles and its upper tail."""
+"""Quantiles of Student's distribution, which JAX lacks."""
 
 import jax
 import jax.numpy as jnp
@@ -28,29 +28,6 @@ def student_quantile(
     t = jnp.where(probability == 0.5, 0, jnp.sign(probability - 0.5) * size)
     series = _cornish_fisher(jax.scipy.special.ndtri(probability), degrees)
     return jnp.where(_many(degrees) & (tail > 0), series, t)
-
-
-def student_upper_tail(
-    t: Float[Array, "*batch"], degrees: Float[Array, "*batch"]
-) -> Float[Array, "*batch"]:
-    """The probability that a Student t variable exceeds ``t``, accurate even if it is tiny.
-
-    ``I_x(degrees/2, 1/2) / 2`` with ``x = degrees / (degrees + t^2)``. If ``t`` is small and ``x``
-    too close to one, it is one minus the complement; for many degrees of freedom it uses Hill's
-    normal deviate (Algorithm 395, Communications of the ACM 13 (1970) 617). Not differentiable.
-    """
-    finite = jnp.where(jnp.isfinite(t), t, 0)
-    square = finite**2
-    x, rest = degrees / (degrees + square), square / (degrees + square)
-    half = jnp.full_like(x, 0.5)
-    inside = jax.scipy.special.betainc(half, degrees / 2, rest)
-    outside = jax.scipy.special.betainc(degrees / 2, half, x)
-    tail_area = jnp.where(inside < 0.9, 1 - inside, outside) / 2
-    tail_area = jnp.where(
-        _many(degrees), jax.scipy.special.ndtr(-_hill(square, degrees)), tail_area
-    )
-    tail_area = jnp.where(jnp.isinf(t), 0, tail_area)
-    return jnp.where(jnp.isnan(t), t, jnp.where(t >= 0, tail_area, 1 - tail_area))
 
 
 def _many(degrees: Array) -> Array:
@@ -91,12 +68,3 @@ def _cornish_fisher(z: Array, degrees: Array) -> Array:
     second = (5 * square**2 + 16 * square + 3) / 96
     third = (3 * square**3 + 19 * square**2 + 17 * square - 15) / 384
     return z * (1 + (first + (second + third / degrees) / degrees) / degrees)
-
-
-def _hill(square: Array, degrees: Array) -> Array:
-    """The normal deviate with the same tail probability as ``t``, from ``t^2``."""
-    a = degrees - 0.5
-    b = 48 * a**2
-    y = a * jnp.log1p(square / degrees)
-    second = (((-0.4 * y - 3.3) * y - 24) * y - 85.5) / (0.8 * y**2 + 100 + b)
-    return jnp.sqrt(y) * (1 + (y + 3 + second) / b)

@@ -1,4 +1,4 @@
-"""Quantiles and tail means of returns, plain or importance-weighted."""
+"""Tail means of returns, plain or importance-weighted."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,54 +14,6 @@ from neorl_core._internal.checks import (
 )
 from neorl_core._internal.float_widths import is_half_precision
 from neorl_core._internal.sorting import sort_floats
-
-
-def weighted_quantile(
-    samples: Float[ArrayLike, " sample"],
-    weights: Float[ArrayLike, " sample"] | None = None,
-    *,
-    quantile: float | Float[Array, ""],
-) -> Float[Array, ""]:
-    """The smallest sample whose cumulative weight reaches ``quantile``.
-
-    The left inverse of the weighted empirical distribution, which is always one of the samples.
-    With the weights of trajectories it estimates a quantile of the return of the evaluated policy.
-
-    Without weights the samples are counted, which is exact in float32 for up to 10^6. Weights are
-    summed to within a few rounding units of their total (2e-6 of it in float32), so a step of the
-    distribution closer than that to ``quantile`` may fall on either side.
-
-    Args:
-        samples: Samples, for example returns of episodes, one or more.
-        weights: Sample weights, not negative; equal if ``None``.
-        quantile: Quantile level in [0, 1]; NaN results under ``jit`` if it is outside.
-
-    Returns:
-        The quantile, in the units of the samples; NaN if all weights are zero, one is negative or
-        infinite, or anything is NaN.
-
-    Raises:
-        ValueError: If shapes differ, there is no sample, or ``quantile`` is outside [0, 1].
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(weighted_quantile(jnp.array([3.0, 1.0, 2.0]), quantile=0.5))
-        2.0
-
-    Source: Chandak et al., Universal off-policy evaluation, arXiv 2104.12820.
-    """
-    quantile = checked_probability("quantile", quantile, closed=True)
-    ordered, mass = _distribution(samples, weights)
-    cumulative = _cumulative(mass, weights is None)
-    quantile = jnp.asarray(quantile).astype(mass.dtype)
-    target = quantile * cumulative[-1]
-    # A level such as 0.07 is not exact, so a step within its rounding error counts.
-    slack = 4 * jnp.finfo(mass.dtype).eps * target
-    slack = jnp.minimum(slack, 1e-2) if weights is None else slack
-    sufficient = (cumulative >= target - slack) & (mass > 0)
-    last = jnp.max(jnp.where(mass > 0, jnp.arange(mass.shape[0]), 0))
-    index = jnp.where(quantile < 1, jnp.argmax(sufficient), last)
-    return jnp.where(jnp.isnan(target), jnp.nan, ordered[index])
 
 
 def conditional_value_at_risk(
