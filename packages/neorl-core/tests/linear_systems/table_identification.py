@@ -6,7 +6,6 @@ from scipy import linalg
 from neorl_core.linear_systems import (
     ArxModel,
     LinearModel,
-    delay_residuals,
     identify_arx,
     identify_linear,
     identify_subspace,
@@ -62,18 +61,6 @@ def follows_the_units(obs, action, next_obs, terminated, truncated, *, delay):
     assert_close(moved.a, plain.a, rtol=1e-3, atol=1e-4)
     assert_close(moved.b, 8 * np.asarray(plain.b), rtol=1e-3, atol=1e-4)
     assert_close(moved.residual, 4 * np.asarray(plain.residual), rtol=1e-3, atol=1e-4)
-
-
-def residuals_by_rows(*log, longest):
-    fits = [model_by_rows(*log, delay=(d, d), before=longest) for d in range(longest + 1)]
-    return np.asarray([fit.residual for fit in fits])
-
-
-def the_true_delay_leaves_nothing(obs, action, next_obs, terminated, truncated, *, longest):
-    late = np.roll(action, 2, axis=1)
-    response = (0.5 * obs + late).astype(np.float32)
-    left = mapped(delay_residuals, obs, action, response, terminated, truncated, longest=longest)
-    assert np.all(np.asarray(left).sum(axis=-1).argmin(axis=1) == 2)
 
 
 def arx_by_rows(obs, action, next_obs, terminated, truncated, *, output_lags, input_lags, delay):
@@ -242,16 +229,6 @@ ROWS = [
             Refusal("delay must be one for all", SHORT, {"delay": (1, 2, 3)}),
             Refusal("delay must be 0 or more", SHORT, {"delay": (0, -1)}),
         ],
-        differentiable=False,
-        dtypes=FLOATS,
-    ),
-    Row(
-        delay_residuals,
-        sample=LOG,
-        options={"longest": 3},
-        oracle=residuals_by_rows,
-        laws=[the_true_delay_leaves_nothing],
-        refuses=[*log_refusals(longest=1), Refusal("longest", SHORT, {"longest": -1})],
         differentiable=False,
         dtypes=FLOATS,
     ),

@@ -1,4 +1,4 @@
-"""What identification and the checks of linear systems refuse, message by message."""
+"""What identification refuses, message by message."""
 
 import re
 
@@ -6,12 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core.linear_systems import delay_residuals, identify_linear, kalman_filter
+from neorl_core.linear_systems import (
+    identify_linear,
+)
 
 ENDS = np.zeros(4, bool)
 OBS, ACTION = np.ones((4, 2)), np.ones((4, 1))
 GOOD = {"obs": OBS, "action": ACTION, "next_obs": OBS, "terminated": ENDS, "truncated": ENDS}
-TWO = np.eye(2)
 SHAPES = "obs and next_obs must have one shape and action as many rows, got "
 LOGS = [
     ({"obs": OBS[0]}, "obs must have the axes (time, state), got shape (2,);"),
@@ -31,11 +32,9 @@ LOGS = [
 
 
 @pytest.mark.parametrize(("change", "message"), LOGS)
-@pytest.mark.parametrize("function", [identify_linear, delay_residuals])
-def test_a_log_that_does_not_fit_is_refused_in_words(function, change, message):
-    options = {} if function is identify_linear else {"longest": 0}
+def test_a_log_that_does_not_fit_is_refused_in_words(change, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        function(**{**GOOD, **change}, **options)
+        identify_linear(**{**GOOD, **change})
 
 
 def test_an_empty_log_is_refused():
@@ -45,23 +44,5 @@ def test_an_empty_log_is_refused():
 
 
 def test_a_negative_delay_is_refused_in_words():
-    with pytest.raises(ValueError, match=r"^longest must be 0 .*-1; give 0 to try no delay$"):
-        delay_residuals(**GOOD, longest=-1)
     with pytest.raises(ValueError, match=r"^delay must be 0 .*-1; give the steps of dead time$"):
         identify_linear(**GOOD, delay=-1)
-
-
-def test_every_input_is_tried_late():
-    rng = np.random.default_rng(2)
-    obs, action = rng.normal(size=(30, 1)), rng.normal(size=(30, 2))
-    after = obs + np.roll(action[:, 1:], 2, axis=0)
-    ends = np.zeros(30, bool)
-    left = delay_residuals(obs, action, after, ends, ends, longest=3)
-    assert int(np.argmin(left[:, 0])) == 2
-    assert left[2, 0] < 1e-4 < 0.1 < left[1, 0]
-
-
-@pytest.mark.nightly
-def test_noise_of_the_process_may_be_none_in_a_direction():
-    estimator = kalman_filter(0.5 * TWO, TWO, np.diag([1.0, 0.0]), TWO)
-    np.testing.assert_allclose(estimator.gain[1], [0.0, 0.0], atol=1e-7)

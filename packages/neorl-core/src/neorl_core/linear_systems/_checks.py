@@ -1,15 +1,12 @@
-"""Checks of the matrices of linear systems: bad shapes raise errors, bad values give NaN."""
+"""Checks of the shapes of the matrices of linear systems."""
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from neorl_core._internal.checks import floats, require_rank
 from neorl_core._internal.float_widths import checked_wide
-from neorl_core._internal.matrix_products import symmetric
 
 
 def checked_square(name: str, matrix: Any, axis: str = "state") -> Array:
@@ -38,34 +35,3 @@ def checked_matrix(name: str, matrix: Any, shape: tuple[int | None, ...], axes: 
             "transpose it or check the other matrices"
         )
     return checked_wide(name, floats(matrix))
-
-
-def checked_vector(name: str, vector: Any, size: int, axis: str) -> Array:
-    """The vector as floats; raises an error for half precision or a length other than ``size``."""
-    require_rank(name, vector, 1, axis)
-    if np.shape(vector)[0] != size:
-        raise ValueError(
-            f"{name} must have the axis ({axis}) of size {size}, got shape {np.shape(vector)}; "
-            "check the matrices"
-        )
-    return checked_wide(name, floats(vector))
-
-
-def is_semidefinite(matrix: Array) -> Array:
-    """Whether a matrix is symmetric and positive semidefinite up to rounding, whatever the units.
-
-    Rows and columns are scaled to a diagonal of ones, so that a channel in pascal is judged like
-    one in bar. A row whose diagonal is zero must be zero.
-    """
-    matrix = jax.lax.stop_gradient(matrix)
-    if matrix.shape[0] == 0:
-        return jnp.ones((), bool)
-    diagonal = jnp.diagonal(matrix)
-    root = jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1))
-    unit = matrix / root[:, None] / root[None, :]
-    # Rounding of eigenvalues scales with the norm, at most the largest entry times the number of
-    # rows.
-    slack = max(1e-5, 16 * len(matrix) * float(jnp.finfo(matrix.dtype).eps))
-    even = jnp.all(jnp.abs(unit - unit.T) <= slack)
-    empty = jnp.all((diagonal > 0) | ((diagonal == 0) & jnp.all(matrix == 0, axis=1)))
-    return even & empty & (jnp.min(jnp.linalg.eigvalsh(symmetric(unit))) >= -slack)

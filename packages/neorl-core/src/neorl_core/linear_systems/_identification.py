@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_core._internal.checks import checked_integer, checked_positive
+from neorl_core._internal.checks import checked_positive
 from neorl_core.linear_systems._regression import (
     columns_of_log,
     delays_of,
@@ -88,56 +88,6 @@ def identify_linear(
     first = episode_first_rows(terminated, truncated)
     require_rows(first, columns[0])
     return _model(columns, first, delays, max(delays, default=0), ridge)
-
-
-def delay_residuals(
-    obs: Float[Array, "time state"],
-    action: Float[Array, "time act"],
-    next_obs: Float[Array, "time state"],
-    terminated: Bool[Array, " time"],
-    truncated: Bool[Array, " time"],
-    *,
-    longest: int,
-    ridge: float | Float[Array, ""] = 0.0,
-) -> Float[Array, "delay state"]:
-    """Residuals of :func:`identify_linear` for every common delay from 0 to ``longest``.
-
-    All delays are judged on the same rows, which have ``longest`` steps of their episode before
-    them; the smallest residual indicates the dead time.
-
-    Args:
-        obs: State before the action.
-        action: Action that the plant received.
-        next_obs: State after the action.
-        terminated: Flags of the rows where the plant ended an episode.
-        truncated: Flags of the rows where the record ended one.
-        longest: Longest delay to try, in steps.
-        ridge: Ridge penalty, as in :func:`identify_linear`.
-
-    Returns:
-        Root mean square residuals, shape ``(longest + 1, state)``; NaN if no row is used, and for a
-        delay whose rows hold a NaN or an infinity.
-
-    Raises:
-        ValueError: If shapes disagree, ``longest`` is not an integer >= 0, or ``ridge`` is
-            negative.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> action, ends = jnp.array([[0.0], [1.0], [0.0], [3.0], [1.0]]), jnp.zeros(5, bool)
-        >>> obs = jnp.zeros((5, 1))
-        >>> left = delay_residuals(obs, action, jnp.roll(action, 1, axis=0), ends, ends, longest=1)
-        >>> int(jnp.argmin(left[:, 0]))
-        1
-    """
-    columns = columns_of_log(obs, action, next_obs)
-    ridge = checked_positive("ridge", ridge, or_zero=True)
-    longest = checked_integer("longest", longest, 0, "give 0 to try no delay")
-    first = episode_first_rows(terminated, truncated)
-    require_rows(first, columns[0])
-    inputs = columns[1].shape[1]
-    fits = [_model(columns, first, (d,) * inputs, longest, ridge) for d in range(longest + 1)]
-    return jnp.stack([fit.residual for fit in fits])
 
 
 def _model(
