@@ -3,7 +3,10 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core.control import delay_line, delay_step, history_step, history_window
+from neorl_core.control import (
+    delay_line,
+    delay_step,
+)
 from neorl_core.replay import episode_first_rows, window_rows
 from neorl_core.testing import (
     LENGTHS,
@@ -16,16 +19,6 @@ from neorl_core.testing import (
     rows,
 )
 from neorl_core.testing import ROWS as DRAWS
-
-
-def windows(values, terminated, truncated, *, length):
-    """A window for every row of a log, by the steps that a policy would take."""
-    first = episode_first_rows(terminated, truncated) == jnp.arange(len(values), dtype=jnp.int32)
-    window, out = history_window(values[0], length=length), []
-    for value, starts in zip(values, first, strict=True):
-        window, seen = history_step(window, value, first=starts)
-        out.append(seen)
-    return jax.tree.map(lambda *steps: jnp.stack(steps), *out)
 
 
 def windows_by_slicing(values, terminated, truncated, *, length):
@@ -54,24 +47,19 @@ def what_was_before_the_episode_is_not_seen(values, terminated, truncated, *, le
     last = starts == starts[:, -1:]
     other = np.where(last[:, :, None], values, 1e4).astype(np.float32)
     for actual, want in zip(
-        mapped(windows, other, terminated, truncated, length=length),
-        mapped(windows, values, terminated, truncated, length=length),
+        mapped(gathered, other, terminated, truncated, length=length),
+        mapped(gathered, values, terminated, truncated, length=length),
         strict=True,
     ):
         np.testing.assert_array_equal(np.asarray(actual)[last], np.asarray(want)[last])
 
 
 def gathered(values, terminated, truncated, *, length):
-    """The same windows, gathered from the log."""
+    """A window for every row of a log."""
     first = episode_first_rows(terminated, truncated)
     number = jnp.arange(len(values), dtype=jnp.int32)
     rows, mask = jax.vmap(lambda row, start: window_rows(row, start, length=length))(number, first)
     return jnp.where(mask[..., None], values[rows], 0), mask
-
-
-def gathering_is_stepping(values, terminated, truncated, *, length):
-    sample = (values, terminated, truncated)
-    assert_close(mapped(gathered, *sample, length=length), mapped(windows, *sample, length=length))
 
 
 def starts_do_not_depend_on_the_kind_of_end(terminated, truncated):
@@ -127,15 +115,14 @@ def log_row(function, name, oracle, laws, **options):
 
 
 ROWS = [
+    log_row(delayed, "delay_step", delayed_by_indexing, [delays_add_up], delay=2),
     log_row(
-        windows,
-        "history_step",
+        gathered,
+        "window_rows",
         windows_by_slicing,
         [what_was_before_the_episode_is_not_seen],
         length=3,
     ),
-    log_row(delayed, "delay_step", delayed_by_indexing, [delays_add_up], delay=2),
-    log_row(gathered, "window_rows", windows_by_slicing, [gathering_is_stepping], length=3),
     Row(
         episode_first_rows,
         sample=PATTERNS,

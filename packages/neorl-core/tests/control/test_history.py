@@ -1,4 +1,4 @@
-"""Windows and delays where the table does not reach."""
+"""Delays where the table does not reach."""
 
 import re
 
@@ -9,24 +9,17 @@ import pytest
 
 from neorl_core.control import (
     DelayLine,
-    HistoryWindow,
     delay_line,
     delay_step,
-    history_step,
-    history_window,
 )
 from neorl_core.testing import state_keeps_form
 
 
-def test_states_keep_their_form_through_every_step():
-    state_keeps_form(history_step, history_window(jnp.zeros(2), length=3), jnp.ones(2), first=True)
+def test_a_line_keeps_its_form_through_every_step():
     state_keeps_form(delay_step, delay_line(jnp.zeros(2), delay=3), jnp.ones(2), first=True)
 
 
 def test_containers_start_empty():
-    window = history_window(jnp.zeros(2, jnp.int32), length=4)
-    assert isinstance(window, HistoryWindow)
-    assert (window.values.shape, window.values.dtype, int(window.n_valid)) == ((4, 2), jnp.int32, 0)
     line = delay_line(jnp.ones(2), delay=3)
     assert isinstance(line, DelayLine)
     assert line.values.tolist() == [[1, 1]] * 3
@@ -46,13 +39,13 @@ KEPT += [(jnp.bfloat16, np.float32(0.1)), (jnp.float32, np.int32(2**24 + 1))]
 def test_a_value_that_would_lose_something_is_refused(dtype, value):
     """5.7 came out of a line that was filled with 0 as 5."""
     fill = jnp.zeros((), dtype)
-    for call in (
-        lambda value: delay_step(delay_line(fill, delay=1), value, first=True),
-        lambda value: history_step(history_window(fill, length=2), value, first=True),
-    ):
-        for run in (call, jax.jit(call)):
-            with pytest.raises(ValueError, match=f"fit into {fill.dtype} without loss, got"):
-                run(value)
+
+    def through(value):
+        return delay_step(delay_line(fill, delay=1), value, first=True)
+
+    for run in (through, jax.jit(through)):
+        with pytest.raises(ValueError, match=f"fit into {fill.dtype} without loss, got"):
+            run(value)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +67,6 @@ def test_a_value_that_fits_takes_the_dtype_of_the_line(dtype, value):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: history_window(0.0, length=0), "length"),
-        (lambda: history_step(history_window(0.0, length=2), jnp.ones(1), first=True), "shape ()"),
         (lambda: delay_line(0.0, delay=-1), "delay must be 0 or more"),
         (lambda: delay_step(delay_line(0.0, delay=2), jnp.ones(1), first=True), "shape ()"),
     ],

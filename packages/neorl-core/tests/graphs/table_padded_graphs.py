@@ -6,10 +6,8 @@ from neorl_core.graphs import (
     PaddedGraph,
     edge_softmax,
     graph_convolution,
-    in_degrees,
     pad_graph,
     pool_edges,
-    pool_nodes,
 )
 from neorl_core.testing import (
     Edge,
@@ -72,18 +70,6 @@ def real_edges(graph):
         (edge, int(graph.senders[edge]), int(graph.receivers[edge]))
         for edge in np.flatnonzero(graph.edge_mask)
     ]
-
-
-def degrees_by_counting(graph):
-    degree = np.zeros(len(graph.node_mask))
-    for _, _, receiver in real_edges(graph):
-        degree[receiver] += 1
-    return degree
-
-
-def every_real_edge_counts_once(graph):
-    degrees = np.asarray(mapped(in_degrees, graph))
-    assert_close(degrees.sum(axis=1), graph.edge_mask.sum(axis=1).astype(float))
 
 
 def convolution_by_matrix(graph, weights, *, self_loops):
@@ -151,16 +137,6 @@ def pooling_edges_follows_the_numbering(values, graph, *, reduction):
     plain = np.asarray(mapped(pool_edges, values, graph, reduction=reduction))
     turned = mapped(pool_edges, values[:, ::-1], renumbered(graph), reduction=reduction)
     assert_close(turned, plain[:, ORDER], atol=1e-5)
-
-
-def nodes_at_once(graph, *, reduction):
-    return reduced(graph.nodes[graph.node_mask], graph.nodes.shape[1:], reduction)
-
-
-def pooling_nodes_ignores_the_numbering(graph, *, reduction):
-    plain = mapped(pool_nodes, graph, reduction=reduction)
-    assert_close(mapped(pool_nodes, renumbered(graph), reduction=reduction), plain, atol=1e-5)
-    np.testing.assert_array_equal(mapped(pool_nodes, spoiled(graph), reduction=reduction), plain)
 
 
 def convolved_after_padding(nodes, senders, receivers, *, node_count, edge_count):
@@ -231,14 +207,6 @@ MISFITS = list(made_by_hand())
 
 ROWS = [
     Row(
-        in_degrees,
-        sample=st.tuples(GRAPH),
-        oracle=degrees_by_counting,
-        laws=[every_real_edge_counts_once],
-        edges=[Edge((EMPTY,))],
-        refuses=[Refusal(words, (graph,)) for words, graph in MISFITS],
-    ),
-    Row(
         graph_convolution,
         sample=st.tuples(GRAPH, WEIGHTS),
         options=LOOPS,
@@ -298,18 +266,6 @@ ROWS = [
             Refusal("each of the 3 edges", (jnp.ones(2), ONE)),
             Refusal("sum, mean, max", (jnp.ones(3), ONE), {"reduction": "min"}),
             *(Refusal(words, (jnp.ones(3), graph)) for words, graph in MISFITS),
-        ],
-    ),
-    Row(
-        pool_nodes,
-        sample=st.tuples(GRAPH),
-        options=REDUCTIONS,
-        oracle=nodes_at_once,
-        laws=[pooling_nodes_ignores_the_numbering],
-        edges=[Edge((EMPTY,), {"reduction": word}) for word in ("sum", "mean", "max")],
-        refuses=[
-            Refusal("sum, mean, max", (ONE,), {"reduction": "min"}),
-            *(Refusal(words, (graph,)) for words, graph in MISFITS),
         ],
     ),
     Row(

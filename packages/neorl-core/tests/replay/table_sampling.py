@@ -2,7 +2,9 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
-from neorl_core.replay import batch_indices, epoch_indices, shuffled_position
+from neorl_core.replay import (
+    batch_indices,
+)
 from neorl_core.testing import Edge, Refusal, Row, integers, keys, mapped
 
 KEY = jax.random.key(0)
@@ -29,22 +31,6 @@ def another_step_draws_others(function):
     return law
 
 
-def an_epoch_has_no_row_twice(key, step, *, n, batch):
-    steps = n // batch
-    start = step // steps * steps
-    seen = [mapped(epoch_indices, key, start + i, n=n, batch=batch) for i in range(steps)]
-    for row in np.concatenate(seen, axis=1):
-        assert len(set(row.tolist())) == steps * batch
-
-
-def is_a_bijection(key, position, *, n):
-    every = np.broadcast_to(np.arange(n, dtype=np.int32), (len(position), n))
-    images = np.asarray(mapped(shuffled_position, key, every, n=n))
-    np.testing.assert_array_equal(np.sort(images, axis=1), every)
-    alone = np.asarray(mapped(shuffled_position, key, position, n=n))
-    np.testing.assert_array_equal(alone, images[np.arange(len(position)), position])
-
-
 ROWS = [
     Row(
         batch_indices,
@@ -57,37 +43,6 @@ ROWS = [
             Refusal("n must be from 1", (KEY, 0, 0, 4)),
             Refusal("n must be from 1", (KEY, 0, 2**31, 4)),
             Refusal("negative", (KEY, 0, 4, -1)),
-        ],
-        differentiable=False,
-        exempt=RANDOM,
-    ),
-    Row(
-        epoch_indices,
-        sample=st.tuples(keys(), STEPS),
-        options=SIZES,
-        oracle=None,
-        laws=[
-            every_index_is_a_row(epoch_indices),
-            another_step_draws_others(epoch_indices),
-            an_epoch_has_no_row_twice,
-        ],
-        refuses=[
-            Refusal("n must be from 1", (KEY, 0, 0, 4)),
-            Refusal("batch must be from 1 to the 3", (KEY, 0, 3, 4)),
-            Refusal("batch must be from 1 to the 3", (KEY, 0, 3, 0)),
-        ],
-        differentiable=False,
-        exempt=RANDOM,
-    ),
-    Row(
-        shuffled_position,
-        sample=st.tuples(keys(), integers(low=0, high=4)),
-        options=st.sampled_from([{"n": 5}, {"n": 256}, {"n": 300}]),
-        oracle=None,
-        laws=[is_a_bijection],
-        refuses=[
-            Refusal("n must be from 1", (KEY, 0), {"n": 0}),
-            Refusal("n must be from 1", (KEY, 0), {"n": 2**31}),
         ],
         differentiable=False,
         exempt=RANDOM,

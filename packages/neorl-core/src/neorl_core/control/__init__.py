@@ -1,14 +1,11 @@
 """Control laws as policies, and the state that they carry."""
 
+from neorl_core.control._delay_line import DelayLine as DelayLine
+from neorl_core.control._delay_line import delay_line as delay_line
+from neorl_core.control._delay_line import delay_step as delay_step
 from neorl_core.control._feedback_policies import BaseStock as BaseStock
 from neorl_core.control._feedback_policies import StateFeedback as StateFeedback
 from neorl_core.control._following import follow as follow
-from neorl_core.control._history import DelayLine as DelayLine
-from neorl_core.control._history import HistoryWindow as HistoryWindow
-from neorl_core.control._history import delay_line as delay_line
-from neorl_core.control._history import delay_step as delay_step
-from neorl_core.control._history import history_step as history_step
-from neorl_core.control._history import history_window as history_window
 from neorl_core.control._pid import PID as PID
 from neorl_core.control._pid import PIDCarry as PIDCarry
 from neorl_core.control._simple_policies import ConstantPolicy as ConstantPolicy
@@ -28,7 +25,6 @@ __all__ = [
     "ConstantPolicy",
     "DelayLine",
     "Entry",
-    "HistoryWindow",
     "PIDCarry",
     "StateFeedback",
     "Tunable",
@@ -37,8 +33,6 @@ __all__ = [
     "delay_line",
     "delay_step",
     "follow",
-    "history_step",
-    "history_window",
     "inside",
     "standard_pid",
     "tunable_values",

@@ -2,9 +2,7 @@
 
 from neorl_core.graphs._message_passing import edge_softmax as edge_softmax
 from neorl_core.graphs._message_passing import graph_convolution as graph_convolution
-from neorl_core.graphs._message_passing import in_degrees as in_degrees
 from neorl_core.graphs._message_passing import pool_edges as pool_edges
-from neorl_core.graphs._message_passing import pool_nodes as pool_nodes
 from neorl_core.graphs._padded_graph import PaddedGraph as PaddedGraph
 from neorl_core.graphs._padded_graph import pad_graph as pad_graph
 
@@ -12,8 +10,6 @@ __all__ = [
     "PaddedGraph",
     "edge_softmax",
     "graph_convolution",
-    "in_degrees",
     "pad_graph",
     "pool_edges",
-    "pool_nodes",
 ]

@@ -22,29 +22,6 @@ from neorl_core.graphs._padded_graph import (
 Reduction = Literal["sum", "mean", "max"]
 
 
-def in_degrees(graph: PaddedGraph) -> Float[Array, " node"]:
-    """Number of real edges that enter each node.
-
-    Args:
-        graph: Any padded graph.
-
-    Returns:
-        Counts in the dtype of the features; zero for isolated nodes and for padding.
-
-    Raises:
-        ValueError: If the fields of a graph made by hand do not fit together.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from neorl_core.graphs import pad_graph
-        >>> graph = pad_graph(jnp.ones((2, 1)), [0, 0], [1, 1], node_count=3, edge_count=4)
-        >>> in_degrees(graph).tolist()
-        [0.0, 2.0, 0.0]
-    """
-    require_graph(graph)
-    return nan_if_broken(_in_degrees(graph), graph).astype(floats(graph.nodes).dtype)
-
-
 def graph_convolution(
     graph: PaddedGraph,
     weights: Float[Array, " edge"] | None = None,
@@ -176,41 +153,6 @@ def pool_edges(
     count = jnp.maximum(_in_degrees(graph), 1).astype(total.dtype)
     mean = total / count.reshape(count.shape + (1,) * (total.ndim - 1))
     return narrowed(nan_if_broken(mean, graph), dtype)
-
-
-def pool_nodes(graph: PaddedGraph, *, reduction: Reduction = "sum") -> Float[Array, " feature"]:
-    """One row of features for the whole graph: sum, mean or maximum over the real nodes.
-
-    Args:
-        graph: Any padded graph.
-        reduction: ``"sum"``, ``"mean"`` or ``"max"``.
-
-    Returns:
-        Shape ``(feature,)``; zero for a graph without nodes. The sum runs in the order of the
-        nodes, so padding does not change a bit of it.
-
-    Raises:
-        ValueError: If the fields of a graph made by hand do not fit together, or ``reduction`` is
-            unknown.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from neorl_core.graphs import pad_graph
-        >>> graph = pad_graph(jnp.array([[1.0], [3.0]]), [], [], node_count=4, edge_count=1)
-        >>> pool_nodes(graph, reduction="mean").tolist()
-        [2.0]
-    """
-    require_choice("reduction", reduction, ("sum", "mean", "max"))
-    require_graph(graph)
-    features = real_nodes(graph)
-    if reduction == "max":
-        highest = jnp.max(features, axis=0, where=graph.node_mask[:, None], initial=-jnp.inf)
-        return jnp.where(jnp.any(graph.node_mask), highest, 0)
-    group = jnp.where(graph.node_mask, 0, 1)
-    total = jax.ops.segment_sum(widened(features), group, 1)[0]
-    if reduction == "mean":
-        total = total / jnp.maximum(jnp.sum(graph.node_mask), 1).astype(total.dtype)
-    return narrowed(total, features.dtype)
 
 
 def _in_degrees(graph: PaddedGraph) -> Array:

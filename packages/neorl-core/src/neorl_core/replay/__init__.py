@@ -2,7 +2,6 @@
 
 from neorl_core.replay._episode_rows import episode_first_rows as episode_first_rows
 from neorl_core.replay._episode_rows import window_rows as window_rows
-from neorl_core.replay._permutation import shuffled_position as shuffled_position
 from neorl_core.replay._priority_tree import PrioritySample as PrioritySample
 from neorl_core.replay._priority_tree import PriorityTree as PriorityTree
 from neorl_core.replay._priority_tree import priority_tree as priority_tree
@@ -15,7 +14,6 @@ from neorl_core.replay._ring_buffer import ring_order as ring_order
 from neorl_core.replay._ring_buffer import ring_push as ring_push
 from neorl_core.replay._ring_buffer import ring_sample as ring_sample
 from neorl_core.replay._sampling import batch_indices as batch_indices
-from neorl_core.replay._sampling import epoch_indices as epoch_indices
 
 __all__ = [
     "PrioritySample",
@@ -23,7 +21,6 @@ __all__ = [
     "RingBuffer",
     "batch_indices",
     "episode_first_rows",
-    "epoch_indices",
     "priority_tree",
     "priority_weights",
     "ring_buffer",
@@ -32,6 +29,5 @@ __all__ = [
     "ring_sample",
     "sample_priorities",
     "set_priorities",
-    "shuffled_position",
     "window_rows",
 ]

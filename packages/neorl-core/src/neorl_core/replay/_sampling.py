@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
 
 from neorl_core._internal.checks import checked_integer, is_concrete, require_integers
-from neorl_core.replay._permutation import shuffled_position
 
 
 def batch_indices(
@@ -40,49 +39,6 @@ def batch_indices(
     n, batch = _check(n, batch)
     inside = _check_step(step, 2**32)
     rows = jax.random.randint(jax.random.fold_in(key, step), (batch,), 0, n, jnp.int32)
-    return rows if inside is True else jnp.where(inside, rows, -1)
-
-
-def epoch_indices(
-    key: PRNGKeyArray, step: Int[ArrayLike, ""], n: int, batch: int
-) -> Int[Array, " batch"]:
-    """Rows of one step, without replacement within an epoch.
-
-    An epoch takes ``n // batch`` steps over its own shuffle (:func:`shuffled_position`); the last
-    ``n % batch`` rows of that shuffle are skipped. Counter-based like :func:`batch_indices`.
-
-    Args:
-        key: Random key of the whole run.
-        step: Number of the step, from 0 to 2^31 - 1, counted over all epochs.
-        n: Number of rows.
-        batch: Rows per step, from 1 to ``n``.
-
-    Returns:
-        Indices in ``0 .. n - 1``, int32, none twice within an epoch; -1 under ``jit`` if ``step``
-        is out of range.
-
-    Raises:
-        ValueError: If ``n`` is not from 1 to 2^31 - 1, ``batch`` is not from 1 to ``n``, one of the
-            three is not an integer, or a concrete ``step`` is out of range.
-
-    Example:
-        >>> import jax
-        >>> first = epoch_indices(jax.random.key(0), 0, 4, 2)
-        >>> second = epoch_indices(jax.random.key(0), 1, 4, 2)
-        >>> sorted(first.tolist() + second.tolist())
-        [0, 1, 2, 3]
-    """
-    n, batch = _check(n, batch)
-    inside = _check_step(step, 2**31)
-    if not 1 <= batch <= n:
-        raise ValueError(
-            f"batch must be from 1 to the {n} rows of an epoch, got {batch}; "
-            "sample with batch_indices for larger ones"
-        )
-    steps = n // batch
-    step = jnp.asarray(step).astype(jnp.int32)  # holds every position
-    position = (step % steps) * batch + jnp.arange(batch, dtype=jnp.int32)
-    rows = shuffled_position(jax.random.fold_in(key, step // steps), position, n=n)
     return rows if inside is True else jnp.where(inside, rows, -1)
 
 
