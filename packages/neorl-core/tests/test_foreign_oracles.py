@@ -19,15 +19,10 @@ from neorl_core.federated import (
 )
 from neorl_core.off_policy_evaluation import (
     LoggedTrajectories,
-    doubly_robust_return,
-    pdis_return,
-    tis_return,
     weighted_doubly_robust,
-    wis,
     wpdis,
 )
 from neorl_core.statistics import (
-    empirical_bernstein_interval,
     interquartile_mean,
     median_task_mean,
     optimality_gap,
@@ -83,16 +78,7 @@ def test_rliable():
     )
 
 
-@pytest.mark.parametrize("name", ["tis", "pdis", "doubly_robust"])
-def test_scope_rl_returns(name):
-    record = stored("scope_rl")
-    function = {"tis": tis_return, "pdis": pdis_return, "doubly_robust": doubly_robust_return}
-    single = functools.partial(function[name], discount=record["discount"])
-    values = jax.vmap(single)(logged(record))
-    np.testing.assert_allclose(jnp.mean(values), record["values"][name], rtol=1e-12)
-
-
-@pytest.mark.parametrize("function", [wis, wpdis, weighted_doubly_robust])
+@pytest.mark.parametrize("function", [wpdis, weighted_doubly_robust])
 def test_scope_rl_weighted_estimates(function):
     """SCOPE-RL adds 1e-10 to its denominators."""
     record = stored("scope_rl")
@@ -106,11 +92,9 @@ def logged(record):
     return LoggedTrajectories(log_ratio, reward, None, q_value, value)
 
 
-def test_scope_rl_intervals():
+def test_scope_rl_interval():
     record = stored("scope_rl")
     samples, level = np.asarray(record["samples"]), 1 - 2 * record["alpha"]
-    bernstein = empirical_bernstein_interval(samples, low=0.0, high=samples.max(), level=level)
-    np.testing.assert_allclose(bernstein, record["intervals"]["empirical_bernstein"], rtol=1e-12)
     student = student_interval(samples, level=level)
     np.testing.assert_allclose(student, record["intervals"]["student"], rtol=1e-10)
 

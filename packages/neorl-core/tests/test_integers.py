@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import neorl_core
-from neorl_core import Channel, federated, graphs, linear_systems, replay, statistics
+from neorl_core import Channel, federated, graphs, linear_systems, replay
 from neorl_core.testing import exports, load_table
 
 KEY = jax.random.key(0)
@@ -33,10 +33,6 @@ CALLS = {
         "give the largest number of steps of an episode",
     ),
     "delay_line": ({"fill": 0.5, "delay": 0}, "give 0 for no delay"),
-    "history_window": (
-        {"example": 0.5, "length": 1},
-        "give the number of values that it holds",
-    ),
     "identify_subspace": (
         {
             "obs": jnp.arange(9.0)[:, None],
@@ -63,10 +59,6 @@ CALLS = {
         "give the number of draws",
     ),
     "star_mixing": ({"clients": 1}, "leave mixing out without a graph"),
-    "variance": (
-        {"moments": statistics.sample_moments(jnp.arange(3.0)), "ddof": 0},
-        "0 divides by the count, 1 by one less",
-    ),
     "window_rows": (
         {"row": 2, "first_row": 0, "length": 1},
         "give the number of rows of a window",

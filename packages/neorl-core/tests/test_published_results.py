@@ -1,7 +1,6 @@
 """What papers of offline RL state about formulas: TD3+BC, IQL, CQL, ReBRAC, EDAC and safe RL.
 
-Rules of off-policy evaluation are tested beside the estimators, in ``off_policy_evaluation``, and
-on a linear-quadratic task in ``linear_systems``.
+Rules of off-policy evaluation are tested beside the estimators, in ``off_policy_evaluation``.
 """
 
 import functools

@@ -59,7 +59,7 @@ ELSEWHERE = {
         "test_its_own_entries_are_a_mapping": "Registry",
     },
     "control/test_history.py": {
-        "test_containers_start_empty": "DelayLine HistoryWindow delay_line history_window",
+        "test_containers_start_empty": "DelayLine delay_line",
     },
     "control/test_standard_pid.py": {
         "test_a_pi_loop_is_the_discrete_transfer_function_of_its_formula": "standard_pid",
@@ -84,24 +84,14 @@ ELSEWHERE = {
         "test_the_masses_are_found_in_their_positions": "SubspaceModel",
     },
     "linear_systems/test_known_systems.py": {
-        "test_an_integral_for_nothing_is_emptied_in_two_periods": "IntegralRegulator",
-        "test_the_kalman_filter_has_the_error_it_states": "KalmanFilter",
         "test_the_masses_are_found_in_their_log": "LinearModel",
-        "test_the_regulator_of_the_masses_pays_what_it_says": "Regulator",
-    },
-    "linear_systems/test_running_filter.py": {
-        "test_it_becomes_the_stationary_filter": "StateEstimate",
     },
     "off_policy_evaluation/test_off_policy.py": {
         "test_weights_of_nothing_are_reported": "LoggedTrajectories",
-        "test_the_longest_part_of_magic_is_the_weighted_doubly_robust_estimate": "Magic",
     },
     "replay/test_buffers.py": {
         "test_containers_start_empty": "PriorityTree RingBuffer priority_tree ring_buffer",
         "test_an_empty_buffer_and_a_tree_without_weight_are_flagged": "PrioritySample",
-    },
-    "returns/test_off_policy_returns.py": {
-        "test_rlax": "VTrace",
     },
     "statistics/test_data_statistics.py": {
         "test_merged_statistics_are_those_of_all_rows": "merge_statistics",
@@ -111,8 +101,6 @@ ELSEWHERE = {
         "test_counts_cover_whatever_the_probability": "Interval",
     },
     "statistics/test_statistics.py": {
-        "test_welford_over_a_scan_is_the_moments_at_once": "Moments",
-        "test_the_running_sum_of_rewards_begins_anew_with_an_episode": "RewardNormaliser",
         "test_a_test_of_nan_is_nan": "PairedTest",
         "test_what_is_left_out_is_as_documented": "DEFAULT_LEVEL",
     },

@@ -201,3 +201,15 @@ def test_links_of_a_star_are_of_its_centre_alone():
     off = mixing[~np.eye(5, dtype=bool)].reshape(5, 4)
     assert np.all(off[0] > 0)
     np.testing.assert_array_equal(off[1:, 1:], np.zeros((4, 3)))
+
+
+@pytest.mark.parametrize("step", [gossip_step, lambda _, mixing: mixing_rate(mixing)])
+def test_a_traced_mixing_whose_sums_are_not_one_gives_nan(step):
+    call = jax.jit(lambda mixing: jax.tree.leaves(step(jnp.eye(2), mixing))[0])
+    rows_only = jnp.asarray([[1.0, 0.0], [1.0, 0.0]])
+    for mixing in (rows_only, rows_only.T, jnp.ones((2, 2)), jnp.full((2, 2), jnp.nan)):
+        assert np.isnan(call(mixing)).all()
+    steep = jnp.asarray([[301.0, -300.0], [-300.0, 301.0]])
+    for mixing in (jnp.eye(2), jnp.full((2, 2), 0.5), steep, steep.at[0, 0].add(1e-3)):
+        assert np.isfinite(call(mixing)).all()
+    assert np.isnan(call(steep.at[0, 0].add(1e-1))).all()

@@ -27,16 +27,13 @@ from neorl_core._internal.checks import (
     require_same_shape,
     require_scalar,
     require_series,
-    require_together,
 )
 from neorl_core._internal.float_widths import checked_wide, is_half_precision, narrowed, widened
-from neorl_core.distributions import categorical_sample, diagonal_gaussian_sample
-from neorl_core.off_policy_evaluation import LoggedTrajectories, magic
+from neorl_core.distributions import (
+    diagonal_gaussian_sample,
+)
 from neorl_core.statistics import (
-    block_bootstrap_interval,
     bootstrap_interval,
-    bootstrap_replicates,
-    sign_flip_test,
     stratified_bootstrap_interval,
 )
 
@@ -292,16 +289,6 @@ def test_what_is_not_short_passes_as_it_is():
         assert widened(jnp.ones(2, jnp.float64)).dtype == jnp.float64
 
 
-def test_shapes_that_do_not_go_together_are_named():
-    require_together(x=1.0, y=np.ones((2, 1)), z=np.ones(3))
-    message = (
-        "x, y must broadcast against each other, got shapes (2,), (3,); "
-        "give numbers, or arrays of one shape"
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        require_together(x=np.ones(2), y=np.ones(3))
-
-
 @pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (np.nan, 1.0), (0.0, np.nan)])
 def test_ends_that_cross_are_refused_and_traced_ones_pass(low, high):
     message = f"low must not be above high, got {low} and {high}; swap the ends that cross"
@@ -353,13 +340,7 @@ def test_both_kinds_of_random_keys_pass(key):
 SCORES = np.arange(6.0).reshape(3, 2)
 DRAWS = {
     "bootstrap_interval": lambda key: bootstrap_interval(SCORES, key),
-    "bootstrap_replicates": lambda key: bootstrap_replicates(SCORES, key),
-    "block_bootstrap_interval": lambda key: block_bootstrap_interval(SCORES, key, block_length=2),
     "stratified_bootstrap_interval": lambda key: stratified_bootstrap_interval(SCORES, key),
-    "sign_flip_test": lambda key: sign_flip_test(SCORES[:, 0], SCORES[:, 1], key, resamples=3),
-    "magic": lambda key: magic(
-        LoggedTrajectories(SCORES, SCORES, None, SCORES, SCORES), key, discount=1.0
-    ),
 }
 
 
@@ -373,5 +354,3 @@ def test_a_key_among_the_data_is_no_number():
     message = "^expected numbers, got a random key; give the key after all data$"
     with pytest.raises(TypeError, match=message):
         diagonal_gaussian_sample(jax.random.key(0), jnp.zeros(2), jnp.zeros(2))
-    with pytest.raises(TypeError, match=message):
-        categorical_sample(jax.random.key(0), jnp.zeros(2))

@@ -155,18 +155,6 @@ def require_broadcast(name: str, value: ArrayLike, other: str, shape: tuple[int,
         )
 
 
-def require_together(**values: ArrayLike) -> None:
-    """Raises an error for arrays that do not broadcast against each other."""
-    shapes = [np.shape(value) for value in values.values()]
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ValueError(
-            f"{', '.join(values)} must broadcast against each other, got shapes "
-            f"{', '.join(map(str, shapes))}; give numbers, or arrays of one shape"
-        ) from None
-
-
 def require_order(low: ArrayLike, high: ArrayLike) -> None:
     """Raises an error if concrete ends cross or one of them is NaN."""
     if is_concrete((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):

@@ -18,8 +18,3 @@ def product(*factors: Array) -> Array:
 
 def _times(left: Array, right: Array) -> Array:
     return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
-
-
-def symmetric(matrix: Array) -> Array:
-    """The symmetric part of a matrix that is symmetric except for rounding."""
-    return (matrix + matrix.T) / 2
