@@ -56,9 +56,6 @@ def cases() -> list[Case]:
         Case("TD(lambda) returns", "rlax", steps, "steps of 16 trajectories", _lambda_returns),
         Case("discounted returns", "rlax", steps, "steps of 16 trajectories", _discounted),
         Case("5-step returns", "rlax", steps, "steps of 16 trajectories", _n_step),
-        Case("V-trace", "rlax", steps, "steps of 16 trajectories", _v_trace, 1e-3),
-        Case("Retrace", "rlax", steps, "steps of 16 trajectories", _retrace, 1e-3),
-        Case("categorical target (C51)", "rlax", (32, 256, 2_048), "distributions", _categorical),
         Case("quantile Huber loss, slope", "rlax", (32, 256, 2_048), "pairs", _quantile_huber),
         Case("PPO loss, slope", "rlax", batch, "actions", _ppo),
         Case("squared loss, slope", "optax", batch, "errors", _squared),
@@ -149,73 +146,6 @@ def _discounted(steps: int) -> Variants:
         return jax.vmap(one)(reward)
 
     return pair("rlax", ours, theirs, random(16, steps))
-
-
-def _ratios(steps: int) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.exp(random(16, steps, seed=3) / 2)
-
-
-def _v_trace(steps: int) -> Variants:
-    import jax
-
-    from neorl_core.returns import v_trace
-
-    rlax = importlib.import_module("rlax")
-
-    def ours(*rows: Any) -> Any:
-        return tuple(v_trace(*rows, discount=0.99, lam=0.95))
-
-    def theirs(reward: Any, value: Any, following: Any, ratio: Any, ended: Any) -> Any:
-        factor = 0.99 * (1.0 - ended)
-        v_trace = rlax.vtrace_td_error_and_advantage(value, following, reward, factor, ratio, 0.95)
-        return value + v_trace.errors, v_trace.pg_advantage
-
-    *rows, ended = _episodes(steps)
-    return pair("rlax", jax.vmap(ours), jax.vmap(theirs), *rows, _ratios(steps), ended)
-
-
-def _retrace(steps: int) -> Variants:
-    import jax
-    import jax.numpy as jnp
-
-    from neorl_core.returns import retrace_returns
-
-    rlax = importlib.import_module("rlax")
-
-    def ours(*rows: Any) -> Any:
-        return retrace_returns(*rows, discount=0.99, lam=0.95)
-
-    def theirs(reward: Any, q: Any, following: Any, ratio: Any, ended: Any) -> Any:
-        factor, trace = 0.99 * (1.0 - ended), 0.95 * jnp.minimum(ratio[1:], 1)
-        returns = rlax.general_off_policy_returns_from_q_and_v
-        return returns(q[1:], following, reward, factor, trace)
-
-    *rows, ended = _episodes(steps)
-    return pair("rlax", jax.vmap(ours), jax.vmap(theirs), *rows, _ratios(steps), ended)
-
-
-def _categorical(distributions: int) -> Variants:
-    """The target of C51 on its 51 atoms; theirs is shifted and projected one at a time."""
-    import jax
-    import jax.numpy as jnp
-
-    from neorl_core.targets import categorical_td_target
-
-    rlax = importlib.import_module("rlax")
-    support = jnp.linspace(-10.0, 10.0, 51)
-
-    def ours(reward: Any, probability: Any, ended: Any) -> Any:
-        return categorical_td_target(reward, probability, ended, support, discount=0.99)
-
-    def theirs(reward: Any, probability: Any, ended: Any) -> Any:
-        moved = reward[:, None] + 0.99 * (1.0 - ended[:, None]) * support
-        return jax.vmap(rlax.categorical_l2_project, (0, 0, None))(moved, probability, support)
-
-    probability = jax.nn.softmax(random(distributions, 51), axis=1)
-    ended = random(distributions, seed=2) > 1
-    return pair("rlax", ours, theirs, random(distributions, seed=1), probability, ended)
 
 
 def _quantile_huber(pairs: int) -> Variants:

@@ -14,9 +14,7 @@ def cases() -> list[Case]:
     return [
         Case("bootstrap of a mean, percentile", "scipy", few, "samples", _percentile, 0.2),
         Case("bootstrap of a mean, BCa", "scipy", few, "samples", _bca, 0.2),
-        Case("paired t test", "scipy", few, "pairs", _t_test, 1e-3),
         Case("Wilcoxon test", "scipy", (40, 400, 4_000), "pairs", _wilcoxon, 1e-2),
-        Case("sign flip test", "scipy", few, "pairs", _sign_flip, 0.5),
         Case("rank correlation", "scipy", few, "pairs", _rank_correlation, 1e-3),
         Case("interquartile mean, bootstrap", "rliable", runs, "runs of 10 tasks", _iqm, 0.2),
         Case("probability of improvement", "rliable", runs, "runs of 10 tasks", _improvement),
@@ -63,19 +61,6 @@ def _bca(n: int) -> Variants:
     return _bootstrap("BCa", n)
 
 
-def _t_test(n: int) -> Variants:
-    from scipy import stats
-
-    from neorl_core.statistics import paired_t_test
-
-    return _against_scipy(
-        lambda a, b: paired_t_test(a, b).p_value,
-        lambda a, b: stats.ttest_rel(a, b)[1],
-        random(n),
-        random(n, seed=1),
-    )
-
-
 def _wilcoxon(n: int) -> Variants:
     from scipy import stats
 
@@ -84,29 +69,6 @@ def _wilcoxon(n: int) -> Variants:
     return _against_scipy(
         lambda a, b: wilcoxon_test(a, b).p_value,
         lambda a, b: stats.wilcoxon(a, b)[1],
-        random(n),
-        random(n, seed=1),
-    )
-
-
-def _sign_flip(n: int) -> Variants:
-    import jax
-    from scipy import stats
-
-    from neorl_core.statistics import sign_flip_test
-
-    key, rng = jax.random.key(0), np.random.default_rng(0)
-
-    def theirs(a: Any, b: Any) -> Any:
-        def mean(x: Any, axis: int) -> Any:
-            return np.mean(x, axis=axis)
-
-        options = {"n_resamples": 4000, "permutation_type": "samples", "rng": rng}
-        return stats.permutation_test((a - b,), mean, vectorized=True, **options).pvalue
-
-    return _against_scipy(
-        lambda a, b: sign_flip_test(a, b, key, resamples=4000).p_value,
-        theirs,
         random(n),
         random(n, seed=1),
     )

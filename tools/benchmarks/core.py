@@ -158,7 +158,6 @@ def _growth(values: dict[int, float]) -> float | None:
 def _memory(tiny: bool) -> list[dict[str, Any]]:
     """Bytes beside arguments and results of the programs that draw many times from a log."""
     programs: dict[str, tuple[Callable[[int], Any], tuple[int, ...]]] = {
-        "magic, trajectories of 250 steps, 200 draws": (_magic, (100, 1_000)),
         "bootstrap of a mean, percentile, 2000 draws": (
             partial(_bootstrap, "percentile"),
             (1_000, 100_000),
@@ -178,17 +177,6 @@ def _memory(tiny: bool) -> list[dict[str, Any]]:
         growth = _growth({size: each["beside"] for size, each in memory.items()})
         rows.append({"name": name, "bytes": memory, "growth": growth})
     return rows
-
-
-def _magic(trajectories: int) -> Any:
-    import jax
-    import jax.numpy as jnp
-
-    from neorl_core.off_policy_evaluation import LoggedTrajectories, magic
-
-    one = jnp.ones((trajectories, 250))
-    log = LoggedTrajectories(0 * one, one, None, one, one)
-    return jax.jit(partial(magic, discount=0.99)).lower(log, jax.random.key(0))
 
 
 def _bootstrap(method: Literal["percentile", "bca"], samples: int) -> Any:
