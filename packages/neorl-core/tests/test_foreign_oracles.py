@@ -96,7 +96,7 @@ def test_scope_rl_interval():
     record = stored("scope_rl")
     samples, level = np.asarray(record["samples"]), 1 - 2 * record["alpha"]
     student = student_interval(samples, level=level)
-    np.testing.assert_allclose(student, record["intervals"]["student"], rtol=1e-10)
+    np.testing.assert_allclose(student, record["student"], rtol=1e-10)
 
 
 @pytest.mark.nightly

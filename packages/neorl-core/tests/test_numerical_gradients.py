@@ -18,10 +18,6 @@ FUNCTIONS = {
     "expectile_loss": (lambda x: losses.expectile_loss(x, Y, expectile=0.8).sum(), (X,)),
     "huber_loss": (lambda x: losses.huber_loss(x, Y, delta=0.3).sum(), (X,)),
     "quantile_huber_loss": (lambda x: losses.quantile_huber_loss(x, Y, QUANTILE), (X,)),
-    "cross_entropy_loss": (
-        lambda x: losses.cross_entropy_loss(x, jax.nn.softmax(jnp.asarray(Y))).sum(),
-        (X,),
-    ),
     "gaussian_nll": (lambda m, s: losses.gaussian_nll(m, s, Y).sum(), (X, 0.3 * X)),
     "soft_clamp": (lambda x: losses.soft_clamp(x, -1.0, 1.0).sum(), (X,)),
     "generalised_advantages": (

@@ -139,7 +139,7 @@ def test_large_samples_are_resampled_in_blocks():
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_the_paired_test_equals_scipys(alternative):
+def test_paired_tests_equal_scipys(alternative):
     """Row N32: paired tests are those of SciPy."""
     rng = np.random.default_rng(2)
     first, second = rng.normal(size=(2, 20)) + np.asarray([[0.4], [0.0]])
