@@ -74,8 +74,8 @@ def temperature_loss(
 ) -> tuple[Float[Array, ""], None]:
     """``-log_temperature mean (log pi(a|s) + target_entropy)``; its gradient is the bracket's mean.
 
-    Every published code of this family uses this form. The equation has ``exp(log_temperature)``
-    (``neorl_core.losses.sac_temperature_loss``), whose steps shrink with the temperature.
+    Every published code of this family uses this form. The equation (18 of arXiv 1812.05905) has
+    ``exp(log_temperature)``, whose steps shrink with the temperature.
     """
     excess = jax.lax.stop_gradient(log_prob) + target_entropy
     return -log_temperature * masked_mean(excess, mask), None
