@@ -138,8 +138,8 @@ def _episodes(plant: Any, policy: Any, key: Any) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
     import numpy as np
+    from scipy.stats import binomtest
 
-    from neorl_core.statistics import clopper_pearson_interval
     from neorl_safety.filters import Flag
     from neorl_train.judging._rollout_episodes import episodes_of
     from neorl_train.judging._rollouts import rollouts
@@ -147,7 +147,7 @@ def _episodes(plant: Any, policy: Any, key: Any) -> dict[str, Any]:
     rows = jax.device_get(rollouts(plant, policy, key, jnp.arange(STARTS)))
     episodes = episodes_of(rows, plant.spec)
     over = int(episodes.violated[:, 0].sum())
-    interval = clopper_pearson_interval(jnp.asarray(over), jnp.asarray(STARTS))
+    interval = binomtest(over, STARTS).proportion_ci()
     flags, inside = np.asarray(rows.flags), np.asarray(rows.mask)
 
     def part(flag: Flag) -> float:

@@ -145,8 +145,8 @@ def episodes(policy: Any, count: int = EPISODES) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
     import numpy as np
+    from scipy.stats import binomtest
 
-    from neorl_core.statistics import clopper_pearson_interval
     from neorl_envs.plants import DMSD
     from neorl_safety.filters import Flag
     from neorl_train.judging import rollouts
@@ -159,7 +159,7 @@ def episodes(policy: Any, count: int = EPISODES) -> dict[str, Any]:
     error = np.abs(predicted - rows.obs)[..., :4][rows.mask].max()
     beyond = (np.abs(rows.obs[..., :2]) > LIMIT).any(axis=-1) & rows.mask
     broken = int(beyond.any(axis=1).sum())
-    interval = clopper_pearson_interval(jnp.asarray(broken), jnp.asarray(count))
+    interval = binomtest(broken, count).proportion_ci()
     flags = np.asarray(rows.flags)[rows.mask]
     return {
         "broken": broken,

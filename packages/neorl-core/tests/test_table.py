@@ -98,7 +98,7 @@ ELSEWHERE = {
         "test_ranges_count_as_uniform_and_give_way_to_data": "range_statistics",
     },
     "statistics/test_interval_coverage.py": {
-        "test_counts_cover_whatever_the_probability": "Interval",
+        "test_a_stratified_interval_covers_the_aggregate": "Interval",
     },
     "statistics/test_statistics.py": {
         "test_a_test_of_nan_is_nan": "PairedTest",

@@ -5,7 +5,6 @@ from scipy import stats
 
 from neorl_core.statistics import (
     Interval,
-    clopper_pearson_interval,
     paired_difference_interval,
     student_interval,
 )
@@ -14,9 +13,7 @@ from neorl_core.testing import (
     Refusal,
     Row,
     assert_close,
-    counts,
     in_units,
-    integers,
     mapped,
     reals,
     rows,
@@ -53,14 +50,6 @@ def what_is_common_cancels(first, second, *, level):
     )
 
 
-def clopper_pearson_by_scipy(successes, trials, *, level):
-    """By quantiles of the beta distribution: ``binomtest`` searches to 2e-12 of one."""
-    delta, failures = (1 - level) / 2, trials - successes
-    low = stats.beta.ppf(delta, successes, failures + 1) if successes else 0.0
-    high = stats.beta.isf(delta, successes + 1, failures) if failures else 1.0
-    return Interval(successes / trials, np.asarray(low), np.asarray(high))
-
-
 def mirrored(function):
     def failures_are_successes_mirrored(successes, trials, *, level):
         failures = trials - successes
@@ -73,52 +62,6 @@ def mirrored(function):
             assert_close(actual, want, atol=1e-5, scale=1.0)
 
     return failures_are_successes_mirrored
-
-
-def contains_the_share(function):
-    def law(successes, trials, *, level):
-        interval = mapped(function, successes, trials, level=level)
-        assert np.all(interval.low <= interval.estimate + 1e-6)
-        assert np.all(interval.estimate <= interval.high + 1e-6)
-        assert np.all((interval.low >= 0) & (interval.high <= 1))
-
-    return law
-
-
-def successes_of(trials):
-    """Every number of up to sixty; of more, shares evenly over the decades, from either end."""
-    few = [st.integers(0, min(int(n), 60)).map(float) for n in trials]
-    many = [st.floats(0, float(np.log10(n))).map(lambda e: np.floor(10**e)) for n in trials]
-    either = [st.one_of(pair) for pair in zip(few, many, strict=True)]
-    nearer = st.tuples(*either).map(lambda k: np.minimum(np.asarray(k, np.float32), trials))
-    return st.tuples(st.one_of(nearer, nearer.map(lambda k: trials - k)), st.just(trials))
-
-
-TRIALS = st.one_of(
-    integers(low=1, high=60).map(lambda n: n.astype(np.float32)),
-    counts(high=1e9).map(lambda n: n + np.float32(1)),
-)
-COUNTS = TRIALS.flatmap(successes_of)
-
-BAD_COUNTS = [
-    Refusal("between 0 and trials", (4, 3)),
-    Refusal("between 0 and trials", (-1, 3)),
-    Refusal("between 0 and trials", (jnp.array([1, 4]), jnp.array([3, 3]))),
-    Refusal("(0, 1)", (1, 3), {"level": 95}),
-]
-
-
-def count_row(function, oracle):
-    return Row(
-        function,
-        sample=COUNTS,
-        options=LEVELS,
-        oracle=oracle,
-        laws=[mirrored(function), contains_the_share(function)],
-        edges=[Edge((k, n), {"level": 0.9}) for k, n in ((0.0, 1.0), (1.0, 1.0), (0.0, 299.0))],
-        refuses=BAD_COUNTS,
-        differentiable=False,
-    )
 
 
 ROWS = [
@@ -151,5 +94,4 @@ ROWS = [
             Refusal("length 2", (jnp.ones(1), jnp.ones(1))),
         ],
     ),
-    count_row(clopper_pearson_interval, clopper_pearson_by_scipy),
 ]

@@ -11,7 +11,6 @@ from neorl_core.statistics import (
     DEFAULT_LEVEL,
     PairedTest,
     bootstrap_interval,
-    clopper_pearson_interval,
     holm,
     interquartile_mean,
     optimality_gap,
@@ -28,7 +27,6 @@ bootstrap_interval = jax.jit(
 )
 wilcoxon_test = jax.jit(wilcoxon_test, static_argnames="alternative")
 (
-    clopper_pearson_interval,
     holm,
     interquartile_mean,
     optimality_gap,
@@ -37,7 +35,6 @@ wilcoxon_test = jax.jit(wilcoxon_test, static_argnames="alternative")
 ) = map(
     jax.jit,
     (
-        clopper_pearson_interval,
         holm,
         interquartile_mean,
         optimality_gap,
@@ -55,15 +52,8 @@ def _double():
         yield
 
 
-def test_values_out_of_range_become_nan_under_jit():
-    assert np.isnan(clopper_pearson_interval(4.0, 3.0)).all()
+def test_p_values_out_of_range_become_nan_under_jit():
     assert np.isnan(holm(jnp.asarray([0.1, 1.1]))).all()
-
-
-def test_counts_of_no_trial_say_nothing():
-    share, low, high = clopper_pearson_interval(0, 0)
-    assert np.isnan(share)
-    assert (low, high) == (0, 1)
 
 
 def test_bootstrap_intervals_equal_scipys_on_the_same_replicates():

@@ -163,12 +163,13 @@ def test_the_depth_of_violations_is_that_of_numpy():
     excess = RNG.normal(-1, 1, (6, 40))
     mask = np.arange(40) < np.array([40, 30, 0, 40, 10, 40])[:, None]
     over = np.where(mask, np.maximum(excess, 0), 0)
-    depth = violation_depth(jnp.asarray(excess, jnp.float32), jnp.asarray(mask), dt=5.0)
+    depth = violation_depth(excess, mask, dt=5.0)
     np.testing.assert_allclose(depth.largest, over.max(), rtol=1e-5)
     np.testing.assert_allclose(depth.mean, over.sum() / (over > 0).sum(), rtol=1e-5)
     np.testing.assert_allclose(depth.integral, over.sum() * 5 / 5, rtol=1e-5)
     none = violation_depth(-jnp.ones((2, 3)), dt=1.0)
-    assert [float(part) for part in none] == [0.0, 0.0, 0.0]
+    assert none == (0.0, 0.0, 0.0)
+    assert violation_depth(np.asarray([[0.0, np.nan]]), dt=1.0).largest == np.inf
     with pytest.raises(ValueError, match="shape"):
         violation_depth(jnp.ones(3), dt=1.0)
 

@@ -7,7 +7,7 @@ import numpy as np
 from neorl_agents.critics._columns import Columns
 from neorl_core import CostChannel, InputError, Spec
 from neorl_core.costs import limit_kind
-from neorl_core.statistics import DEFAULT_LEVEL, clopper_pearson_interval
+from neorl_core.statistics import DEFAULT_LEVEL
 
 
 class NothingToLearnError(InputError):
@@ -77,8 +77,7 @@ def _facts(
     varies = bool(0 < counted.sum() < len(counted))
     if quantity == "cost":
         varies = bool(np.ptp(cost) > 0)
-    interval = clopper_pearson_interval(episodes, total, level=DEFAULT_LEVEL)
-    low, high = 100 * float(interval.low), 100 * float(interval.high)
+    low, high = (100 * end for end in _exact_limits(episodes, total))
     share = f"{episodes} of {total} episodes have a step that counts against {name}"
     bounds = (
         f"among episodes like these, {low:.3g} to {high:.3g} % have one (confidence interval at "
@@ -96,3 +95,13 @@ def _facts(
             "predicted risk of this limit is no evidence"
         )
     return LimitFacts(name, float(counted.mean()), episodes, total, varies, claim)
+
+
+def _exact_limits(count: int, total: int) -> tuple[float, float]:
+    """Clopper and Pearson's limits of a probability, at the level of every interval."""
+    from scipy.special import betaincinv  # Imported here: slow, and only needed for fits.
+
+    tail = (1 - DEFAULT_LEVEL) / 2
+    low = float(betaincinv(count, total - count + 1, tail)) if count > 0 else 0.0
+    high = float(betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
+    return low, high

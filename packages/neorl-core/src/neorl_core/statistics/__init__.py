@@ -22,7 +22,6 @@ from neorl_core.statistics._paired_tests import wilcoxon_test as wilcoxon_test
 from neorl_core.statistics._predictions import area_under_roc as area_under_roc
 from neorl_core.statistics._predictions import brier_skill as brier_skill
 from neorl_core.statistics._predictions import calibration_error as calibration_error
-from neorl_core.statistics._proportions import clopper_pearson_interval as clopper_pearson_interval
 from neorl_core.statistics._ranks import rank_correlation as rank_correlation
 from neorl_core.statistics._score_aggregates import interquartile_mean as interquartile_mean
 from neorl_core.statistics._score_aggregates import median_task_mean as median_task_mean
@@ -44,7 +43,6 @@ __all__ = [
     "bootstrap_interval",
     "brier_skill",
     "calibration_error",
-    "clopper_pearson_interval",
     "conditional_value_at_risk",
     "conformal_quantile",
     "conformal_sample_size",

@@ -1,12 +1,11 @@
-"""Frequency and duration of constraint violations, and the number of episodes with one."""
+"""Frequency, duration and size of constraint violations, counted on the host."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+import numpy as np
+from jaxtyping import ArrayLike, Bool, Float
 
-from neorl_core.statistics import DEFAULT_LEVEL, Interval, clopper_pearson_interval
+from neorl_core.statistics import DEFAULT_LEVEL, Interval
 
 
 class ViolationStatistics(NamedTuple):
@@ -21,16 +20,16 @@ class ViolationStatistics(NamedTuple):
         episode_fraction: Fraction of such episodes, with its exact (Clopper-Pearson) interval.
     """
 
-    steps: Int[Array, ""]
-    step_fraction: Float[Array, ""]
-    longest: Int[Array, ""]
-    episodes: Int[Array, ""]
+    steps: int
+    step_fraction: float
+    longest: int
+    episodes: int
     episode_fraction: Interval
 
 
 def violation_statistics(
-    violated: Bool[Array, "episode time"],
-    mask: Bool[Array, "episode time"] | None = None,
+    violated: Bool[ArrayLike, "episode time"],
+    mask: Bool[ArrayLike, "episode time"] | None = None,
     *,
     level: float = DEFAULT_LEVEL,
 ) -> ViolationStatistics:
@@ -49,23 +48,23 @@ def violation_statistics(
         The counts and fractions.
 
     Raises:
-        ValueError: If ``violated`` is not two-dimensional or ``mask`` has another shape.
+        ValueError: If ``violated`` is not two-dimensional, ``mask`` has another shape or ``level``
+            is outside (0, 1).
+
+    Source: Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of
+    the binomial, Biometrika 26 (1934) 404.
     """
-    if violated.ndim != 2:
-        raise ValueError(f"violated must have shape (episode, time), got {violated.shape}")
-    if mask is not None and mask.shape != violated.shape:
-        raise ValueError(f"mask has shape {mask.shape}; expected {violated.shape}")
-    valid = jnp.ones_like(violated) if mask is None else mask
+    if not 0 < level < 1:
+        raise ValueError(f"level must be in (0, 1), got {level}; 0.95 is 95 %")
+    violated, valid = _with_mask("violated", np.asarray(violated, bool), mask)
     violated = violated & valid
-    steps, valid_steps = jnp.sum(violated), jnp.sum(valid)
-    episodes = jnp.sum(jnp.any(violated, axis=1))
-    valid_episodes = jnp.sum(jnp.any(valid, axis=1))
+    steps, episodes = int(violated.sum()), int(violated.any(axis=1).sum())
     return ViolationStatistics(
         steps=steps,
-        step_fraction=steps.astype(jnp.float32) / jnp.maximum(valid_steps, 1).astype(jnp.float32),
+        step_fraction=steps / max(int(valid.sum()), 1),
         longest=_longest_run(violated),
         episodes=episodes,
-        episode_fraction=clopper_pearson_interval(episodes, valid_episodes, level=level),
+        episode_fraction=_exact_interval(episodes, int(valid.any(axis=1).sum()), level),
     )
 
 
@@ -79,14 +78,14 @@ class Depth(NamedTuple):
         integral: Mean over the episodes of the excess summed over time, in the unit times seconds.
     """
 
-    largest: Float[Array, ""]
-    mean: Float[Array, ""]
-    integral: Float[Array, ""]
+    largest: float
+    mean: float
+    integral: float
 
 
 def violation_depth(
-    excess: Float[Array, "episode time"],
-    mask: Bool[Array, "episode time"] | None = None,
+    excess: Float[ArrayLike, "episode time"],
+    mask: Bool[ArrayLike, "episode time"] | None = None,
     *,
     dt: float,
 ) -> Depth:
@@ -103,20 +102,40 @@ def violation_depth(
     Raises:
         ValueError: If ``excess`` is not two-dimensional or ``mask`` has another shape.
     """
-    if excess.ndim != 2:
-        raise ValueError(f"excess must have shape (episode, time), got {excess.shape}")
-    if mask is not None and mask.shape != excess.shape:
-        raise ValueError(f"mask has shape {mask.shape}; expected {excess.shape}")
-    valid = jnp.ones(excess.shape, jnp.bool_) if mask is None else mask
-    excess_or_zero = jnp.maximum(jnp.where(jnp.isnan(excess), jnp.inf, excess), 0)
-    excess_or_zero = jnp.where(valid, excess_or_zero, 0)
-    violating_steps = jnp.maximum(jnp.sum(excess_or_zero > 0), 1).astype(excess_or_zero.dtype)
-    episodes = jnp.maximum(jnp.sum(jnp.any(valid, axis=1)), 1).astype(excess_or_zero.dtype)
-    total = jnp.sum(excess_or_zero)
-    return Depth(jnp.max(excess_or_zero, initial=0), total / violating_steps, total * dt / episodes)
+    excess, valid = _with_mask("excess", np.asarray(excess, np.float64), mask)
+    over = np.where(valid, np.maximum(np.where(np.isnan(excess), np.inf, excess), 0), 0)
+    total = float(over.sum())
+    return Depth(
+        largest=float(over.max(initial=0)),
+        mean=total / max(int((over > 0).sum()), 1),
+        integral=total * dt / max(int(valid.any(axis=1).sum()), 1),
+    )
 
 
-def _longest_run(violated: Bool[Array, "episode time"]) -> Int[Array, ""]:
-    index = jnp.broadcast_to(jnp.arange(violated.shape[1]), violated.shape)
-    last_clear = jax.lax.cummax(jnp.where(violated, -1, index), axis=1)
-    return jnp.max(index - last_clear, initial=0)
+def _with_mask(
+    name: str, values: np.ndarray, mask: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The values and which of them count; raises an error if a shape is wrong."""
+    if values.ndim != 2:
+        raise ValueError(f"{name} must have shape (episode, time), got {values.shape}")
+    valid = np.ones(values.shape, bool) if mask is None else np.asarray(mask, bool)
+    if valid.shape != values.shape:
+        raise ValueError(f"mask has shape {valid.shape}; expected {values.shape}")
+    return values, valid
+
+
+def _exact_interval(count: int, total: int, level: float) -> Interval:
+    """Clopper and Pearson's; without trials it is [0, 1], and the estimate NaN."""
+    from scipy.special import betaincinv  # Imported here: slow, and only needed for reports.
+
+    tail = (1 - level) / 2
+    low = float(betaincinv(count, total - count + 1, tail)) if count > 0 else 0.0
+    high = float(betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
+    numbers: Any = count / total if total else float("nan"), low, high
+    return Interval(*numbers)
+
+
+def _longest_run(violated: np.ndarray) -> int:
+    index = np.broadcast_to(np.arange(violated.shape[1]), violated.shape)
+    last_clear = np.maximum.accumulate(np.where(violated, -1, index), axis=1)
+    return int((index - last_clear).max(initial=0))

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from scipy.special import betaincinv
 
 from neorl_agents import Learner, LearnerState
 from neorl_agents.critics import (
@@ -27,13 +28,14 @@ from neorl_agents.critics import (
 )
 from neorl_agents.learning import Networks
 from neorl_core import DataStatistics, InputError, Spec, Transition
-from neorl_core.statistics import clopper_pearson_interval, conformal_sample_size
+from neorl_core.statistics import DEFAULT_LEVEL, conformal_sample_size
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics, split_episodes
 from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
 from neorl_train.data._data_warnings import still_actions
 from neorl_train.data._padded import padded_episodes
 from neorl_train.data._training_data import TrainingData
+from neorl_train.judging._estimates import fraction_estimates
 from neorl_train.judging._rollout_episodes import recorded_episodes
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._loop import UNWATCHED, Watcher, train
@@ -302,10 +304,10 @@ def _monitored(
     scores = np.asarray(episode_scores(monitor, *padded_episodes(test_episodes)))
     alarmed = scores > float(monitor.threshold)
     violated, n = violates_limits(test_episodes), int(within_limits.sum())
-    # This many calibration episodes exceed the threshold by design; the rate is then
-    # Beta-distributed.
+    # This many calibration episodes exceed the threshold by design; the rate is then distributed as
+    # Beta(above, n + 1 - above).
     above = int(false_alarms * (n + 1) + 1e-9)
-    worst = clopper_pearson_interval(above - 1, n, level=0.9).high
+    worst = betaincinv(above, n + 1 - above, 0.95)
     return monitor, {
         "threshold": float(monitor.threshold),
         "promised_false_alarms": false_alarms,
@@ -325,5 +327,5 @@ def _fraction_with_interval(counted: np.ndarray, group: np.ndarray) -> list[floa
     """Count, total and the 95 % interval of the fraction; ``None`` if there are no episodes."""
     if not group.any():
         return None
-    interval = clopper_pearson_interval(int(counted.sum()), int(group.sum()))
-    return [int(counted.sum()), int(group.sum()), float(interval.low), float(interval.high)]
+    (fraction,) = fraction_estimates(counted[group][:, None], level=DEFAULT_LEVEL)
+    return [int(counted.sum()), int(group.sum()), fraction.low, fraction.high]

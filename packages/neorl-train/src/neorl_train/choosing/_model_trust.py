@@ -24,10 +24,11 @@ from neorl_agents.retuning import (
 )
 from neorl_core import CostChannel, InputError, Policy, Spec
 from neorl_core.costs import limit_kind
-from neorl_core.statistics import clopper_pearson_interval
+from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_envs import Dataset
 from neorl_train.choosing._own_returns import OwnReturns
 from neorl_train.data._behaviours import behaviours_of, imitation_name, own_episodes
+from neorl_train.judging._estimates import fraction_estimates
 from neorl_train.judging._replay_check import MAX_REPLAY_ERROR, ReplayCheck
 from neorl_train.judging._wording import number, percent, quantity
 
@@ -199,8 +200,8 @@ def cost_checks(
     means = float(predicted.mean()), float(logged.mean())
     recorded = replay.all_logged[:, column] > channel.limit
     share = float(np.mean(predicted > channel.limit))
-    interval = clopper_pearson_interval(int(recorded.sum()), len(recorded))
-    low, high = (float(x) for x in (interval.low, interval.high))
+    (over_limit,) = fraction_estimates(recorded[:, None], level=DEFAULT_LEVEL)
+    low, high = over_limit.low, over_limit.high
     usual = bool(low - RULE.over <= share <= high + RULE.over)
     # A cost that is the same in all episodes has no spread; the tolerance of the rule is used then,
     # and with a limit of zero the share of episodes with a cost.

@@ -52,8 +52,10 @@ def fraction_estimates(
 ) -> list[Estimate]:
     """Fractions of episodes with exact intervals (Clopper-Pearson), one per column.
 
-    On the host by SciPy: compiling ``neorl_core.statistics.clopper_pearson_interval``, which has
-    the same ends, takes longer than a whole evaluation.
+    The coverage of an interval is at least ``level``, whatever the probability is.
+
+    Source: Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of
+    the binomial, Biometrika 26 (1934) 404.
     """
     outcomes = np.asarray(outcomes, np.bool_)
     n, tail = len(outcomes), (1 - level) / 2

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -112,22 +111,17 @@ def violations_of(
     level: float,
 ) -> Violations:  # fmt: skip
     """Count, duration and size of the violations of one constraint."""
-    violated: Any = excess > 0
-    steps: Any = mask
-    counted = violation_statistics(violated, steps, level=level)
-    with jax.enable_x64(True):
-        over: Any = np.where(np.isneginf(excess), -1.0, excess).astype(np.float64)
-        depth = violation_depth(over, steps, dt=dt)
-    fraction = counted.episode_fraction
+    counted = violation_statistics(excess > 0, mask, level=level)
+    depth = violation_depth(excess, mask, dt=dt)
     return Violations(
-        steps=int(counted.steps),
-        step_fraction=float(counted.step_fraction),
-        longest=float(counted.longest) * dt,
-        episodes=int(counted.episodes),
-        episode_fraction=Estimate(*(float(end) for end in fraction)),
-        largest=float(depth.largest),
-        mean=float(depth.mean),
-        integral=float(depth.integral),
+        steps=counted.steps,
+        step_fraction=counted.step_fraction,
+        longest=counted.longest * dt,
+        episodes=counted.episodes,
+        episode_fraction=Estimate(*map(float, counted.episode_fraction)),
+        largest=depth.largest,
+        mean=depth.mean,
+        integral=depth.integral,
     )
 
 
