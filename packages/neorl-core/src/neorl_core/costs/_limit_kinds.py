@@ -1,8 +1,7 @@
 """Kinds of cost limits: a limit bounds each step of an episode, or the sum over it."""
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
@@ -14,8 +13,7 @@ from neorl_core._vocabulary.channels import CostChannel, CostPer
 Reduction = TypeVar("Reduction")
 
 
-@dataclasses.dataclass(frozen=True)
-class LimitKind:
+class LimitKind(ABC):
     """The meaning of a cost limit, for code that reduces, compares or describes costs.
 
     An episode with costs ``c_0, ..., c_n`` satisfies a limit ``d`` per step if ``max_t c_t <= d``,
@@ -30,27 +28,38 @@ class LimitKind:
         trend: Description of the curve of :meth:`along`, to follow the name of the cost.
         bounds_largest: Whether the limit must hold for the largest quantity over all episodes,
             rather than for their mean.
-        reduction: Function that :meth:`of_rows` applies to the costs of one episode.
-        choice: Function with which :meth:`of_episode` chooses between total and worst.
-        running: Function with which :meth:`along` turns the costs of an episode into a curve.
-        threshold: Function with which :meth:`row_threshold` turns the limit into a threshold per
-            step.
 
     Source:
         Altman, Constrained Markov Decision Processes (1999), for sums; limits per step are the
         hard constraints of process control.
     """
 
-    per: CostPer
-    quantity: str
-    counted: str
-    counted_rows: str
-    trend: str
-    bounds_largest: bool
-    reduction: Callable[[Any], Any]
-    choice: Callable[[Any, Any], Any]
-    running: Callable[[np.ndarray], np.ndarray]
-    threshold: Callable[[float], float]
+    per: ClassVar[CostPer]
+    quantity: ClassVar[str]
+    counted: ClassVar[str]
+    counted_rows: ClassVar[str]
+    trend: ClassVar[str]
+    bounds_largest: ClassVar[bool]
+
+    @abstractmethod
+    def of_episode(self, total: Reduction, worst: Reduction) -> Reduction:
+        """The one that the limit bounds: the sum over an episode, or the largest cost of a step."""
+
+    @abstractmethod
+    def along(self, cost: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
+        """The curve of one episode that a trend plot shows beside the limit.
+
+        Args:
+            cost: Cost of every step of the episode, in the unit of the channel.
+
+        Returns:
+            The cost of every step, or its sum up to that step. If no cost is negative, the curve
+            exceeds the limit somewhere exactly when the episode violates it.
+        """
+
+    @abstractmethod
+    def row_threshold(self, limit: float) -> float:
+        """The cost above which one step counts against a limit, in the unit of the cost."""
 
     def of_rows(self, cost: Float[Array, "time"]) -> Float[Array, ""]:
         """The limited quantity of one episode; use ``jax.vmap`` for several.
@@ -75,43 +84,7 @@ class LimitKind:
             cost = floats(cost)
         else:  # NumPy keeps its precision, float64 included.
             cost = np.asarray(cost, np.result_type(cost, np.float32))
-        return self.reduction(cost)
-
-    def of_episode(self, total: Reduction, worst: Reduction) -> Reduction:
-        """Chooses the reduction of an episode that the limit bounds.
-
-        Args:
-            total: Sum over the episode.
-            worst: Largest cost of a step.
-
-        Returns:
-            ``worst`` if the limit is per step, ``total`` otherwise.
-        """
-        return self.choice(total, worst)
-
-    def along(self, cost: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
-        """The curve of one episode that a trend plot shows beside the limit.
-
-        Args:
-            cost: Cost of every step of the episode, in the unit of the channel.
-
-        Returns:
-            The cost of every step, or its sum up to that step. If no cost is negative, the curve
-            exceeds the limit somewhere exactly when the episode violates it.
-        """
-        return self.running(cost)
-
-    def row_threshold(self, limit: float) -> float:
-        """The cost above which one step counts against the limit.
-
-        Args:
-            limit: Limit of the channel, in the unit of the cost.
-
-        Returns:
-            The limit itself if it is per step; zero if it is per episode, since every cost adds to
-            the sum.
-        """
-        return self.threshold(limit)
+        return self.of_episode(total=cost.sum, worst=cost.max)()
 
     def exceeded(
         self, quantity: Any, limit: float | Float[Array, "..."]
@@ -127,6 +100,7 @@ class LimitKind:
             A boolean for every quantity.
         """
         values = quantity if isinstance(quantity, jax.Array) else np.asarray(quantity)
+        # Not `>`, which lets NaN pass.
         return ~(values <= limit)
 
     def limit_words(self, limit: float, unit: str) -> str:
@@ -146,33 +120,44 @@ class LimitKind:
         return f"{text} per {self.per}"
 
 
+class _PerStep(LimitKind):
+    per = "step"
+    quantity = "worst step of an episode"
+    counted = "steps"
+    counted_rows = "above the limit"
+    trend = "per step"
+    bounds_largest = True
+
+    def of_episode(self, total: Reduction, worst: Reduction) -> Reduction:
+        return worst
+
+    def along(self, cost: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
+        return cost
+
+    def row_threshold(self, limit: float) -> float:
+        return limit
+
+
+class _PerEpisode(LimitKind):
+    per = "episode"
+    quantity = "sum over an episode"
+    counted = "episodes"
+    counted_rows = "with a cost"
+    trend = "so far"
+    bounds_largest = False
+
+    def of_episode(self, total: Reduction, worst: Reduction) -> Reduction:
+        return total
+
+    def along(self, cost: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
+        return np.cumsum(cost)
+
+    def row_threshold(self, limit: float) -> float:
+        return 0.0  # Every cost adds to the sum.
+
+
 # A further kind also needs its word in CostPer.
-_KINDS: dict[CostPer, LimitKind] = {
-    "step": LimitKind(
-        per="step",
-        quantity="worst step of an episode",
-        counted="steps",
-        counted_rows="above the limit",
-        trend="per step",
-        bounds_largest=True,
-        reduction=lambda cost: cost.max(),
-        choice=lambda total, worst: worst,
-        running=lambda cost: cost,
-        threshold=lambda limit: limit,
-    ),
-    "episode": LimitKind(
-        per="episode",
-        quantity="sum over an episode",
-        counted="episodes",
-        counted_rows="with a cost",
-        trend="so far",
-        bounds_largest=False,
-        reduction=lambda cost: cost.sum(),
-        choice=lambda total, worst: total,
-        running=np.cumsum,
-        threshold=lambda limit: 0.0,
-    ),
-}
+_KINDS: dict[str, LimitKind] = {kind.per: kind for kind in (_PerStep(), _PerEpisode())}
 
 
 def limit_kind(channel: CostChannel | CostPer) -> LimitKind:
