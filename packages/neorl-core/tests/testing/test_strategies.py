@@ -1,30 +1,20 @@
 """The strategies draw what they promise, the corners and the decades included."""
 
-import jax
 import numpy as np
 from hypothesis import given
 
-from neorl_core import Transition
 from neorl_core.testing import (
     LENGTHS,
     ROWS,
-    conditioned,
-    counts,
     decades,
     endings,
     in_units,
     keys,
-    logs,
     padded_graphs,
-    positive_definite,
-    pytrees,
     rows,
-    salted,
     seeds,
     series,
     simplex,
-    trajectories,
-    transitions,
 )
 
 
@@ -45,26 +35,21 @@ def test_arrays_are_finite_float32_rows(pair, row, weights, key, seed):
     assert 0 <= seed < 2**31
 
 
-@given(in_units(series(1)), rows(20, elements=decades()), counts(20), conditioned(4, decades=7))
-def test_what_the_field_meets_is_finite_and_positive(sample, spread, whole, matrices):
-    for array in (*sample, spread, whole, matrices):
+@given(in_units(series(1)), rows(20, elements=decades()))
+def test_what_the_field_meets_is_finite(sample, spread):
+    for array in (*sample, spread):
         assert array.dtype == np.float32
         assert array.shape[0] == ROWS
         assert np.isfinite(array).all()
     assert ((spread == 0) | ((np.abs(spread) >= 9e-10) & (np.abs(spread) <= 1.1e9))).all()
-    np.testing.assert_array_equal(whole, np.floor(whole))
-    assert (whole >= 0).all()
-    values = np.linalg.eigvalsh(matrices.astype(np.float64))
-    np.testing.assert_allclose(values[:, -1], 1, rtol=1e-5)
-    assert (values[:, 0] > -1e-6).all()
 
 
 def test_the_decades_are_met_evenly():
-    seen = {"spread": [], "units": [], "whole": []}
+    seen = {"spread": [], "units": []}
 
-    @given(rows(10, elements=decades()), in_units(rows(10)), counts(10))
-    def collect(spread, units, whole):
-        for name, array in (("spread", spread), ("units", units), ("whole", whole)):
+    @given(rows(10, elements=decades()), in_units(rows(10)))
+    def collect(spread, units):
+        for name, array in (("spread", spread), ("units", units)):
             seen[name].append(array)
 
     collect()
@@ -84,45 +69,20 @@ def test_most_entries_of_a_drawn_array_differ():
     assert np.median(counts) > 30
 
 
-def test_salt_is_there():
-    draws = np.asarray(salted(jax.random.key(0), (4000,)))
-    for value in (0.0, 1.0, -1.0, 1e-6, 100.0, -100.0):
-        assert 80 < (draws == np.float32(value)).sum() < 260
-    assert len(np.unique(draws)) > 2500
-
-
 def test_every_pattern_of_ends_occurs():
     seen = set()
 
-    @given(logs(length=3))
-    def collect(log):
-        ends = log.terminated.astype(int) + 2 * log.truncated
-        seen.update(map(tuple, ends.tolist()))
-        assert (ends[:, -1] > 0).all()
+    @given(endings(3))
+    def collect(pattern):
+        terminated, truncated = pattern
+        ends = terminated.astype(int) + 2 * truncated
+        seen.add(tuple(ends.tolist()))
+        assert ends[-1] > 0
 
     collect()
     assert len(seen) > 12
     assert {row[-1] for row in seen} == {1, 2, 3}
     assert {row[0] for row in seen} == {0, 1, 2, 3}
-
-
-@given(logs(length=7), trajectories(length=7), transitions())
-def test_experience_keeps_the_contract_of_episode_boundaries(log, trajectory, loose):
-    for experience in (log, trajectory):
-        ends = experience.terminated | experience.truncated
-        assert ends[:, -1].all()
-        inner = ~ends[:, :-1]
-        np.testing.assert_array_equal(
-            experience.next_obs[:, :-1][inner], experience.obs[:, 1:][inner]
-        )
-        np.testing.assert_array_equal(
-            experience.next_action[:, :-1][inner], experience.action[:, 1:][inner]
-        )
-        assert (experience.next_action[ends] == 0).all()
-        assert experience.cost.shape == (ROWS, 7, 1)
-    assert not (trajectory.terminated | trajectory.truncated)[:, :-1].any()
-    assert isinstance(loose, Transition)
-    assert loose.obs.shape == (ROWS, 3)
 
 
 def test_endings_of_one_row_are_ends():
@@ -134,12 +94,8 @@ def test_endings_of_one_row_are_ends():
     check()
 
 
-@given(pytrees(), positive_definite(3), padded_graphs())
-def test_structures_have_their_properties(tree, matrices, graph):
-    for leaf in jax.tree.leaves(tree):
-        assert leaf.shape[0] == ROWS
-    np.testing.assert_array_equal(matrices, matrices.transpose(0, 2, 1))
-    assert np.linalg.eigvalsh(matrices.astype(np.float64)).min() > 0.49
+@given(padded_graphs())
+def test_real_edges_join_real_nodes(graph):
     for row in range(ROWS):
         real = graph.edge_mask[row]
         assert graph.node_mask[row][graph.senders[row][real]].all()

@@ -38,10 +38,9 @@ floats and arrays are traced, the rest is static. Rows may be PyTrees.
   :func:`state_keeps_form`, :func:`pure`, :func:`dtype_preserved`, :func:`batch_independent`,
   :func:`mapped` (the compiled ``vmap`` alone, for metamorphic laws), :func:`assert_close`.
 * **strategies** - :func:`reals`, :func:`arrays`, :func:`rows`, :func:`series`, :func:`flags`,
-  :func:`integers`, :func:`simplex`, :func:`seeds`, :func:`keys`, :func:`salted`, :func:`lengths`
-  with the bucket ``LENGTHS``; for field data: :func:`decades`, :func:`counts` and :func:`in_units`,
-  and :func:`conditioned` for ill-conditioned matrices; :func:`transitions`, :func:`trajectories`,
-  :func:`logs`, :func:`endings`; :func:`pytrees`, :func:`positive_definite`, :func:`padded_graphs`.
+  :func:`integers`, :func:`simplex`, :func:`seeds`, :func:`keys`, :func:`lengths` with the bucket
+  ``LENGTHS``; for field data: :func:`decades` and :func:`in_units`; :func:`endings`,
+  :func:`padded_graphs`.
 * **table** - :class:`Row`, :class:`Edge`, :class:`Refusal`, :func:`load_table`,
   :func:`check_values`, :func:`check_edges`, :func:`check_form`, :func:`check_refusals`,
   :func:`check_bad_values`, :func:`check_transformations` (slow: for nightly runs),
@@ -62,10 +61,8 @@ from neorl_core.testing._checks import check_transformations as check_transforma
 from neorl_core.testing._checks import check_values as check_values
 from neorl_core.testing._checks import mapped as mapped
 from neorl_core.testing._compare import assert_close as assert_close
-from neorl_core.testing._experience_strategies import endings as endings
-from neorl_core.testing._experience_strategies import logs as logs
-from neorl_core.testing._experience_strategies import trajectories as trajectories
-from neorl_core.testing._experience_strategies import transitions as transitions
+from neorl_core.testing._graph_strategy import GraphDraw as GraphDraw
+from neorl_core.testing._graph_strategy import padded_graphs as padded_graphs
 from neorl_core.testing._laws import batch_independent as batch_independent
 from neorl_core.testing._laws import dtype_preserved as dtype_preserved
 from neorl_core.testing._laws import no_recompile as no_recompile
@@ -78,8 +75,8 @@ from neorl_core.testing._public_api import public_api as public_api
 from neorl_core.testing._settings import configure_tests as configure_tests
 from neorl_core.testing._strategies import LENGTHS as LENGTHS
 from neorl_core.testing._strategies import arrays as arrays
-from neorl_core.testing._strategies import counts as counts
 from neorl_core.testing._strategies import decades as decades
+from neorl_core.testing._strategies import endings as endings
 from neorl_core.testing._strategies import flags as flags
 from neorl_core.testing._strategies import in_units as in_units
 from neorl_core.testing._strategies import integers as integers
@@ -87,15 +84,9 @@ from neorl_core.testing._strategies import keys as keys
 from neorl_core.testing._strategies import lengths as lengths
 from neorl_core.testing._strategies import reals as reals
 from neorl_core.testing._strategies import rows as rows
-from neorl_core.testing._strategies import salted as salted
 from neorl_core.testing._strategies import seeds as seeds
 from neorl_core.testing._strategies import series as series
 from neorl_core.testing._strategies import simplex as simplex
-from neorl_core.testing._structure_strategies import GraphDraw as GraphDraw
-from neorl_core.testing._structure_strategies import conditioned as conditioned
-from neorl_core.testing._structure_strategies import padded_graphs as padded_graphs
-from neorl_core.testing._structure_strategies import positive_definite as positive_definite
-from neorl_core.testing._structure_strategies import pytrees as pytrees
 from neorl_core.testing._table import Edge as Edge
 from neorl_core.testing._table import Refusal as Refusal
 from neorl_core.testing._table import Row as Row
@@ -121,9 +112,7 @@ __all__ = [
     "check_refusals",
     "check_transformations",
     "check_values",
-    "conditioned",
     "configure_tests",
-    "counts",
     "decades",
     "dtype_preserved",
     "endings",
@@ -136,24 +125,18 @@ __all__ = [
     "keys",
     "lengths",
     "load_table",
-    "logs",
     "mapped",
     "namespaces",
     "no_recompile",
     "oracle",
     "padded_graphs",
-    "positive_definite",
     "public_api",
     "pure",
-    "pytrees",
     "reals",
     "rows",
-    "salted",
     "seeds",
     "series",
     "simplex",
     "state_keeps_form",
     "table_gaps",
-    "trajectories",
-    "transitions",
 ]
