@@ -28,7 +28,7 @@ from neorl_core._internal.checks import (
     require_scalar,
     require_series,
 )
-from neorl_core._internal.float_widths import checked_wide, is_half_precision, narrowed, widened
+from neorl_core._internal.float_widths import checked_wide, is_half_precision, narrow, widen
 from neorl_core.distributions import (
     diagonal_gaussian_sample,
 )
@@ -271,9 +271,9 @@ def test_two_shapes_are_named_where_they_differ():
 def test_short_floats_are_widened_and_narrowed_again(dtype):
     assert is_half_precision(dtype)
     short = jnp.ones(2, dtype)
-    assert widened(short).dtype == jnp.float32
+    assert widen(short).dtype == jnp.float32
     tree = {"sum": jnp.ones(2), "count": jnp.ones(2, jnp.int32)}
-    back = narrowed(tree, dtype)
+    back = narrow(tree, dtype)
     assert back["sum"].dtype == dtype
     assert back["count"].dtype == jnp.int32
 
@@ -282,11 +282,11 @@ def test_what_is_not_short_passes_as_it_is():
     assert not any(map(is_half_precision, (jnp.float32, jnp.float64, jnp.int8)))
     wide = jnp.ones(2)
     assert checked_wide("x", wide) is wide
-    assert widened(wide).dtype == widened([1, 2]).dtype == jnp.float32
+    assert widen(wide).dtype == widen([1, 2]).dtype == jnp.float32
     tree = {"sum": wide}
-    assert narrowed(tree, jnp.float32) is tree
+    assert narrow(tree, jnp.float32) is tree
     with jax.enable_x64(True):
-        assert widened(jnp.ones(2, jnp.float64)).dtype == jnp.float64
+        assert widen(jnp.ones(2, jnp.float64)).dtype == jnp.float64
 
 
 @pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (np.nan, 1.0), (0.0, np.nan)])

@@ -20,21 +20,21 @@ def is_half_precision(dtype: DTypeLike) -> bool:
     return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
 
 
-def widened(value: ArrayLike) -> Array:
+def widen(value: ArrayLike) -> Array:
     """``value`` as floats; half precision is widened to float32."""
     array = floats(value)
     return array.astype(jnp.float32) if is_half_precision(array.dtype) else array
 
 
-def narrowed(tree: Tree, dtype: DTypeLike) -> Tree:
+def narrow(tree: Tree, dtype: DTypeLike) -> Tree:
     """The tree with its floats in ``dtype`` if that has half precision; otherwise unchanged."""
     if not is_half_precision(dtype):
         return tree
 
-    def narrow(leaf: Array) -> Array:
+    def cast(leaf: Array) -> Array:
         return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
-    return jax.tree.map(narrow, tree)
+    return jax.tree.map(cast, tree)
 
 
 def checked_wide(name: str, array: Array) -> Array:

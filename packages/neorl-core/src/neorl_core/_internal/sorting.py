@@ -14,7 +14,7 @@ def sort_floats(values: Float[Array, "*shape item"]) -> Float[Array, "*shape ite
     """
     integers = jnp.dtype(f"int{jnp.finfo(values.dtype).bits}")
     bits = jax.lax.bitcast_convert_type(values, integers)
-    return jax.lax.bitcast_convert_type(_turned(jnp.sort(_turned(bits))), values.dtype)
+    return jax.lax.bitcast_convert_type(_turn_bits(jnp.sort(_turn_bits(bits))), values.dtype)
 
 
 @sort_floats.defjvp
@@ -26,10 +26,10 @@ def ordered_bits(values: Float[Array, "*shape item"]) -> Int[Array, "*shape item
     """Integers in the same order; both zeros map to one number, and NaNs may lie at either end."""
     integers = jnp.dtype(f"int{jnp.finfo(values.dtype).bits}")
     one_zero = jnp.where(values == 0, jnp.zeros_like(values), values)
-    return _turned(jax.lax.bitcast_convert_type(one_zero, integers))
+    return _turn_bits(jax.lax.bitcast_convert_type(one_zero, integers))
 
 
-def _turned(bits: Array) -> Array:
+def _turn_bits(bits: Array) -> Array:
     return bits ^ ((bits >> (jnp.iinfo(bits.dtype).bits - 1)) & jnp.iinfo(bits.dtype).max)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import floats, require_each, require_order, require_rank
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core._internal.matrix_products import product
 from neorl_core._vocabulary.channels import Channel, Spec
 from neorl_core.control._tunables import Entry, Tunable
@@ -63,9 +63,9 @@ class StateFeedback:
         require_each("setpoint", self.setpoint, self.gain.shape[1], "columns of gain")
         require_each("obs", obs, self.gain.shape[1], "columns of gain")
         require_each("bias", self.bias, self.gain.shape[0], "rows of gain")
-        deviation = widened(obs) - widened(self.setpoint)
-        action = widened(self.bias) - product(widened(self.gain), deviation)
-        action = narrowed(action, floats(self.gain).dtype)
+        deviation = widen(obs) - widen(self.setpoint)
+        action = widen(self.bias) - product(widen(self.gain), deviation)
+        action = narrow(action, floats(self.gain).dtype)
         return carry, _between(action, self.low, self.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
@@ -149,8 +149,8 @@ class BaseStock:
         require_rank("position", self.position, 2, "act, obs")
         require_each("obs", obs, self.position.shape[1], "columns of position")
         require_each("level", self.level, self.position.shape[0], "rows of position")
-        missing = widened(self.level) - product(widened(self.position), widened(obs))
-        missing = narrowed(missing, floats(self.level).dtype)
+        missing = widen(self.level) - product(widen(self.position), widen(obs))
+        missing = narrow(missing, floats(self.level).dtype)
         return carry, _between(missing, self.low, self.high)
 
     def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:

@@ -20,7 +20,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_scalar,
 )
-from neorl_core._internal.float_widths import widened
+from neorl_core._internal.float_widths import widen
 from neorl_core._vocabulary.channels import Channel, Spec
 from neorl_core.control._tunables import Entry, Tunable
 
@@ -134,7 +134,7 @@ class PID:
 
     def initial_carry(self) -> PIDCarry:
         """A carry without integral and history."""
-        zero = jnp.zeros_like(widened(self.kp))
+        zero = jnp.zeros_like(widen(self.kp))
         unknown = jnp.full_like(zero, jnp.nan)
         return PIDCarry(zero, zero, unknown, zero, zero, zero, zero, unknown)
 
@@ -161,7 +161,7 @@ class PID:
         require_rank("obs", obs, 1, "obs")
         self._require_form(carry, np.shape(obs)[0])
         self._require_range()
-        bank, obs = self._of_one_dtype(), like(obs, widened(self.kp))
+        bank, obs = self._of_one_dtype(), like(obs, widen(self.kp))
         reading = obs[jnp.asarray(bank.measured)]
         finite, known = jnp.isfinite(reading), jnp.isfinite(carry.measurement)
         measurement = jnp.where(finite, reading, carry.measurement)
@@ -206,7 +206,7 @@ class PID:
             integral = jnp.where(winding_up, carry.summed - carry.increment, carry.summed)
         else:
             integral = carry.summed + self._of_one_dtype()._tracking_share() * short
-        return self._reported(
+        return self._with_integral(
             carry, action, jnp.where(carry.age > 0, action - carry.fast, integral)
         )
 
@@ -226,7 +226,7 @@ class PID:
         """
         require_each("action", action, len(self.measured), "loops")
         action = like(action, carry.integral)
-        return self._reported(carry, action, action - carry.fast)
+        return self._with_integral(carry, action, action - carry.fast)
 
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
         """Gain, times and setpoint of every loop that has a nonzero gain.
@@ -281,7 +281,7 @@ class PID:
         known = not units and self.kp[loops[0]] and "" not in (action, measured)
         return f"{action} per {measured}" if known else ""
 
-    def _reported(self, carry: PIDCarry, action: Array, integral: Array) -> PIDCarry:
+    def _with_integral(self, carry: PIDCarry, action: Array, integral: Array) -> PIDCarry:
         """The carry with the new integral for loops with an integral and a known action."""
         action_known, known = jnp.isfinite(action), jnp.isfinite(carry.measurement)
         return carry._replace(
@@ -299,7 +299,7 @@ class PID:
 
     def _of_one_dtype(self) -> "PID":
         """The bank with all its numbers in the dtype of the computation."""
-        one = widened(self.kp)
+        one = widen(self.kp)
         return jax.tree.map(lambda leaf: like(leaf, one), self)
 
     def _require_form(self, carry: PIDCarry, observations: int) -> None:

@@ -123,7 +123,7 @@ def tuned(
             change = change * jnp.asarray(spread)[number.channel]
         for move in number.moves:
             amount = change * number.step * move.power
-            controller = _moved(controller, number.kind, move, amount)
+            controller = _move(controller, number.kind, move, amount)
     return controller
 
 
@@ -157,7 +157,7 @@ def _leaf(controller: Any, path: str) -> Any:
     return controller
 
 
-def _moved(controller: Controller, kind: str, move: Entry, amount: Array) -> Controller:
+def _move(controller: Controller, kind: str, move: Entry, amount: Array) -> Controller:
     leaf = jnp.asarray(_leaf(controller, move.leaf))
     chosen = np.zeros(leaf.size, bool)
     chosen[list(move.entries)] = True

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from neorl_core._internal.checks import checked_integer
-from neorl_core._internal.float_widths import widened
+from neorl_core._internal.float_widths import widen
 from neorl_core.federated._ordering import FEW
 
 BLOCK = 2048
@@ -84,7 +84,7 @@ def numbers(leaf: Array) -> Int[Array, "client *one"]:
     return per_client(jnp.arange(leaf.shape[0], dtype=jnp.int32), leaf)
 
 
-def cleaned(updates: Any, valid: Bool[Array, " client"]) -> Any:
+def zero_unusable(updates: Any, valid: Bool[Array, " client"]) -> Any:
     """The updates with zeros for the excluded clients."""
     return jax.tree.map(lambda leaf: jnp.where(per_client(valid, leaf), leaf, 0), updates)
 
@@ -94,9 +94,9 @@ def per_client(values: Array, leaf: Array) -> Array:
     return values.reshape(values.shape + (1,) * (jnp.ndim(leaf) - 1))
 
 
-def summed(leaf: Array, weights: Shaped[Array, " client"]) -> Array:
+def weighted_sum(leaf: Array, weights: Shaped[Array, " client"]) -> Array:
     """``sum_i w_i u_i`` of one leaf, in float32 if the leaf has half precision."""
-    wide = widened(leaf)
+    wide = widen(leaf)
     weights = weights.astype(wide.dtype)
     if not 0 < wide.shape[0] <= FEW:
         return jnp.sum(per_client(weights, wide) * wide, axis=0)
@@ -104,11 +104,11 @@ def summed(leaf: Array, weights: Shaped[Array, " client"]) -> Array:
     return functools.reduce(jnp.add, (weights[i] * row for i, row in enumerate(wide)))
 
 
-def averaged(updates: Any, weights: Shaped[Array, " client"]) -> Any:
+def weighted_average(updates: Any, weights: Shaped[Array, " client"]) -> Any:
     """``sum_i w_i u_i / sum_i w_i``; NaN where the weights sum to zero."""
 
     def mean(leaf: Array) -> Array:
-        total = summed(leaf, weights)
+        total = weighted_sum(leaf, weights)
         return (total / jnp.sum(weights.astype(total.dtype))).astype(leaf.dtype)
 
     return jax.tree.map(mean, updates)
@@ -116,8 +116,8 @@ def averaged(updates: Any, weights: Shaped[Array, " client"]) -> Any:
 
 def distances(updates: Any, centre: Any) -> Float[Array, " client"]:
     """Euclidean distance of every client from one point; the squares cannot overflow."""
-    differences = jax.tree.map(lambda leaf, at: widened(leaf) - widened(at)[None], updates, centre)
-    joined = _joined(differences)
+    differences = jax.tree.map(lambda leaf, at: widen(leaf) - widen(at)[None], updates, centre)
+    joined = _join_leaves(differences)
     largest = jnp.max(jnp.abs(joined), axis=1, initial=0)
     scale = jnp.where(largest > 0, largest, 1)
     squares = jnp.sum((joined / scale[:, None]) ** 2, axis=1)
@@ -126,7 +126,7 @@ def distances(updates: Any, centre: Any) -> Float[Array, " client"]:
 
 def widest(updates: Any) -> jnp.dtype:
     """The widest dtype of the leaves, but at least float32."""
-    dtypes = [widened(leaf).dtype for leaf in jax.tree.leaves(updates)]
+    dtypes = [widen(leaf).dtype for leaf in jax.tree.leaves(updates)]
     return max(dtypes, key=lambda dtype: jnp.finfo(dtype).bits)
 
 
@@ -135,7 +135,7 @@ def squared_distances(updates: Any) -> Float[Array, "client client"]:
 
     Computed in blocks of coordinates, so that a block stays in the cache for all its pairs.
     """
-    joined = _joined(updates)
+    joined = _join_leaves(updates)
     blocks = joined.shape[1] // BLOCK
     rest = _squared_distances(joined[:, blocks * BLOCK :])
     if not blocks:
@@ -154,7 +154,7 @@ def _squared_distances(joined: Array) -> Array:
     return jax.lax.scan(_from_one, joined, joined)[1]
 
 
-def _joined(updates: Any) -> Float[Array, "client coordinate"]:
+def _join_leaves(updates: Any) -> Float[Array, "client coordinate"]:
     """Every client as one row, in the widest dtype of the leaves, but at least float32."""
     flat = [
         leaf.astype(widest(updates)).reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(updates)

@@ -7,11 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from neorl_core._internal.checks import checked_positive, floats
-from neorl_core._internal.float_widths import widened
+from neorl_core._internal.float_widths import widen
 from neorl_core.federated._client_updates import (
     Aggregate,
-    averaged,
-    cleaned,
     count_true,
     numbers,
     per_client,
@@ -19,6 +17,8 @@ from neorl_core.federated._client_updates import (
     require_byzantine,
     require_updates,
     usable,
+    weighted_average,
+    zero_unusable,
 )
 from neorl_core.federated._ordering import in_order, running_count
 
@@ -58,7 +58,9 @@ def weighted_mean(updates: Any, weights: Float[Array, " client"] | None = None) 
         )
     client_weights = checked_positive("weights", weights, or_zero=True, many=True)
     valid = usable(updates)
-    return Aggregate(averaged(cleaned(updates, valid), jnp.where(valid, client_weights, 0)), valid)
+    return Aggregate(
+        weighted_average(zero_unusable(updates, valid), jnp.where(valid, client_weights, 0)), valid
+    )
 
 
 def coordinate_median(updates: Any) -> Aggregate:
@@ -150,7 +152,7 @@ def sorted_values(leaf: Array, valid: Bool[Array, " client"]) -> Array:
 
 
 def _mean_where(values: Array, mask: Bool[Array, "client *one"]) -> Array:
-    mask, wide = jnp.broadcast_to(mask, values.shape), widened(values)
+    mask, wide = jnp.broadcast_to(mask, values.shape), widen(values)
     count = jnp.sum(mask, axis=0).astype(wide.dtype)
     mean = jnp.sum(jnp.where(mask, wide, 0), axis=0) / count
     return mean.astype(values.dtype)

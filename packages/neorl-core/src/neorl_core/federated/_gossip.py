@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import checked_integer, floats, is_concrete, require_rank
-from neorl_core._internal.float_widths import checked_wide, widened
+from neorl_core._internal.float_widths import checked_wide, widen
 from neorl_core._internal.matrix_products import product
-from neorl_core.federated._client_updates import Aggregate, cleaned, require_updates, usable
+from neorl_core.federated._client_updates import Aggregate, require_updates, usable, zero_unusable
 
 
 def metropolis_mixing(adjacency: Bool[ArrayLike, "client client"]) -> Float[Array, "client client"]:
@@ -194,7 +194,7 @@ def mixing_rate(mixing: Float[ArrayLike, "client client"]) -> Float[Array, ""]:
         >>> round(float(mixing_rate(ring_mixing(4))), 4)
         0.3333
     """
-    mixing, stochastic = _checked(mixing)
+    mixing, stochastic = _check_mixing(mixing)
     mixing = checked_wide("mixing", mixing)
     rate = jnp.linalg.norm(mixing - 1 / mixing.shape[0], ord=2)
     return jnp.where(stochastic, rate, jnp.nan)
@@ -225,7 +225,7 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
         [1.5, 1.5]
     """
     clients = require_updates(updates, 1, "gossip needs")
-    mixing, stochastic = _checked(mixing)
+    mixing, stochastic = _check_mixing(mixing)
     if mixing.shape[0] != clients:
         raise ValueError(
             f"mixing must be of the {clients} clients, got shape {mixing.shape}; "
@@ -240,20 +240,20 @@ def gossip_step(updates: Any, mixing: Float[ArrayLike, "client client"]) -> Aggr
     weights = jnp.where(valid[:, None], received_weights + missing[:, None] * own, normalised)
     isolated = ~valid & (total[:, 0] <= 0)
 
-    def mixed(leaf: Array, old: Array) -> Array:
-        wide = widened(leaf).reshape(clients, -1)
+    def mix(leaf: Array, old: Array) -> Array:
+        wide = widen(leaf).reshape(clients, -1)
         flat = product(weights.astype(wide.dtype), wide).reshape(leaf.shape).astype(leaf.dtype)
         isolated_rows = isolated.reshape((-1,) + (1,) * (leaf.ndim - 1))
         return jnp.where(stochastic, jnp.where(isolated_rows, old, flat), jnp.nan)
 
-    return Aggregate(jax.tree.map(mixed, cleaned(updates, valid), updates), valid)
+    return Aggregate(jax.tree.map(mix, zero_unusable(updates, valid), updates), valid)
 
 
 def _at_least_one(clients: int) -> int:
     return checked_integer("clients", clients, 1, "leave mixing out without a graph")
 
 
-def _checked(mixing: ArrayLike) -> tuple[Array, ArrayLike]:
+def _check_mixing(mixing: ArrayLike) -> tuple[Array, ArrayLike]:
     """The matrix as floats, and whether its rows and columns sum to one; if concrete, they must."""
     require_rank("mixing", mixing, 2, "client, client")
     if np.shape(mixing)[0] != np.shape(mixing)[1]:
@@ -262,7 +262,7 @@ def _checked(mixing: ArrayLike) -> tuple[Array, ArrayLike]:
             "give one row and one column for each client"
         )
     if not is_concrete(mixing):
-        return floats(mixing), _sums_to_one(jnp, widened(jax.lax.stop_gradient(mixing)))[0]
+        return floats(mixing), _sums_to_one(jnp, widen(jax.lax.stop_gradient(mixing)))[0]
     stochastic, sums = _sums_to_one(np, np.asarray(mixing, np.float64))
     if not stochastic:
         raise ValueError(
@@ -281,7 +281,7 @@ def _sums_to_one(xp: Any, matrix: Any) -> tuple[Any, Any]:
 
 
 def _require_doubly_stochastic(matrix: np.ndarray) -> None:
-    _checked(matrix)
+    _check_mixing(matrix)
     if np.min(matrix, initial=0) < -1e-9:
         raise ValueError(
             f"mixing must not be negative, got {matrix.min():.6g}; make it with metropolis_mixing"

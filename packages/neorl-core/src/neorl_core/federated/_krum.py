@@ -9,14 +9,14 @@ from jaxtyping import Array, Bool, Float, Int
 from neorl_core._internal.checks import checked_integer
 from neorl_core.federated._client_updates import (
     Aggregate,
-    averaged,
-    cleaned,
     count_true,
     remaining_faulty,
     require_byzantine,
     require_updates,
     squared_distances,
     usable,
+    weighted_average,
+    zero_unusable,
 )
 from neorl_core.federated._coordinate_rules import mean_near_median
 
@@ -82,12 +82,12 @@ def multi_krum(updates: Any, *, num_byzantine: int, selected: int) -> Aggregate:
             "select fewer, or one by krum"
         )
     valid = usable(updates)
-    updates = cleaned(updates, valid)
+    updates = zero_unusable(updates, valid)
     scores = _scores(squared_distances(updates), valid, remaining_faulty(valid, faulty))
     rank = jnp.argsort(jnp.argsort(scores))
     selected_clients = valid & (rank < selected)
     if selected > 1:
-        return Aggregate(averaged(updates, selected_clients), valid)
+        return Aggregate(weighted_average(updates, selected_clients), valid)
     best = jnp.argmax(selected_clients)
     single = jax.tree.map(lambda leaf: jnp.where(jnp.any(valid), leaf[best], jnp.nan), updates)
     return Aggregate(single, valid)
@@ -124,7 +124,7 @@ def bulyan(updates: Any, *, num_byzantine: int) -> Aggregate:
     faulty = require_byzantine(num_byzantine)
     clients = require_updates(updates, 4 * faulty + 3, f"Bulyan against {faulty} faulty needs")
     valid = usable(updates)
-    updates = cleaned(updates, valid)
+    updates = zero_unusable(updates, valid)
     n_faulty, count = remaining_faulty(valid, faulty), count_true(valid)
     target_count = count - 2 * n_faulty
     start = _Choice(

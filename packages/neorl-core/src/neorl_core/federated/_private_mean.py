@@ -7,15 +7,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import checked_positive
-from neorl_core._internal.float_widths import widened
+from neorl_core._internal.float_widths import widen
 from neorl_core.federated._client_updates import (
     Aggregate,
-    cleaned,
     distances,
     per_client,
     require_updates,
-    summed,
     usable,
+    weighted_sum,
+    zero_unusable,
 )
 
 
@@ -43,7 +43,7 @@ def clip_update(update: Any, *, clip_norm: float | Float[Array, ""]) -> Any:
     clip_norm = checked_positive("clip_norm", clip_norm)
     stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], update)
     require_updates(stacked, 1, "clipping needs")
-    return jax.tree.map(lambda leaf: leaf[0], _clipped(stacked, clip_norm))
+    return jax.tree.map(lambda leaf: leaf[0], _clip(stacked, clip_norm))
 
 
 def private_mean(
@@ -97,12 +97,12 @@ def private_mean(
     if expected_clients is not None:
         clients = checked_positive("expected_clients", expected_clients)
     valid = usable(updates)
-    clipped = _clipped(cleaned(updates, valid), clip_norm)
+    clipped = _clip(zero_unusable(updates, valid), clip_norm)
     leaves, structure = jax.tree.flatten(clipped)
     keys = jax.random.split(key, len(leaves))
 
     def noisy(leaf: Array, key: Array) -> Array:
-        total = summed(leaf, valid)
+        total = weighted_sum(leaf, valid)
         scale = (jnp.asarray(clip_norm) * jnp.asarray(noise_multiplier)).astype(total.dtype)
         total = total + scale * jax.random.normal(key, total.shape, total.dtype)
         return (total / jnp.asarray(clients, total.dtype)).astype(leaf.dtype)
@@ -111,15 +111,15 @@ def private_mean(
     return Aggregate(jax.tree.unflatten(structure, means), valid)
 
 
-def _clipped(updates: Any, clip_norm: float | Array) -> Any:
+def _clip(updates: Any, clip_norm: float | Array) -> Any:
     zero = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), updates)
     length = distances(updates, zero)
     longest = jnp.asarray(clip_norm).astype(length.dtype)
     factor = jnp.where(length > longest, longest / jnp.where(length > longest, length, 1), 1)
     factor = jnp.where(jnp.isnan(longest) | ~usable(updates), jnp.nan, factor)
 
-    def shortened(leaf: Array) -> Array:
-        wide = widened(leaf)
+    def shorten(leaf: Array) -> Array:
+        wide = widen(leaf)
         return (wide * per_client(factor.astype(wide.dtype), leaf)).astype(leaf.dtype)
 
-    return jax.tree.map(shortened, updates)
+    return jax.tree.map(shorten, updates)

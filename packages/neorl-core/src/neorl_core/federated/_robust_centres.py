@@ -7,17 +7,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import checked_integer, checked_positive, like, require_same_shape
-from neorl_core._internal.float_widths import widened
+from neorl_core._internal.float_widths import widen
 from neorl_core.federated._client_updates import (
     Aggregate,
-    averaged,
-    cleaned,
     count_true,
     distances,
     require_updates,
-    summed,
     usable,
+    weighted_average,
+    weighted_sum,
     widest,
+    zero_unusable,
 )
 from neorl_core.federated._coordinate_rules import masked_median
 
@@ -51,7 +51,7 @@ def geometric_median(updates: Any, *, iterations: int = 64) -> Aggregate:
     require_updates(updates, 1, "a geometric median needs")
     iterations = checked_integer("iterations", iterations, 1, "give the number of steps")
     valid = usable(updates)
-    wide = jax.tree.map(widened, cleaned(updates, valid))
+    wide = jax.tree.map(widen, zero_unusable(updates, valid))
     count = count_true(valid)
     centre = jax.tree.map(lambda leaf: masked_median(leaf, valid, count), wide)
     start = (centre, wide, valid)
@@ -65,7 +65,7 @@ def _towards_median(state: tuple, _: None) -> tuple[tuple, None]:
     coincident = valid & (distance == 0)
     weights = jnp.where(valid & ~coincident, 1 / jnp.where(distance > 0, distance, 1), 0)
     total = jnp.sum(weights)
-    goal = averaged(updates, jnp.where(total > 0, weights, valid.astype(weights.dtype)))
+    goal = weighted_average(updates, jnp.where(total > 0, weights, valid.astype(weights.dtype)))
     # Compares the pull of the other clients with the weight of those at this point.
     pull = jnp.sum(distances(jax.tree.map(lambda leaf: leaf[None], goal), centre)) * total
     n_coincident = count_true(coincident).astype(pull.dtype)
@@ -121,7 +121,7 @@ def centred_clipping(
     iterations = checked_integer("iterations", iterations, 1, "give the number of steps")
     _require_centre(updates, centre)
     valid = usable(updates)
-    wide = jax.tree.map(widened, cleaned(updates, valid))
+    wide = jax.tree.map(widen, zero_unusable(updates, valid))
     radius = jnp.asarray(radius).astype(widest(updates))
     start = (jax.tree.map(like, centre, wide), wide, valid, radius)
     (last, *_), _ = jax.lax.scan(_clipped_step, start, None, length=iterations)
@@ -139,7 +139,7 @@ def _clipped_step(state: tuple, _: None) -> tuple[tuple, None]:
 
 
 def _blend(leaf: Array, centre: Array, step_size: Float[Array, " client"]) -> Array:
-    return summed(leaf - centre[None], step_size)
+    return weighted_sum(leaf - centre[None], step_size)
 
 
 def _require_centre(updates: Any, centre: Any) -> None:

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import checked_positive, floats, require_choice, require_rank
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core.graphs._padded_graph import (
     PaddedGraph,
     along_edges,
-    entered,
+    entered_node,
     nan_if_broken,
     real_nodes,
     require_edge_values,
@@ -60,7 +60,7 @@ def graph_convolution(
     arXiv 1609.02907, equation 2.
     """
     require_graph(graph)
-    dtype, features = floats(graph.nodes).dtype, widened(real_nodes(graph))
+    dtype, features = floats(graph.nodes).dtype, widen(real_nodes(graph))
     strength = jnp.ones(graph.edge_mask.shape, features.dtype) if weights is None else weights
     require_rank("weights", strength, 1, "edge")
     strength = require_edge_values("weights", strength, graph).astype(features.dtype)
@@ -74,7 +74,7 @@ def graph_convolution(
     total = sum_at_receivers(scaled[graph.senders] * strength[:, None], graph)
     result = (total + scaled if self_loops else total) * scale[:, None]
     result = jnp.where(graph.node_mask[:, None], result, 0)
-    return narrowed(nan_if_broken(result, graph), dtype)
+    return narrow(nan_if_broken(result, graph), dtype)
 
 
 def edge_softmax(
@@ -104,7 +104,7 @@ def edge_softmax(
     """
     require_graph(graph)
     scores = require_edge_values("scores", scores, graph)
-    dtype, scores = scores.dtype, widened(scores)
+    dtype, scores = scores.dtype, widen(scores)
     real = along_edges(graph.edge_mask, scores)
     highest = _max_at_receivers(scores, graph)
     # If all scores are minus infinity, as for masked edges, there is no maximum to subtract.
@@ -112,7 +112,7 @@ def edge_softmax(
     highest = jax.lax.stop_gradient(highest)[graph.receivers]
     exponentials = jnp.where(real, jnp.exp(jnp.where(real, scores - highest, 0)), 0)
     total = sum_at_receivers(exponentials, graph)[graph.receivers]
-    return narrowed(nan_if_broken(exponentials / jnp.where(real, total, 1), graph), dtype)
+    return narrow(nan_if_broken(exponentials / jnp.where(real, total, 1), graph), dtype)
 
 
 def pool_edges(
@@ -147,17 +147,17 @@ def pool_edges(
         entering = _in_degrees(graph).reshape((-1,) + (1,) * (values.ndim - 1)) > 0
         highest = jnp.where(entering, _max_at_receivers(values, graph), 0)
         return nan_if_broken(highest, graph)
-    dtype, total = values.dtype, sum_at_receivers(widened(values), graph)
+    dtype, total = values.dtype, sum_at_receivers(widen(values), graph)
     if reduction == "sum":
-        return narrowed(nan_if_broken(total, graph), dtype)
+        return narrow(nan_if_broken(total, graph), dtype)
     count = jnp.maximum(_in_degrees(graph), 1).astype(total.dtype)
     mean = total / count.reshape(count.shape + (1,) * (total.ndim - 1))
-    return narrowed(nan_if_broken(mean, graph), dtype)
+    return narrow(nan_if_broken(mean, graph), dtype)
 
 
 def _in_degrees(graph: PaddedGraph) -> Array:
-    return sum_at_receivers(jnp.ones(graph.edge_mask.shape, widened(graph.nodes).dtype), graph)
+    return sum_at_receivers(jnp.ones(graph.edge_mask.shape, widen(graph.nodes).dtype), graph)
 
 
 def _max_at_receivers(values: Array, graph: PaddedGraph) -> Array:
-    return jax.ops.segment_max(values, entered(graph), graph.node_mask.shape[0])
+    return jax.ops.segment_max(values, entered_node(graph), graph.node_mask.shape[0])

@@ -15,7 +15,7 @@ from neorl_core._internal.checks import (
     require_integers,
     require_rank,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 
 
 class PaddedGraph(NamedTuple):
@@ -131,7 +131,7 @@ def real_nodes(graph: PaddedGraph) -> Float[Array, "node feature"]:
     return jnp.where(graph.node_mask[:, None], floats(graph.nodes), 0)
 
 
-def entered(graph: PaddedGraph) -> Int[Array, " edge"]:
+def entered_node(graph: PaddedGraph) -> Int[Array, " edge"]:
     """The node that each edge enters; for padding an index past the last node, which is dropped."""
     return jnp.where(graph.edge_mask, graph.receivers, graph.node_mask.shape[0])
 
@@ -167,5 +167,5 @@ def along_edges(flags: Bool[Array, " edge"], values: Array) -> Bool[Array, "edge
 
 def sum_at_receivers(values: Array, graph: PaddedGraph) -> Array:
     """Sums of the values of the edges that enter each node, in the order of the edges."""
-    total = jax.ops.segment_sum(widened(values), entered(graph), graph.node_mask.shape[0])
-    return narrowed(total, values.dtype)
+    total = jax.ops.segment_sum(widen(values), entered_node(graph), graph.node_mask.shape[0])
+    return narrow(total, values.dtype)

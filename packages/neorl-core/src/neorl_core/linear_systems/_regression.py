@@ -27,8 +27,8 @@ def fit(design: Array, target: Array, keep: Array, ridge: float | Array) -> Fit:
     """Fits the rows where ``keep`` is true; NaN and rank 0 if such a row is not finite."""
     complete = ~jnp.any(keep & ~_finite(jnp.concatenate([design, target], axis=1)))
     rows = jnp.sum(keep).astype(design.dtype)
-    x, x_mean, x_scale = standardised(design, keep, rows)
-    y, y_mean, y_scale = standardised(target, keep, rows)
+    x, x_mean, x_scale = standardise(design, keep, rows)
+    y, y_mean, y_scale = standardise(target, keep, rows)
     strength = jnp.sqrt(jnp.asarray(ridge).astype(design.dtype) * rows)
     penalty = strength * jnp.eye(x.shape[1], dtype=x.dtype)
     system = jnp.concatenate([x, penalty])
@@ -46,7 +46,7 @@ def fit(design: Array, target: Array, keep: Array, ridge: float | Array) -> Fit:
     )
 
 
-def standardised(columns: Array, keep: Array, rows: Array) -> tuple[Array, Array, Array]:
+def standardise(columns: Array, keep: Array, rows: Array) -> tuple[Array, Array, Array]:
     """The kept rows standardised and the others zero; then the means and standard deviations."""
     counted = jnp.where(keep[:, None], columns, 0)
     mean = jnp.sum(counted, axis=0) / rows

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from neorl_core._internal.checks import checked_integer, nan_unless
 from neorl_core._internal.matrix_products import product
-from neorl_core.linear_systems._regression import columns_of_log, require_rows, standardised
+from neorl_core.linear_systems._regression import columns_of_log, require_rows, standardise
 from neorl_core.replay._episode_rows import episode_first_rows
 
 
@@ -109,23 +109,23 @@ def identify_subspace(
     row = jnp.arange(obs.shape[0], dtype=first.dtype)
     inside = row + 2 * horizon <= obs.shape[0]
     keep = inside & (jnp.roll(first, 1 - 2 * horizon) <= row)
-    return _identified(obs, action, keep, order, horizon)
+    return _identify(obs, action, keep, order, horizon)
 
 
 @functools.partial(jax.jit, static_argnames=("order", "horizon"))
-def _identified(obs: Array, action: Array, keep: Array, order: int, horizon: int) -> SubspaceModel:
+def _identify(obs: Array, action: Array, keep: Array, order: int, horizon: int) -> SubspaceModel:
     windows = jnp.sum(keep)
     future = jnp.roll(keep, horizon)
     rows = windows.astype(obs.dtype)
-    _, y_mean, y_scale = standardised(obs, future, rows)
-    _, u_mean, u_scale = standardised(action, future, rows)
+    _, y_mean, y_scale = standardise(obs, future, rows)
+    _, u_mean, u_scale = standardise(action, future, rows)
     y = (obs - y_mean[None, :]) / y_scale[None, :]
     u = (action - u_mean[None, :]) / u_scale[None, :]
     explained, regressed, corner, finite = _projections(y, u, keep, horizon)
     directions, values, _ = jnp.linalg.svd(explained)
     outputs, basis = obs.shape[1], directions[:, :order]
     a = jnp.linalg.lstsq(basis[:-outputs], basis[outputs:])[0]
-    observability = _observed(a, basis[:outputs], horizon)
+    observability = _observability(a, basis[:outputs], horizon)
     orthogonal = jnp.linalg.qr(observability, mode="complete")[0][:, order:]
     response, _, rank, _ = jnp.linalg.lstsq(corner, product(regressed, orthogonal))
     inputs_first, constant = _input_matrices(observability, orthogonal, response, outputs)
@@ -169,7 +169,7 @@ def _projections(
     return factor[one:two, two:].T, factor[:one, two:], factor[:one, :one], finite
 
 
-def _observed(a: Array, c: Array, horizon: int) -> Array:
+def _observability(a: Array, c: Array, horizon: int) -> Array:
     """``[C; C A; C A^2; ...]``, the effect of a state on future outputs."""
     blocks = [c]
     for _ in range(horizon - 1):

@@ -11,7 +11,7 @@ from neorl_core._internal.checks import (
     like,
     require_same_shape,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core.losses._masked_mean import masked_mean
 
 
@@ -80,7 +80,7 @@ def scaled_advantage(
         ValueError: If the shapes differ, or ``min_std`` is not positive.
     """
     min_std = checked_positive("min_std", min_std)
-    dtype, advantage = floats(advantage).dtype, widened(advantage)
+    dtype, advantage = floats(advantage).dtype, widen(advantage)
     if mask is not None:
         require_same_shape("advantage", advantage, "mask", mask)
         advantage = jnp.where(checked_mask("mask", mask), advantage, 0)
@@ -92,4 +92,4 @@ def scaled_advantage(
     unit = jnp.ldexp(jnp.ones((), fixed.dtype), jnp.clip(exponent, limit, -limit))
     fixed = fixed / unit
     std = jnp.sqrt(masked_mean(jnp.square(fixed - masked_mean(fixed, mask)), mask))
-    return narrowed(advantage / unit / jnp.maximum(std, like(min_std, advantage) / unit), dtype)
+    return narrow(advantage / unit / jnp.maximum(std, like(min_std, advantage) / unit), dtype)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import checked_mask, floats, require_same_shape
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 
 
 def masked_mean(
@@ -39,11 +39,11 @@ def masked_mean(
         1.0
     """
     x = floats(x)
-    wide = widened(x)
+    wide = widen(x)
     if mask is None:
         total, count = jnp.sum(wide), max(x.size, 1)
-        return narrowed(total / count, x.dtype)
+        return narrow(total / count, x.dtype)
     require_same_shape("x", x, "mask", mask)
     flags = checked_mask("mask", mask)
     count = jnp.maximum(jnp.sum(flags), 1).astype(wide.dtype)
-    return narrowed(jnp.sum(jnp.where(flags, wide, 0)) / count, x.dtype)
+    return narrow(jnp.sum(jnp.where(flags, wide, 0)) / count, x.dtype)

@@ -7,10 +7,10 @@ from jaxtyping import Array, Float
 from neorl_core._internal.checks import require_same_shape
 from neorl_core.off_policy_evaluation._importance_sampling import (
     LoggedTrajectories,
-    checked,
+    check_log,
     discounts,
     like_reward,
-    masked,
+    zero_masked,
 )
 
 
@@ -44,7 +44,7 @@ def weighted_doubly_robust(
     Source: Thomas and Brunskill, Data-efficient off-policy policy evaluation for reinforcement
     learning, arXiv 1604.00923, section 5.
     """
-    log_ratio, reward, discount = checked(trajectories, discount)
+    log_ratio, reward, discount = check_log(trajectories, discount)
     q_value, value = model(trajectories)
     weights = jax.nn.softmax(jnp.cumsum(log_ratio, axis=1), axis=0)
     before = jnp.concatenate([jnp.full_like(weights[:, :1], 1 / len(weights)), weights[:, :-1]], 1)
@@ -61,4 +61,4 @@ def model(data: LoggedTrajectories) -> tuple[Array, Array]:
         )
     require_same_shape("q_value", data.q_value, "reward", data.reward)
     require_same_shape("value", data.value, "reward", data.reward)
-    return masked(data.q_value, data.mask), masked(data.value, data.mask)
+    return zero_masked(data.q_value, data.mask), zero_masked(data.value, data.mask)

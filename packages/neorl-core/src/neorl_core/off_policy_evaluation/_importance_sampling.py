@@ -15,7 +15,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_same_shape,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 
 
 class LoggedTrajectories(NamedTuple):
@@ -75,7 +75,7 @@ def wpdis(
 
     Source: Thomas, Safe reinforcement learning, 2015, section 3.10.
     """
-    log_ratio, reward, discount = checked(trajectories, discount)
+    log_ratio, reward, discount = check_log(trajectories, discount)
     weights = jax.nn.softmax(jnp.cumsum(log_ratio, axis=1), axis=0)
     return like_reward(jnp.sum(discounts(discount, reward) * weights * reward), trajectories)
 
@@ -107,15 +107,15 @@ def effective_sample_size(
             "log_weights needs the samples along its first axis, got a scalar; "
             "put one log-weight per trajectory into an array"
         )
-    logs = widened(log_weights)
+    logs = widen(log_weights)
     largest = jnp.max(logs, axis=0, keepdims=True, initial=-jnp.inf)
     weights = jnp.exp(logs - jnp.where(jnp.isneginf(largest), 0, largest))
     total, squares = jnp.sum(weights, axis=0), jnp.sum(weights**2, axis=0)
     size = total**2 / jnp.where(squares == 0, 1, squares)
-    return narrowed(size, floats(log_weights).dtype)
+    return narrow(size, floats(log_weights).dtype)
 
 
-def checked(
+def check_log(
     data: LoggedTrajectories, discount: float | Array
 ) -> tuple[Float[Array, "trajectory time"], Float[Array, "trajectory time"], Float[Array, ""]]:
     """Checks a log; returns log ratios and rewards, zero where masked, and the discount.
@@ -137,19 +137,19 @@ def checked(
             f"a trajectory needs one step or more, got shape {np.shape(data.log_ratio)}; "
             "leave out the trajectories that never began"
         )
-    reward = masked(data.reward, data.mask)
-    return masked(data.log_ratio, data.mask), reward, like(discount, reward)
+    reward = zero_masked(data.reward, data.mask)
+    return zero_masked(data.log_ratio, data.mask), reward, like(discount, reward)
 
 
-def masked(values: ArrayLike, mask: ArrayLike | None) -> Array:
+def zero_masked(values: ArrayLike, mask: ArrayLike | None) -> Array:
     """The values as floats, float32 or wider, zero where the mask is false."""
-    values = widened(values)
+    values = widen(values)
     return values if mask is None else jnp.where(booleans(mask), values, 0)
 
 
 def like_reward(estimate: Any, data: LoggedTrajectories) -> Any:
     """The estimate in the dtype of the rewards, which may have half precision."""
-    return narrowed(estimate, floats(data.reward).dtype)
+    return narrow(estimate, floats(data.reward).dtype)
 
 
 def discounts(discount: Float[Array, ""], reward: Array) -> Array:

@@ -10,7 +10,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_series,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core.returns._recurrence import backward_recurrence
 
 
@@ -47,8 +47,8 @@ def discounted_returns(
     require_series(reward=reward)
     require_rank("final_value", final_value, 0, "")
     discount = checked_probability("discount", discount, closed=True)
-    dtype, reward = floats(reward).dtype, widened(reward)
+    dtype, reward = floats(reward).dtype, widen(reward)
     factor = like(discount, reward)
     offset = reward.at[-1].add(factor * like(final_value, reward))
     returns = backward_recurrence(offset, factor, jnp.zeros(reward.shape, jnp.bool_))
-    return narrowed(returns, dtype)
+    return narrow(returns, dtype)

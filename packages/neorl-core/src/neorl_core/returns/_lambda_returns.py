@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import booleans, checked_probability, floats, like, require_series
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core.returns._recurrence import backward_recurrence, bootstrap, cut_at_the_last
 
 
@@ -90,12 +90,12 @@ def segment_td_lambda_returns(
         [1.5, 1.0, 5.0]
     """
     dtype = jnp.result_type(floats(reward), floats(next_value))
-    reward, next_value, terminated, ends, factor, trace = _checked(
+    reward, next_value, terminated, ends, factor, trace = _check(
         reward, next_value, terminated, truncated, discount, lam
     )
     weight = jnp.where(ends, jnp.ones_like(reward), 1 - trace)
     offset = reward + factor * weight * bootstrap(next_value, terminated)
-    return narrowed(backward_recurrence(offset, factor * trace, ends), dtype)
+    return narrow(backward_recurrence(offset, factor * trace, ends), dtype)
 
 
 def generalised_advantages(
@@ -184,14 +184,14 @@ def segment_generalised_advantages(
     """
     require_series(reward=reward, value=value)
     dtype = jnp.result_type(floats(reward), floats(value), floats(next_value))
-    reward, next_value, terminated, ends, factor, trace = _checked(
+    reward, next_value, terminated, ends, factor, trace = _check(
         reward, next_value, terminated, truncated, discount, lam
     )
-    difference = reward + factor * bootstrap(next_value, terminated) - widened(value)
-    return narrowed(backward_recurrence(difference, factor * trace, ends), dtype)
+    difference = reward + factor * bootstrap(next_value, terminated) - widen(value)
+    return narrow(backward_recurrence(difference, factor * trace, ends), dtype)
 
 
-def _checked(
+def _check(
     reward: Array,
     next_value: Array,
     terminated: Array,
@@ -204,6 +204,6 @@ def _checked(
     lam = checked_probability("lam", lam, closed=True)
     terminated = booleans(terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
-    reward = widened(reward)
+    reward = widen(reward)
     factor, trace = like(discount, reward), like(lam, reward)
-    return reward, widened(next_value), terminated, ends, factor, trace
+    return reward, widen(next_value), terminated, ends, factor, trace

@@ -12,7 +12,7 @@ from neorl_core._internal.checks import (
     like,
     require_series,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core.returns._recurrence import bootstrap, cut_at_the_last
 
 
@@ -93,16 +93,16 @@ def segment_n_step_returns(
     discount = checked_probability("discount", discount, closed=True)
     n = checked_integer("n", n, 1, "1 is the plain temporal difference")
     dtype = jnp.result_type(floats(reward), floats(next_value))
-    reward = widened(reward)
+    reward = widen(reward)
     terminated = booleans(terminated)
     factor = like(discount, reward)
-    value = factor * bootstrap(widened(next_value), terminated)
+    value = factor * bootstrap(widen(next_value), terminated)
     ends = cut_at_the_last(terminated | booleans(truncated))
     steps = (reward, value, ends, jnp.broadcast_to(factor, reward.shape))
     # A window cannot be longer than the record.
     length = min(n, reward.shape[0])
     returns = jax.lax.fori_loop(1, length, _one_step_longer, (reward + value, *steps))[0]
-    return narrowed(returns, dtype)
+    return narrow(returns, dtype)
 
 
 def _one_step_longer(_: ArrayLike, windows: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -17,7 +17,7 @@ from neorl_core._internal.checks import (
     require_key,
     require_length,
 )
-from neorl_core._internal.float_widths import is_half_precision, narrowed, widened
+from neorl_core._internal.float_widths import is_half_precision, narrow, widen
 from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 
@@ -88,7 +88,7 @@ def bootstrap_interval(
     interval = _interval(
         samples, key, level, statistic=statistic, resamples=resamples, bca=method == "bca"
     )
-    return narrowed(interval, dtype)
+    return narrow(interval, dtype)
 
 
 def percentile_interval(
@@ -118,7 +118,7 @@ def checked_samples(samples: Any, minimum: int) -> Any:
 
 def widened_samples(samples: Any) -> Any:
     return jax.tree.map(
-        lambda leaf: widened(leaf) if is_half_precision(leaf.dtype) else leaf, samples
+        lambda leaf: widen(leaf) if is_half_precision(leaf.dtype) else leaf, samples
     )
 
 
@@ -152,7 +152,8 @@ def _interval(
     tail = (1 - jnp.asarray(level, drawn.dtype)) / 2
     acceleration = _acceleration(_influence(samples, statistic))
     low, high = (
-        _quantile_at(drawn, _corrected(p, drawn, estimate, acceleration)) for p in (tail, 1 - tail)
+        _quantile_at(drawn, _corrected_level(p, drawn, estimate, acceleration))
+        for p in (tail, 1 - tail)
     )
     return Interval(estimate, low, high)
 
@@ -190,7 +191,7 @@ def _acceleration(influence: Float[Array, "sample *shape"]) -> Float[Array, "*sh
     return cubes / (6 * jnp.where(squares > 0, squares, 1) ** 1.5)
 
 
-def _corrected(p: Array, replicates: Array, estimate: Array, acceleration: Array) -> Array:
+def _corrected_level(p: Array, replicates: Array, estimate: Array, acceleration: Array) -> Array:
     middle = jnp.expand_dims(estimate, 0)
     below = jnp.mean((replicates < middle).astype(p.dtype), axis=0)
     ties = jnp.mean((replicates == middle).astype(p.dtype), axis=0)

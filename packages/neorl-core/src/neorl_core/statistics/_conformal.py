@@ -14,7 +14,7 @@ from neorl_core._internal.checks import (
     require_same_shape,
     require_scalar,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core._internal.sorting import sort_floats
 
 
@@ -49,7 +49,7 @@ def conformal_quantile(
     require_rank("scores", scores, 1, "sample")
     miscoverage = checked_probability("miscoverage", miscoverage)
     scores = floats(scores)
-    dtype = widened(scores).dtype
+    dtype = widen(scores).dtype
     n = scores.shape[0]
     above = (n + 1) * jnp.asarray(miscoverage, dtype)
     # Rounding may put it just below the integer it stands for.
@@ -133,7 +133,7 @@ def weighted_conformal_quantile(
             raise ValueError(
                 f"weights must not be negative, got {both.min()}; check the likelihood ratios"
             )
-    dtype, scores, weights = floats(scores).dtype, widened(scores), widened(weights)
+    dtype, scores, weights = floats(scores).dtype, widen(scores), widen(weights)
     weight = jnp.asarray(weight, weights.dtype)
     order = jnp.argsort(scores)
     ordered, mass = scores[order], weights[order]
@@ -145,4 +145,4 @@ def weighted_conformal_quantile(
     sufficient = mass_above <= allowed
     quantile = jnp.min(jnp.where(sufficient & (total > 0), ordered, jnp.inf), initial=jnp.inf)
     valid = jnp.all(weights >= 0) & (weight >= 0) & ~jnp.any(jnp.isnan(scores))
-    return narrowed(jnp.where(valid & ~jnp.isnan(allowed), quantile, jnp.nan), dtype)
+    return narrow(jnp.where(valid & ~jnp.isnan(allowed), quantile, jnp.nan), dtype)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import ArrayLike, Float
 
 from neorl_core._internal.checks import checked_probability, floats, require_rank
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core.statistics._intervals import DEFAULT_LEVEL, Interval
 from neorl_core.statistics._student import student_quantile
 
@@ -58,7 +58,7 @@ def crossed_interval(
     """
     level = checked_probability("level", level)
     require_rank("samples", samples, 2, "row column")
-    dtype, samples = floats(samples).dtype, widened(samples)
+    dtype, samples = floats(samples).dtype, widen(samples)
     r, c = samples.shape
     if min(r, c) < 2:
         raise ValueError(
@@ -80,4 +80,4 @@ def crossed_interval(
     # The double jnp.where keeps the gradient finite if nothing varies.
     constant = square <= 0
     half = jnp.where(constant, 0, jnp.sqrt(jnp.where(constant, 1, square) / (r * c)))
-    return narrowed(Interval(mean, mean - half, mean + half), dtype)
+    return narrow(Interval(mean, mean - half, mean + half), dtype)

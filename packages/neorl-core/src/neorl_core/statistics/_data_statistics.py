@@ -52,7 +52,7 @@ def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:
             )
     for other in others:
         fields = zip(first, other, strict=True)
-        merged: Any = [None if a is None or b is None else _merged(a, b) for a, b in fields]
+        merged: Any = [None if a is None or b is None else _merge(a, b) for a, b in fields]
         first = DataStatistics(*merged)
     return first
 
@@ -81,7 +81,7 @@ def range_statistics(spec: Spec) -> DataStatistics:
     )
 
 
-def _merged(a: FieldStatistics, b: FieldStatistics) -> FieldStatistics:
+def _merge(a: FieldStatistics, b: FieldStatistics) -> FieldStatistics:
     count = a.count + b.count
     share = jnp.where(count > 0, b.count / jnp.where(count > 0, count, 1), 0)
     delta = b.mean - a.mean

@@ -12,7 +12,7 @@ from neorl_core._internal.checks import (
     require_length,
     require_same_shape,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core.statistics._student import student_quantile
 
 DEFAULT_LEVEL = 0.95
@@ -72,13 +72,13 @@ def student_interval(
     """
     level = checked_probability("level", level)
     require_length("samples", samples, 2)
-    dtype, samples = floats(samples).dtype, widened(samples)
+    dtype, samples = floats(samples).dtype, widen(samples)
     n = samples.shape[0]
     upper = (1 + jnp.asarray(level, samples.dtype)) / 2
     t = jax.lax.stop_gradient(student_quantile(upper, jnp.asarray(n - 1, samples.dtype)))
     mean = jnp.mean(samples, axis=0)
     half_width = t * standard_deviation(samples) / n**0.5
-    return narrowed(Interval(mean, mean - half_width, mean + half_width), dtype)
+    return narrow(Interval(mean, mean - half_width, mean + half_width), dtype)
 
 
 def paired_difference_interval(
@@ -114,4 +114,4 @@ def paired_difference_interval(
     require_same_shape("first", first, "second", second)
     require_length("first", first, 2)
     dtype = jnp.result_type(floats(first), floats(second))
-    return narrowed(student_interval(widened(first) - widened(second), level=level), dtype)
+    return narrow(student_interval(widen(first) - widen(second), level=level), dtype)

@@ -33,7 +33,7 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
     Source: Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
     Statistics 6 (1979) 65.
     """
-    p = _checked(p_values)
+    p = _check(p_values)
     order = jnp.argsort(p)
     remaining = jnp.arange(p.shape[0], 0, -1).astype(p.dtype)
     stepped = jnp.minimum(jax.lax.cummax(p[order] * remaining), 1)
@@ -41,7 +41,7 @@ def holm(p_values: Float[ArrayLike, " test"]) -> Float[Array, " test"]:
     return jnp.where(jnp.all((p >= 0) & (p <= 1)), adjusted, jnp.nan)
 
 
-def _checked(p_values: ArrayLike) -> Float[Array, " test"]:
+def _check(p_values: ArrayLike) -> Float[Array, " test"]:
     require_rank("p_values", p_values, 1, "test")
     if is_concrete(p_values):
         values = np.asarray(p_values)

@@ -13,7 +13,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_same_shape,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core._internal.sorting import sizes_and_signs
 from neorl_core.statistics._ranks import ranks_in_order
 
@@ -82,7 +82,7 @@ def wilcoxon_test(
         upper, lower = _normal_tails(ranks, deviation)
     p_value = _choose(alternative, upper, lower)
     p_value = jnp.where(jnp.any(jnp.isnan(difference)), jnp.nan, p_value)
-    return narrowed(PairedTest(statistic, p_value), dtype)
+    return narrow(PairedTest(statistic, p_value), dtype)
 
 
 def _differences(first: ArrayLike, second: ArrayLike, alternative: str) -> tuple[Array, DTypeLike]:
@@ -91,7 +91,7 @@ def _differences(first: ArrayLike, second: ArrayLike, alternative: str) -> tuple
     require_rank("first", first, 1, "pair")
     require_length("first", first, 1)
     dtype = jnp.result_type(floats(first), floats(second))
-    return widened(first) - widened(second), dtype
+    return widen(first) - widen(second), dtype
 
 
 def _choose(alternative: Alternative, upper: Array, lower: Array) -> Array:

@@ -13,7 +13,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_same_shape,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core._internal.sorting import ordered_bits
 
 
@@ -64,7 +64,7 @@ def area_under_roc(
     below = cumulative[jnp.searchsorted(ordered, ordered, side="left")]
     not_above = cumulative[jnp.searchsorted(ordered, ordered, side="right")]
     area = jnp.clip(jnp.sum(positives * (below + not_above) / 2), 0, 1)
-    return narrowed(jnp.where(both & ~jnp.any(jnp.isnan(scores)), area, jnp.nan), dtype)
+    return narrow(jnp.where(both & ~jnp.any(jnp.isnan(scores)), area, jnp.nan), dtype)
 
 
 def calibration_error(
@@ -111,7 +111,7 @@ def calibration_error(
     bin_index = jnp.minimum(jnp.where(probability >= 0, probability * bins, 0), bins - 1)
     excess = jnp.zeros(bins, weight.dtype)
     excess = excess.at[bin_index.astype(jnp.int32)].add(positives - weight * probability)
-    return narrowed(jnp.sum(jnp.abs(excess)) / jnp.sum(weight), dtype)
+    return narrow(jnp.sum(jnp.abs(excess)) / jnp.sum(weight), dtype)
 
 
 def brier_skill(
@@ -157,7 +157,7 @@ def brier_skill(
     skill = 1 - total_error / jnp.where(both, n_positive, 1) * (
         (n_positive + n_negative) / jnp.where(both, n_negative, 1)
     )
-    return narrowed(jnp.where(both, skill, jnp.nan), dtype)
+    return narrow(jnp.where(both, skill, jnp.nan), dtype)
 
 
 def _groups(
@@ -166,7 +166,7 @@ def _groups(
     """The dtype of the result, the scores, and the weights of the positives and the negatives."""
     require_rank(name, scores, 1, "sample")
     require_same_shape(name, scores, label, labels)
-    dtype, scores = floats(scores).dtype, widened(scores)
+    dtype, scores = floats(scores).dtype, widen(scores)
     flags = booleans(labels)
     if weights is None:
         weight = jnp.ones(scores.shape, scores.dtype)
@@ -177,7 +177,7 @@ def _groups(
                 f"weights must not be negative, got {np.min(np.asarray(weights))}; check their "
                 "source"
             )
-        weight = widened(weights)
+        weight = widen(weights)
         weight = jnp.where(weight >= 0, weight, jnp.nan).astype(scores.dtype)
     # An invalid weight makes both groups NaN.
     validity = jnp.where(jnp.all(jnp.isfinite(weight)), jnp.ones((), weight.dtype), jnp.nan)

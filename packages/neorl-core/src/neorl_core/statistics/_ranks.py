@@ -10,7 +10,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_same_shape,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core._internal.sorting import ordered_bits
 
 
@@ -67,9 +67,9 @@ def rank_correlation(
     require_rank("first", first, 1, "item")
     require_length("first", first, 2)
     dtype = jnp.result_type(floats(first))
-    x, y = midranks(widened(first)), midranks(widened(second))
+    x, y = midranks(widen(first)), midranks(widen(second))
     middle = (x.shape[0] + 1) / 2
     x, y = x - middle, y.astype(x.dtype) - middle
     spread = jnp.sum(x**2) * jnp.sum(y**2)
     ratio = jnp.sum(x * y) / jnp.sqrt(jnp.where(spread > 0, spread, 1))
-    return narrowed(jnp.where(spread > 0, jnp.clip(ratio, -1, 1), jnp.nan), dtype)
+    return narrow(jnp.where(spread > 0, jnp.clip(ratio, -1, 1), jnp.nan), dtype)

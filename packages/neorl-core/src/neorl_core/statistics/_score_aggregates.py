@@ -19,7 +19,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_scalar,
 )
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 from neorl_core._internal.resampling import in_blocks, random_rows
 from neorl_core._internal.sorting import sort_floats
 from neorl_core.statistics._bootstrap import percentile_interval
@@ -98,13 +98,13 @@ def optimality_gap(scores: Float[ArrayLike, "*shape"], *, gamma: float = 1.0) ->
     Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
     Precipice".
     """
-    dtype, scores = floats(scores).dtype, widened(scores).reshape(-1)
+    dtype, scores = floats(scores).dtype, widen(scores).reshape(-1)
     require_length("scores", scores, 1)
     require_scalar("gamma", gamma)
     if is_concrete(gamma) and not np.isfinite(np.asarray(gamma)):
         raise ValueError(f"gamma must be finite, got {gamma}; give the target score")
     target = like(gamma, scores)
-    return narrowed(jnp.mean(target - jnp.minimum(scores, target)), dtype)
+    return narrow(jnp.mean(target - jnp.minimum(scores, target)), dtype)
 
 
 def probability_of_improvement(
@@ -148,7 +148,7 @@ def _win_rates(first: Float[Array, " run"], second: Float[Array, " other_run"]) 
     """The fraction of ``second`` below every run of ``first``; ties count half."""
     ordered = sort_floats(second)
     below, not_above = (jnp.searchsorted(ordered, first, side=side) for side in ("left", "right"))
-    return widened(below + not_above) / (2 * second.shape[0])
+    return widen(below + not_above) / (2 * second.shape[0])
 
 
 def performance_profile(
@@ -223,11 +223,11 @@ def stratified_bootstrap_interval(
     level = checked_probability("level", level)
     resamples = checked_integer("resamples", resamples, 1, "give the number of draws")
     require_key(key)
-    return _stratified(scores, key, level, statistic=statistic, resamples=resamples)
+    return _resample(scores, key, level, statistic=statistic, resamples=resamples)
 
 
 @functools.partial(jax.jit, static_argnames=("statistic", "resamples"))
-def _stratified(
+def _resample(
     scores: Array, key: Array, level: Array, *, statistic: Callable, resamples: int
 ) -> Interval:
     # The default statistic depends only on the order of the scores, so they are sorted only once.

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import floats
-from neorl_core._internal.float_widths import narrowed, widened
+from neorl_core._internal.float_widths import narrow, widen
 
 
 def mopo_penalty(std: Float[Array, "ens *batch channel"]) -> Float[Array, "*batch"]:
@@ -72,9 +72,9 @@ def _members(name: str, values: Array, rank: int) -> Array:
 
 def _norm(vectors: Array) -> Array:
     """The Euclidean norm along the last axis, with gradient zero at zero and no overflow."""
-    dtype, wide = vectors.dtype, widened(vectors)
+    dtype, wide = vectors.dtype, widen(vectors)
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(wide), axis=-1, initial=0))
     moves = largest > 0
     unit = jnp.where(moves, largest, 1)
     squares = jnp.sum(jnp.square(wide / unit[..., None]), axis=-1)
-    return narrowed(jnp.where(moves, unit * jnp.sqrt(jnp.where(moves, squares, 1)), 0), dtype)
+    return narrow(jnp.where(moves, unit * jnp.sqrt(jnp.where(moves, squares, 1)), 0), dtype)

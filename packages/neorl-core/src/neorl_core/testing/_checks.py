@@ -93,7 +93,7 @@ def check_transformations(row: Row) -> None:
 def check_edges(row: Row) -> None:
     """Checks oracle and finite gradients at the declared edges; compiled only (new shapes)."""
     for edge in row.edges:
-        stacked = jax.tree.map(_repeated, edge.args)
+        stacked = jax.tree.map(_repeat, edge.args)
         _check_formula(row, stacked, dict(edge.options))
 
 
@@ -156,7 +156,7 @@ def check_bad_values(row: Row) -> None:
 
 def _check_traced(row: Row, refusal: Refusal) -> None:
     try:
-        rows = jax.tree.map(_repeated, refusal.args)
+        rows = jax.tree.map(_repeat, refusal.args)
         result = mapped(row.function, *rows, **refusal.options)
     except Exception:  # an error while tracing, whatever its text
         return
@@ -172,7 +172,7 @@ def _mapped_by(row: Row) -> Callable[..., Any]:
     return functools.partial(mapped, row.function)
 
 
-def _repeated(leaf: Any) -> Any:
+def _repeat(leaf: Any) -> Any:
     if is_key(leaf):
         return jnp.stack([leaf] * ROW_COUNT)
     return np.stack([_single(leaf)] * ROW_COUNT)

@@ -150,7 +150,7 @@ def rounding(function: Callable[..., Any], args: Any, options: Any, size: float)
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), middle)
     for seed in range(DRAWS):
         near, far = (
-            _change(function, _perturbed((args, options), seed, by), middle)
+            _change(function, _perturb((args, options), seed, by), middle)
             for by in (size, STEP * size)
         )
         # At a jump, the larger step causes no larger change.
@@ -176,7 +176,7 @@ def _change(function: Callable[..., Any], perturbed: tuple, middle: Any) -> Any:
     return jax.tree.map(change, result, middle)
 
 
-def _perturbed(tree: Any, seed: int, size: float) -> Any:
+def _perturb(tree: Any, seed: int, size: float) -> Any:
     """Moves each floating number up or down by the relative amount ``size``, fixed by the seed."""
     rng = np.random.default_rng(seed)
 

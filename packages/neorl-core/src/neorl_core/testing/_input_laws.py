@@ -38,7 +38,7 @@ def counts_are_integers(fn: Callable[..., Any], *rows: Any, **options: Any) -> N
         AssertionError: If this does not hold.
     """
     row = take(as_rows(rows), 0)
-    for name, good in _annotated(fn, len(row), options, _is_whole):
+    for name, good in _parameters_annotated(fn, len(row), options, _is_whole):
         for bad in NOT_INTEGERS:
             with pytest.raises(ValueError, match=name):
                 _form(fn, row, options | {name: bad})
@@ -56,7 +56,7 @@ def one_number_is_no_array(fn: Callable[..., Any], *rows: Any, **options: Any) -
         AssertionError: If it does not; the message names the parameter.
     """
     row = take(as_rows(rows), 0)
-    for name, good in _annotated(fn, len(row), options, is_one_number):
+    for name, good in _parameters_annotated(fn, len(row), options, is_one_number):
         for shape in NO_ONE_NUMBER:
             with pytest.raises(ValueError, match=f"{name} must be one number"):
                 _form(fn, row, options | {name: jnp.full(shape, good)})
@@ -77,7 +77,9 @@ def hyperparameters_leave_dtypes(fn: Callable[..., Any], *rows: Any, **options: 
 
 def one_numbers(fn: Callable[..., Any], options: dict[str, Any]) -> list[str]:
     """The names of the given options that are annotated as a single float."""
-    return [name for name, _ in _annotated(fn, 0, options, is_one_number) if name in options]
+    return [
+        name for name, _ in _parameters_annotated(fn, 0, options, is_one_number) if name in options
+    ]
 
 
 def lists_are_arrays(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
@@ -143,14 +145,14 @@ def sums_are_wide(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
         name = equation.primitive.name
         outs = equation.outvars
         if name in LOOPS:
-            outs = _carried(equation)
+            outs = _loop_values(equation)
         elif name not in SUMS:
             continue
         short = [out.aval for out in outs if getattr(out.aval, "dtype", None) == jnp.bfloat16]
         assert not short, f"{name} adds up in bfloat16: {short}"
 
 
-def _carried(loop: Any) -> list[Any]:
+def _loop_values(loop: Any) -> list[Any]:
     """The values that a loop carries from step to step; stacked outputs have one more axis."""
     body = loop.params.get("jaxpr")
     if body is None:
@@ -186,7 +188,7 @@ def _is_whole(annotation: Any) -> bool:
     return annotation in (int, int | tuple[int, ...])
 
 
-def _annotated(
+def _parameters_annotated(
     fn: Callable[..., Any], given: int, options: dict[str, Any], predicate: Callable[[Any], bool]
 ) -> list[tuple[str, Any]]:
     """Names and valid values of the parameters with the wanted annotation, given or default.

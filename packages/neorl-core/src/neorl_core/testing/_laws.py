@@ -95,11 +95,11 @@ def no_recompile(fn: Callable[..., Any], first: tuple, second: tuple, **options:
     traced, static = split_options(options)
     traces = []
 
-    def counted(args: tuple, options: dict) -> Any:
+    def count_traces(args: tuple, options: dict) -> Any:
         traces.append(1)
         return fn(*args, **options, **{name: value for name, value, _ in static})
 
-    compiled = jax.jit(counted)
+    compiled = jax.jit(count_traces)
     compiled.eval_shape(first, traced)
     compiled.eval_shape(second, jax.tree.map(lambda leaf: leaf * 0.999, traced))
     assert len(traces) == 1, f"{_name(fn)} was traced {len(traces)} times for equal shapes"

@@ -55,7 +55,7 @@ def _difference_along(
         shifted = list(leaves)
         for index, step in zip(indices, steps, strict=True):
             shifted[index] = leaves[index] + width * step
-        return _weighted(reference(*jax.tree.unflatten(structure, shifted), **options))
+        return _weighted_sum(reference(*jax.tree.unflatten(structure, shifted), **options))
 
     def slope_along(steps: list) -> float:
         return (value(WIDTH, steps) - value(-WIDTH, steps)) / (2 * WIDTH)
@@ -91,6 +91,6 @@ def _step(rng: np.random.Generator, leaf: np.ndarray) -> np.ndarray:
     return step
 
 
-def _weighted(outputs: Any) -> float:
+def _weighted_sum(outputs: Any) -> float:
     leaves = [leaf for leaf in jax.tree.leaves(to_numpy(outputs)) if is_float(leaf)]
     return float(sum(np.sum(np.asarray(weights_of(leaf)) * leaf.ravel()) for leaf in leaves))

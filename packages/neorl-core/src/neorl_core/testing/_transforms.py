@@ -70,11 +70,11 @@ def variants(fn: Callable[..., Any], static: Static) -> _Variants:
 
     def gradients(rows: tuple, options: Options) -> Any:
         with_gradients.add(_form_of(rows, options))
-        return both(*_parted(rows, options))[0]
+        return both(*_part_floats(rows, options))[0]
 
     def batch_jit(rows: tuple, options: Options) -> Any:
         if _form_of(rows, options) in with_gradients:
-            return both(*_parted(rows, options))[1]
+            return both(*_part_floats(rows, options))[1]
         return compiled(rows, options)
 
     return _Variants(single, jax.jit(single), batch, batch_jit, gradients)
@@ -86,7 +86,7 @@ def _form_of(rows: tuple, options: Options) -> Hashable:
     return structure, tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
 
 
-def _parted(rows: tuple, options: Options) -> tuple[list, list, Options, Any]:
+def _part_floats(rows: tuple, options: Options) -> tuple[list, list, Options, Any]:
     """The float leaves, which have a gradient, and the other leaves."""
     leaves, structure = jax.tree.flatten(rows)
     floats = [leaf if is_float(leaf) else None for leaf in leaves]
