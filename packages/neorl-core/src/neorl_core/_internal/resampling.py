@@ -31,13 +31,7 @@ def random_rows(key: Array, shape: tuple[int, ...], n: int) -> Int[Array, "*shap
 
 
 def in_blocks(one: Callable[[Any], Any], items: Array, size: int) -> Any:
-    """Applies ``one`` to every item, in batches that hold about ``2^20`` numbers.
-
-    Args:
-        one: A function of one item.
-        items: Items along the first axis.
-        size: How many numbers one call of ``one`` holds.
-    """
+    """Applies ``one``, which holds ``size`` numbers, to all items, about 2^20 numbers at once."""
     if size == 0:  # lax.map cannot join empty batches.
         return jax.vmap(one)(items)
     together = max(1, min(len(items), _ELEMENTS_AT_ONCE // size))

@@ -136,13 +136,6 @@ def rounding(function: Callable[..., Any], args: Any, options: Any, size: float)
     result for arguments near the given ones. If the result jumps instead of moving, for example at
     ties or when rounding to integers, no error is allowed.
 
-    Args:
-        function: Function of numbers, called with the original and with perturbed arguments and
-            options.
-        args: Its positional arguments.
-        options: Its keyword arguments.
-        size: Relative change.
-
     Returns:
         The largest change of each number of the result, in the structure of the result.
     """

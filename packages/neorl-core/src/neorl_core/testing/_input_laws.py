@@ -33,9 +33,6 @@ def counts_are_integers(fn: Callable[..., Any], *rows: Any, **options: Any) -> N
 
     A value that is traced, negative or not an integer raises an error that names the parameter;
     integers of NumPy and JAX give the same results as those of Python.
-
-    Raises:
-        AssertionError: If this does not hold.
     """
     row = take(as_rows(rows), 0)
     for name, good in _parameters_annotated(fn, len(row), options, _is_whole):
@@ -50,11 +47,7 @@ def counts_are_integers(fn: Callable[..., Any], *rows: Any, **options: Any) -> N
 
 
 def one_number_is_no_array(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """Every parameter annotated as one float rejects an array, which would enlarge the result.
-
-    Raises:
-        AssertionError: If it does not; the message names the parameter.
-    """
+    """Every parameter annotated as one float rejects an array, which would enlarge the result."""
     row = take(as_rows(rows), 0)
     for name, good in _parameters_annotated(fn, len(row), options, is_one_number):
         for shape in NO_ONE_NUMBER:
@@ -63,11 +56,7 @@ def one_number_is_no_array(fn: Callable[..., Any], *rows: Any, **options: Any) -
 
 
 def hyperparameters_leave_dtypes(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """A hyperparameter in float64 gives the same dtypes as a Python float.
-
-    Raises:
-        AssertionError: If it widens a result.
-    """
+    """A hyperparameter in float64 gives the same dtypes as a Python float."""
     with jax.enable_x64(True):
         row = take(as_rows(rows), 0)
         wide = {k: np.float64(v) if isinstance(v, float) else v for k, v in options.items()}
@@ -83,11 +72,7 @@ def one_numbers(fn: Callable[..., Any], options: dict[str, Any]) -> list[str]:
 
 
 def lists_are_arrays(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
-    """Python lists are accepted like arrays of the same numbers if an array is annotated.
-
-    Raises:
-        AssertionError: If the result differs in shape or dtype.
-    """
+    """Python lists are accepted like arrays of the same numbers if an array is annotated."""
     row = take(as_rows(rows), 0)
     annotations = [str(p.annotation) for p in inspect.signature(fn).parameters.values()]
     lists = tuple(
@@ -103,9 +88,6 @@ def integers_are_floats(fn: Callable[..., Any], *rows: Any, **options: Any) -> N
 
     A result is truncated if its dtype is that of the integers, or if the program for integers
     converts floats to integers and the program for floats does not.
-
-    Raises:
-        AssertionError: If a result is truncated.
     """
     row = take(as_rows(rows), 0)
     floats = _program(fn, row, options)
@@ -126,9 +108,6 @@ def sums_are_wide(fn: Callable[..., Any], *rows: Any, **options: Any) -> None:
 
     Sums and the carries of loops must use wider floats. Products of matrices accumulate in wider
     floats by themselves, and round once.
-
-    Raises:
-        AssertionError: If one does not; the message names the primitive.
     """
 
     def narrow(leaf: Any) -> Any:

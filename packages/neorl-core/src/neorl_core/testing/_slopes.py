@@ -23,12 +23,6 @@ def slopes_agree(
     Points are skipped if the slopes on both sides differ, which is a kink, or if the reference is
     undefined there. A function that stops a gradient by design is not compared.
 
-    Args:
-        fn: A differentiable function of one sample.
-        reference: The same mathematics in NumPy, in float64.
-        *rows: As for :func:`everywhere`.
-        **options: As for :func:`everywhere`.
-
     Raises:
         AssertionError: If one differs by more than a thousandth of the sum of its parts.
     """

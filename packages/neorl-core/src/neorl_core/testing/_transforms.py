@@ -137,13 +137,6 @@ def eager_agrees(
 
     In an eager call every operation is compiled separately.
 
-    Args:
-        fn: A function of one sample.
-        *rows: As for :func:`everywhere`.
-        rtol: See :func:`everywhere`.
-        atol: See :func:`everywhere`.
-        **options: As for :func:`everywhere`.
-
     Raises:
         AssertionError: If values or dtypes differ, or a second eager call compiles again.
     """
