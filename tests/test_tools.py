@@ -11,6 +11,7 @@ import pytest
 from packaging.version import Version
 
 import bounds
+import callers
 import changelog
 import check_changed
 import check_isolated
@@ -450,3 +451,20 @@ def test_the_page_of_the_tools_names_every_script_and_every_result(checkout: Pat
     stored -= {path for path in stored if path.suffix in (".py", ".md", ".pyc")}
     unnamed = stored - {path for result in files.values() for path in result}
     assert sorted(str(path.relative_to(checkout)) for path in unnamed) == []
+
+
+# Types that functions return or take, the forms for one episode of what learners call for a whole
+# log, and the aggregates and comparisons that pages teach.
+WITHOUT_A_CALLER = """
+    ArxModel CompiledPrograms LimitKind LinearModel PairedTest PrioritySample SubspaceModel
+    discounted_returns generalised_advantages lazy_names median_task_mean n_step_returns
+    optimality_gap pad_graph paired_difference_interval probability_of_improvement ring_order
+    segment_td_lambda_returns sync_folder tanh_gaussian_latent_log_prob td_lambda_returns
+"""
+
+
+def test_core_holds_what_the_packages_call() -> None:
+    rows = callers.without_a_caller(callers.ROOT, "core").values()
+    alone = {name for _, names in rows for name in names}
+    new = alone - set(WITHOUT_A_CALLER.split())
+    assert not new, "write a formula with its caller, or name it above with the page that needs it"
