@@ -58,7 +58,7 @@ ELSEWHERE = {
     "infrastructure/test_registry.py": {
         "test_its_own_entries_are_a_mapping": "Registry",
     },
-    "control/test_history.py": {
+    "control/test_delay_line.py": {
         "test_containers_start_empty": "DelayLine delay_line",
     },
     "control/test_standard_pid.py": {
