@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from neorl_core import off_policy_evaluation
 from neorl_core.off_policy_evaluation import (
     LoggedTrajectories,
     effective_sample_size,
@@ -158,6 +159,6 @@ def test_lists_are_taken_as_arrays_are():
     log = LoggedTrajectories([[0.1, 0.2], [0.3, 0.1]], [[1.0, 2.0], [3.0, 4.0]], [[1, 1], [1, 0]])
     log = log._replace(q_value=[[1.0, 1.0]] * 2, value=[[0.5, 0.5]] * 2)
     arrays = LoggedTrajectories(*(np.asarray(column) for column in log))
-    for estimate in (wpdis, weighted_doubly_robust):
+    for estimate in (off_policy_evaluation.wpdis, off_policy_evaluation.weighted_doubly_robust):
         assert float(estimate(log, discount=0.9)) == float(estimate(arrays, discount=0.9))
-    assert float(effective_sample_size([0.0, 0.0])) == 2
+    assert float(off_policy_evaluation.effective_sample_size([0.0, 0.0])) == 2
