@@ -34,26 +34,24 @@ from model_based import rollout_table
 
 @pytest.mark.nightly
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text() == page(), "python tools/tables/learning_page.py writes it anew"
+    assert PAGE.read_text() == page(), "python tools/studies/tables/learning_page.py writes it anew"
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_numbers_of_a_learner_are_current(name: str) -> None:
     text = page_of(name).read_text()
-    assert text == current(name, text), "python tools/tables/learner_numbers.py writes them anew"
+    assert text == current(name, text), "learner_numbers.py of the studies writes them anew"
 
 
 def test_the_comparison_of_learners_in_a_model_with_the_others_is_current() -> None:
     text = page_of(IN_MODEL_PAGE).read_text()
-    assert text == with_comparison(text), "python tools/tables/learner_numbers.py writes it anew"
+    assert text == with_comparison(text), "learner_numbers.py of the studies writes it anew"
 
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_the_counts_of_a_learner_on_the_logs_of_plants_are_current(name: str) -> None:
     text = page_of(name).read_text()
-    assert text == with_counts(name, text), (
-        "python tools/tables/learner_numbers.py writes them anew"
-    )
+    assert text == with_counts(name, text), "learner_numbers.py of the studies writes them anew"
 
 
 def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes() -> None:
@@ -108,7 +106,7 @@ def test_every_stored_table_is_what_was_written() -> None:
 def test_the_table_of_learners_in_a_model_is_current() -> None:
     text = rollout_table.PAGE.read_text()
     assert text == rollout_table.current(text), (
-        "tools/tables/model_based/rollout_table.py --show writes it anew"
+        "tools/studies/tables/model_based/rollout_table.py --show writes it anew"
     )
 
 
@@ -116,7 +114,7 @@ def test_the_table_of_learners_in_a_model_is_current() -> None:
 def test_the_tables_of_a_learner_under_limits_are_current(name: str) -> None:
     text = limits_table.page_of(name).read_text()
     assert text == limits_table.current(name, text), (
-        "tools/tables/limits/limits_table.py pages writes them anew"
+        "tools/studies/tables/limits/limits_table.py pages writes them anew"
     )
 
 

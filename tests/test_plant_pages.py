@@ -21,8 +21,8 @@ PLANTS = environment_names()
 @pytest.mark.parametrize("name", PLANTS)
 def test_the_tables_of_a_page_are_current(name: str) -> None:
     text = page_of(name).read_text()
-    assert BEGIN in text, "python tools/tables/plant_pages.py writes the tables"
-    assert text == current(name, text), "python tools/tables/plant_pages.py writes them anew"
+    assert BEGIN in text, "python tools/studies/tables/plant_pages.py writes the tables"
+    assert text == current(name, text), "plant_pages.py of the studies writes them anew"
 
 
 @pytest.mark.parametrize("name", PLANTS)

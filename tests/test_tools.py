@@ -416,7 +416,8 @@ def test_what_changed_chooses_its_tests(
 def test_only_what_the_type_check_covers_is_type_checked() -> None:
     """Pyright takes a path on its command line although its settings leave it out."""
     typed = ["packages/neorl-core/src/neorl_core/a.py", "tools/sizes.py"]
-    others = ["packages/neorl-core/tests/test_a.py", "tests/test_b.py", "tools/oracles/c.py"]
+    others = ["packages/neorl-core/tests/test_a.py", "tests/test_b.py"]
+    others += ["tools/studies/oracles/c.py"]
     (words,) = (
         words for words in check_changed.commands([*typed, *others]) if "lint:types" in words
     )
@@ -432,21 +433,24 @@ def test_every_tool_explains_itself(tool: Path) -> None:
     assert completed.stderr == ""
 
 
-def test_the_page_of_the_tools_names_every_script_and_every_result(checkout: Path) -> None:
+@pytest.mark.parametrize("folder", ["tools", "tools/studies"])
+def test_the_page_of_a_folder_names_every_script_and_every_result(
+    folder: str, checkout: Path
+) -> None:
     """A record that no script writes is one that nobody refreshes."""
-    page = (checkout / "tools/README.md").read_text()
+    root = checkout / folder
+    page = (root / "README.md").read_text()
     rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| ")]
-    scripts = {path.relative_to(checkout / "tools") for path in checkout.glob("tools/**/*.py")}
+    files = {path.relative_to(root) for path in root.rglob("*.*") if path.is_file()}
+    files = {path for path in files if folder != "tools" or path.parts[0] != "studies"}
+    scripts = {path for path in files if path.suffix == ".py"}
     missing = sorted(str(script) for script in scripts if f"`{script}`" not in page)
     assert missing == []
     named = [word for row in rows for word in re.findall(r"`([\w/.*-]+)`", "".join(row[:2]))]
     assert {Path(word) for word in named if word.endswith(".py")} <= scripts
     results = [word for row in rows for word in re.findall(r"`([\w/.*-]+)`", row[2])]
-    files = {
-        word: sorted((checkout / "tools").glob(word)) for word in results if "docs" not in word
-    }
-    assert [word for word, result in files.items() if not result and "*" not in word] == []
-    stored = {path for path in checkout.glob("tools/**/*.*") if path.is_file()}
-    stored -= {path for path in stored if path.suffix in (".py", ".md", ".pyc")}
-    unnamed = stored - {path for result in files.values() for path in result}
-    assert sorted(str(path.relative_to(checkout)) for path in unnamed) == []
+    found = {word: sorted(root.glob(word)) for word in results if "docs" not in word}
+    assert [word for word, result in found.items() if not result and "*" not in word] == []
+    stored = {path for path in files if path.suffix not in (".py", ".md", ".pyc")}
+    unnamed = stored - {path.relative_to(root) for result in found.values() for path in result}
+    assert sorted(map(str, unnamed)) == []
