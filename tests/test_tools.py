@@ -292,7 +292,7 @@ def test_the_night_runs_what_is_due_and_keeps_a_table(
     assert "sources changed since" in nightly.faults("neorl-core", table)[0]
 
 
-def test_sizes_notices_long_files_and_copies_and_warns_of_long_functions(
+def test_sizes_notices_copies_and_warns_of_long_files_and_functions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "packages/neorl-core/src/neorl_core"
@@ -302,15 +302,16 @@ def test_sizes_notices_long_files_and_copies_and_warns_of_long_functions(
     (source / "_copy.py").write_text(f"# The same.\ndef other():\n{body}\n")
     (source / "_file.py").write_text("x = 1\n" * 601)
     result = "\n".join(sizes.faults(tmp_path))
-    assert "_file.py: 601 lines, at most 600" in result
+    assert "601 lines" not in result
     assert "has 81 lines" not in result
     assert re.search(r"[0-9.]+% of six-line windows are repeated", result)
     assert "_copy.py and packages/neorl-core/src/neorl_core/_long.py" in result
-    for name in ("_copy.py", "_file.py"):
-        (source / name).unlink()
+    (source / "_copy.py").unlink()
     assert sizes.main(["--root", str(tmp_path)]) == 0
     warned = "warning: packages/neorl-core/src/neorl_core/_long.py:1: long has 81 lines, more than"
-    assert f"{warned} 70\n" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{warned} 70\n" in printed
+    assert "_file.py: 601 lines, more than 600\n" in printed
 
 
 def test_sizes_notices_what_is_repeated_in_one_folder_of_many(tmp_path: Path) -> None:
@@ -333,27 +334,14 @@ def test_sizes_notices_what_is_repeated_in_one_folder_of_many(tmp_path: Path) ->
     assert sizes.faults(tmp_path) == []
 
 
-def test_sizes_notices_a_crowded_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "packages/neorl-core/tests/losses"
-    (folder / "__pycache__").mkdir(parents=True)
-    for number in range(40):
-        (folder / f"test_{number}.py").touch()
-        (folder / "__pycache__" / f"test_{number}.pyc").touch()
-    (folder / "__pycache__" / "more.pyc").touch()
-    assert sizes.faults(tmp_path) == []
-    (folder / "record.json").touch()
-    assert sizes.faults(tmp_path) == ["packages/neorl-core/tests/losses: 41 files, at most 40"]
-
-
 def test_sizes_lets_a_table_of_laws_be_long(tmp_path: Path) -> None:
     folder = tmp_path / "packages/neorl-core/tests/losses"
     folder.mkdir(parents=True)
     (folder / "table_losses.py").write_text("x = 1\n" * 601)
-    assert sizes.faults(tmp_path) == []
+    assert sizes.warnings(tmp_path) == []
     (folder / "test_losses.py").write_text("x = 1\n" * 601)
-    assert sizes.faults(tmp_path) == [
-        "packages/neorl-core/tests/losses/test_losses.py: 601 lines, at most 600"
-    ]
+    long = "packages/neorl-core/tests/losses/test_losses.py: 601 lines, more than 600"
+    assert sizes.warnings(tmp_path) == [f"warning: {long}"]
 
 
 def test_sizes_counts_code_only() -> None:
