@@ -3,7 +3,7 @@
 Usage:
     python tools/studies/tables/critic_table.py [NAME ...]  plants without a result yet; all four by default
     python tools/studies/tables/critic_table.py --again NAME    measure a plant again
-    python tools/studies/tables/critic_table.py --page  write the tables of the page from stored results
+    python tools/studies/tables/critic_table.py --page  print the tables of the stored results
 
 Each plant's own log of mixed quality is split by episodes: seven tenths to fit on (of which
 calibration holds out a quarter again), the rest to set thresholds and to measure. DMSD is the
@@ -44,14 +44,12 @@ from neorl_train.choosing import CriticOptions, fit_critics
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "tools/studies/benchmarks/results/critics"
 RATES = ROOT / "tools/studies/benchmarks/results/alarm_rates.json"
-PAGE = ROOT / "docs/pages/how-to/safety-critic.md"
-MARK = "## On the plants\n"
 DMSD = "DMSD-official"
 PLANTS = ("ChemicalReactor-v0", "HVACControl-v0", "WaterTreatment-v0", DMSD)
 
 
 def main() -> int:
-    """Measures what is missing, then writes the page."""
+    """Measures what is missing, then prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--again", action="store_true")
@@ -69,8 +67,7 @@ def main() -> int:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(results, indent=1) + "\n")
                 print(f"{path.name}: {results['seconds']} s", flush=True)
-    text, _, _ = PAGE.read_text().partition(MARK)
-    PAGE.write_text(text + page())
+    print(page())
     return 0
 
 
@@ -196,7 +193,6 @@ def page() -> str:
     """The tables of all stored results."""
     stored = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
     lines = [
-        MARK,
         "The tables were made by `tools/studies/tables/critic_table.py` from mixed logs of the plants",
         "and the official DMSD log, with seven tenths of the episodes to fit on; steps and",
         "updates are in the options. Brackets hold 95 % intervals by a bootstrap of episodes.",

@@ -3,7 +3,7 @@
 Usage:
     python tools/studies/tables/head_room.py [NAME ...]     search plants without a result (all)
     python tools/studies/tables/head_room.py --again NAME   search anew
-    python tools/studies/tables/head_room.py --page         write the table from the results alone
+    python tools/studies/tables/head_room.py --page         print the tables alone
     python tools/studies/tables/head_room.py --size GENERATIONS POPULATION EPISODES   (10 32 16)
 
 Kinds of policies, each searched by the cross-entropy method for the score (return less declared
@@ -32,15 +32,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from baseline_table import RESULTS, ROOT, SEARCH_SEED, SEED, row_of
+from baseline_table import RESULTS, SEARCH_SEED, SEED, row_of
 from neorl_core import highs, lows
 from neorl_core.control import ConstantPolicy
 from neorl_envs import environment_names, make
 from neorl_envs.scoring import EpisodeScores, run_episode, score_episodes, scores
 
 SEARCHED = RESULTS / "head_room"
-PAGE = ROOT / "docs/pages/explanation/plant-evidence.md"
-BEGIN, END = "<!-- head-room: python tools/studies/tables/head_room.py --page -->", "<!-- end -->"
 PIECES, JUDGING_EPISODES, ELITE = 24, 100, 0.2
 Build = Callable[[jax.Array], Any]
 
@@ -211,19 +209,18 @@ def _cell(row: dict[str, Any]) -> str:
     return f"{row['score']:.4g} ± {row['score_error']:.2g}{beyond}"
 
 
-def page(text: str) -> str:
-    """The evidence page with the table as the results have it."""
-    before, _, rest = text.partition(BEGIN)
+def page() -> str:
+    """The table as the results have it."""
     results = [json.loads(path.read_text()) for path in sorted(SEARCHED.glob("*.json"))]
     left = [
         name for name in sorted(environment_names()) if not (SEARCHED / f"{name}.json").exists()
     ]
     note = f"\n\nNot searched on the plant as it is: {', '.join(left)}." if left else ""
-    return f"{before}{BEGIN}\n\n{table(results)}{note}\n\n{END}{rest.partition(END)[2]}"
+    return f"{table(results)}{note}"
 
 
 def main() -> int:
-    """Searches what is asked for and writes the page."""
+    """Searches what is asked for and prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -240,7 +237,7 @@ def main() -> int:
         path = SEARCHED / f"{name}.json"
         if arguments.again or not path.exists():
             path.write_text(json.dumps(measured(name, tuple(arguments.size)), indent=1) + "\n")
-    PAGE.write_text(page(PAGE.read_text()))
+    print(page())
     return 0
 
 

@@ -1,11 +1,9 @@
-"""Write the section "Expected numbers" of every learner's page from the stored cells.
+"""The expected numbers of every learner's page from the stored cells, for the build of the site.
 
 Usage:
-    python tools/studies/tables/learner_numbers.py
+    python tools/studies/tables/learner_numbers.py  write the times of the learners' index
 
-The page of learners in a model has a section of its own; a table between two markers compares them
-with the others on the mixed logs of the plants. The table of learners on the index gets the times
-that benchmarks/learner_times.py has stored.
+These times are those that benchmarks/learner_times.py has stored.
 """
 
 import json
@@ -45,37 +43,15 @@ PAGES = {
     "td3-bc": ("td3_bc",),
     "xql": ("xql",),
 }
-BEGIN = "## Expected numbers"
-END = "## Try it"
 INDEX = ROOT / "docs/pages/learners/index.md"
 TIMES = ROOT / "tools/studies/benchmarks/results/learner_times.json"
-IN_MODEL, IN_MODEL_PAGE = ("mopo", "mobile", "combo", "rambo", "morel"), "mopo"
-TABLE_BEGIN, TABLE_END = "<!-- made by learner_numbers.py -->", "<!-- end of learner_numbers.py -->"
-COUNTS_BEGIN, COUNTS_END = "<!-- counts of learner_numbers.py -->", "<!-- end of counts -->"
+IN_MODEL = ("mopo", "mobile", "combo", "rambo", "morel")
 COUNTED = (*IN_MODEL, "dt")
-"""Learners whose pages have counts between markers and no section of their own."""
+"""Learners whose pages have counts and no table of their own."""
 
 
 def main() -> None:
-    for page in PAGES:
-        path = page_of(page)
-        path.write_text(current(page, path.read_text()))
-    path = page_of(IN_MODEL_PAGE)
-    path.write_text(with_comparison(path.read_text()))
-    for name in COUNTED:
-        path = page_of(name)
-        path.write_text(with_counts(name, path.read_text()))
     INDEX.write_text(with_times(INDEX.read_text()))
-
-
-def page_of(page: str) -> Path:
-    return ROOT / f"docs/pages/learners/{page}.md"
-
-
-def current(page: str, text: str) -> str:
-    """The page with its section as the cells have it."""
-    before = text.partition(BEGIN)[0].partition(END)[0].rstrip()
-    return f"{before}\n\n{BEGIN}\n\n{section(page)}\n\n{END}{text.partition(END)[2]}"
 
 
 def with_times(text: str) -> str:
@@ -196,18 +172,9 @@ def _unit(path: Path) -> str:
     return unit_words(make(path.stem.rpartition("-")[0]).reward_unit)
 
 
-def with_comparison(text: str) -> str:
-    """The page of learners in a model with its table of the plants' mixed logs as the cells are."""
-    before, _, rest = text.partition(TABLE_BEGIN)
-    table = "\n".join(_comparison())
-    return f"{before}{TABLE_BEGIN}\n{table}\n{TABLE_END}{rest.partition(TABLE_END)[2]}"
-
-
-def with_counts(name: str, text: str) -> str:
-    """The page of a learner with its counts and ranks as the cells are."""
-    before, _, rest = text.partition(COUNTS_BEGIN)
-    lines = "\n".join([*_counted(name), _ranked(name)])
-    return f"{before}{COUNTS_BEGIN}\n\n{lines}\n\n{COUNTS_END}{rest.partition(COUNTS_END)[2]}"
+def counts(name: str) -> str:
+    """The counts and ranks of a learner."""
+    return "\n".join([*_counted(name), _ranked(name)])
 
 
 def _ranked(name: str) -> str:
@@ -234,8 +201,8 @@ def _ranked(name: str) -> str:
     )
 
 
-def _comparison() -> list[str]:
-    """A row for each mixed log on which a learner in a model was measured."""
+def comparison() -> str:
+    """Learners in a model beside the others: a row for each mixed log on which one was measured."""
     heads = ["mixed log", "unit", "updates", *(f"`{name}`" for name in IN_MODEL), "`bc`"]
     heads += ["best of the others", "ordinary controller", "reference"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -257,7 +224,7 @@ def _comparison() -> list[str]:
         row += [f"{means['bc']:.4g}", f"`{best}` {means[best]:.4g}"]
         row += [f"{controllers[ordinary]:.4g}", f"{max(controllers.values()):.4g}"]
         lines.append(f"| {' | '.join(row)} |")
-    return lines
+    return "\n".join(lines)
 
 
 def _compared(name: str, runs: dict[str, Any], cells: dict[str, Any]) -> str:
@@ -278,7 +245,7 @@ episodes, without a guard. Learners use their last networks, two layers of 64, a
 128 rows; the settings are the same for all plants. Scores on NeoRL-2's tasks are normalised.
 *Trips* is the share of episodes that the plant ended; it is empty for older runs, which did not
 record it. [Learners compared](../explanation/learners-compared.md)
-has all settings and the other learners. `tools/studies/tables/learner_numbers.py` makes this table."""
+has all settings and the other learners."""
 
 
 if __name__ == "__main__":

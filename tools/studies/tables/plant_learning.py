@@ -4,7 +4,7 @@ Usage:
     python tools/studies/tables/plant_learning.py [NAME ...]    plants without a result yet; all by default
     python tools/studies/tables/plant_learning.py --again NAME  measure a plant again
     python tools/studies/tables/plant_learning.py --judge       judge finished runs by the rule of today
-    python tools/studies/tables/plant_learning.py --page        write the page from the stored results
+    python tools/studies/tables/plant_learning.py --page        print the tables alone
 
 Each plant goes through the main job, ``neorl-train run --data.source NAME``, with its own log of
 mixed quality, penalties and limits, five seeds an algorithm. A run that was interrupted is resumed.
@@ -30,13 +30,12 @@ from neorl_train.judging import PolicyRow, ResultTables, policy_rows, read_evalu
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "tools/studies/benchmarks/results/plants"
-PAGE = ROOT / "docs/pages/explanation/learning-on-every-plant.md"
 ALGORITHMS = ("bc", "td3_bc", "iql")
 SEEDS, STARTS = 5, 100
 
 
 def main() -> int:
-    """Measures what is missing, or writes the page."""
+    """Measures what is missing, then prints the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--again", action="store_true")
@@ -55,7 +54,7 @@ def main() -> int:
                 path.write_text(json.dumps(stored | judged(runs[-1]), indent=1) + "\n")
             elif not arguments.judge and (arguments.again or not path.exists()):
                 measure(name, path, arguments)
-    PAGE.write_text(page())
+    print(page())
     return 0
 
 
@@ -173,7 +172,8 @@ def _missing(results: list[dict[str, Any]]) -> str:
 
 HEAD = f"""# Learning on every plant
 
-`tools/studies/tables/plant_learning.py` makes this page. It runs the whole job
+The build of the site makes this page from the results that
+`tools/studies/tables/plant_learning.py` has stored. It ran the whole job
 (`neorl-train run`) on every plant, with the plant's own log of mixed quality, penalties and
 limits. There are {SEEDS} seeds for every algorithm and {STARTS} paired episodes for every
 policy; settings are the defaults, and nothing is tuned to a plant. Learned policies act behind

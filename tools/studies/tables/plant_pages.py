@@ -1,13 +1,10 @@
-"""Write the tables of every plant's page: channels, costs, constants, baselines, a typical run.
+"""The tables of every plant's page, which the build of the site fills in, and its picture.
 
 Usage:
-    python tools/studies/tables/plant_pages.py [NAME ...]    all plants that have a page
-    python tools/studies/tables/plant_pages.py --check  exit 1 and name the pages that are not current
-    python tools/studies/tables/plant_pages.py --pictures    draw the typical runs too
+    python tools/studies/tables/plant_pages.py [NAME ...]  draw the typical runs of plants (all)
 
-The tables stand between two marks at the end of docs/pages/reference/envs/plants/FOLDER.md. They
-come from the plant's declarations and from tools/studies/baselines/NAME.json, which
-tools/studies/tables/baseline_table.py measures; nothing is simulated here, pictures aside.
+The tables come from the plant's declarations and from tools/studies/baselines/NAME.json, which
+tools/studies/tables/baseline_table.py measures.
 """
 
 import argparse
@@ -27,7 +24,6 @@ from neorl_envs.blocks._constants import named_constants
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs/pages/reference/envs/plants"
 PICTURES = ROOT / "docs/pages/images/plants"
-BEGIN = "<!-- tables: python tools/studies/tables/plant_pages.py -->"
 COLOURS = 64
 TRUTH = (
     "Rewards, costs, trips and successes are computed from the plant's true state at the end of "
@@ -43,45 +39,19 @@ BETWEEN = {
 
 
 def main() -> int:
-    """Writes or checks the pages; 1 if one is not current."""
+    """Draws the pictures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="plants (all)")
-    parser.add_argument("--check", action="store_true", help="only say what is not current")
-    parser.add_argument("--pictures", action="store_true", help="draw typical runs too")
-    arguments = parser.parse_args()
-    old = []
-    for name in arguments.names or environment_names():
-        page = page_of(name)
-        if not page.exists():
-            print(f"{name}: no page {page.relative_to(ROOT)}")
-            continue
-        if arguments.pictures:
-            draw(name)
-        text = page.read_text()
-        if text == current(name, text):
-            continue
-        old.append(name)
-        if not arguments.check:
-            page.write_text(current(name, text))
-            print(f"{name}: {page.relative_to(ROOT)}")
-    if arguments.check and old:
-        print(
-            f"tables are not current: {', '.join(old)}; run python tools/studies/tables/plant_pages.py"
-        )
-    return int(arguments.check and bool(old))
+    for name in parser.parse_args().names or environment_names():
+        draw(name)
+    return 0
 
 
 def page_of(name: str) -> Path:
     """The reference page of a plant, called after its folder."""
     return PAGES / f"{_folder(name)}.md"
-
-
-def current(name: str, text: str) -> str:
-    """The page with the tables as they should be now."""
-    prose = text.partition(BEGIN)[0].rstrip()
-    return f"{prose}\n\n{BEGIN}\n\n{tables(name)}"
 
 
 def tables(name: str) -> str:

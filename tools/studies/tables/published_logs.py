@@ -4,7 +4,7 @@ Usage:
     python tools/studies/tables/published_logs.py  small logs that are missing or outdated
     python tools/studies/tables/published_logs.py --size full NAME ...  full ones, of given qualities
     python tools/studies/tables/published_logs.py --plain NAME ...         as the daily tests compile
-    python tools/studies/tables/published_logs.py --page  write the page from the records alone
+    python tools/studies/tables/published_logs.py --page  print the table of the records alone
 
 A log whose settings and numerical environment are recorded already is left out, unless --again is
 given. A record whose settings have changed is replaced. Each log is kept as soon as it is made, so
@@ -23,17 +23,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDS = ROOT / "packages/neorl-envs/src/neorl_envs/published/logs.json"
-PAGE = ROOT / "docs/pages/reference/published-logs.md"
-BEGIN = "<!-- table: python tools/studies/tables/published_logs.py --page -->"
 QUALITIES = ("random", "medium", "mixed", "expert")
 
 
 def main() -> int:
-    """Makes what is missing, then writes the page."""
+    """Makes what is missing, then prints the table of the records."""
     arguments = _arguments()
     if not arguments.page:
         _make(arguments)
-    PAGE.write_text(page(PAGE.read_text()))
+    print(table())
     return 0
 
 
@@ -120,9 +118,8 @@ def _text(logs: list[dict[str, Any]]) -> str:
     return f'{{"format": "neorl-published-logs", "version": 1, "logs": [\n{lines}\n]}}\n'
 
 
-def page(text: str) -> str:
-    """The page with the table as it should be now."""
-    prose = text.partition(BEGIN)[0].rstrip()
+def table() -> str:
+    """The table of the records."""
     head = ["Plant", "Quality", "Seed", "Rows", "Episodes", "Mean return", "Content", "Settings"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for r in records():
@@ -130,7 +127,7 @@ def page(text: str) -> str:
         cells = [r["plant"], r["quality"], r["seed"], r["rows"], r["episodes"]]
         cells += [f"{r['returns'][0]:.6g}", content, f"`{r['settings'][7:15]}`"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join([prose, "", BEGIN, "", *lines, ""])
+    return "\n".join(lines)
 
 
 def _arguments() -> argparse.Namespace:
@@ -143,7 +140,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--again", action="store_true", help="make recorded logs again too")
     parser.add_argument("--plain", action="store_true", help="compile with few optimisations")
-    parser.add_argument("--page", action="store_true", help="only write the page")
+    parser.add_argument("--page", action="store_true", help="only print the table")
     return parser.parse_args()
 
 

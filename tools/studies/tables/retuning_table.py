@@ -3,7 +3,7 @@
 Usage:
     python tools/studies/tables/retuning_table.py [NAME ...] [--seeds 0 1 2]   what has no result yet
     python tools/studies/tables/retuning_table.py --alone [...]                logs of the ordinary alone
-    python tools/studies/tables/retuning_table.py --page                       write the page alone
+    python tools/studies/tables/retuning_table.py --page                       print the tables alone
 
 Every seed has a log of its own (120,000 steps, of all controllers with their operators, or of the
 ordinary one and its operators alone), a model, a search and a network; the settings are the same
@@ -27,7 +27,7 @@ import numpy as np
 
 from baseline_table import RESULTS
 from cell_table import made_on
-from choice.retuning_page import BOTH, LOGS, NETWORK, PICK, RETUNED, RULE, write_page
+from choice.retuning_page import BOTH, LOGS, NETWORK, PICK, RETUNED, RULE, section
 from neorl_agents.retuning import (
     TODAY,
     LearnedPlants,
@@ -174,9 +174,9 @@ def stored(name: str) -> list[dict[str, Any]]:
     return json.loads(path.read_text()) if path.is_file() else []
 
 
-def write() -> None:
-    """Writes the page from all rows so far."""
-    write_page({name: rows for name in environment_names() if (rows := stored(name))})
+def every_row() -> dict[str, list[dict[str, Any]]]:
+    """All rows so far, by plant."""
+    return {name: rows for name in environment_names() if (rows := stored(name))}
 
 
 def main() -> int:
@@ -202,7 +202,7 @@ def main() -> int:
                 rows.sort(key=lambda row: (row["log"], row["seed"], row["reference"]))
                 write_text(WHERE / f"{name}.json", json.dumps(rows, indent=1) + "\n")
                 jax.clear_caches()  # programs of one plant are no use to the next
-    write()
+    print(section(every_row()))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 Usage:
     python tools/studies/tables/choice/candidate_pools.py [NAME ...] [--seeds 0 1]   what has no result yet
-    python tools/studies/tables/choice/candidate_pools.py --page                     write the page alone
+    python tools/studies/tables/choice/candidate_pools.py --page                     print the tables alone
 
 A pool is the ordinary controller of a plant and 23 others of its kind, or 51 with a log of another
 seed than 0. Every number that it declares tunable is moved at random, in a third of the candidates
@@ -45,9 +45,6 @@ from neorl_train.judging._rollouts import rollouts_in_chunks
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/candidate_pools.json"
-PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
-BEGIN = "<!-- pools: python tools/studies/tables/choice/candidate_pools.py -->"
-END = "<!-- end of pools -->"
 STEPS, STARTS, KEY, MARGIN = 60_000, 200, 778, 0.05
 TRIAL = "worth a trial"
 SIZES = (0.5,) * 8 + (1.5,) * 8 + (4.0,) * 7
@@ -200,10 +197,8 @@ def extent_words(pools: list[dict[str, Any]]) -> str:
     )
 
 
-def page() -> None:
-    """Writes the table between its marks, where there is a row."""
-    if not rows():
-        return
+def page() -> str:
+    """The table of the stored rows, with what it comes to in words."""
     pools = sorted(rows(), key=lambda row: (row["plant"], row["seed"]))
     lines = [
         "| Plant, log | Candidates, better there | Rank correlation | Gain of the choice, of "
@@ -229,16 +224,12 @@ def page() -> None:
         f"{sum(row['gain'] >= 0.8 * row['best'] for row in pools)}. Number of choices that did "
         f"harm: {sum(row['chosen_harms'] for row in pools)}."
     )
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
     further = [interval_words(pools), "", extent_words(pools), ""]
-    table = "\n".join([words, "", *further, *lines])
-    write_text(PAGE, f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+    return "\n".join([words, "", *further, *lines])
 
 
 def main() -> None:
-    """Measures what is missing, then writes the page."""
+    """Measures what is missing, then prints the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", default=list(environment_names()))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
@@ -252,7 +243,7 @@ def main() -> None:
             write_text(RESULT, json.dumps([*rows(), row], indent=1) + "\n")
             print(json.dumps({k: v for k, v in row.items() if k != "candidates"}))
             sys.stdout.flush()
-    page()
+    print(page())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Usage:
     python tools/studies/tables/choice/demo_verdicts.py             the seeds that have no result yet
     python tools/studies/tables/choice/demo_verdicts.py --seeds 5   another log
-    python tools/studies/tables/choice/demo_verdicts.py --page      write the page alone
+    python tools/studies/tables/choice/demo_verdicts.py --page      print the tables alone
 
 Runs ``tools/demo.py`` with ``--data.seed``: log, split, plant model, search and training differ
 from seed to seed, and the other settings are the demo's. The starts of the evaluation differ too,
@@ -24,11 +24,6 @@ from neorl_core.infrastructure import write_text
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/demo_verdicts.json"
-PAGE = ROOT / "docs/pages/explanation/retuned-on-every-plant.md"
-BEGIN, END = (
-    "<!-- demo: python tools/studies/tables/choice/demo_verdicts.py --page -->",
-    "<!-- end -->",
-)
 PREDICTED = re.compile(r"^(\S+)(?: \(.*\))?: predicted gain (\S+) \[(\S+), (\S+)\]; (.*)$")
 """A line of the record on one candidate: name, predicted gain, its interval, and objections."""
 COMMAND = (sys.executable, str(ROOT / "tools/demo.py"))
@@ -108,9 +103,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             rows = sorted([*rows, measured(seed, Path(folder))], key=lambda row: row["seed"])
         write_text(RESULT, json.dumps(rows, indent=1) + "\n")
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    write_text(PAGE, "\n\n".join([before + BEGIN, table(rows), END]) + after)
+    print(table(rows))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 Usage:
     python tools/studies/tables/choice/family_pools.py [NAME ...]     plants that have no result yet
-    python tools/studies/tables/choice/family_pools.py --page         write the page alone
+    python tools/studies/tables/choice/family_pools.py --page         print the tables alone
 
 A pool holds the ordinary controller of a plant and candidates of every family: the plant's other
 controllers, which filled the log too; the ordinary one retuned in the plant model, and with a
@@ -56,9 +56,6 @@ from classical_table import TASKS  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/family_pools.json"
-PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
-BEGIN = "<!-- families: python tools/studies/tables/choice/family_pools.py -->"
-END = "<!-- end of families -->"
 STEPS, SEEDS, UPDATES = 60_000, (0, 1), 5_000
 SIZES = {"hidden": (64, 64), "batch_size": 128}
 SLOWER = {"actor_learning_rate": 3e-4, "temperature_learning_rate": 1e-3}
@@ -280,18 +277,8 @@ def tables(pools: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def page() -> None:
-    """Writes the tables between their marks, where there is a row."""
-    if not rows():
-        return
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
-    pools = sorted(rows(), key=lambda row: row["plant"])
-    write_text(PAGE, f"{before}{BEGIN}\n\n{tables(pools)}\n\n{END}{after}")
-
-
 def main() -> None:
-    """Measures what is missing, then writes the page."""
+    """Measures what is missing, then prints the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", default=list(environment_names()))
     parser.add_argument("--page", action="store_true")
@@ -304,7 +291,7 @@ def main() -> None:
         write_text(RESULT, json.dumps([*rows(), row], indent=1) + "\n")
         print(json.dumps({k: v for k, v in row.items() if k != "candidates"}))
         sys.stdout.flush()
-    page()
+    print(tables(sorted(rows(), key=lambda row: row["plant"])))
 
 
 if __name__ == "__main__":

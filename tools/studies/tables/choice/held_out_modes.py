@@ -2,7 +2,7 @@
 
 Usage:
     python tools/studies/tables/choice/held_out_modes.py [NAME ...] [--seeds 0 1]   what has no result yet
-    python tools/studies/tables/choice/held_out_modes.py --page                     write the page alone
+    python tools/studies/tables/choice/held_out_modes.py --page                     print the tables alone
 
 The logs are those of the table of retuned controllers (120,000 steps, of all controllers of a plant
 with their operators), and so are the settings of the model. For each controller, a model is fitted
@@ -48,9 +48,6 @@ from choice.retuning_page import answer as answer_of_pick
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/held_out_modes.json"
-PAGE = ROOT / "docs/pages/explanation/retuned-on-every-plant.md"
-BEGIN = "<!-- held-out modes: python tools/studies/tables/choice/held_out_modes.py --page -->"
-END = "<!-- end of held-out modes -->"
 STEPS = 120_000
 RULE = ChoiceRule()
 GOOD, BAD, OUTSIDE, UNCERTAIN = "within", "exceeded", "refused as a candidate", "not known"
@@ -252,15 +249,13 @@ def table(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-def page() -> None:
-    """Writes the section anew from the stored rows."""
+def page() -> str:
+    """The section from the stored rows."""
     rows = json.loads(RESULT.read_text())
     plants = len({row["plant"] for row in rows})
     logs = len({(row["plant"], row["seed"]) for row in rows})
     measured_on = f"Measured on {logs} logs of {plants} plants."
-    text = "\n\n".join([BEGIN, f"{measured_on} {counted(rows)}", costs(rows), table(rows), END])
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    write_text(PAGE, before + text + rest.partition(END)[2])
+    return "\n\n".join([f"{measured_on} {counted(rows)}", costs(rows), table(rows)])
 
 
 def main() -> int:
@@ -283,7 +278,7 @@ def main() -> int:
                 rows.sort(key=lambda row: (row["plant"], row["seed"]))
                 write_text(RESULT, json.dumps(rows, indent=1) + "\n")
                 jax.clear_caches()  # programs of one plant are no use to the next
-    page()
+    print(page())
     return 0
 
 

@@ -36,11 +36,6 @@ from neorl_train.choosing import (
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/policy_selection.json"
-PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
-BEGIN, END = (
-    "<!-- selection: python tools/studies/tables/choice/policy_selection.py -->",
-    "<!-- end -->",
-)
 DATA = Path(os.environ.get("NEORL_SHARED_DATA", ROOT.parent / "shared/data"))
 FILE = DATA / "neorl1_selection/policies.json.gz"
 CLONE = "bc"
@@ -191,9 +186,6 @@ def main() -> int:
         "who": dict(zip(names, order[len(kinds) :].tolist(), strict=True)),
     }
     write_text(RESULT, json.dumps(result, indent=1) + "\n")
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    write_text(PAGE, f"{before}{BEGIN}\n\n{page(result)}\n\n{END}{rest.partition(END)[2]}")
     print(page(result))
     return 0
 

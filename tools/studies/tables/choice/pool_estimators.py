@@ -3,7 +3,7 @@
 Usage:
     python tools/studies/tables/choice/pool_estimators.py [NAME ...]   what has no result yet; a pool that
                                                                lacks only the ensemble gets that
-    python tools/studies/tables/choice/pool_estimators.py --page       write the page alone
+    python tools/studies/tables/choice/pool_estimators.py --page       print the tables alone
 
 The pools are those of candidate_pools.py, with every third candidate, some near the ordinary
 controller and some far away. The log is the same one, which only the ordinary controller and its
@@ -42,9 +42,6 @@ from neorl_train.judging._tables import Estimate
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/pool_estimators.json"
-PAGE = ROOT / "docs/pages/explanation/choosing-without-the-plant.md"
-BEGIN = "<!-- estimators: python tools/studies/tables/choice/pool_estimators.py -->"
-END = "<!-- end of estimators -->"
 PLANTS, DISCOUNT, UPDATES, TENTH = ("CSTR-v0", "DMSD-v0"), 0.95, 3_000, 10
 MEMBERS = SelectOptions.value_members
 ESTIMATORS = {
@@ -164,10 +161,8 @@ def facts(candidates: list[dict[str, Any]], name: str) -> list[str]:
     ]
 
 
-def page() -> None:
-    """Writes the table between its marks, where there is a row."""
-    if not rows():
-        return
+def page() -> str:
+    """The table of the stored rows."""
     lines = [
         "| Plant | Estimator | Rank correlation | Median error | Intervals that hold the true "
         "value |",
@@ -183,15 +178,11 @@ def page() -> None:
             of_all, of_near = (facts(group, name) for group in groups)
             cells = " | ".join(f"{x}; {y}" for x, y in zip(of_all, of_near, strict=True))
             lines.append(f"| {row['plant']} | {words} | {cells} |")
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    table = "\n".join(lines)
-    write_text(PAGE, f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+    return "\n".join(lines)
 
 
 def main() -> None:
-    """Measures what is missing, then writes the page."""
+    """Measures what is missing, then prints the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", default=list(PLANTS))
     parser.add_argument("--seed", type=int, default=0)
@@ -204,7 +195,7 @@ def main() -> None:
         row = with_ensemble(mine[0]) if mine else measured(name, options.seed)
         others = [one for one in rows() if one not in mine]
         write_text(RESULT, json.dumps([*others, row], indent=1) + "\n")
-    page()
+    print(page())
 
 
 if __name__ == "__main__":

@@ -12,16 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_core.infrastructure import write_text
 from neorl_envs import make
 
 ROOT = Path(__file__).resolve().parents[4]
 BASELINES = ROOT / "tools/studies/baselines"
-PAGE = ROOT / "docs/pages/explanation/retuned-on-every-plant.md"
-BEGIN, END = (
-    "<!-- retuning: python tools/studies/tables/retuning_table.py --page -->",
-    "<!-- end -->",
-)
 RULE = 2
 """Number of the rule that a row was made by; rows of an older one are made anew."""
 RETUNED, NETWORK, BOTH, PICK = "retuned", "network", "retuned and network", "pick"
@@ -234,7 +228,7 @@ def _cell(row: dict[str, Any]) -> str:
 
 
 def section(every: Results) -> str:
-    """All that stands between the markers of the page: today's rule, and counts of older rows."""
+    """All tables: today's rule, and counts of older rows."""
     today, older = (
         {name: some for name, rows in every.items() if (some := [r for r in rows if of(r)])}
         for of in (lambda row: row.get("rule") == RULE, lambda row: row.get("rule") != RULE)
@@ -242,14 +236,4 @@ def section(every: Results) -> str:
     blocks = [counted(today), covered(today), goals(today), tables(today)]
     if older:
         blocks += ["By the earlier rule, from other logs:", counted(older)]
-    return "\n\n".join([BEGIN, *blocks, END])
-
-
-def write_page(every: Results) -> None:
-    """Writes the page anew.
-
-    Args:
-        every: The stored rows by plant.
-    """
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    write_text(PAGE, before + section(every) + rest.partition(END)[2])
+    return "\n\n".join(blocks)

@@ -3,7 +3,7 @@
 Usage:
     python tools/studies/tables/choice/verdict_errors.py                  measure and write the page
     python tools/studies/tables/choice/verdict_errors.py --repetitions 100    with less chance
-    python tools/studies/tables/choice/verdict_errors.py --page           write the page alone
+    python tools/studies/tables/choice/verdict_errors.py --page           print the tables alone
 
 A pair is a candidate and an incumbent: six kinds of paired differences of returns (normal, skewed,
 heavy-tailed, rare disasters), six true gains in standard deviations of the difference, three true
@@ -32,8 +32,6 @@ from neorl_train.judging._estimates import fraction_estimates, mean_estimates
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/verdict_errors.json"
-PAGE = ROOT / "docs/pages/explanation/verdict-errors.md"
-BEGIN, END = "<!-- errors: python tools/studies/tables/choice/verdict_errors.py -->", "<!-- end -->"
 LEVEL, MARGIN, AT_ONCE = 0.95, 0.05, 8
 SPEC = Spec(
     (Channel("x", "m", -1.0, 1.0),),
@@ -219,9 +217,7 @@ def main() -> int:
         rows = measured(arguments.repetitions)
         write_text(RESULT, json.dumps(rows, indent=0) + "\n")
     rows = json.loads(RESULT.read_text(encoding="utf-8"))
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    write_text(PAGE, f"{before}{BEGIN}\n\n{page(rows)}\n\n{END}{rest.partition(END)[2]}")
+    print(page(rows))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 Usage:
     python tools/studies/tables/choice/verdicts_on_plants.py [NAME ...]   what has no result yet
-    python tools/studies/tables/choice/verdicts_on_plants.py --page       write the page alone
+    python tools/studies/tables/choice/verdicts_on_plants.py --page       print the tables alone
 
 A pair is the ordinary controller of a plant and another of its kind, each of whose tunable numbers
 is moved at random: in 13 candidates by a quarter of a step, in 13 by half a step, in 13 by one and
@@ -37,9 +37,6 @@ from neorl_train.judging._summary import policy_rows
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/verdicts_on_plants.json"
-PAGE = ROOT / "docs/pages/explanation/verdict-errors.md"
-BEGIN = "<!-- plants: python tools/studies/tables/choice/verdicts_on_plants.py -->"
-END = "<!-- end of plants -->"
 SIZES = (0.25,) * 13 + (0.5,) * 13 + (1.5,) * 13
 """Deviations of the changes, in the steps that the controller declares."""
 STEPS, SETS, STARTS, TRUTH, AT_ONCE, KEY = 6_000, 4, 128, 1_024, 256, 779
@@ -139,8 +136,8 @@ def _missing(measured_plants: list[str]) -> str:
     return f" Not run yet: {', '.join(names)}." * bool(names)
 
 
-def page() -> None:
-    """Writes the table between its marks."""
+def page() -> str:
+    """The table of the stored rows, with what it comes to in words."""
     plants = sorted(rows(), key=lambda row: row["plant"])
     kinds = ("worse", "over a limit", "not told apart", "better")
     lines = [
@@ -166,14 +163,11 @@ def page() -> None:
         f"{judged} verdicts on candidates that are worse or over a limit, {deployed} were deploy "
         f"({100 * deployed / max(judged, 1):.1f} %).{_missing([row['plant'] for row in plants])}"
     )
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    table = "\n".join([words, "", *lines])
-    write_text(PAGE, f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}")
+    return "\n".join([words, "", *lines])
 
 
 def main() -> int:
-    """Measures what is missing, then writes the page."""
+    """Measures what is missing, then prints the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", default=list(environment_names()))
     parser.add_argument("--page", action="store_true")
@@ -188,7 +182,7 @@ def main() -> int:
             continue
         write_text(RESULT, json.dumps([*rows(), row], indent=1) + "\n")
         print(name, row["seconds"], flush=True)
-    page()
+    print(page())
     return 0
 
 

@@ -3,7 +3,7 @@
 Usage:
     python tools/studies/tables/federation/table.py              parts without a result yet
     python tools/studies/tables/federation/table.py --again PART measure a part again
-    python tools/studies/tables/federation/table.py --page       write the table into the page
+    python tools/studies/tables/federation/table.py --page       print the tables alone
 
 Four CSTR-v0 plants with constants of their own, each with a short log of its own quality, train IQL
 together. ``learning``: federated averaging, FedProx and gossip beside training on each log alone
@@ -47,11 +47,6 @@ from neorl_train.training import Plan
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULTS = ROOT / "tools/studies/benchmarks/results/federation.json"
-PAGE = ROOT / "docs/pages/explanation/federated-training.md"
-BEGIN, END = (
-    "<!-- table of tools/studies/tables/federation/table.py -->",
-    "<!-- end of the table -->",
-)
 PLANT = "CSTR-v0"
 SITES: dict[str, tuple[dict[str, float], tuple[str, ...]]] = {
     "north": ({}, ("PI",)),
@@ -66,7 +61,7 @@ SEEDS, FEW_SEEDS, SHORT = range(5), range(1), (20, 100)
 
 
 def main() -> int:
-    """Measures what is missing, or writes the page."""
+    """Measures what is missing, then prints the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -79,7 +74,7 @@ def main() -> int:
             started = time.monotonic()
             results[name] = part() | {"seconds": round(time.monotonic() - started)}
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    PAGE.write_text(with_tables(PAGE.read_text(), results))
+    print(tables(results))
     return 0
 
 
@@ -289,12 +284,6 @@ def _summary(values: np.ndarray) -> dict[str, Any]:
         "standard_error": error,
         "values": [round(float(value), 3) for value in values],
     }
-
-
-def with_tables(text: str, results: Mapping[str, Any]) -> str:
-    """The page with its tables made anew."""
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{tables(results)}\n{END}{rest.split(END)[1]}"
 
 
 def tables(results: Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@
 Usage:
     python tools/studies/tables/limits/limits_table.py measure CSTR-v0     what is not there yet
     python tools/studies/tables/limits/limits_table.py table               the tables as Markdown
-    python tools/studies/tables/limits/limits_table.py pages               into the learners' pages
 
 All learners get the same log of a plant (``mixed``, 20,000 rows), the same small budget and the
 same networks; nothing is tuned to a plant. Those that know no limits get the reward less the
@@ -48,7 +47,7 @@ from cell_table import made_on  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULTS = ROOT / "tools/studies/benchmarks/results/limits"
-PAGES = ROOT / "docs/pages/learners"
+PAGE = ROOT / "docs/pages/explanation/learners-under-limits.md"
 BUDGET = {
     "quality": "mixed", "rows": 20_000, "updates": 5_000, "hidden": [64, 64], "batch_size": 128,
     "episodes": 200,
@@ -60,14 +59,13 @@ FAST = {f"{name}, tau 0.05": name for name in ("iql", "td3_bc_lag", "iql_lag", "
 SAFE = tuple(
     name for name, kind in ALGORITHMS.items() if kind.keeps_limits and not kind.needs_rollouts
 )
-BEGIN, END = "<!-- limits_table: begin -->", "<!-- limits_table: end -->"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("measure", "table", "pages"))
+    parser.add_argument("what", choices=("measure", "table"))
     parser.add_argument("plants", nargs="*", help="plants to measure, such as CSTR-v0")
     parser.add_argument("--learners", nargs="*", default=[], help="these alone")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"number of seeds ({SEEDS})")
@@ -76,11 +74,8 @@ def main() -> None:
         keep_compiled_programs(cache_directory())
         for plant in args.plants:
             measure(plant, args.learners, args.seeds)
-    elif args.what == "table":
-        print("\n\n".join(table(path) for path in sorted(RESULTS.glob("*.json"))))
     else:
-        for name in SAFE:
-            write_page(name)
+        print(page())
 
 
 def measure(plant: str, learners: list[str], seeds: int) -> None:
@@ -170,7 +165,7 @@ def of_log(data: Any, prices: list[float]) -> dict[str, Any]:
     }
 
 
-def table(path: Path, only: str = "") -> str:
+def table(path: Path) -> str:
     """One plant: the log, today's controller, the learners."""
     results = json.loads(path.read_text())
     env = make(path.stem)
@@ -178,9 +173,9 @@ def table(path: Path, only: str = "") -> str:
         f"over {channel.name} ({limit}{', no unit' if channel.unit == '1' else ''})"
         for channel, limit in zip(env.spec.cost, results["limits"], strict=True)
     ]
-    plant_page = os.path.relpath(plant_pages.page_of(path.stem), PAGES)
+    plant_page = os.path.relpath(plant_pages.page_of(path.stem), PAGE.parent)
     lines = [
-        f"**[{path.stem}]({plant_page})**, unit of returns: {env.reward_unit}",
+        f"[The plant]({plant_page}); unit of returns: {env.reward_unit}",
         "",
         f"| | {' | '.join(heads)} | over any | over any, minus `bc` [{LEVEL:.0%}] | trips | "
         "return | return minus penalties |",
@@ -191,28 +186,21 @@ def table(path: Path, only: str = "") -> str:
     today = next(iter(results["controllers"]))
     for name in dict.fromkeys((today, results["reference"])):
         lines.append(row(f"controller {name}", [results["controllers"][name]]))
+    refused: dict[str, list[str]] = {}  # the reason, without the name of the class
     for name in (*PLAIN, *SAFE, *FAST):
         cell = results["learners"].get(name)
-        if cell is None or (only and FAST.get(name, name) not in (*PLAIN, "bc_safe", only)):
+        if cell is None:
             continue
         if "failure" in cell:
-            lines.append(f"| `{name}` | refused: {cell['failure']} |" + " |" * (len(heads) + 4))
+            refused.setdefault(cell["failure"].partition(" ")[2], []).append(f"`{name}`")
         else:
             cloning = None if name == "bc" else results["learners"].get("bc")
             count = len(cell["seeds"])
             title = f"`{name}`" if count >= SEEDS else f"`{name}`, {count} of {SEEDS} seeds"
             lines.append(row(title, cell["seeds"], cloning and cloning["seeds"]))
+    for reason, names in refused.items():
+        lines += ["", f"The log is refused by {', '.join(names)}, each of which {reason}."]
     return "\n".join(lines)
-
-
-def page_table(path: Path, name: str) -> str:
-    """One plant on the page of a learner, or why its log was refused; empty if not run."""
-    cell = json.loads(path.read_text())["learners"].get(name)
-    if cell is None:
-        return ""
-    if "failure" in cell:
-        return f"The log of {path.stem} is refused: *{cell['failure']}.*"
-    return table(path, name)
 
 
 def row(name: str, cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | None = None) -> str:
@@ -238,37 +226,25 @@ def compared(cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | None) 
     return f"{interval.estimate:+.0f} points [{interval.low:+.0f}, {interval.high:+.0f}]"
 
 
-def page_of(name: str) -> Path:
-    return PAGES / f"{name.replace('_', '-')}.md"
+def page() -> str:
+    """The tables of all plants, and which learners are not in them."""
+    parts = [f"## {path.stem.removesuffix('-v0')}\n\n{table(path)}" for path in _stored()]
+    left = [f"`{name}`: {', '.join(plants)}" for name in SAFE if (plants := unmeasured(name))]
+    note = f"Plants with cost limits on which a learner has not been measured: {'; '.join(left)}."
+    return "\n\n".join([*parts, *([note] if left else [])])
 
 
-def write_page(name: str) -> None:
-    page = page_of(name)
-    text = page.read_text()
-    if BEGIN not in text:
-        raise SystemExit(f"{page} has no place for the table; put {BEGIN} and {END} into it")
-    page.write_text(current(name, text))
+def _stored() -> list[Path]:
+    return sorted(RESULTS.glob("*.json"))
 
 
-def current(name: str, text: str) -> str:
-    """The text of a learner's page with the tables of the stored results between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    parts = [page_table(path, name) for path in sorted(RESULTS.glob("*.json"))]
-    tables = "\n\n".join(part for part in (*parts, unmeasured(name)) if part)
-    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
-
-
-def unmeasured(name: str) -> str:
-    """Which plants with cost limits have no results of a learner."""
-    left = [
+def unmeasured(name: str) -> list[str]:
+    """The plants with cost limits that have no results of a learner."""
+    return [
         plant.removesuffix("-v0")
         for plant in sorted(environment_names())
         if make(plant).spec.cost and name not in measured_learners(plant)
     ]
-    if not left:
-        return ""
-    return f"Plants with cost limits on which it has not been measured: {', '.join(left)}."
 
 
 def measured_learners(plant: str) -> set[str]:

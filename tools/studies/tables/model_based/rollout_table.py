@@ -49,8 +49,6 @@ from cell_table import add_cell, made_on, read_table  # pyright: ignore[reportMi
 
 ROOT = Path(__file__).resolve().parents[4]
 OUT = ROOT / "tools" / "studies" / "benchmarks" / "results" / "model_based"
-PAGE = ROOT / "docs" / "pages" / "learners" / "mopo.md"
-BEGIN, END = "<!-- made by rollout_table.py -->\n", "<!-- end -->\n"
 DMSD_LOG = ROOT.parent / "shared" / "data" / "neorl2" / "DMSD-high-100000-train.npz"
 LEARNERS = ("mopo", "mobile", "combo", "rambo", "morel")
 PENALTIES = {
@@ -151,13 +149,7 @@ def show(plant: str, path: Path) -> None:
                 print(f"  {name:8} {setting:12} {scores}  {seconds:.0f} s")
 
 
-def current(text: str) -> str:
-    """The text of the page with the table of the stored results between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    return before + BEGIN + "\n".join(_page_rows()) + "\n" + END + rest.partition(END)[2]
-
-
-def _page_rows() -> list[str]:
+def page_rows() -> list[str]:
     """One row for each learner and plant; a setting is the mean of its seeds."""
     settings = " | ".join(SETTINGS[1:])
     rows = [f"| learner | plant | base setting, by seed | {settings} | best less worst | seconds |"]
@@ -225,7 +217,6 @@ def main() -> None:
         if not args.show:
             _fill(args, plant, path)
         show(plant, path)
-    PAGE.write_text(current(PAGE.read_text()))
 
 
 def _fill(args: argparse.Namespace, plant: str, path: Path) -> None:
