@@ -28,11 +28,14 @@ NOTICES = [ROOT / ".github/CONTRIBUTING.md", ROOT / ".github/SECURITY.md"]
 PAGES = sorted((ROOT / "docs/pages").rglob("*.md"))
 MADE = {ROOT / "docs/pages" / name for name in built.PAGES}
 """Pages that the build makes as a whole."""
+NAMESPACES = re.compile(r"<!-- built: namespaces (\w+) -->")
+"""Tables of links that the build makes."""
 
 
 def links(page: Path) -> list[str]:
     """Targets of the relative links of a page, fragments aside."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    text = NAMESPACES.sub(lambda match: built.namespaces(match[1]), text)
     targets = re.findall(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)", text)
     return [target for target in targets if "://" not in target]
 

@@ -65,6 +65,21 @@ def federation() -> str:
     return module.tables(json.loads(module.RESULTS.read_text(encoding="utf-8")))
 
 
+def namespaces(package: str) -> str:
+    """The namespaces of a package, as the table of its README has them, with links to their pages.
+
+    Rows that stand for the package itself have no page and are left out.
+    """
+    readme = (ROOT / f"packages/neorl-{package}/README.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"(?m)^\| \[?`(?:neorl_{package}\.)?([\w.]+)`(?:\]\S+)? \| (.+) \|$", readme)
+    lines = []
+    for name, text in rows:
+        page = f"{name.partition('.')[0]}.md"
+        if name != "top" and (SOURCE / "reference" / package / page).is_file():
+            lines.append(f"| [`{name}`]({page}) | {text.replace('../../docs/pages/', '../../')} |")
+    return "\n".join(["| Namespace | What it holds |", "|---|---|", *lines])
+
+
 def walks() -> str:
     """The record of tools/walks.py, with its goals."""
     record = json.loads((ROOT / "tests/gates/walks.json").read_text(encoding="utf-8"))
@@ -89,6 +104,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "learner_numbers": lambda page: study("learner_numbers").section(page),
     "learners_in_a_model": lambda: "\n".join(study("model_based.rollout_table").page_rows()),
     "learners_in_a_model_compared": lambda: study("learner_numbers").comparison(),
+    "namespaces": namespaces,
     "limits": lambda: study("limits.limits_table").page(),
     "plant": lambda name: study("plant_pages").tables(name),
     "policy_selection": policy_selection,
