@@ -60,6 +60,22 @@ def retuning() -> str:
     return study("choice.retuning_page").section(study("retuning_table").every_row())
 
 
+def load_balance(graph: str) -> str:
+    module = study("graphs.load_balance")
+    file = module.OUT / f"load_balance_{graph}.json"
+    return module.table(json.loads(file.read_text(encoding="utf-8")))
+
+
+def declared_graph(plant: str) -> str:
+    module = study("graphs.declared")
+    return module.table(json.loads(module.OUT.read_text(encoding="utf-8"))[plant])
+
+
+def federated_graph() -> str:
+    module = study("graphs.federated")
+    return module.table(json.loads(module.OUT.read_text(encoding="utf-8"))["gcn"])
+
+
 def federation() -> str:
     module = study("federation.table")
     return module.tables(json.loads(module.RESULTS.read_text(encoding="utf-8")))
@@ -95,8 +111,10 @@ def walks() -> str:
 
 BLOCKS: dict[str, Callable[..., str]] = {
     "candidate_pools": lambda: study("choice.candidate_pools").page(),
+    "declared_graph": declared_graph,
     "demo_verdicts": demo_verdicts,
     "family_pools": family_pools,
+    "federated_graph": federated_graph,
     "federation": federation,
     "head_room": lambda: study("head_room").page(),
     "held_out_modes": lambda: study("choice.held_out_modes").page(),
@@ -104,8 +122,9 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "learner_numbers": lambda page: study("learner_numbers").section(page),
     "learners_in_a_model": lambda: "\n".join(study("model_based.rollout_table").page_rows()),
     "learners_in_a_model_compared": lambda: study("learner_numbers").comparison(),
-    "namespaces": namespaces,
     "limits": lambda: study("limits.limits_table").page(),
+    "load_balance": load_balance,
+    "namespaces": namespaces,
     "plant": lambda name: study("plant_pages").tables(name),
     "policy_selection": policy_selection,
     "pool_estimators": lambda: study("choice.pool_estimators").page(),

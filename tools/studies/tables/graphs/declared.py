@@ -49,7 +49,7 @@ def main() -> None:
         if not arguments.show:
             _measure(results.setdefault(name, {}), name, arguments.kinds, arguments.seeds, results)
         if name in results:
-            print(f"\n{name}\n\n{_table(results[name])}")
+            print(f"\n{name}\n\n{table(results[name])}")
 
 
 def _measure(mine: Any, name: str, kinds: list[str], seeds: list[int], results: Any) -> None:
@@ -90,7 +90,8 @@ def _judged(plant: Any, policy: Any, keys: Any) -> dict[str, float]:
     }
 
 
-def _table(mine: Any) -> str:
+def table(mine: Any) -> str:
+    """The scores of one plant as Markdown."""
     lines = ["| Who | score |", "|---|---|"]
     lines += [
         f"| {who} | {one['score']:.2f} ± {one['standard_error']:.2f} |"
