@@ -1,5 +1,6 @@
 """The pages lead somewhere, and what they show runs."""
 
+import functools
 import re
 import shlex
 import subprocess
@@ -12,6 +13,8 @@ import jax
 import numpy as np
 import pytest
 
+import built
+import command_pages
 import documentation
 import neorl_envs
 from neorl_agents import ALGORITHMS
@@ -23,11 +26,16 @@ READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
 PACKAGES = sorted(path.name.removeprefix("neorl-") for path in (ROOT / "packages").glob("neorl-*"))
 NOTICES = [ROOT / ".github/CONTRIBUTING.md", ROOT / ".github/SECURITY.md"]
 PAGES = sorted((ROOT / "docs/pages").rglob("*.md"))
+MADE = {ROOT / "docs/pages" / name for name in built.PAGES}
+"""Pages that the build makes as a whole."""
+NAMESPACES = re.compile(r"<!-- built: namespaces (\w+) -->")
+"""Tables of links that the build makes."""
 
 
 def links(page: Path) -> list[str]:
     """Targets of the relative links of a page, fragments aside."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    text = NAMESPACES.sub(lambda match: built.namespaces(match[1]), text)
     targets = re.findall(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)", text)
     return [target for target in targets if "://" not in target]
 
@@ -37,14 +45,15 @@ def links(page: Path) -> list[str]:
 )
 def test_links_lead_somewhere(page: Path) -> None:
     for target in links(page):
-        assert (page.parent / target).exists(), target
+        place = (page.parent / target).resolve()
+        assert place in MADE or place.exists(), target
 
 
 def test_every_page_can_be_reached_from_the_first() -> None:
     reached, waiting = set(), [ROOT / "docs/pages/index.md"]
     while waiting:
         page = waiting.pop()
-        if page not in reached and page.suffix == ".md":
+        if page not in reached and page.suffix == ".md" and page not in MADE:
             reached.add(page)
             waiting += [(page.parent / target).resolve() for target in links(page)]
     assert {*PAGES} <= reached, {*PAGES} - reached
@@ -270,14 +279,16 @@ def command_lines(text: str) -> list[str]:
     return re.findall(r"(?:^|\s)(neorl-(?:envs|train|deploy) .+)", blocks.replace("\\\n", " "))
 
 
+page_of = functools.cache(command_pages.page_of)
+
+
 def options_of(line: str) -> tuple[str, list[str], set[str]]:
     """The command of a line, the options that it uses, and all options in its ``--help``.
 
     Options with a dot are left out: ``--help`` of a run shows their sections only.
     """
     program, command, *words = shlex.split(line, comments=True)
-    page = (ROOT / f"docs/pages/reference/commands/{program}.md").read_text()
-    _, _, section = page.partition(f"\n## {command}\n")
+    _, _, section = page_of(program).partition(f"\n## {command}\n")
     known = set(re.findall(r"--[a-z][\w.-]*", section.partition("\n## ")[0]))
     used = [word.partition("=")[0] for word in words if word.startswith("--")]
     return command, [option for option in used if "." not in option], known
@@ -396,7 +407,7 @@ def test_the_menu_leads_to_every_page() -> None:
 
 
 def test_roles_and_unresolved_links_on_a_page_are_noticed(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(documentation, "DOCS", tmp_path)
+    monkeypatch.setattr(documentation, "BUILT", tmp_path)
     page = tmp_path / "page.html"
     page.write_text("<p>See :func:<code>guard</code> and [guard][neorl_safety.guard].</p>")
     assert documentation.raw(page) == ["page.html: ][neorl_safety.guard]"]

@@ -9,51 +9,15 @@ import pytest
 from scipy import stats
 
 from cell_table import add_also, add_cell, read_table
-from learner_numbers import (
-    COUNTED,
-    IN_MODEL_PAGE,
-    PAGES,
-    current,
-    page_of,
-    with_comparison,
-    with_counts,
-)
 from learning_page import (
     OFFICIAL,
-    PAGE,
     RESULTS,
     difference_to_cloning,
     missing,
-    page,
     read_cells,
     trips,
 )
 from limits import limits_table
-from model_based import rollout_table
-
-
-@pytest.mark.nightly
-def test_the_page_is_current() -> None:
-    assert PAGE.read_text() == page(), "python tools/tables/learning_page.py writes it anew"
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_numbers_of_a_learner_are_current(name: str) -> None:
-    text = page_of(name).read_text()
-    assert text == current(name, text), "python tools/tables/learner_numbers.py writes them anew"
-
-
-def test_the_comparison_of_learners_in_a_model_with_the_others_is_current() -> None:
-    text = page_of(IN_MODEL_PAGE).read_text()
-    assert text == with_comparison(text), "python tools/tables/learner_numbers.py writes it anew"
-
-
-@pytest.mark.parametrize("name", COUNTED)
-def test_the_counts_of_a_learner_on_the_logs_of_plants_are_current(name: str) -> None:
-    text = page_of(name).read_text()
-    assert text == with_counts(name, text), (
-        "python tools/tables/learner_numbers.py writes them anew"
-    )
 
 
 def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes() -> None:
@@ -105,25 +69,9 @@ def test_every_stored_table_is_what_was_written() -> None:
         assert read_table(path).cells, path
 
 
-def test_the_table_of_learners_in_a_model_is_current() -> None:
-    text = rollout_table.PAGE.read_text()
-    assert text == rollout_table.current(text), (
-        "tools/tables/model_based/rollout_table.py --show writes it anew"
-    )
-
-
-@pytest.mark.parametrize("name", limits_table.SAFE)
-def test_the_tables_of_a_learner_under_limits_are_current(name: str) -> None:
-    text = limits_table.page_of(name).read_text()
-    assert text == limits_table.current(name, text), (
-        "tools/tables/limits/limits_table.py pages writes them anew"
-    )
-
-
-def test_a_learner_under_limits_says_which_plants_with_costs_have_no_results() -> None:
+def test_the_plants_that_lack_a_learner_under_limits_are_named() -> None:
     named = limits_table.unmeasured("no such learner")
-    assert "CSTR, ChemicalReactor" in named
-    assert "PowerGrid" in named
+    assert {"CSTR", "ChemicalReactor", "PowerGrid"} <= set(named)
     assert "DMSD" not in named  # it has no costs
     assert "ChemicalReactor" not in limits_table.unmeasured("bc_safe")
 

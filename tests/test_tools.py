@@ -293,7 +293,7 @@ def test_the_night_runs_what_is_due_and_keeps_a_table(
     assert "sources changed since" in nightly.faults("neorl-core", table)[0]
 
 
-def test_sizes_notices_long_files_and_copies_and_warns_of_long_functions(
+def test_sizes_notices_copies_and_warns_of_long_files_and_functions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "packages/neorl-core/src/neorl_core"
@@ -303,15 +303,16 @@ def test_sizes_notices_long_files_and_copies_and_warns_of_long_functions(
     (source / "_copy.py").write_text(f"# The same.\ndef other():\n{body}\n")
     (source / "_file.py").write_text("x = 1\n" * 601)
     result = "\n".join(sizes.faults(tmp_path))
-    assert "_file.py: 601 lines, at most 600" in result
+    assert "601 lines" not in result
     assert "has 81 lines" not in result
     assert re.search(r"[0-9.]+% of six-line windows are repeated", result)
     assert "_copy.py and packages/neorl-core/src/neorl_core/_long.py" in result
-    for name in ("_copy.py", "_file.py"):
-        (source / name).unlink()
+    (source / "_copy.py").unlink()
     assert sizes.main(["--root", str(tmp_path)]) == 0
     warned = "warning: packages/neorl-core/src/neorl_core/_long.py:1: long has 81 lines, more than"
-    assert f"{warned} 70\n" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{warned} 70\n" in printed
+    assert "_file.py: 601 lines, more than 600\n" in printed
 
 
 def test_sizes_notices_what_is_repeated_in_one_folder_of_many(tmp_path: Path) -> None:
@@ -334,27 +335,14 @@ def test_sizes_notices_what_is_repeated_in_one_folder_of_many(tmp_path: Path) ->
     assert sizes.faults(tmp_path) == []
 
 
-def test_sizes_notices_a_crowded_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "packages/neorl-core/tests/losses"
-    (folder / "__pycache__").mkdir(parents=True)
-    for number in range(40):
-        (folder / f"test_{number}.py").touch()
-        (folder / "__pycache__" / f"test_{number}.pyc").touch()
-    (folder / "__pycache__" / "more.pyc").touch()
-    assert sizes.faults(tmp_path) == []
-    (folder / "record.json").touch()
-    assert sizes.faults(tmp_path) == ["packages/neorl-core/tests/losses: 41 files, at most 40"]
-
-
 def test_sizes_lets_a_table_of_laws_be_long(tmp_path: Path) -> None:
     folder = tmp_path / "packages/neorl-core/tests/losses"
     folder.mkdir(parents=True)
     (folder / "table_losses.py").write_text("x = 1\n" * 601)
-    assert sizes.faults(tmp_path) == []
+    assert sizes.warnings(tmp_path) == []
     (folder / "test_losses.py").write_text("x = 1\n" * 601)
-    assert sizes.faults(tmp_path) == [
-        "packages/neorl-core/tests/losses/test_losses.py: 601 lines, at most 600"
-    ]
+    long = "packages/neorl-core/tests/losses/test_losses.py: 601 lines, more than 600"
+    assert sizes.warnings(tmp_path) == [f"warning: {long}"]
 
 
 def test_sizes_counts_code_only() -> None:
@@ -417,7 +405,8 @@ def test_what_changed_chooses_its_tests(
 def test_only_what_the_type_check_covers_is_type_checked() -> None:
     """Pyright takes a path on its command line although its settings leave it out."""
     typed = ["packages/neorl-core/src/neorl_core/a.py", "tools/sizes.py"]
-    others = ["packages/neorl-core/tests/test_a.py", "tests/test_b.py", "tools/oracles/c.py"]
+    others = ["packages/neorl-core/tests/test_a.py", "tests/test_b.py"]
+    others += ["tools/studies/oracles/c.py"]
     (words,) = (
         words for words in check_changed.commands([*typed, *others]) if "lint:types" in words
     )
@@ -433,24 +422,27 @@ def test_every_tool_explains_itself(tool: Path) -> None:
     assert completed.stderr == ""
 
 
-def test_the_page_of_the_tools_names_every_script_and_every_result(checkout: Path) -> None:
+@pytest.mark.parametrize("folder", ["tools", "tools/studies"])
+def test_the_page_of_a_folder_names_every_script_and_every_result(
+    folder: str, checkout: Path
+) -> None:
     """A record that no script writes is one that nobody refreshes."""
-    page = (checkout / "tools/README.md").read_text()
+    root = checkout / folder
+    page = (root / "README.md").read_text()
     rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| ")]
-    scripts = {path.relative_to(checkout / "tools") for path in checkout.glob("tools/**/*.py")}
+    files = {path.relative_to(root) for path in root.rglob("*.*") if path.is_file()}
+    files = {path for path in files if folder != "tools" or path.parts[0] != "studies"}
+    scripts = {path for path in files if path.suffix == ".py"}
     missing = sorted(str(script) for script in scripts if f"`{script}`" not in page)
     assert missing == []
     named = [word for row in rows for word in re.findall(r"`([\w/.*-]+)`", "".join(row[:2]))]
     assert {Path(word) for word in named if word.endswith(".py")} <= scripts
     results = [word for row in rows for word in re.findall(r"`([\w/.*-]+)`", row[2])]
-    files = {
-        word: sorted((checkout / "tools").glob(word)) for word in results if "docs" not in word
-    }
-    assert [word for word, result in files.items() if not result and "*" not in word] == []
-    stored = {path for path in checkout.glob("tools/**/*.*") if path.is_file()}
-    stored -= {path for path in stored if path.suffix in (".py", ".md", ".pyc")}
-    unnamed = stored - {path for result in files.values() for path in result}
-    assert sorted(str(path.relative_to(checkout)) for path in unnamed) == []
+    found = {word: sorted(root.glob(word)) for word in results if "docs" not in word}
+    assert [word for word, result in found.items() if not result and "*" not in word] == []
+    stored = {path for path in files if path.suffix not in (".py", ".md", ".pyc")}
+    unnamed = stored - {path.relative_to(root) for result in found.values() for path in result}
+    assert sorted(map(str, unnamed)) == []
 
 
 # Types that functions return or take, the forms for one episode of what learners call for a whole

@@ -10,7 +10,7 @@ from neorl_core import Channel, Spec
 from neorl_safety.monitoring import NamedMonitor, describe_monitor, drift_monitor
 
 ROOT = Path(__file__).resolve().parents[1]
-MEASURED = json.loads((ROOT / "tools/benchmarks/results/drift_alarms.json").read_text())
+MEASURED = json.loads((ROOT / "tools/studies/benchmarks/results/drift_alarms.json").read_text())
 PAGE = (ROOT / "docs/pages/how-to/watch-the-plant.md").read_text()
 
 

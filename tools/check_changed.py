@@ -65,7 +65,7 @@ def _is_typed(path: str) -> bool:
     """Whether the type check covers a file: paths on its command line override its settings."""
     parts = path.split("/")
     in_package = parts[0] == "packages" and parts[2:3] == ["src"]
-    return in_package or (parts[0] == "tools" and parts[1:2] != ["oracles"])
+    return in_package or (parts[0] == "tools" and parts[1:3] != ["studies", "oracles"])
 
 
 def chosen_tests(changed: Iterable[str], root: Path = ROOT) -> list[str]:

@@ -1,7 +1,8 @@
 """Build or serve the documentation site, and check what a reader of it would see.
 
-The menu is made from the folders below docs/pages, in the order of ``SECTIONS``, so a new page
-needs no entry anywhere. Formulas become MathML, which browsers typeset without a script, so that
+The site is built in .cache/docs, from a copy of docs/pages into which `built` writes tables and
+help texts. The menu is made from its folders, in the order of ``SECTIONS``, so a new page needs no
+entry anywhere. Formulas become MathML, which browsers typeset without a script, so that
 the site works offline; while serving they stay LaTeX. After building, no page may show a formula as
 text, a role of a docstring (``:func:``) or a link that was not resolved.
 
@@ -17,10 +18,16 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parent / "pages"))
+
+from built import SOURCE, copy_pages
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+BUILT = DOCS.parent / ".cache/docs"
 SECTIONS = {
     "Tutorials": "tutorials",
     "How-to": "how-to",
@@ -47,21 +54,36 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("command", choices=("build", "serve"))
     options, others = parser.parse_known_args(arguments)
     command = options.command
-    configuration = DOCS / ".mkdocs.yml"
-    menu = json.dumps(navigation(DOCS / "pages"), ensure_ascii=False)
-    configuration.write_text(f"{(DOCS / 'mkdocs.yml').read_text()}nav: {menu}\n")
+    pages = BUILT / "pages"
+    copy_pages(pages)
+    menu = json.dumps(navigation(pages), ensure_ascii=False)
+    text = (DOCS / "mkdocs.yml").read_text().replace("../packages", str(DOCS.parent / "packages"))
+    text = text.replace("docstrings.py", str(DOCS / "docstrings.py"))
+    configuration = BUILT / "mkdocs.yml"
+    configuration.write_text(f"{text}nav: {menu}\n")
     strict = ["--strict"] if command == "build" else []
-    words = ["zensical", command, *strict, "-f", str(configuration), *others]
-    code = subprocess.run(words, check=False).returncode
-    if code or command == "serve":
-        return code
+    site = subprocess.Popen(["zensical", command, *strict, "-f", str(configuration), *others])
+    if command == "serve":
+        follow(site, pages)
+    if site.wait() or command == "serve":
+        return site.returncode
     convert = importlib.import_module("latex2mathml.converter").convert  # this environment alone
-    pages = sorted((DOCS / "site").rglob("*.html"))
+    pages = sorted((BUILT / "site").rglob("*.html"))
     for page in pages:
         typeset(page, convert)
     faults = [fault for page in pages for fault in raw(page)]
     print(*faults, sep="\n" if faults else "")
     return int(bool(faults))
+
+
+def follow(site: subprocess.Popen[bytes], pages: Path) -> None:
+    """Copies pages that someone edits, as long as the site is served."""
+    seen = time.time()
+    while site.poll() is None:
+        time.sleep(1)
+        edited = [path for path in SOURCE.rglob("*.*") if path.stat().st_mtime > seen]
+        seen = time.time()
+        copy_pages(pages, edited)
 
 
 def navigation(pages: Path) -> list[object]:
@@ -92,7 +114,7 @@ def typeset(page: Path, convert: Callable[..., str]) -> None:
 def raw(page: Path) -> list[str]:
     """What stands on a built page as text and should not, a line each."""
     text = html.unescape(re.sub(r"<[^>]+>", "", UNREAD.sub("", page.read_text())))
-    return [f"{page.relative_to(DOCS)}: {match.group()}" for match in RAW.finditer(text)]
+    return [f"{page.relative_to(BUILT)}: {match.group()}" for match in RAW.finditer(text)]
 
 
 def _folder(pages: Path, folder: Path) -> list[object]:

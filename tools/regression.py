@@ -7,11 +7,11 @@ Usage:
 
 Machines differ, so what is compared is not seconds but the cost beside the peer that was measured
 in the same run: a variant's cost a step over that of its peer, round by round, and how much larger
-the median of these ratios is than in ``tools/benchmarks/results/NAME.json``. A variant named
-``ours`` is compared with each of the others; elsewhere the peer is one of `PEERS`. The interval
-comes from drawing the rounds of both results anew. A case fails if it is more than the tolerance
-slower and the interval leaves no doubt that it is slower at all. Benchmarks run alone on a quiet
-machine.
+the median of these ratios is than in ``tools/studies/benchmarks/results/NAME.json``. A variant
+named ``ours`` is compared with each of the others; elsewhere the peer is one of `PEERS`. The
+interval comes from drawing the rounds of both results anew. A case fails if it is more than the
+tolerance slower and the interval leaves no doubt that it is slower at all. Benchmarks run alone on
+a quiet machine.
 
 Exit codes: 0 no case is slower, 1 one is, 2 the results cannot be compared.
 """
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "tools/benchmarks/results"
+RESULTS = ROOT / "tools/studies/benchmarks/results"
 OURS = "ours"
 PEERS = ("bare", "plain", "bare optax", "one", "in turn", "queued")
 DERIVED = ("ratio", "ratios")

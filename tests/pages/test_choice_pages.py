@@ -1,47 +1,13 @@
-"""The pages on choosing without the plant say what the stored results hold."""
+"""The tables on choosing without the plant count what the stored results hold."""
 
 import copy
-import json
 import re
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from choice import (
-    candidate_pools,
-    demo_verdicts,
-    held_out_modes,
-    retuning_page,
-    verdicts_on_plants,
-)
+from choice import retuning_page
 from neorl_envs import environment_names
-from retuning_table import stored, write
-
-
-@pytest.mark.parametrize(
-    ("module", "writes"),
-    [
-        (candidate_pools, candidate_pools.page),
-        (verdicts_on_plants, verdicts_on_plants.page),
-        (held_out_modes, held_out_modes.page),
-        (retuning_page, write),
-    ],
-)
-def test_the_page_is_current(
-    module: ModuleType, writes: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page, copied = module.PAGE, tmp_path / "page.md"
-    copied.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
-    monkeypatch.setattr(module, "PAGE", copied)
-    writes()
-    assert copied.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
-
-
-def test_the_verdicts_of_the_demo_are_current() -> None:
-    rows = json.loads(demo_verdicts.RESULT.read_text(encoding="utf-8"))
-    assert demo_verdicts.table(rows) in demo_verdicts.PAGE.read_text(encoding="utf-8")
+from retuning_table import stored
 
 
 @pytest.fixture(scope="module")

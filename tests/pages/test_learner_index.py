@@ -12,7 +12,8 @@ from neorl_agents.sampling import Rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/pages/learners/index.md"
-TIMES = json.loads((ROOT / "tools/benchmarks/results/learner_times.json").read_text())["learners"]
+STORED = ROOT / "tools/studies/benchmarks/results/learner_times.json"
+TIMES = json.loads(STORED.read_text())["learners"]
 ON_PLANT = {"sac", "td3", "dqn", "ppo", "ppo_lag", "reinforce", "reinforce_lag"}
 
 
@@ -40,7 +41,7 @@ def test_the_index_says_what_a_learner_needs(name: str) -> None:
 
 def test_the_times_of_the_index_are_current() -> None:
     text = PAGE.read_text()
-    assert text == with_times(text), "python tools/tables/learner_numbers.py writes them anew"
+    assert text == with_times(text), "learner_numbers.py of the studies writes them anew"
     assert set(TIMES) <= set(ALGORITHMS) - ON_PLANT
 
 

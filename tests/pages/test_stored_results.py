@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-TOOLS = Path(__file__).parents[2] / "tools"
+STUDIES = Path(__file__).parents[2] / "tools/studies"
 
 
 def stored(*parts: str) -> Any:
-    return json.loads(TOOLS.joinpath(*parts).read_text(encoding="utf-8"))
+    return json.loads(STUDIES.joinpath(*parts).read_text(encoding="utf-8"))
 
 
 def benchmark(name: str) -> Any:

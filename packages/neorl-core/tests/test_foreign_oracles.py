@@ -1,4 +1,4 @@
-"""Numbers of other libraries, stored by the scripts in ``tools/oracles``."""
+"""Numbers of other libraries, stored by the scripts in ``tools/studies/oracles``."""
 
 import functools
 import json

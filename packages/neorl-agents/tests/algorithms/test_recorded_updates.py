@@ -1,12 +1,12 @@
 """A hundred updates in float64 equal those of the code that published results came from.
 
-The numbers are of CORL's classes (``tools/oracles/corl_updates.py``), of published JAX code
-(``tools/oracles/published_jax_updates.py``, ``tools/oracles/flow_updates.py``), and of OSRL, CAPS
-and FISOR (``tools/oracles/constrained_updates.py``, ``tools/oracles/safe_updates.py``), on the same
-rows, batches and noise. What those scripts take out of them is in their docstrings and in those of
-the learners; besides, the test gives our learners CORL's scale of the observations (``std +
-1e-3``), for ours is at least a thousandth of the measuring range. Learners of sequences are
-compared in ``policies/test_sequence_policy.py``, those on rollouts in a model in
+The scripts in ``tools/studies/oracles`` recorded the numbers of CORL's classes
+(``corl_updates.py``), of published JAX code (``published_jax_updates.py``, ``flow_updates.py``),
+and of OSRL, CAPS and FISOR (``constrained_updates.py``, ``safe_updates.py``), on the same rows,
+batches and noise. What they take out is in their docstrings and in those of the learners; besides,
+the test gives our learners CORL's scale of the observations (``std + 1e-3``), for ours is at least
+a thousandth of the measuring range. Learners of sequences are compared in
+``policies/test_sequence_policy.py``, those on rollouts in a model in
 ``rollouts/test_recorded_rollout_updates.py``.
 """
 

@@ -1,7 +1,7 @@
 """NeoRL-2's DMSD and Pipeline: identified from a log, controlled better than all that was learned.
 
 The dynamics are the published ones, restated in NumPy; the full figures are made by
-``tools/benchmarks/classical_scores.py``.
+``tools/studies/benchmarks/classical_scores.py``.
 """
 
 import jax

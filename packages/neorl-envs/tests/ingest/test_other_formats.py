@@ -68,7 +68,7 @@ def test_labels_and_all_optional_columns_survive(toy: Dataset, tmp_path: Path, n
 
 
 def minari(folder: Path, **changes: Any) -> Path:
-    """Two episodes as Minari 0.5.4 writes them (tools/oracles/minari_layout.py)."""
+    """Two episodes as Minari 0.5.4 writes them (tools/studies/oracles/minari_layout.py)."""
     with h5py.File(folder / "main_data.hdf5", "w", track_order=True) as file:
         for index, n in enumerate((3, 4)):
             rows = np.arange(n + 1, dtype=np.float32) + 10 * index

@@ -41,7 +41,7 @@ def mixed() -> Dataset:
 
 
 def test_settings_of_every_published_log_are_current() -> None:
-    """Fails where plant, controllers or operators changed: tools/tables/published_logs.py."""
+    """Fails where plant, controllers or operators changed; ``published_logs.py`` mends it."""
     outdated = []
     for record in published_logs():
         digest = settings_digest(

@@ -37,7 +37,7 @@ def cells(world: TreasureHunt, state):
 
 @pytest.mark.parametrize(("version", "view"), CASES)
 def test_turns_equal_those_of_the_source(version, view) -> None:
-    """Recorded from the program itself by ``tools/oracles/sorrel_treasure_hunt.py``.
+    """Recorded from the program itself by ``tools/studies/oracles/sorrel_treasure_hunt.py``.
 
     Row S01: turns are those that were recorded from the source, in both versions.
     """

@@ -4,8 +4,8 @@ Everything: records of every chunk, MLflow on SQLite, checkpoints, and an evalua
 on held-out rows and on the reactor. Processor time is compared, so that other work on the machine
 does not count; a loop that waits, for the disk or for a lock, would not show there, so the clock is
 bounded too, widely. A busy neighbour takes a tenth of a processor's speed now and then: the best of
-three turns counts. The figure that is reported comes from ``tools/benchmarks/training_loop.py``,
-on a quiet machine.
+three turns counts. The figure that is reported comes from
+``tools/studies/benchmarks/training_loop.py``, on a quiet machine.
 """
 
 import time

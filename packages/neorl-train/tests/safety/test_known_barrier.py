@@ -1,7 +1,7 @@
 """With barrier rows on an exactly known plant no policy breaks the limit of the state.
 
 DMSD is linear and without noise, its model is the published one, written here again; why its rows
-always leave an action is said in ``tools/benchmarks/known_barrier.py``.
+always leave an action is said in ``tools/studies/benchmarks/known_barrier.py``.
 """
 
 import jax

@@ -22,7 +22,7 @@ def ppo():
 
 @pytest.mark.nightly
 def test_four_fifths_of_the_gap_from_random_to_greedy_are_closed():
-    """Half a minute. `tools/tables/graphs/load_balance.py` has five seeds: 98 % and more.
+    """Half a minute. `tools/studies/tables/graphs/load_balance.py` has five seeds: 98 % and more.
 
     Row P03: a graph policy closes four fifths of the gap from random to greedy.
     """

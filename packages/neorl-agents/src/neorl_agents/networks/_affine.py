@@ -19,10 +19,10 @@ def affine(
     """``x @ weight + bias`` along the last axis.
 
     With one batch axis of at most ``MOST_ROWS`` rows, a CPU uses hand-written forward and backward
-    passes (``tools/benchmarks/affine.py`` compares them with the plain expression). All other cases
-    use the plain expression: other platforms, more rows, and inputs with no batch axis or several.
-    With one batch axis only reverse-mode differentiation works, to any order; ``jax.vmap`` over
-    rows supports both modes.
+    passes (``tools/studies/benchmarks/affine.py`` compares them with the plain expression). All
+    other cases use the plain expression: other platforms, more rows, and inputs with no batch axis
+    or several. With one batch axis only reverse-mode differentiation works, to any order;
+    ``jax.vmap`` over rows supports both modes.
 
     Args:
         x: Inputs; leading axes are a batch.

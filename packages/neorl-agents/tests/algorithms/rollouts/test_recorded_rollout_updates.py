@@ -1,7 +1,7 @@
 """A hundred updates in float64 of learners on rollouts equal those of OfflineRL-Kit.
 
-``tools/oracles/rollouts/rollout_updates.py`` recorded them, and says what it takes out of that
-code. MOReL has MOPO's update; its own part is in the rewards of predicted rows.
+``tools/studies/oracles/rollouts/rollout_updates.py`` recorded them, and says what it takes out of
+that code. MOReL has MOPO's update; its own part is in the rewards of predicted rows.
 """
 
 from dataclasses import replace

@@ -14,9 +14,9 @@ from neorl_envs.inspection._wording import began
 REPEATED = re.compile(r"\[-\d+\]$")
 """Names of channels that repeat an earlier row, such as ``level[-1]``."""
 # The numbers were set by hand; the loops of test_signals.py are on the right side of them. On the
-# one log with modes of tools/tables/choice/log_thresholds.py there is no false alarm, and modes are
-# recognised as wrong if they are all manual, all automatic or reversed. With each number halved
-# this does not change; the notes say what happens when it is doubled.
+# one log with modes of tools/studies/tables/choice/log_thresholds.py there is no false alarm, and
+# modes are recognised as wrong if they are all manual, all automatic or reversed. With each number
+# halved this does not change; the notes say what happens when it is doubled.
 BY_HAND = 0.5
 """An actuator that moves in a larger fraction of the steps is not moved by hand; with 1, only modes
 that are all automatic are recognised."""

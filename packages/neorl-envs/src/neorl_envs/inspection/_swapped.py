@@ -12,7 +12,7 @@ from neorl_envs.inspection._sample import Sample
 # The numbers were set by hand; the tanks of test_signals.py are on the right side of them. On the
 # logs of four plants there is no false alarm, and 6 of 7 exchanged pairs are found. With each
 # number halved or doubled (of the ratios, the distance from one) there is no false alarm either;
-# the notes say where the number of pairs changes (tools/tables/choice/log_thresholds.py).
+# the notes say where the number of pairs changes (tools/studies/tables/choice/log_thresholds.py).
 FITTED = 1 / 3
 """Fraction of the rows at either end of the log that is assumed to be correct; with 1/6 or 2/3, 5
 pairs are found."""

@@ -31,7 +31,7 @@ class Anchors(NamedTuple):
 
 
 def anchors(name: str) -> Anchors:
-    """The stored anchors of a plant, computed by ``tools/tables/baseline_table.py``.
+    """The stored anchors of a plant, computed by ``tools/studies/tables/baseline_table.py``.
 
     Args:
         name: Name of the plant, such as ``"ChemicalReactor-v0"``.

@@ -15,7 +15,7 @@ TOOL = 0.107 + 0.1034 + 0.06
 
 
 def test_kinematics_and_inertia_are_those_of_mujoco() -> None:
-    """Recorded by tools/oracles/mujoco_arm.py over random poses of all joints."""
+    """Recorded by tools/studies/oracles/mujoco_arm.py over random poses of all joints."""
 
     @jax.jit
     @jax.vmap

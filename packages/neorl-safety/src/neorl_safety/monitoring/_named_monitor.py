@@ -21,7 +21,7 @@ LONG_OPERATION = 1.9
 """Largest measured ratio of actual to guaranteed false alarms of a drift monitor in long operation.
 
 The largest ratio among eleven simulated, healthy plants, whose thresholds were set on episodes and
-which then ran for twenty times as long (``tools/tables/drift_alarms.py``).
+which then ran for twenty times as long (``tools/studies/tables/drift_alarms.py``).
 """
 
 

@@ -38,7 +38,7 @@ MOST_FAR = 0.25
 """Fraction of what a policy visits that may be far from the log; beyond it a correction by
 neighbours is an extrapolation. Chosen on the pools of CSTR and DMSD, with 18 candidates: 13 values
 are stated, with errors of at most 9.2, and none changes with half of it; with twice as much, 16 are
-stated, with errors up to 35.2 (tools/tables/choice/log_thresholds.py)."""
+stated, with errors up to 35.2 (tools/studies/tables/choice/log_thresholds.py)."""
 
 
 class ReturnDistribution(NamedTuple):

@@ -8,8 +8,8 @@ import numpy as np
 from neorl_envs import Dataset
 
 # The numbers were set by hand; the loops of test_open_loop.py are on the right side of them. On the
-# logs of four plants (tools/tables/choice/log_thresholds.py) none is reported, nor with N_PARTS,
-# ROWS_PER_COEFFICIENT, MAX_FRACTION or MAX_STEPS halved or doubled.
+# logs of four plants (tools/studies/tables/choice/log_thresholds.py) none is reported, nor with
+# N_PARTS, ROWS_PER_COEFFICIENT, MAX_FRACTION or MAX_STEPS halved or doubled.
 N_PARTS = 4
 """Parts of the log that must agree; the parts of a stable plant with a slow mode rarely do."""
 MAX_ROWS = 100_000

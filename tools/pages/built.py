@@ -1,0 +1,195 @@
+"""What the build of the site writes into its pages: tables of stored results, and help texts.
+
+A page of docs/pages has a line ``<!-- built: NAME -->`` or ``<!-- built: NAME ARGUMENT -->`` where
+the table belongs, and `BLOCKS` says what makes it. The pages of `PAGES` are made as a whole. None
+of it is committed: the scripts in tools/studies store results, and what is written here follows
+them.
+
+Usage:
+    python tools/pages/built.py FOLDER  copy docs/pages to a folder with everything filled in
+"""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "docs/pages"
+MARK = re.compile(r"(?m)^<!-- built: (\w+)(?: (\S+))? -->$")
+STUDIES = ROOT / "tools/studies/tables"
+
+
+def study(name: str) -> Any:
+    """A module of the studies, which finds its neighbours as it does when it is run as a script."""
+    beside = STUDIES.joinpath(*name.split(".")[:-1])
+    sys.path += [str(place) for place in (STUDIES, beside) if str(place) not in sys.path]
+    return import_module(name)
+
+
+def stored(module: Any) -> Any:
+    """The results that a study keeps in one file."""
+    return json.loads(module.RESULT.read_text(encoding="utf-8"))
+
+
+def family_pools() -> str:
+    module = study("choice.family_pools")
+    return module.tables(sorted(module.rows(), key=lambda row: row["plant"]))
+
+
+def demo_verdicts() -> str:
+    module = study("choice.demo_verdicts")
+    return module.table(stored(module))
+
+
+def policy_selection() -> str:
+    module = study("choice.policy_selection")
+    return module.page(stored(module))
+
+
+def verdict_errors() -> str:
+    module = study("choice.verdict_errors")
+    return module.page(stored(module))
+
+
+def retuning() -> str:
+    return study("choice.retuning_page").section(study("retuning_table").every_row())
+
+
+def load_balance(graph: str) -> str:
+    module = study("graphs.load_balance")
+    file = module.OUT / f"load_balance_{graph}.json"
+    return module.table(json.loads(file.read_text(encoding="utf-8")))
+
+
+def declared_graph(plant: str) -> str:
+    module = study("graphs.declared")
+    return module.table(json.loads(module.OUT.read_text(encoding="utf-8"))[plant])
+
+
+def federated_graph() -> str:
+    module = study("graphs.federated")
+    return module.table(json.loads(module.OUT.read_text(encoding="utf-8"))["gcn"])
+
+
+def federation() -> str:
+    module = study("federation.table")
+    return module.tables(json.loads(module.RESULTS.read_text(encoding="utf-8")))
+
+
+def namespaces(package: str) -> str:
+    """The namespaces of a package, as the table of its README has them, with links to their pages.
+
+    Rows that stand for the package itself have no page and are left out.
+    """
+    readme = (ROOT / f"packages/neorl-{package}/README.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"(?m)^\| \[?`(?:neorl_{package}\.)?([\w.]+)`(?:\]\S+)? \| (.+) \|$", readme)
+    lines = []
+    for name, text in rows:
+        page = f"{name.partition('.')[0]}.md"
+        if name != "top" and (SOURCE / "reference" / package / page).is_file():
+            lines.append(f"| [`{name}`]({page}) | {text.replace('../../docs/pages/', '../../')} |")
+    return "\n".join(["| Namespace | What it holds |", "|---|---|", *lines])
+
+
+def walks() -> str:
+    """The record of tools/walks.py, with its goals."""
+    record = json.loads((ROOT / "tests/gates/walks.json").read_text(encoding="utf-8"))
+    lines = ["| Counted | Record | Goal |", "|---|---|---|"]
+    lines += [f"| {n} | {k} | {record['goals'][n]} |" for n, k in record["walks"].items()]
+    lines += ["", "| Package | Rooms | Files | Lines of code |", "|---|---|---|---|"]
+    lines += [
+        f"| `{package}` | {of['rooms']} | {of['files']} | {of['code']:,} |"
+        for package, of in record["sizes"].items()
+    ]
+    return "\n".join(lines)
+
+
+BLOCKS: dict[str, Callable[..., str]] = {
+    "candidate_pools": lambda: study("choice.candidate_pools").page(),
+    "declared_graph": declared_graph,
+    "demo_verdicts": demo_verdicts,
+    "family_pools": family_pools,
+    "federated_graph": federated_graph,
+    "federation": federation,
+    "head_room": lambda: study("head_room").page(),
+    "held_out_modes": lambda: study("choice.held_out_modes").page(),
+    "learner_counts": lambda name: study("learner_numbers").counts(name),
+    "learner_numbers": lambda page: study("learner_numbers").section(page),
+    "learners_in_a_model": lambda: "\n".join(study("model_based.rollout_table").page_rows()),
+    "learners_in_a_model_compared": lambda: study("learner_numbers").comparison(),
+    "limits": lambda: study("limits.limits_table").page(),
+    "load_balance": load_balance,
+    "namespaces": namespaces,
+    "plant": lambda name: study("plant_pages").tables(name),
+    "policy_selection": policy_selection,
+    "pool_estimators": lambda: study("choice.pool_estimators").page(),
+    "published_logs": lambda: study("published_logs").table(),
+    "retuning": retuning,
+    "verdict_errors": verdict_errors,
+    "verdicts_on_plants": lambda: study("choice.verdicts_on_plants").page(),
+    "walks": walks,
+}
+"""What makes the table of a name; some take the argument that stands behind it."""
+PAGES: dict[str, Callable[[], str]] = {
+    "explanation/learners-compared.md": lambda: study("learning_page").page(),
+    "explanation/learning-on-every-plant.md": lambda: study("plant_learning").page(),
+    **{
+        f"reference/commands/{program}.md": lambda program=program: import_module(
+            "command_pages"
+        ).page_of(program)
+        for program in ("neorl-train", "neorl-envs", "neorl-deploy")
+    },
+}
+"""Pages that are made as a whole."""
+
+
+def filled(text: str) -> str:
+    """A page with a table in place of every mark.
+
+    Raises:
+        KeyError: If a mark names a table that nothing makes.
+    """
+
+    def table(match: re.Match[str]) -> str:
+        arguments = [match[2]] if match[2] else []
+        return BLOCKS[match[1]](*arguments).rstrip("\n")
+
+    return MARK.sub(table, text)
+
+
+def copy_pages(folder: Path, fresh: Iterable[Path] | None = None) -> None:
+    """Writes the pages into a folder, filled in; what is unchanged there keeps its time.
+
+    Args:
+        folder: Where they go.
+        fresh: The sources to copy; without it all of them, and the pages made as a whole.
+    """
+    texts = {}
+    if fresh is None:
+        texts = {folder / name: make() for name, make in PAGES.items()}
+        wanted = {folder / path.relative_to(SOURCE) for path in SOURCE.rglob("*.*")} | set(texts)
+        for path in folder.rglob("*.*"):
+            if path not in wanted:
+                path.unlink()
+    for path in SOURCE.rglob("*.*") if fresh is None else fresh:
+        target = folder / path.relative_to(SOURCE)
+        if path.suffix == ".md":
+            texts[target] = filled(path.read_text(encoding="utf-8"))
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    for target, text in texts.items():
+        if not target.is_file() or target.read_text(encoding="utf-8") != text:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit((__doc__ or "").partition("Usage:")[2].strip())
+    copy_pages(Path(sys.argv[1]))

@@ -1,0 +1,239 @@
+"""What the page on retuned controllers says of the stored rows; ``retuning_table.py`` writes it.
+
+A row is one choice on one log: its way, its predicted gain and the paired gain on the plant. All
+counts are derived from the rows, so they change with every log that is added.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neorl_envs import make
+
+ROOT = Path(__file__).resolve().parents[4]
+BASELINES = ROOT / "tools/studies/baselines"
+RULE = 2
+"""Number of the rule that a row was made by; rows of an older one are made anew."""
+RETUNED, NETWORK, BOTH, PICK = "retuned", "network", "retuned and network", "pick"
+LOGS = ("all controllers", "the ordinary controller alone")
+
+
+class Kind(NamedTuple):
+    """The choices that are counted together: rows with equal log, role and way."""
+
+    log: str
+    reference: bool
+    way: str
+
+
+KINDS = {
+    Kind(LOGS[1], False, RETUNED): "retuned ordinary controllers from their own logs",
+    Kind(LOGS[1], False, PICK): "picks for ordinary controllers from their own logs",
+    Kind(LOGS[0], False, RETUNED): "retuned ordinary controllers from logs of all",
+    Kind(LOGS[0], False, NETWORK): "networks on top of ordinary controllers from logs of all",
+    Kind(LOGS[0], False, PICK): "picks for ordinary controllers from logs of all",
+    Kind(LOGS[0], True, PICK): "picks for references from logs of all",
+}
+GOALS = (
+    (Kind(LOGS[0], False, PICK), 9),
+    (Kind(LOGS[1], False, PICK), 8),
+    (Kind(LOGS[0], True, PICK), 3),
+    (Kind(LOGS[0], False, NETWORK), 8),
+)
+"""The number of plants on which four of five choices of a kind should be deployed."""
+MOST_HARM = 2
+"""Of 55 picks for ordinary controllers, five logs of each plant."""
+MOST_ERROR, CLOSE_PLANTS = 0.1, 7
+MOST_SECONDS = 600
+
+Rows = list[dict[str, Any]]
+Results = dict[str, Rows]
+
+
+def kind_of(row: dict[str, Any]) -> Kind:
+    """The kind of a choice."""
+    return Kind(row["log"], row["reference"], row["way"])
+
+
+def answer(row: dict[str, Any]) -> str:
+    """What became of one choice: deployed, kept, not deployed, or harm."""
+    if row["failed"] == ["kept"]:
+        return "kept"
+    if not row["failed"]:
+        return "deploy"
+    return "harm" if row["gain"][2] < 0 or any(name != "return" for name in row["failed"]) else "no"
+
+
+def counted(results: Results) -> str:
+    """The counts over all plants and seeds, one sentence a kind, and what was picked."""
+    every = [row for rows in results.values() for row in rows]
+    lines = []
+    for kind, words in KINDS.items():
+        answers = [answer(row) for row in every if kind_of(row) == kind]
+        if answers:
+            lines.append(
+                f"- Of {len(answers)} {words} {answers.count('deploy')} were deployed, "
+                f"{answers.count('kept')} kept, {answers.count('no')} changed without a sure gain, "
+                f"and {answers.count('harm')} made worse or taken over a limit."
+            )
+    chosen = [row["chosen"] for row in _changed_picks(every)]
+    picked = (
+        f"Of {len(chosen)} picks that replace today's controller, {chosen.count(RETUNED)} are the "
+        f"retuned controller, {chosen.count(NETWORK)} a network on top of today's controller and "
+        f"{chosen.count(BOTH)} a network on top of the retuned one. Nothing else was in the pool."
+    )
+    return "\n".join([*lines, "", picked])
+
+
+def _changed_picks(rows: Rows) -> Rows:
+    """The picks that replace today's controller; each is compared with a predicted gain."""
+    return [row for row in rows if row["way"] == PICK and answer(row) != "kept"]
+
+
+def covered(results: Results) -> str:
+    """How often the interval of a predicted gain holds the gain on the plant."""
+    picks = _changed_picks([row for rows in results.values() for row in rows])
+    sentences = []
+    for reference, whose in ((False, "an ordinary controller"), (True, "a reference")):
+        some = [row for row in picks if row["reference"] == reference]
+        lows = [row["predicted_low"] for row in some]
+        highs = [2 * row["predicted"] - row["predicted_low"] for row in some]
+        gains = [row["gain"] for row in some]
+        below = sum(gain[0] < low for gain, low in zip(gains, lows, strict=True))
+        surely = sum(gain[2] < low for gain, low in zip(gains, lows, strict=True))
+        above = sum(gain[0] > high for gain, high in zip(gains, highs, strict=True))
+        sentences.append(
+            f"Of {len(some)} picks that replace {whose}, the gain on the plant lies in the "
+            f"interval of the predicted gain for {len(some) - below - above}, below it for {below} "
+            f"and above it for {above}; for {surely} of those below, the whole interval of the "
+            "gain on the plant lies below too."
+        )
+    return " ".join(
+        ("**The interval of a predicted gain is not one of the true gain.**", *sentences)
+    )
+
+
+def goals(results: Results) -> str:
+    """A line for each goal, with the number of plants and logs that were measured."""
+    lines = ["| Goal | Measured |", "|---|---|"]
+    for kind, goal in GOALS:
+        answers = [
+            some
+            for rows in results.values()
+            if (some := [answer(row) for row in rows if kind_of(row) == kind])
+        ]
+        enough = sum(5 * some.count("deploy") >= 4 * len(some) for some in answers)
+        lines.append(
+            f"| {KINDS[kind]}: *deploy* in four of five logs on {goal} of 11 plants | on {enough} "
+            f"of {len(answers)} plants, with {_range([len(some) for some in answers])} logs of "
+            f"each ({sum(map(len, answers))} in all) |"
+        )
+    errors = {name: model_error(name, rows) for name, rows in results.items()}
+    known = [error for error in errors.values() if error is not None]
+    lines.append(
+        f"| the model's error across the controllers of the log, all of which are in its fit, is "
+        f"at most {100 * MOST_ERROR:.0f} % of the difference between ordinary controller and "
+        f"reference on {CLOSE_PLANTS} of 11 plants | on "
+        f"{sum(error <= MOST_ERROR for error in known)} of "
+        f"{len(known)} plants; {100 * min(known):.0f} to "
+        f"{100 * max(known):.0f} % |"
+    )
+    picks = [row for rows in results.values() for row in rows if kind_of(row) == GOALS[0][0]]
+    lines.append(
+        f"| at most {MOST_HARM} of 55 picks for ordinary controllers from logs of all do harm | "
+        f"{[answer(row) for row in picks].count('harm')} of {len(picks)} |"
+    )
+    return "\n".join([*lines, _times(results)])
+
+
+def _range(counts: Sequence[int]) -> str:
+    """``"5"`` if all counts are equal, and otherwise ``"2 to 5"``."""
+    least, most = min(counts), max(counts)
+    return f"{most}" if least == most else f"{least} to {most}"
+
+
+def _times(results: Results) -> str:
+    """The row on the time that one controller of one log took."""
+    seconds = {
+        (name, row["log"], row["seed"], row["controller"]): sum(row["seconds"])
+        for name, rows in results.items()
+        for row in rows
+    }
+    logs = {key[:3] for key in seconds}
+    slow: dict[tuple[str, str, int], float] = {}
+    for key, value in sorted(seconds.items(), key=lambda item: item[1]):
+        if value > MOST_SECONDS:
+            slow[key[:3]] = value
+    named = [f"{name} {value:.0f} s" for (name, _, _), value in reversed(slow.items())]
+    words = f"{len(slow)} of {len(logs)} logs{': ' * bool(named)}{', '.join(named)}"
+    return (
+        f"| model, search and networks for one controller take at most {MOST_SECONDS // 60} "
+        f"minutes | {np.median(list(seconds.values())):.0f} s in the median of {len(seconds)}, "
+        f"one for each controller of each log; longer on {words} |"
+    )
+
+
+def model_error(name: str, rows: Rows) -> float | None:
+    """The mean error of the models of a plant, as a share of what its controllers differ by.
+
+    ``None`` where the picks of one controller are not there.
+    """
+    stored_rows = json.loads((BASELINES / f"{name}.json").read_text())["rows"]
+    returns = {row["policy"]: row["return"] for row in stored_rows}
+    known = [row for row in rows if (row["log"], row["way"]) == (LOGS[0], PICK)]
+    own = [returns[row["controller"]] for row in known]
+    errors = [row["error"] for row in known if not row["reference"]]
+    return float(np.mean(errors)) / (max(own) - min(own)) if len(set(own)) == 2 else None
+
+
+def gain_words(gain: Sequence[float]) -> str:
+    """A gain and its interval, rounded to the scale of a quarter of the interval's width."""
+    value, low, high = gain
+    width = high - low
+    digits = max(0, -math.floor(math.log10(width / 4))) if width > 0 else 3
+    return f"{value:+.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def tables(results: Results) -> str:
+    """For every kind a table with a line for each plant and a column for each log."""
+    blocks = []
+    for kind, words in KINDS.items():
+        by_plant = {
+            name: {row["seed"]: row for row in rows if kind_of(row) == kind}
+            for name, rows in results.items()
+        }
+        seeds = sorted({seed for some in by_plant.values() for seed in some})
+        if not seeds:
+            continue
+        lines = [
+            f"### {words[0].upper()}{words[1:]}",
+            "",
+            f"| Plant (unit of the gain) | {' | '.join(f'Log {seed}' for seed in seeds)} |",
+            "|---" * (1 + len(seeds)) + "|",
+        ]
+        for name, some in by_plant.items():
+            cells = [_cell(some[seed]) if seed in some else "-" for seed in seeds]
+            lines.append(f"| {name} ({make(name).reward_unit}) | {' | '.join(cells)} |")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def _cell(row: dict[str, Any]) -> str:
+    word = answer(row)
+    return word if word == "kept" else f"{word}, {gain_words(row['gain'])}"
+
+
+def section(every: Results) -> str:
+    """All tables: today's rule, and counts of older rows."""
+    today, older = (
+        {name: some for name, rows in every.items() if (some := [r for r in rows if of(r)])}
+        for of in (lambda row: row.get("rule") == RULE, lambda row: row.get("rule") != RULE)
+    )
+    blocks = [counted(today), covered(today), goals(today), tables(today)]
+    if older:
+        blocks += ["By the earlier rule, from other logs:", counted(older)]
+    return "\n\n".join(blocks)
