@@ -141,8 +141,7 @@ def _episodes(plant: Any, policy: Any, key: Any) -> dict[str, Any]:
     from scipy.stats import binomtest
 
     from neorl_safety.filters import Flag
-    from neorl_train.judging._rollout_episodes import episodes_of
-    from neorl_train.judging._rollouts import rollouts
+    from neorl_train.judging._rollouts import episodes_of, rollouts
 
     rows = jax.device_get(rollouts(plant, policy, key, jnp.arange(STARTS)))
     episodes = episodes_of(rows, plant.spec)

@@ -27,7 +27,7 @@ from neorl_envs.datasets import split_episodes
 from neorl_safety.monitoring import CriticMonitor, episode_scores
 from neorl_train.choosing import CriticOptions
 from neorl_train.choosing._critic_fit import violates_limits
-from neorl_train.data._padded import padded_episodes
+from neorl_train.data._behaviours import padded_episodes
 
 OUT = RESULTS.parent / "alarm_rates.json"
 

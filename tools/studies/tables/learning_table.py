@@ -47,11 +47,10 @@ from neorl_envs.wrappers import shifted
 from neorl_train import train
 from neorl_train.data import TrainingData, training_data
 from neorl_train.judging import training_signs
-from neorl_train.judging._benchmark_score import NEORL2_RETURNS
+from neorl_train.judging._logged import NEORL2_RETURNS
 from neorl_train.training import Plan, Trained, Watcher
 from neorl_train.training._loop import never, run_loop
-from neorl_train.training._queues import devices_for
-from neorl_train.training._seeds import offline_seeds
+from neorl_train.training._queues import devices_for, offline_seeds
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
 LOGGED = sorted(name for name, kind in ALGORITHMS.items() if not kind.needs_rollouts)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from neorl_train._job.run import Run as Run
     from neorl_train._job.run import resume as resume
     from neorl_train._job.run import start as start
-    from neorl_train.configuration._configure import configure as configure
     from neorl_train.configuration._sections import Config as Config
+    from neorl_train.configuration._validation import configure as configure
     from neorl_train.judging._logged import evaluate_offline as evaluate_offline
     from neorl_train.judging._rule import verdict as verdict
     from neorl_train.judging._simulated import evaluate as evaluate
@@ -40,7 +40,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "neorl_train._errors": ["InterruptedRunError"],
         "neorl_train._job.run": ["Run", "resume", "start"],
-        "neorl_train.configuration._configure": ["configure"],
+        "neorl_train.configuration._validation": ["configure"],
         "neorl_train.configuration._sections": ["Config"],
         "neorl_train.judging._logged": ["evaluate_offline"],
         "neorl_train.judging._simulated": ["evaluate"],

@@ -19,8 +19,7 @@ from neorl_train.configuration import (
     load_toml,
     validate,
 )
-from neorl_train.configuration._sizes import size_notes
-from neorl_train.configuration._untrained import untrained_notes
+from neorl_train.configuration._untrained import size_notes, untrained_notes
 
 DEFAULT = config_type(ALGORITHMS)()
 

@@ -13,7 +13,7 @@ from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.filters import Flag
 from neorl_train.judging import Rollout, episodes_of, recorded_episodes
-from neorl_train.judging._rollout_episodes import joined
+from neorl_train.judging._rollouts import joined
 
 TIME, STARTS = 6, 3
 SPEC = Spec(

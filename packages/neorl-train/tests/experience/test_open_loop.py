@@ -5,7 +5,7 @@ import pytest
 
 from neorl_core import Channel, Spec
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.data._open_loop import constant_fallback_warnings, doubling_steps
+from neorl_train.data._data_warnings import constant_fallback_warnings, doubling_steps
 
 SPEC = Spec(
     (Channel("x", "K", -99.0, 99.0), Channel("y", "1", -99.0, 99.0)),
@@ -56,5 +56,5 @@ def test_growth_that_hardly_matters_within_an_episode_is_not():
 
 
 def test_too_few_rows_give_no_result(monkeypatch):
-    monkeypatch.setattr("neorl_train.data._open_loop.ROWS_PER_COEFFICIENT", 501)
+    monkeypatch.setattr("neorl_train.data._data_warnings.ROWS_PER_COEFFICIENT", 501)
     assert doubling_steps(logged(1.05)) is None

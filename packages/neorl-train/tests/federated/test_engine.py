@@ -185,7 +185,7 @@ def test_gossip_survives_absent_and_nan_sites(run):
 def test_masked_sums_equal_plain_sums_of_the_same_integers(run, clean, monkeypatch):
     masked = run(messages=MessagesConfig(secure_sum=True))
     monkeypatch.setattr(
-        "neorl_train.federation._secure_sum.Pairings.mask",
+        "neorl_train.federation._privacy.Pairings.mask",
         lambda self, present, round_, attempt, size: np.zeros(size, np.uint32),
     )
     plain = run(messages=MessagesConfig(secure_sum=True))

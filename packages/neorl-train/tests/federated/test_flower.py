@@ -13,8 +13,8 @@ import pytest
 from neorl_core import InputError
 from neorl_envs import write_dataset
 from neorl_train.federation import Federation, FederationConfig, federate, serve_federation
-from neorl_train.federation._messages import Introduction
-from neorl_train.federation._packing import (
+from neorl_train.federation._messages import (
+    Introduction,
     packed_introduction,
     packed_statistics,
     unpacked_introduction,

@@ -23,7 +23,7 @@ from neorl_train.federation import (
     decompressed,
     epsilon,
 )
-from neorl_train.federation._secure_sum import as_floats, as_whole, scale_of, summed
+from neorl_train.federation._privacy import as_floats, as_whole, scale_of, summed
 
 VECTORS = arrays(np.float32, st.integers(1, 600), elements=st.floats(-1e3, 1e3, width=32))
 PUBLISHED = Path(__file__).parent / "dp_accounting_epsilons.json"
@@ -184,7 +184,7 @@ def test_targets_move_with_their_parameters(sites, learner):
 def test_learners_that_cannot_be_shared_say_why(sites):
     from neorl_agents.learning import Fit
     from neorl_train.federation._client import federated_learner
-    from neorl_train.federation._parameters import layout_of
+    from neorl_train.federation._messages import layout_of
 
     class Fitted(TD3BC):
         def fits(self):

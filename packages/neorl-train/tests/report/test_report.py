@@ -19,7 +19,7 @@ from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_train import evaluate_offline, verdict
 from neorl_train._job.write_results import write_results
 from neorl_train.judging import Estimate
-from neorl_train.judging._table_text import table_text
+from neorl_train.judging._wording import table_text
 from neorl_train.pages import print_summary, write_report
 from neorl_train.pages._html import Group, Html, tag
 from neorl_train.pages._inputs import read_inputs

@@ -7,8 +7,8 @@ import pytest
 from neorl_envs import make
 from neorl_train import verdict
 from neorl_train._job.write_results import write_results
-from neorl_train.pages import _next_steps, print_summary
-from neorl_train.pages._glossary import glossary
+from neorl_train.pages import _terminal, print_summary
+from neorl_train.pages._html import glossary
 from neorl_train.pages._terminal import _unit
 
 
@@ -98,7 +98,7 @@ def test_a_deploy_counts_the_earlier_runs_of_its_folder(tmp_path, noisy):
 def test_what_may_follow_depends_on_the_answer(noisy, monkeypatch, deployable):
     monkeypatch.setattr(_next_steps, "command_prefix", str)
     result = object() if deployable else None
-    monkeypatch.setattr(_next_steps.importlib.util, "find_spec", lambda name: result)
+    monkeypatch.setattr(_terminal.importlib.util, "find_spec", lambda name: result)
     sealing = ["neorl-deploy export", "neorl-deploy replay", "neorl-deploy init"] * deployable
     for answer, simulated, first in (
         ("deploy", True, []),

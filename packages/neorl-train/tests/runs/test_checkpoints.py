@@ -18,7 +18,7 @@ from neorl_agents.optimisers import OPTIMISERS
 from neorl_agents.testing import sized
 from neorl_core import InputError
 from neorl_train.runs import Checkpoints, tree_digest
-from neorl_train.runs._checkpoint_manifest import make_manifest
+from neorl_train.runs._checkpoints import make_manifest
 from neorl_train.training import offline_seeds
 
 

@@ -18,8 +18,7 @@ from neorl_train.judging import assess_on_log, assess_on_plant, rollouts
 from neorl_train.judging._safety_findings import LOGGED, WITH, WITHOUT
 from neorl_train.judging._safety_statistics import FLAG_WORDS
 from neorl_train.pages import write_safety_report
-from neorl_train.pages._safety_file import assessment_to_json
-from neorl_train.pages._safety_text import answer, headline
+from neorl_train.pages._safety_page import answer, assessment_to_json, headline
 
 STARTS = 24
 

@@ -19,9 +19,8 @@ from neorl_train.candidates import FAMILIES, Material, RunInputs, make_candidate
 from neorl_train.candidates._best_behaviour import best_behaviour, best_mean
 from neorl_train.candidates._controllers import with_controllers
 from neorl_train.candidates._resolve import with_candidate_and_incumbent
-from neorl_train.choosing._own_returns import own_returns
-from neorl_train.data._behaviours import own_episodes
-from neorl_train.data._incumbent import recorded_tunings, usual_incumbent
+from neorl_train.choosing._model_trust import own_returns
+from neorl_train.data._behaviours import own_episodes, recorded_tunings, usual_incumbent
 
 pytest.importorskip("polars")
 from neorl_envs.plant_logs import convert_log, read_plant_log
@@ -279,7 +278,7 @@ def test_what_runs_today_is_compared_in_its_own_episodes(monkeypatch: pytest.Mon
         given.append(arguments)
         return SimpleNamespace(returns=predicted)
 
-    monkeypatch.setattr("neorl_train.choosing._own_returns.replayed", replayed)
+    monkeypatch.setattr("neorl_train.choosing._model_trust.replayed", replayed)
     facts = {"evaluation_plant": "plant", "logged": np.array([2.0, 30.0, 4.0])}
     for mask, expected in (
         ([True, False, True], (3.0, 3.0, 2)),

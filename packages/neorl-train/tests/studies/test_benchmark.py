@@ -24,10 +24,10 @@ from neorl_train.runs import RunDirectory
 from neorl_train.runs._directory import create_run
 from neorl_train.studies import _benchmark_run, _sweep, benchmark_plan, write_benchmark
 from neorl_train.studies._benchmark import PROFILE, Entry, benchmark_of
-from neorl_train.studies._benchmark_plan import benchmark_notes
-from neorl_train.studies._benchmark_tables import benchmark_text
+from neorl_train.studies._benchmark_run import benchmark_notes
 from neorl_train.studies._pictures import write_benchmark_pictures
 from neorl_train.studies._scores import Scale
+from neorl_train.studies._tables import benchmark_text
 
 GRID = """
 [benchmark]

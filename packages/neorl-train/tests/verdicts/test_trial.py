@@ -10,8 +10,7 @@ from neorl_core import Channel, CostChannel, Spec
 from neorl_train.choosing import ValueEstimates, other_estimates
 from neorl_train.choosing._agreement import contradicted
 from neorl_train.judging import Estimate, LogPrediction, OtherEstimate, ResultTables, trial_verdict
-from neorl_train.judging._replay_check import ReplayCheck
-from neorl_train.judging._trial_plan import BrokenEpisodes
+from neorl_train.judging._trial import BrokenEpisodes, ReplayCheck
 from neorl_train.judging._verdict import closing
 
 SPEC = Spec(

@@ -193,7 +193,7 @@ def _vmapped(name: str, settings: int) -> Any:
     import jax
 
     from neorl_train.training import offline_seeds
-    from neorl_train.training._vmapped import Batched
+    from neorl_train.training._together import Batched
 
     learners, data = _learners(name, settings)
     groups = []

@@ -35,7 +35,7 @@ from neorl_envs.inspection import _signals, _swapped
 from neorl_envs.inspection._sample import episodes_sample
 from neorl_envs.plants import PLANTS
 from neorl_train.choosing import _return_distribution
-from neorl_train.data import _open_loop
+from neorl_train.data import _data_warnings as _open_loop
 
 BASELINES = Path(__file__).resolve().parents[2] / "baselines/choice"
 STEPS, PAIRS, MOST_CHANNELS = 6_000, 2, 12

@@ -13,7 +13,7 @@ from neorl_train._command.run_argument import Flags
 from neorl_train.configuration._sections import Config, config_to_dict, config_type
 from neorl_train.configuration._toml import dump_toml, updated
 from neorl_train.configuration._untrained import refuse_untrained, require_importable
-from neorl_train.federation._faults import Fault
+from neorl_train.federation._rules import Fault
 from neorl_train.federation._settings import (
     Federation,
     FederationConfig,

@@ -1,7 +1,8 @@
 """The stages that make the candidates of a run, and choose the one that it delivers."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,32 +11,178 @@ from neorl_agents.retuning import (
     LearnedPlants,
     OtherController,
     PlantFacts,
+    Prediction,
     RetuneSettings,
     held_out_modes,
     learned_plants,
+    select,
 )
-from neorl_core import InputError, Policy
+from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
 from neorl_train._job.artefacts import parity_observations
-from neorl_train._job.choice import Choice, choose, with_others
 from neorl_train._job.plant_model import run_facts
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session
 from neorl_train.candidates._controllers import has_controllers, with_controllers
 from neorl_train.candidates._family import Material
-from neorl_train.candidates._retuned import retune_settings
+from neorl_train.candidates._retuned import RULE, gain_text, retune_settings
 from neorl_train.candidates._table import (
+    BEST,
     FAMILIES,
     families_after_training,
     make_candidates,
 )
-from neorl_train.choosing import movement_rows
-from neorl_train.choosing._model_trust import log_modes, mode_checks, why_no_mode
+from neorl_train.choosing import logged_episodes, movement_rows, other_estimates, value_estimates
+from neorl_train.choosing._model_trust import log_modes, mode_checks, own_returns, why_no_mode
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import own_episodes
+from neorl_train.data._data_warnings import log_warnings
 from neorl_train.data._experience import Experience
 from neorl_train.data._split import training_sample
 from neorl_train.judging._logged import reward_unit
-from neorl_train.judging._pool import COMPARED, RESIDUAL, RETUNED, Candidate, Pool
+from neorl_train.judging._pool import COMPARED, LEARNER, RESIDUAL, RETUNED, Candidate, Pool
+from neorl_train.judging._rollouts import recorded_episodes
+from neorl_train.judging._trial import BrokenEpisodes, LogPrediction
+
+
+class Choice(NamedTuple):
+    """The candidate of a run.
+
+    Attributes:
+        candidate: The policy to deliver.
+        prediction: What a plant model predicts for it; ``None`` if the run learned none.
+        notes: The reason, in sentences: the predictions of the pool.
+    """
+
+    candidate: Candidate
+    prediction: LogPrediction | None
+    notes: list[str]
+
+
+def choose(material: Material, notes: Sequence[str] = ()) -> Choice:
+    """The configured candidate, or the best one of the pool by the prediction of a plant model.
+
+    Without a plant model the configured candidate is delivered. If nothing may be preferred to the
+    incumbent, the retuned controller represents it.
+
+    Args:
+        material: What the candidates were made from, with all of them in its pool.
+        notes: Sentences on candidates that could not be made.
+
+    Raises:
+        InputError: If the configured candidate could not be made.
+    """
+    requested = material.config.evaluation.candidate
+    named = material.pool.named(requested)
+    if requested != BEST and not named:
+        raise InputError(
+            f"evaluation.candidate is {requested!r}, which the run cannot produce: "
+            f"{'; '.join(notes)}"
+        )
+    plants, incumbent = material.plants, material.incumbent
+    if plants is None or incumbent is None:
+        return Choice(named[0], None, [])
+    name = material.config.retuning.controller
+    pool = comparable(material)
+    chosen, table = select(
+        plants,
+        {name: incumbent, **pool.policies},
+        name,
+        RULE,
+        logged=[candidate.id for candidate in pool if candidate.from_log],
+        searched=[candidate.id for candidate in pool.of(RETUNED, RESIDUAL)],
+    )
+    sentences = [_prediction_line(pool[row.name], row) for row in table if row.name != name]
+    if requested != BEST:
+        candidate = named[0]
+    elif chosen == name:
+        (candidate,) = pool.of(RETUNED)
+        sentences.append(f"no candidate may be preferred to {name}; keep it")
+    else:
+        candidate = pool[chosen]
+        sentences.append(
+            f"{candidate.title} was chosen from the predictions alone, without a run on the plant"
+        )
+    prediction = {row.name: row for row in table}[candidate.id]
+    own = own_returns(plants, incumbent)
+    outcome = LogPrediction(
+        prediction,
+        name,
+        own.predicted,
+        own.logged,
+        plants.scale,
+        RULE,
+        replayed_episodes=own.episodes,
+    )
+    return Choice(candidate, outcome, [*notes, *sentences])
+
+
+def comparable(material: Material) -> Pool:
+    """The candidates that are compared with each other: of every learner the first seed.
+
+    The incumbent is compared already; under its second name it is a candidate only on request.
+    """
+    config, first = material.config, material.seed
+    incumbent, requested = config.retuning.controller, config.evaluation.candidate
+
+    def takes_part(candidate: Candidate) -> bool:
+        if candidate.family == COMPARED:
+            return False
+        if candidate.family == LEARNER:
+            return candidate.name in config.training.algorithms and candidate.seeds == (first,)
+        return candidate.name != incumbent or requested == incumbent
+
+    return material.pool.only(filter(takes_part, material.pool))
+
+
+def with_others(
+    prediction: LogPrediction,
+    plants: LearnedPlants,
+    incumbent: Policy,
+    candidate: Policy,
+    experience: Experience,
+) -> LogPrediction:
+    """Adds other estimates of the gain, and facts about the log, to a prediction from a log.
+
+    Args:
+        prediction: Prediction of the plant model.
+        plants: Plant models of the run.
+        incumbent: The controller that runs today.
+        candidate: The policy to deliver.
+        experience: The log, and the warnings about its signals.
+    """
+    dataset = experience.dataset
+    episodes = logged_episodes(dataset)
+    candidate_estimates, incumbent_estimates = (
+        value_estimates(dataset, episodes, policy) for policy in (candidate, incumbent)
+    )
+    others = other_estimates(prediction.prediction, candidate_estimates, incumbent_estimates)
+    return dataclasses.replace(
+        prediction,
+        others=others,
+        excitation=plants.excitation,
+        warnings=tuple(log_warnings(dataset, experience.signal_warnings)),
+        broken=broken_episodes(dataset, plants.model.spec, prediction.incumbent),
+    )
+
+
+def broken_episodes(dataset: Dataset, spec: Spec, incumbent: str) -> BrokenEpisodes:
+    """Counts the logged episodes that broke a limit.
+
+    Args:
+        dataset: The log.
+        spec: Channels with the cost limits of the run.
+        incumbent: Controller whose episodes are counted; all of them if the log does not say which
+            are its own.
+    """
+    broken = np.asarray(recorded_episodes(dataset, spec).violated.any(axis=1))
+    own = own_episodes(dataset, incumbent)
+    counted = broken if own is None or not own.any() else broken[own]
+    return BrokenEpisodes(int(counted.sum()), len(counted))
+
+
+def _prediction_line(candidate: Candidate, prediction: Prediction) -> str:
+    remarks = prediction.refusals or ("it may be preferred",)
+    return "; ".join((f"{candidate.title}: predicted gain {gain_text(prediction)}", *remarks))
 
 
 def fit_controllers(

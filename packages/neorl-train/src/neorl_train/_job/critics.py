@@ -20,7 +20,7 @@ from neorl_train._job.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.choosing import CriticOptions, Critics, TrainingHooks, fit_critics
-from neorl_train.configuration._configure import configure
+from neorl_train.configuration._validation import configure
 from neorl_train.data._data_warnings import still_actions
 from neorl_train.data._split import check_split, sample_of, training_and_held_out
 from neorl_train.runs._checkpoints import Checkpoints

@@ -12,8 +12,8 @@ from neorl_train._job.resolved_run import Session
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import SIGNALS, StopSignal
 from neorl_train._process.timings import Timings
-from neorl_train.configuration._configure import configure
 from neorl_train.configuration._sections import Config, hyperparameters
+from neorl_train.configuration._validation import configure
 from neorl_train.data._experience import Experience
 from neorl_train.runs._directory import fill_run
 from neorl_train.runs._names import RUNNING

@@ -9,10 +9,9 @@ from neorl_core import InputError, Spec
 from neorl_envs import Dataset
 from neorl_envs.inspection import contradiction_sentences, contradictions, signal_warnings
 from neorl_train._job.resolved_run import ResolvedRun, Session
-from neorl_train.data._data_warnings import data_warnings, zero_limits
+from neorl_train.data._data_warnings import constant_fallback_warnings, data_warnings, zero_limits
 from neorl_train.data._experience import Experience, training_experience
 from neorl_train.data._log_cache import collected_log, complete_log, more_rows
-from neorl_train.data._open_loop import constant_fallback_warnings
 from neorl_train.data._source import PlantSource, is_streamed
 from neorl_train.data._streamed import StreamedData, streamed_sentence
 from neorl_train.training._memory import in_words, machine_memory

@@ -22,7 +22,7 @@ from neorl_safety.monitoring import (
     neighbour_monitor,
     policy_ensemble,
 )
-from neorl_train.candidates._average import learner_of
+from neorl_train.candidates._learner import learner_of
 from neorl_train.configuration._monitors import (
     DISAGREEMENT,
     DRIFT,
@@ -31,8 +31,8 @@ from neorl_train.configuration._monitors import (
     supervision_of,
 )
 from neorl_train.configuration._sections import Config
+from neorl_train.data._behaviours import padded_episodes
 from neorl_train.data._experience import Experience
-from neorl_train.data._padded import padded_episodes
 from neorl_train.data._split import training_and_held_out, training_sample
 from neorl_train.judging._pool import Pool
 

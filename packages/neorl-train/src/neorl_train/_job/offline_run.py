@@ -22,8 +22,7 @@ from neorl_train.judging._checks import require_same_channels
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
-from neorl_train.training._queues import devices_for
-from neorl_train.training._seeds import offline_seeds
+from neorl_train.training._queues import devices_for, offline_seeds
 
 
 def offline_run(path: str) -> tuple[RunDirectory, Config]:

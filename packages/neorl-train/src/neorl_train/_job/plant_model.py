@@ -15,7 +15,7 @@ from neorl_train.candidates._given import artefact_for
 from neorl_train.choosing import ModelOptions, SelectOptions
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
-from neorl_train.data._incumbent import usual_incumbent
+from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.data._source import known_plant, simulator, source_named
 from neorl_train.data._split import training_sample
 from neorl_train.runs._directory import RunDirectory

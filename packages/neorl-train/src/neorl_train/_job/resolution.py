@@ -48,8 +48,7 @@ from neorl_train.configuration._sections import (
     config_hash,
     hyperparameters,
 )
-from neorl_train.configuration._sizes import size_notes
-from neorl_train.configuration._untrained import untrained_notes
+from neorl_train.configuration._untrained import size_notes, untrained_notes
 from neorl_train.data._source import (
     FileSource,
     RunSource,

@@ -13,8 +13,8 @@ from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config
+from neorl_train.data._behaviours import recorded_tunings
 from neorl_train.data._experience import Experience
-from neorl_train.data._incumbent import recorded_tunings
 from neorl_train.data._source import PlantSource, RunSource
 from neorl_train.judging._fine_tuning import Collected
 from neorl_train.judging._validation import PolicyValidation

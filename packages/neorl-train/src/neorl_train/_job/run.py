@@ -13,8 +13,8 @@ from neorl_train._job.job import resume_job, run_job
 from neorl_train._process.progress import Reporter
 from neorl_train._process.switches import cores, prepare_process
 from neorl_train._process.timings import Timings
-from neorl_train.configuration._configure import configure
 from neorl_train.configuration._sections import Config
+from neorl_train.configuration._validation import configure
 from neorl_train.judging._evaluation_file import read_evaluation
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._verdict import Verdict

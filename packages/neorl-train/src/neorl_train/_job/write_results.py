@@ -9,15 +9,28 @@ from typing import Any
 
 import jax
 
+from neorl_agents import load_policy
 from neorl_core import InputError, Policy
+from neorl_core.infrastructure import check_head
+from neorl_safety.constraints import constraints_from_dict
 from neorl_train.data._log_cache import source_files
 from neorl_train.judging._evaluation_file import read_evaluation, write_evaluation
+from neorl_train.judging._fine_tuning import read_fine_tuning
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._verdict import Verdict
-from neorl_train.judging._verdict_file import write_verdict
-from neorl_train.runs._checkpoint_manifest import tree_digest
+from neorl_train.judging._verdict_file import read_verdict, write_verdict
+from neorl_train.runs._checkpoints import tree_digest
 from neorl_train.runs._directory import RunDirectory, numbered
-from neorl_train.runs._names import EVALUATION, TRACES
+from neorl_train.runs._names import (
+    CONSTRAINTS,
+    EVALUATION,
+    FINISHED,
+    GUARD,
+    REPORT,
+    TRACES,
+    policy_file,
+)
+from neorl_train.runs._records import read_records
 
 INPUTS, RESULTS = "evaluation_inputs", "evaluation_digest"
 """Fields of the record: the digest of an evaluation's inputs, and that of its results."""
@@ -102,3 +115,42 @@ def results_digest(run: Path) -> str:
     """
     files = [(run / name).read_bytes() for name in (EVALUATION, TRACES)]
     return hashlib.sha256(b"\0".join(files)).hexdigest()
+
+
+LAST_TAG = "</html>"
+GUARD_VERSION = 1
+
+
+def is_complete(run: RunDirectory) -> bool:
+    """Whether a run is finished and all its files are present, readable and its own.
+
+    Args:
+        run: Directory of the run.
+
+    Returns:
+        False if it did not finish, or a policy, the constraints, the evaluation, the verdict, the
+        metrics or the report is missing, damaged, or not the one recorded.
+    """
+    record = run.record()
+    if record["status"] != FINISHED:
+        return False
+    try:
+        read_evaluation(run.path)
+        read_verdict(run.path)
+        if record.get("fine_tunes"):
+            read_fine_tuning(run.path)
+        constraints_from_dict(json.loads((run.path / CONSTRAINTS).read_text(encoding="utf-8")))
+        guard = json.loads((run.path / GUARD).read_text(encoding="utf-8"))
+        for name in check_head(guard, "guard", GUARD_VERSION, GUARD)["fallbacks"]:
+            load_policy(run.path / policy_file(name))
+        for name in record["algorithms"]:
+            for seed in record["seeds"]:
+                path = run.policy(name, seed)
+                if load_policy(path).digest != record.get("policies", {}).get(path.name):
+                    return False
+        for _line in read_records(run.metrics):
+            pass
+        report = (run.path / REPORT).read_text(encoding="utf-8")
+    except (OSError, ValueError):  # every InputError is a ValueError
+        return False
+    return report.rstrip().endswith(LAST_TAG)

@@ -7,7 +7,8 @@ from neorl_agents import PolicyArtefact, load_policy
 from neorl_core import InputError, Spec
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
 from neorl_train.judging._checks import require_same_channels
-from neorl_train.judging._pool import GIVEN, Candidate
+from neorl_train.judging._pool import GIVEN, Candidate, Pool
+from neorl_train.runs._directory import RunDirectory
 
 
 def artefact_for(file: Path, spec: Spec) -> PolicyArtefact:
@@ -58,3 +59,22 @@ def _given(material: Material) -> Made:
 
 
 FILES = Family(_names, _given)
+
+
+def stored_pool(path: Path) -> Pool:
+    """The candidates that a run evaluated.
+
+    Args:
+        path: Directory of the run.
+
+    Raises:
+        InputError: If the run has not been evaluated.
+        ArtefactError: If an artefact is missing or damaged.
+    """
+    candidates = []
+    for facts in RunDirectory(path.absolute()).record().get("candidates", ()):
+        file = Candidate.from_facts(facts, policy=None).file
+        candidates.append(Candidate.from_facts(facts, load_policy(path / file).policy))
+    if not candidates:
+        raise InputError(f"{path} has no candidates yet, because it has not been evaluated")
+    return Pool(tuple(candidates))

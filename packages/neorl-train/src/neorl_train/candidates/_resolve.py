@@ -12,7 +12,7 @@ from neorl_train.candidates._family import RunInputs
 from neorl_train.candidates._table import BEST, CLASSICAL, FAMILIES, check_candidate
 from neorl_train.configuration._retuning import INCUMBENT, check_retuning
 from neorl_train.configuration._sections import Config
-from neorl_train.data._incumbent import usual_incumbent
+from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.judging._pool import RESIDUAL, RETUNED
 from neorl_train.judging._results import BEHAVIOUR, LINE, LOG, MEAN
 from neorl_train.runs._names import FALLBACK

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure import Registry
-from neorl_train.candidates._average import AVERAGE, AVERAGED
 from neorl_train.candidates._declared import DECLARATIONS, DECLARED
 from neorl_train.candidates._family import (
     Family,
@@ -18,7 +17,7 @@ from neorl_train.candidates._family import (
 from neorl_train.candidates._fitted import FITTED, IDENTIFIED
 from neorl_train.candidates._given import FILES
 from neorl_train.candidates._imitated import IMITATED, IMITATIONS
-from neorl_train.candidates._learner import TRAINED
+from neorl_train.candidates._learner import AVERAGE, AVERAGED, TRAINED
 from neorl_train.candidates._residual import NETWORK
 from neorl_train.candidates._retuned import SEARCHED
 from neorl_train.candidates._tuned import MODES, TUNED

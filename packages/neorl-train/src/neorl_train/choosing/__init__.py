@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from neorl_train.choosing._critic_fit import CriticOptions as CriticOptions
     from neorl_train.choosing._critic_fit import Critics as Critics
     from neorl_train.choosing._critic_fit import TrainingHooks as TrainingHooks
+    from neorl_train.choosing._critic_fit import critics_text as critics_text
     from neorl_train.choosing._critic_fit import fit_critics as fit_critics
-    from neorl_train.choosing._critic_text import critics_text as critics_text
     from neorl_train.choosing._learned_order import Task as Task
     from neorl_train.choosing._learned_order import estimate_columns as estimate_columns
     from neorl_train.choosing._learned_order import fit_order as fit_order
@@ -82,20 +82,20 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "neorl_train.choosing._agreement": ["other_estimates"],
+        "neorl_train.choosing._choice_page": [
+            "lines",
+            "page",
+            "selection_to_json",
+            "write_selection",
+        ],
         "neorl_train.choosing._critic_fit": [
             "CriticOptions",
             "Critics",
             "TrainingHooks",
+            "critics_text",
             "fit_critics",
         ],
-        "neorl_train.choosing._critic_text": ["critics_text"],
-        "neorl_train.choosing._model_check": [
-            "ModelOptions",
-            "PlantModelCheck",
-            "check_plant_model",
-        ],
-        "neorl_train.choosing._model_page": ["mark", "write_model_page"],
-        "neorl_train.choosing._agreement": ["other_estimates"],
         "neorl_train.choosing._learned_order": [
             "Task",
             "estimate_columns",
@@ -104,12 +104,12 @@ __getattr__, __dir__ = lazy_names(
             "pick",
             "regret",
         ],
-        "neorl_train.choosing._choice_page": [
-            "lines",
-            "page",
-            "selection_to_json",
-            "write_selection",
+        "neorl_train.choosing._model_check": [
+            "ModelOptions",
+            "PlantModelCheck",
+            "check_plant_model",
         ],
+        "neorl_train.choosing._model_page": ["mark", "write_model_page"],
         "neorl_train.choosing._predicted_movement": [
             "PredictedMovement",
             "movement_rows",

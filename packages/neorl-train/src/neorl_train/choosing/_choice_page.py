@@ -13,8 +13,17 @@ from neorl_train.choosing._select import CandidateEstimates, Selection
 from neorl_train.choosing._value_estimates import MIN_SIZE
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import number, percent, quantity, with_ends, with_unit
-from neorl_train.pages._document import Section, document
-from neorl_train.pages._html import Column, Html, bullets, joined, paragraph, table, tag
+from neorl_train.pages._html import (
+    Column,
+    Html,
+    Section,
+    bullets,
+    document,
+    joined,
+    paragraph,
+    table,
+    tag,
+)
 
 VERSION = 1
 

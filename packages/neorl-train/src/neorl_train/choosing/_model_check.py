@@ -33,11 +33,11 @@ from neorl_train.choosing._model_trust import (
     incumbent_replay,
     log_modes,
     mode_checks,
+    own_returns,
     replay_checks,
     replayed_controllers,
     why_no_mode,
 )
-from neorl_train.choosing._own_returns import own_returns
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.judging._logged import reward_unit

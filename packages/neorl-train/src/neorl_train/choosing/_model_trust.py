@@ -26,11 +26,41 @@ from neorl_core import CostChannel, InputError, Policy, Spec
 from neorl_core.costs import limit_kind
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_envs import Dataset
-from neorl_train.choosing._own_returns import OwnReturns
 from neorl_train.data._behaviours import behaviours_of, imitation_name, own_episodes
 from neorl_train.judging._estimates import fraction_estimates
-from neorl_train.judging._replay_check import MAX_REPLAY_ERROR, ReplayCheck
+from neorl_train.judging._trial import MAX_REPLAY_ERROR, ReplayCheck
 from neorl_train.judging._wording import number, percent, quantity
+
+
+class OwnReturns(NamedTuple):
+    """Mean returns of the incumbent in the same logged episodes.
+
+    Attributes:
+        predicted: Mean return that the model predicts.
+        logged: Mean logged return.
+        episodes: Number of episodes.
+    """
+
+    predicted: float
+    logged: float
+    episodes: int
+
+
+def own_returns(plants: LearnedPlants, incumbent: Policy) -> OwnReturns:
+    """Replays the incumbent in the judging episodes that it recorded, or in all if none is known.
+
+    In the episodes of others, its return differs from the logged one however good the model is.
+
+    Args:
+        plants: The learned plants of a log.
+        incumbent: The controller that runs today.
+    """
+    own = plants.by_incumbent
+    if own is None or not own.any():
+        own = np.ones(len(plants.logged), bool)
+    predicted = np.asarray(replayed(plants.evaluation_plant, incumbent).returns)[:-1, own]
+    return OwnReturns(float(predicted.mean()), float(plants.logged[own].mean()), int(own.sum()))
+
 
 RULE = ChoiceRule()
 TITLE = "held-out mode"

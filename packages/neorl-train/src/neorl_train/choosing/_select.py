@@ -25,8 +25,7 @@ from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
 from neorl_train.choosing._agreement import contradicted, other_estimates
 from neorl_train.choosing._model_check import checks_from_actions
-from neorl_train.choosing._model_trust import log_modes, mode_checks
-from neorl_train.choosing._own_returns import own_returns
+from neorl_train.choosing._model_trust import log_modes, mode_checks, own_returns
 from neorl_train.choosing._predicted_movement import PredictedMovement, predicted_movement
 from neorl_train.choosing._return_distribution import ReturnDistribution, return_distribution
 from neorl_train.choosing._value_estimates import (
@@ -39,7 +38,7 @@ from neorl_train.data._behaviours import behaviours_of, own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.judging import OtherEstimate
 from neorl_train.judging._logged import reward_unit
-from neorl_train.judging._replay_check import ReplayCheck
+from neorl_train.judging._trial import ReplayCheck
 from neorl_train.judging._wording import with_ends, with_unit
 
 MIN_AGREEMENT = 3

@@ -2,13 +2,13 @@
 
 from neorl_train.configuration._classical import ClassicalConfig as ClassicalConfig
 from neorl_train.configuration._fallback import FallbackConfig as FallbackConfig
-from neorl_train.configuration._fine_tuning import FineTuningConfig as FineTuningConfig
 from neorl_train.configuration._limits import LimitsConfig as LimitsConfig
 from neorl_train.configuration._limits import limited_spec as limited_spec
 from neorl_train.configuration._memory import memory_bytes as memory_bytes
 from neorl_train.configuration._memory import stays_on_disk as stays_on_disk
 from neorl_train.configuration._monitors import MonitorsConfig as MonitorsConfig
 from neorl_train.configuration._monitors import SupervisorConfig as SupervisorConfig
+from neorl_train.configuration._online import FineTuningConfig as FineTuningConfig
 from neorl_train.configuration._online import OnlineConfig as OnlineConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS as DEMO_HYPERPARAMETERS
 from neorl_train.configuration._retuning import RetuningConfig as RetuningConfig

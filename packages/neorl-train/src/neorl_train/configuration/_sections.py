@@ -13,10 +13,9 @@ from neorl_core import InputError
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._classical import ClassicalConfig
 from neorl_train.configuration._fallback import FallbackConfig
-from neorl_train.configuration._fine_tuning import FineTuningConfig
 from neorl_train.configuration._limits import LimitsConfig
 from neorl_train.configuration._monitors import MonitorsConfig, SupervisorConfig
-from neorl_train.configuration._online import OnlineConfig
+from neorl_train.configuration._online import FineTuningConfig, OnlineConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
 from neorl_train.configuration._retuning import RetuningConfig
 from neorl_train.configuration._toml import updated

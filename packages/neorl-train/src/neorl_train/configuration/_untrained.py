@@ -2,10 +2,10 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from neorl_agents import ALGORITHMS
+from neorl_agents import ALGORITHMS, BaseLearner
 from neorl_core import InputError
 from neorl_train.configuration._sections import Config, hyperparameters
 
@@ -96,3 +96,37 @@ def changed_fields(settings: Any, defaults: Any, where: str = "") -> list[str]:
 
 def _names(section: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(section)]
+
+
+SIZES = ("networks.hidden", "steps.batch_size")
+
+
+def size_notes(learners: Mapping[str, Any]) -> list[str]:
+    """Says so if learners that are compared have networks or batches of different sizes.
+
+    The defaults of a run are small for some learners and those of the papers for the others, so a
+    comparison with the defaults would also compare sizes.
+
+    Args:
+        learners: The learners that are compared, by name; those that are not made with
+            ``BaseLearner`` have no common sizes and are left out.
+
+    Returns:
+        One sentence, or none if the sizes are equal.
+    """
+    names: dict[str, list[str]] = {}
+    for name, learner in learners.items():
+        if isinstance(learner, BaseLearner):
+            names.setdefault(_sizes(learner), []).append(name)
+    if len(names) < 2:
+        return []
+    groups = "; ".join(f"{', '.join(group)}: {sizes}" for sizes, group in names.items())
+    return [
+        f"the learners differ in size ({groups}); to compare the methods alone, give all of them "
+        f"the same {' and '.join(SIZES)}"
+    ]
+
+
+def _sizes(learner: BaseLearner) -> str:
+    hidden = " ".join(map(str, learner.networks.hidden))
+    return f"hidden layers of {hidden}, batches of {learner.steps.batch_size}"

@@ -2,6 +2,9 @@
 
 import dataclasses
 import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,7 +18,8 @@ from neorl_envs.recording import QUALITIES
 from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._memory import memory_bytes, memory_limit
 from neorl_train.configuration._monitors import check_monitors, supervision_of
-from neorl_train.configuration._sections import Config, TrainingConfig, hyperparameters
+from neorl_train.configuration._sections import Config, TrainingConfig, config_type, hyperparameters
+from neorl_train.configuration._toml import load_toml, updated
 from neorl_train.configuration._untrained import changed_fields
 
 MAX_STARTS = 100_000
@@ -177,3 +181,37 @@ def _require(condition: bool, message: str) -> None:
 def _require_distinct(name: str, values: tuple) -> None:
     repeated = sorted({str(value) for value in values if values.count(value) > 1})
     _require(not repeated, f"{name} names {', '.join(repeated)} twice")
+
+
+def configure(
+    file: str | os.PathLike[str] | None = None, /, **sections: Mapping[str, Any]
+) -> Config:
+    """The configuration of a run: the defaults, overridden by a file, then by given sections.
+
+    Args:
+        file: A TOML file, as for the command.
+        **sections: Values by section, with the names of the file.
+
+    Returns:
+        The configuration, after every check that needs no data.
+
+    Raises:
+        InputError: If the file cannot be read, a section or key is unknown (the closest name is
+            suggested), or a value has another type or is out of range.
+
+    Example:
+        >>> from neorl_train import configure
+        >>> config = configure(
+        ...     data={"source": "plant.h5"},
+        ...     training={"algorithms": ["iql"], "seeds": [0, 1]},
+        ...     algorithms={"iql": {"expectile": 0.8}},
+        ... )
+        >>> config.training.seeds, config.algorithms.iql.expectile
+        ((0, 1), 0.8)
+    """
+    config = config_type(ALGORITHMS)()
+    if file is not None:
+        config = load_toml(Path(file), config)
+    config = updated(config, sections)
+    validate(config)
+    return config

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neorl_envs import Dataset
+from neorl_envs.plants import Plant
 
 
 def behaviours_of(dataset: Dataset) -> tuple[str, ...]:
@@ -26,3 +29,65 @@ def own_episodes(dataset: Dataset, name: str) -> Any:
         if name in (behaviour, imitation_name(behaviour)):
             return np.asarray(dataset.behaviour) == number
     return None
+
+
+def recorded_tunings(environment: Plant, dataset: Dataset | None) -> dict[str, int]:
+    """Number of episodes of every tuning that recorded a part of a log.
+
+    Args:
+        environment: Plant of the log.
+        dataset: The log; ``None`` if there is none.
+
+    Returns:
+        By name, in the order of the log; empty if the log does not state who acted.
+    """
+    if dataset is None or dataset.behaviour is None:
+        return {}
+    names, tunings = list(dataset.attributes.get("behaviours", ())), environment.tunings()
+    counts = np.bincount(np.asarray(dataset.behaviour), minlength=len(names))
+    return {
+        name: int(count)
+        for name, count in zip(names, counts, strict=True)
+        if count and name in tunings
+    }
+
+
+def usual_incumbent(environment: Plant, dataset: Dataset | None) -> tuple[str, str]:
+    """The tuning that runs on a plant today if nobody names one.
+
+    It is the plant's first tuning, unless the log states that other tunings recorded it and the
+    first one recorded nothing: then it is the tuning with the most episodes.
+
+    Args:
+        environment: The plant.
+        dataset: Its log, if that is a file; ``None`` for a log that the run collects.
+
+    Returns:
+        Its name, and a sentence if it is not the first tuning; otherwise an empty one.
+    """
+    first, recorded = next(iter(environment.tunings())), recorded_tunings(environment, dataset)
+    if dataset is None or not recorded or first in recorded:
+        return first, ""
+    name = max(recorded, key=lambda tuning: recorded[tuning])
+    return name, (
+        f"{name} is taken as what runs today, because it recorded {recorded[name]} of "
+        f"{dataset.n_episodes} episodes of the log and {first}, the plant's first tuning, none "
+        f"(name another with `--evaluation.incumbent '{first}'`)"
+    )
+
+
+def padded_episodes(dataset: Dataset) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Observations, actions and mask of all episodes, one episode per row, padded at its end.
+
+    Args:
+        dataset: Any episodes.
+
+    Returns:
+        Shapes ``(episode, time, obs)``, ``(episode, time, act)`` and ``(episode, time)``; the mask
+        is false for padding, for masked rows and for lost readings.
+    """
+    columns: Any = dataset.transitions
+    rows, mask = dataset.padded_rows()
+    obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
+    counted = mask & np.isfinite(obs).all(axis=2)
+    return jnp.asarray(obs), jnp.asarray(action), jnp.asarray(counted)

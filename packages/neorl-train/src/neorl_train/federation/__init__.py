@@ -7,23 +7,23 @@ from neorl_core.infrastructure import lazy_names
 if TYPE_CHECKING:
     from neorl_train.federation._client import Client as Client
     from neorl_train.federation._client import Proximal as Proximal
-    from neorl_train.federation._compression import Compressed as Compressed
-    from neorl_train.federation._compression import compressed as compressed
-    from neorl_train.federation._compression import decompressed as decompressed
     from neorl_train.federation._coordinator import Coordinator as Coordinator
     from neorl_train.federation._engine import Federated as Federated
     from neorl_train.federation._engine import federate as federate
     from neorl_train.federation._engine import federation_checkpoints as federation_checkpoints
-    from neorl_train.federation._faults import Fault as Fault
+    from neorl_train.federation._exchange import RoundRecord as RoundRecord
     from neorl_train.federation._flower import join_federation as join_federation
     from neorl_train.federation._flower import serve_federation as serve_federation
+    from neorl_train.federation._messages import Compressed as Compressed
     from neorl_train.federation._messages import Introduction as Introduction
     from neorl_train.federation._messages import RoundStart as RoundStart
     from neorl_train.federation._messages import Update as Update
+    from neorl_train.federation._messages import compressed as compressed
+    from neorl_train.federation._messages import decompressed as decompressed
     from neorl_train.federation._messages import n_bytes as n_bytes
+    from neorl_train.federation._privacy import Pairings as Pairings
     from neorl_train.federation._privacy import epsilon as epsilon
-    from neorl_train.federation._rounds import RoundRecord as RoundRecord
-    from neorl_train.federation._secure_sum import Pairings as Pairings
+    from neorl_train.federation._rules import Fault as Fault
     from neorl_train.federation._settings import Federation as Federation
     from neorl_train.federation._settings import FederationConfig as FederationConfig
     from neorl_train.federation._settings import GossipConfig as GossipConfig
@@ -61,15 +61,21 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "neorl_train.federation._client": ["Client", "Proximal"],
-        "neorl_train.federation._compression": ["Compressed", "compressed", "decompressed"],
         "neorl_train.federation._coordinator": ["Coordinator"],
         "neorl_train.federation._engine": ["Federated", "federate", "federation_checkpoints"],
-        "neorl_train.federation._faults": ["Fault"],
+        "neorl_train.federation._exchange": ["RoundRecord"],
         "neorl_train.federation._flower": ["join_federation", "serve_federation"],
-        "neorl_train.federation._messages": ["Introduction", "RoundStart", "Update", "n_bytes"],
-        "neorl_train.federation._privacy": ["epsilon"],
-        "neorl_train.federation._rounds": ["RoundRecord"],
-        "neorl_train.federation._secure_sum": ["Pairings"],
+        "neorl_train.federation._messages": [
+            "Compressed",
+            "Introduction",
+            "RoundStart",
+            "Update",
+            "compressed",
+            "decompressed",
+            "n_bytes",
+        ],
+        "neorl_train.federation._privacy": ["Pairings", "epsilon"],
+        "neorl_train.federation._rules": ["Fault"],
         "neorl_train.federation._settings": [
             "Federation",
             "FederationConfig",

@@ -14,12 +14,18 @@ from neorl_core import DataStatistics, InputError, Policy, as_arrays
 from neorl_core.federated import clip_update
 from neorl_core.statistics import range_statistics
 from neorl_train.data._training_data import TrainingData
-from neorl_train.federation._compression import compressed
-from neorl_train.federation._messages import Introduction, RoundStart, Update
-from neorl_train.federation._parameters import Vector, flat, layout_of
-from neorl_train.federation._secure_sum import Pairings, as_whole
+from neorl_train.federation._messages import (
+    Introduction,
+    RoundStart,
+    Update,
+    Vector,
+    compressed,
+    flat,
+    layout_of,
+)
+from neorl_train.federation._privacy import Pairings, as_whole
 from neorl_train.federation._settings import Federation
-from neorl_train.training._seeds import run_keys
+from neorl_train.training._queues import run_keys
 
 
 @jax.jit

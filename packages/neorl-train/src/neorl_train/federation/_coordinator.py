@@ -10,11 +10,15 @@ import numpy as np
 from neorl_core import DataStatistics, InputError
 from neorl_core.federated import private_mean
 from neorl_core.statistics import merge_statistics
-from neorl_train.federation._compression import decompressed
-from neorl_train.federation._messages import Introduction, Update, check_introductions
-from neorl_train.federation._parameters import Vector
+from neorl_train.federation._messages import (
+    Introduction,
+    Update,
+    Vector,
+    check_introductions,
+    decompressed,
+)
+from neorl_train.federation._privacy import as_floats, scale_of, summed
 from neorl_train.federation._rules import combined, limited_shares
-from neorl_train.federation._secure_sum import as_floats, scale_of, summed
 from neorl_train.federation._settings import ROBUST, Federation, sites_needed
 
 SECRET_WORDS = 4

@@ -18,12 +18,10 @@ from neorl_train.federation._client import (
     proximal_strength,
 )
 from neorl_train.federation._coordinator import Coordinator
-from neorl_train.federation._exchange import Exchange
-from neorl_train.federation._faults import Fault, check_faults
-from neorl_train.federation._gossip import mixings
-from neorl_train.federation._parameters import Vector
+from neorl_train.federation._exchange import Exchange, RoundRecord, worst_words
+from neorl_train.federation._messages import Vector
 from neorl_train.federation._privacy import epsilon
-from neorl_train.federation._rounds import RoundRecord, worst_words
+from neorl_train.federation._rules import Fault, check_faults, mixings
 from neorl_train.federation._settings import Federation, check_federation
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._checks import check_learner, check_trainable

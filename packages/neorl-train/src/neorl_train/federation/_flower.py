@@ -16,21 +16,24 @@ import numpy as np
 from neorl_core import InputError
 from neorl_train.federation._client import Client
 from neorl_train.federation._coordinator import Coordinator
-from neorl_train.federation._messages import Introduction, RoundStart, Update, n_bytes
-from neorl_train.federation._packing import (
-    packed_introduction,
-    packed_statistics,
-    unpacked_introduction,
-    unpacked_statistics,
-)
-from neorl_train.federation._parameters import Vector
-from neorl_train.federation._rounds import (
+from neorl_train.federation._exchange import (
     ANSWERED,
     DEAD,
     NOT_DRAWN,
     NOT_FINITE,
     RoundRecord,
     worst_words,
+)
+from neorl_train.federation._messages import (
+    Introduction,
+    RoundStart,
+    Update,
+    Vector,
+    n_bytes,
+    packed_introduction,
+    packed_statistics,
+    unpacked_introduction,
+    unpacked_statistics,
 )
 from neorl_train.federation._settings import Federation, check_federation
 

@@ -9,23 +9,22 @@ from typing import Any
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import check_head, head, write_json, write_text
 from neorl_train._errors import InterruptedRunError
-from neorl_train._job.completeness import is_complete
 from neorl_train._job.job import continue_run, first_record
 from neorl_train._job.log_stage import read_experience
 from neorl_train._job.resolution import reopened, resolved
 from neorl_train._job.resolved_run import ResolvedRun, Session
+from neorl_train._job.write_results import is_complete
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
-from neorl_train.configuration._configure import configure
 from neorl_train.configuration._sections import config_hash, config_to_dict, hyperparameters
 from neorl_train.configuration._toml import dump_toml
-from neorl_train.configuration._validation import validate
+from neorl_train.configuration._validation import configure, validate
 from neorl_train.data._training_data import TrainingData
 from neorl_train.federation._engine import federate, federation_checkpoints
+from neorl_train.federation._exchange import RoundRecord
 from neorl_train.federation._messages import Introduction, check_introductions
 from neorl_train.federation._results import federation_results
-from neorl_train.federation._rounds import RoundRecord
 from neorl_train.federation._site_run import FederatedSite
 from neorl_train.federation._sites import FederationPlan
 from neorl_train.runs._directory import RunDirectory, fill_run, numbered

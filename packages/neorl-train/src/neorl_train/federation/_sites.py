@@ -9,7 +9,7 @@ from typing import Any
 from neorl_core import InputError
 from neorl_train.configuration._sections import Config, config_to_dict
 from neorl_train.configuration._toml import updated
-from neorl_train.federation._faults import Fault, check_faults
+from neorl_train.federation._rules import Fault, check_faults
 from neorl_train.federation._settings import (
     Federation,
     FederationConfig,

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
-    from neorl_train.judging._episodes import Episodes as Episodes
-    from neorl_train.judging._episodes import Trace as Trace
     from neorl_train.judging._estimates import crossed_estimate as crossed_estimate
     from neorl_train.judging._estimates import fraction_estimates as fraction_estimates
     from neorl_train.judging._estimates import mean_estimates as mean_estimates
@@ -20,24 +18,28 @@ if TYPE_CHECKING:
     from neorl_train.judging._logged import classical_imitators as classical_imitators
     from neorl_train.judging._results import ActionFit as ActionFit
     from neorl_train.judging._results import Band as Band
+    from neorl_train.judging._results import Episodes as Episodes
     from neorl_train.judging._results import Evaluation as Evaluation
     from neorl_train.judging._results import Excitation as Excitation
     from neorl_train.judging._results import PolicyResult as PolicyResult
     from neorl_train.judging._results import Score as Score
     from neorl_train.judging._results import Source as Source
-    from neorl_train.judging._rollout_episodes import episodes_of as episodes_of
-    from neorl_train.judging._rollout_episodes import recorded_episodes as recorded_episodes
+    from neorl_train.judging._results import Stretch as Stretch
+    from neorl_train.judging._results import Trace as Trace
     from neorl_train.judging._rollouts import Rollout as Rollout
+    from neorl_train.judging._rollouts import episodes_of as episodes_of
     from neorl_train.judging._rollouts import paired_starts as paired_starts
+    from neorl_train.judging._rollouts import recorded_episodes as recorded_episodes
     from neorl_train.judging._rollouts import rollouts as rollouts
     from neorl_train.judging._safety_findings import Assessment as Assessment
-    from neorl_train.judging._safety_on_log import assess_on_log as assess_on_log
+    from neorl_train.judging._safety_on_plant import PolicyUnderTest as PolicyUnderTest
+    from neorl_train.judging._safety_on_plant import assess_on_log as assess_on_log
     from neorl_train.judging._safety_on_plant import assess_on_plant as assess_on_plant
-    from neorl_train.judging._safety_subject import PolicyUnderTest as PolicyUnderTest
-    from neorl_train.judging._safety_subject import read_policy_under_test as read_policy_under_test
+    from neorl_train.judging._safety_on_plant import (
+        read_policy_under_test as read_policy_under_test,
+    )
     from neorl_train.judging._shadow import action_fits as action_fits
     from neorl_train.judging._simulated import evaluate_controllers as evaluate_controllers
-    from neorl_train.judging._stretches import Stretch as Stretch
     from neorl_train.judging._summary import policy_rows as policy_rows
     from neorl_train.judging._summary import pooled_rows as pooled_rows
     from neorl_train.judging._switched_policy import SwitchedPolicy as SwitchedPolicy
@@ -120,21 +122,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "neorl_train.judging._rollout_episodes": ["episodes_of", "recorded_episodes"],
         "neorl_train.judging._estimates": [
             "crossed_estimate",
             "fraction_estimates",
             "mean_estimates",
         ],
-        "neorl_train.judging._logged": ["classical_imitators"],
-        "neorl_train.judging._rollouts": ["Rollout", "paired_starts", "rollouts"],
-        "neorl_train.judging._shadow": ["action_fits"],
-        "neorl_train.judging._simulated": ["evaluate_controllers"],
-        "neorl_train.judging._summary": ["policy_rows", "pooled_rows"],
-        "neorl_train.judging._switched_policy": ["SwitchedPolicy", "with_one_structure"],
-        "neorl_train.judging._traces": ["select_starts"],
-        "neorl_train.judging._validation": ["PolicyValidation"],
-        "neorl_train.judging._episodes": ["Episodes", "Trace"],
         "neorl_train.judging._evaluation_file": ["read_evaluation", "write_evaluation"],
         "neorl_train.judging._fine_tuning": [
             "Collected",
@@ -143,16 +135,37 @@ __getattr__, __dir__ = lazy_names(
             "read_fine_tuning",
             "write_fine_tuning",
         ],
+        "neorl_train.judging._logged": ["classical_imitators"],
         "neorl_train.judging._results": [
             "ActionFit",
             "Band",
+            "Episodes",
             "Evaluation",
             "Excitation",
             "PolicyResult",
             "Score",
             "Source",
+            "Stretch",
+            "Trace",
         ],
-        "neorl_train.judging._stretches": ["Stretch"],
+        "neorl_train.judging._rollouts": [
+            "Rollout",
+            "episodes_of",
+            "paired_starts",
+            "recorded_episodes",
+            "rollouts",
+        ],
+        "neorl_train.judging._safety_findings": ["Assessment"],
+        "neorl_train.judging._safety_on_plant": [
+            "PolicyUnderTest",
+            "assess_on_log",
+            "assess_on_plant",
+            "read_policy_under_test",
+        ],
+        "neorl_train.judging._shadow": ["action_fits"],
+        "neorl_train.judging._simulated": ["evaluate_controllers"],
+        "neorl_train.judging._summary": ["policy_rows", "pooled_rows"],
+        "neorl_train.judging._switched_policy": ["SwitchedPolicy", "with_one_structure"],
         "neorl_train.judging._tables": [
             "AmountCell",
             "CostCell",
@@ -162,13 +175,11 @@ __getattr__, __dir__ = lazy_names(
             "PooledRow",
             "ResultTables",
         ],
+        "neorl_train.judging._traces": ["select_starts"],
         "neorl_train.judging._training_signs": ["training_signs"],
-        "neorl_train.judging._safety_findings": ["Assessment"],
-        "neorl_train.judging._safety_on_log": ["assess_on_log"],
-        "neorl_train.judging._safety_on_plant": ["assess_on_plant"],
-        "neorl_train.judging._safety_subject": ["PolicyUnderTest", "read_policy_under_test"],
-        "neorl_train.judging._verdict_file": ["read_verdict", "write_verdict"],
         "neorl_train.judging._trial": ["LogPrediction", "OtherEstimate", "trial_verdict"],
+        "neorl_train.judging._validation": ["PolicyValidation"],
         "neorl_train.judging._verdict": ["Clause", "Verdict"],
+        "neorl_train.judging._verdict_file": ["read_verdict", "write_verdict"],
     },
 )

@@ -1,5 +1,6 @@
 """Evaluation without a simulator: the log's own results, and the distance of policies to it."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -8,22 +9,97 @@ import numpy as np
 
 from neorl_core import Policy, Spec, Transition, highs, lows
 from neorl_core.control import ConstantPolicy, StateFeedback
+from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset
 from neorl_envs.blocks import Term
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.data._source import known_plant
-from neorl_train.judging._benchmark_score import score_of
 from neorl_train.judging._checks import check_names
-from neorl_train.judging._log_source import source_of
-from neorl_train.judging._log_stretches import declared_bands, shown_channels, stretches
 from neorl_train.judging._pool import Pool, as_pool
-from neorl_train.judging._results import LINE, LOG, MEAN, Evaluation, PolicyResult
-from neorl_train.judging._rollout_episodes import recorded_episodes
+from neorl_train.judging._results import (
+    LINE,
+    LOG,
+    MEAN,
+    Evaluation,
+    Excitation,
+    PolicyResult,
+    Score,
+    Source,
+    Stretch,
+)
+from neorl_train.judging._rollouts import recorded_episodes
 from neorl_train.judging._shadow import action_fits
-from neorl_train.judging._stretches import Stretch
 from neorl_train.judging._summary import policy_rows
-from neorl_train.judging._tables import ResultTables
+from neorl_train.judging._tables import Estimate, PolicyRow, ResultTables
+from neorl_train.judging._traces import declared_bands, shown_channels, stretches
 from neorl_train.judging._wording import no_simulator
+
+NEORL2_RETURNS = {
+    "Pipeline": (-296.0, 751.0),
+    "Simglucose": (9.75, 475.0),
+    "RocketRecovery": (-176.0, 208.0),
+    "RandomFrictionHopper": (-3.0, 503.0),
+    "DMSD": (30.60, 849.51),
+    "Fusion": (-107.601, 98.05),
+    "SafetyHalfCheetah": (-283.0, 2507.0),
+    "Salespromotion": (357.62, 602.21),
+}
+"""Returns of the poor and the good reference, from ``neorl2/envs/info.py`` in polixir/NeoRL2."""
+
+
+def score_of(dataset: Dataset, log: PolicyRow) -> Score | None:
+    """The score of a NeoRL-2 log; ``None`` for any other, because its references are not known.
+
+    Args:
+        dataset: The log; its provenance identifies it.
+        log: Row of its recorded episodes.
+
+    Returns:
+        The score with its interval.
+    """
+    provenance = dataset.attributes.get("provenance", {})
+    task = str(dataset.attributes.get("name", "")).split("-")[0]
+    is_neorl2 = str(provenance.get("format", "")).startswith("NeoRL-2")
+    if not is_neorl2 or task not in NEORL2_RETURNS:
+        return None
+    low, high = NEORL2_RETURNS[task]
+    ends = (log.returns.value, log.returns.low, log.returns.high)
+    scored = Estimate(*(float(normalised_score(end, low=low, high=high)) for end in ends))
+    return Score(f"NeoRL-2 {task}", low, high, scored)
+
+
+NO_LOG = Source(name="no log", rows=0, episodes=0, content_hash="", attribution="", excitation=())
+"""Describes an evaluation without a log."""
+
+
+def source_of(dataset: Dataset | None) -> Source:
+    """Description of a dataset; :data:`NO_LOG` if there is none."""
+    if dataset is None:
+        return NO_LOG
+    return Source(
+        name=str(dataset.attributes.get("name", "log")),
+        rows=dataset.n_rows,
+        episodes=dataset.n_episodes,
+        content_hash=dataset.content_hash,
+        attribution=str(dataset.attributes.get("attribution", "")),
+        excitation=tuple(_excitation(entry) for entry in _channels(dataset)),
+    )
+
+
+def _channels(dataset: Dataset) -> list[Mapping[str, Any]]:
+    excitation = dataset.attributes.get("excitation", {})
+    return list(excitation.get("channels", [])) if isinstance(excitation, Mapping) else []
+
+
+def _excitation(entry: Mapping[str, Any]) -> Excitation:
+    return Excitation(
+        channel=str(entry.get("channel", "")),
+        unit=str(entry.get("unit", "")),
+        signal=float(entry.get("prbs_amplitude", math.nan)),
+        manual=float(entry.get("manual_fraction_of_steps", math.nan)),
+        deviation=float(entry.get("action_std", math.nan)),
+    )
+
 
 ROWS_AT_ONCE = 65_536
 

@@ -2,13 +2,164 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
-from neorl_train.judging._episodes import Episodes, Trace
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from neorl_core import Spec
+from neorl_core.costs import limit_kind
 from neorl_train.judging._pool import LEARNER
-from neorl_train.judging._stretches import Stretch
-from neorl_train.judging._table_text import table_text
 from neorl_train.judging._tables import Estimate, ResultTables, Role
-from neorl_train.judging._wording import decimals, difference, listed, with_interval
+from neorl_train.judging._wording import decimals, difference, listed, table_text, with_interval
+
+SMALLEST = 1e-3
+"""Fraction of a channel's range below which a move does not count as a reversal."""
+TYPICAL, LOWEST, HARDEST = "typical", "lowest return", "closest to the limits"
+
+
+@dataclasses.dataclass(frozen=True)
+class Episodes:
+    """Results of one policy, one entry for each episode.
+
+    Attributes:
+        returns: Undiscounted sum of the reward, in the unit of the reward.
+        length: Number of steps.
+        cost_sum: Sum of every cost over the episode, in the unit of the cost.
+        cost_worst: Largest cost of one step.
+        steps_over: Steps with a cost above its limit per step, or above zero if the limit is per
+            episode.
+        violated: Whether the limit was broken, by a step or by the sum over the episode.
+        success: Whether the episode ended successfully; ``None`` in a log, which does not record
+            it.
+        trip: Whether the plant ended the episode without success; ``None`` in a log.
+        filtered: Steps in which the guard changed the action while the policy kept acting.
+        fallback: Steps in which the fallback acted.
+        alarms: Monitors that raised an alarm in any step, one bit each in the order of the guard.
+        travel: Total travel of every actuator over the episode, in its unit.
+        reversals: Number of times that every actuator reversed.
+        terms: Terms of the return, each in its unit; none if none are declared.
+    """
+
+    returns: Float[np.ndarray, " episode"]
+    length: Int[np.ndarray, " episode"]
+    cost_sum: Float[np.ndarray, "episode cost"]
+    cost_worst: Float[np.ndarray, "episode cost"]
+    steps_over: Int[np.ndarray, "episode cost"]
+    violated: Bool[np.ndarray, "episode cost"]
+    success: Bool[np.ndarray, " episode"] | None
+    trip: Bool[np.ndarray, " episode"] | None
+    filtered: Int[np.ndarray, " episode"]
+    fallback: Int[np.ndarray, " episode"]
+    alarms: Int[np.ndarray, " episode"]
+    travel: Float[np.ndarray, "episode act"]
+    reversals: Int[np.ndarray, "episode act"]
+    terms: Float[np.ndarray, "episode term"]
+
+    @property
+    def count(self) -> int:
+        """Number of episodes."""
+        return len(self.returns)
+
+    def reordered(self, order: Int[np.ndarray, " episode"]) -> "Episodes":
+        """The episodes in another order."""
+        columns: dict[str, Any] = {
+            name: None if column is None else column[order] for name, column in vars(self).items()
+        }
+        return Episodes(**columns)
+
+
+def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
+    """The quantity that the limit of a cost bounds, per episode: largest step, or sum."""
+    kind = limit_kind(spec.cost[cost])
+    return kind.of_episode(total=episodes.cost_sum, worst=episodes.cost_worst)[:, cost]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """One episode, row by row, trimmed to its length; physical units.
+
+    Attributes:
+        label: Why it was stored: ``"typical"`` (median return of the candidate), ``"lowest
+            return"`` or ``"closest to the limits"``; ``"start 12"`` for one of those between the
+            largest loss and the largest gain.
+        policy: Name of the policy that acted.
+        guarded: Whether it acted through the guard.
+        start: Number of the start, which identifies the paired episodes.
+        obs: Observations, the first one before the first step, shape ``(time + 1, obs)``.
+        action: Requested actions, shape ``(time, act)``.
+        applied: Actions that the plant received, shape ``(time, act)``.
+        reward: Reward of each step, shape ``(time,)``.
+        cost: Costs of each step, shape ``(time, cost)``.
+        flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
+    """
+
+    label: str
+    policy: str
+    guarded: bool
+    start: int
+    obs: Float[np.ndarray, "time obs"]
+    action: Float[np.ndarray, "time act"]
+    applied: Float[np.ndarray, "time act"]
+    reward: Float[np.ndarray, " time"]
+    cost: Float[np.ndarray, "time cost"]
+    flags: Int[np.ndarray, " time"]
+
+
+BEST, MEDIAN, WORST = "best", "median", "worst"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stretch:
+    """At most a day of a log: the actions, a policy's proposals, and the coverage of the log.
+
+    Attributes:
+        label: ``"best"``, ``"median"`` or ``"worst"``, by the mean logged reward per step.
+        policy: Name of the policy that made the proposals.
+        episode: Number of the episode in the log.
+        first: Number of its first row within the episode.
+        stamp: Time of its first row in seconds since 1970 UTC; NaN if the log has no time stamps.
+        held_out: Whether the policy was not trained on the episode.
+        reward: Mean logged reward per step.
+        channels: Names of the observations to show.
+        obs: Their logged values, shape ``(time, channel)``.
+        logged: Actions that the plant received, shape ``(time, act)``.
+        proposed: Actions that the guarded policy proposed in the logged situations, shape ``(time,
+            act)``.
+        low: Smallest action of the log in similar situations, shape ``(time, act)``.
+        high: Largest action of the log in similar situations, shape ``(time, act)``.
+        cost: Logged costs, shape ``(time, cost)``.
+        flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
+        known: Rows without an unknown value, shape ``(time,)``.
+    """
+
+    label: str
+    policy: str
+    episode: int
+    first: int
+    stamp: float
+    held_out: bool
+    reward: float
+    channels: tuple[str, ...]
+    obs: Float[np.ndarray, "time channel"]
+    logged: Float[np.ndarray, "time act"]
+    proposed: Float[np.ndarray, "time act"]
+    low: Float[np.ndarray, "time act"]
+    high: Float[np.ndarray, "time act"]
+    cost: Float[np.ndarray, "time cost"]
+    flags: Int[np.ndarray, " time"]
+    known: Bool[np.ndarray, " time"]
+
+    def outside(self, action: Float[np.ndarray, "time act"]) -> Bool[np.ndarray, "time act"]:
+        """Where actions lie outside the range of the log's actions in similar situations.
+
+        Args:
+            action: :attr:`proposed` or :attr:`logged`.
+        """
+        slack = 1e-6 * (1 + np.abs(self.high) + np.abs(self.low))  # of single precision
+        beyond = (action < self.low - slack) | (action > self.high + slack)
+        return beyond & self.known[:, None]
+
 
 LOG = "log"
 BEHAVIOUR = "logged behaviour"

@@ -3,8 +3,7 @@
 import dataclasses
 
 from neorl_core import Spec
-from neorl_train.judging._episodes import Trace
-from neorl_train.judging._results import Band
+from neorl_train.judging._results import Band, Trace
 from neorl_train.judging._tables import Estimate
 
 LOGGED, WITHOUT, WITH = "as logged", "without the filter", "with the filter"

@@ -16,11 +16,9 @@ from neorl_safety.monitoring import (
     violation_depth,
     violation_statistics,
 )
-from neorl_train.judging._episodes import Episodes
 from neorl_train.judging._estimates import fraction_estimates, mean_estimates
-from neorl_train.judging._results import PolicyResult
-from neorl_train.judging._rollout_episodes import GUARD_ACTED
-from neorl_train.judging._rollouts import Rollout
+from neorl_train.judging._results import Episodes, PolicyResult
+from neorl_train.judging._rollouts import GUARD_ACTED, Rollout
 from neorl_train.judging._safety_findings import (
     WITH,
     Alarms,

@@ -21,8 +21,7 @@ from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_c
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
 from neorl_train.configuration._sections import PAIRED_STARTS_SEED, EvaluationConfig
 from neorl_train.judging._checks import check_names, check_spec
-from neorl_train.judging._episodes import Trace
-from neorl_train.judging._log_source import source_of
+from neorl_train.judging._logged import source_of
 from neorl_train.judging._pool import Pool, as_pool
 from neorl_train.judging._results import (
     BEHAVIOUR,
@@ -30,9 +29,15 @@ from neorl_train.judging._results import (
     Band,
     Evaluation,
     PolicyResult,
+    Trace,
 )
-from neorl_train.judging._rollout_episodes import episodes_of, joined, recorded_episodes
-from neorl_train.judging._rollouts import rollouts_in_chunks, starts_key
+from neorl_train.judging._rollouts import (
+    episodes_of,
+    joined,
+    recorded_episodes,
+    rollouts_in_chunks,
+    starts_key,
+)
 from neorl_train.judging._summary import policy_rows, pooled_rows
 from neorl_train.judging._switched_policy import with_one_structure
 from neorl_train.judging._tables import ResultTables, Role

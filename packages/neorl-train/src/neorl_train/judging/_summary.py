@@ -8,9 +8,8 @@ import numpy as np
 
 from neorl_core import Spec
 from neorl_envs.blocks import Term
-from neorl_train.judging._episodes import Episodes, limited
 from neorl_train.judging._estimates import crossed_estimate, fraction_estimates, mean_estimates
-from neorl_train.judging._results import PolicyResult
+from neorl_train.judging._results import Episodes, PolicyResult, limited
 from neorl_train.judging._tables import (
     AmountCell,
     AmountKind,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core.infrastructure import head, write_json
-from neorl_train.judging._json import decoded, from_plain, read_json, to_plain
+from neorl_train.judging._evaluation_file import decoded, from_plain, read_json, to_plain
 from neorl_train.judging._verdict import Verdict
 from neorl_train.runs._names import VERDICT, policy_file
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from neorl_train.pages._page import write_report as write_report
     from neorl_train.pages._plots import plot_episode as plot_episode
     from neorl_train.pages._plots import plot_learning as plot_learning
-    from neorl_train.pages._safety_file import write_safety_report as write_safety_report
+    from neorl_train.pages._safety_page import write_safety_report as write_safety_report
     from neorl_train.pages._terminal import print_summary as print_summary
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "neorl_train.pages._safety_file": ["write_safety_report"],
         "neorl_train.pages._page": ["write_report"],
         "neorl_train.pages._plots": ["plot_episode", "plot_learning"],
+        "neorl_train.pages._safety_page": ["write_safety_report"],
         "neorl_train.pages._terminal": ["print_summary"],
     },
 )

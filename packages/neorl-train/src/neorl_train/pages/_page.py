@@ -5,9 +5,16 @@ from pathlib import Path
 
 from neorl_core.infrastructure import write_text
 from neorl_train.judging._results import line_warnings
-from neorl_train.pages._document import Section, document
-from neorl_train.pages._glossary import glossary
-from neorl_train.pages._html import Html, folded, joined, paragraph, tag
+from neorl_train.pages._html import (
+    Html,
+    Section,
+    document,
+    folded,
+    glossary,
+    joined,
+    paragraph,
+    tag,
+)
 from neorl_train.pages._inputs import Inputs, read_inputs
 from neorl_train.pages.figures import _style
 from neorl_train.pages.sections import _about as about

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_train.judging._episodes import TYPICAL
-from neorl_train.judging._results import Evaluation
+from neorl_train.judging._results import TYPICAL, Evaluation
 from neorl_train.pages._inputs import read_inputs
 from neorl_train.pages.figures import _style
 from neorl_train.pages.figures._learning import learning_curves

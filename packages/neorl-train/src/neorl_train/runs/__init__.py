@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
-    from neorl_train.runs._checkpoint_manifest import tree_digest as tree_digest
     from neorl_train.runs._checkpoints import Checkpoints as Checkpoints
     from neorl_train.runs._checkpoints import Restored as Restored
     from neorl_train.runs._checkpoints import complete_steps as complete_steps
+    from neorl_train.runs._checkpoints import tree_digest as tree_digest
     from neorl_train.runs._directory import RunDirectory as RunDirectory
     from neorl_train.runs._directory import create_run as create_run
     from neorl_train.runs._directory import numbered as numbered
@@ -45,8 +45,12 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "neorl_train.runs._checkpoint_manifest": ["tree_digest"],
-        "neorl_train.runs._checkpoints": ["Checkpoints", "Restored", "complete_steps"],
+        "neorl_train.runs._checkpoints": [
+            "Checkpoints",
+            "Restored",
+            "complete_steps",
+            "tree_digest",
+        ],
         "neorl_train.runs._directory": ["RunDirectory", "create_run", "numbered"],
         "neorl_train.runs._lock": ["file_lock", "holder", "locked"],
         "neorl_train.runs._records": ["RecordReader", "Records", "read_records"],

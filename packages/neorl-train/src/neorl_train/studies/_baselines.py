@@ -15,23 +15,21 @@ from neorl_envs.plants import PLANTS, Plant
 from neorl_envs.recording import behaviour_policies, quality
 from neorl_train.candidates._controllers import with_controllers
 from neorl_train.candidates._family import Material
-from neorl_train.configuration._configure import configure
 from neorl_train.configuration._sections import MIXED, PAIRED_STARTS_SEED, Config
+from neorl_train.configuration._validation import configure
 from neorl_train.data._log_cache import plant_digest
 from neorl_train.data._split import check_split, training_and_held_out
 from neorl_train.data._training_data import training_data
-from neorl_train.judging._episodes import Episodes
 from neorl_train.judging._evaluation_file import read_evaluation, write_evaluation
 from neorl_train.judging._logged import evaluate_offline
-from neorl_train.judging._results import Evaluation
+from neorl_train.judging._results import Episodes, Evaluation
 from neorl_train.judging._rollouts import starts_key
 from neorl_train.judging._simulated import evaluate_controllers
 from neorl_train.judging._wording import confidence, decimals, percent, with_interval
 from neorl_train.runs._names import BASELINE_CACHE
 from neorl_train.studies._benchmark import BenchmarkRow, controller_rows
-from neorl_train.studies._benchmark_tables import task_cells
-from neorl_train.studies._formats import Table
 from neorl_train.studies._scores import Scale, scale_of
+from neorl_train.studies._tables import Table, task_cells
 
 RANDOM = "random actions"
 

@@ -1,16 +1,211 @@
 """Carries out a benchmark and reads its results."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from neorl_core import InputError
+from neorl_core.infrastructure import unknown_name, write_text
+from neorl_envs import environment_names
+from neorl_envs.recording import QUALITIES
+from neorl_train.configuration._sections import hyperparameters
+from neorl_train.configuration._toml import dump_toml
+from neorl_train.configuration._untrained import size_notes
 from neorl_train.judging._results import Evaluation
 from neorl_train.studies._baselines import plant_baselines, scale_from
 from neorl_train.studies._benchmark import Benchmark, Entry, Task, benchmark_of
-from neorl_train.studies._benchmark_plan import BenchmarkPlan
-from neorl_train.studies._benchmark_tables import write_benchmark
-from neorl_train.studies._cells import Cell
+from neorl_train.studies._cells import Cell, SweepFile
 from neorl_train.studies._pictures import write_benchmark_pictures
 from neorl_train.studies._sweep import SweepState, carry_out, one_command, print_flushed, state_of
+from neorl_train.studies._tables import write_benchmark
+
+SECTION = "benchmark"
+FILE = "benchmark.toml"
+"""File in the folder of a benchmark that describes it, so that the folder alone continues it."""
+SET_BY_GRID = ("data.source", "data.quality", "training.algorithms", "training.seeds")
+CHANGES_THE_PLANT = (
+    *("data.constants", "limits.cost", "evaluation.environment", "finetune.environment"),
+)
+"""Settings that would change the plant, so that its anchors and controllers no longer apply."""
+
+DEFAULTS: dict[str, Any] = {
+    "plants": (),
+    "qualities": ("mixed",),
+    "algorithms": ("bc", "td3_bc", "iql"),
+    "seeds": (0, 1, 2, 3),
+    "separate_seeds": False,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkPlan:
+    """The grid of a benchmark.
+
+    Attributes:
+        plants: Names of simulated plants.
+        qualities: Qualities of the logs that learners are trained on.
+        algorithms: Names of the learners.
+        seeds: Seeds of every learner on every log.
+        separate_seeds: Whether every seed is a separate run, so that a diverging seed does not stop
+            the others; otherwise the seeds of a learner on one log form one run.
+        base: Sections of the configuration that all runs share.
+        directory: Folder for runs and tables.
+    """
+
+    plants: tuple[str, ...]
+    qualities: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    seeds: tuple[int, ...]
+    separate_seeds: bool
+    base: dict[str, Any]
+    directory: Path
+
+    def cells(self) -> list[Cell]:
+        """One configuration for each run, in the order of plants, qualities and learners.
+
+        Raises:
+            InputError: If one is not a valid configuration; the message names the value.
+        """
+        seeds = [[seed] for seed in self.seeds] if self.separate_seeds else [list(self.seeds)]
+        grid = {
+            "data.source": list(self.plants),
+            "data.quality": list(self.qualities),
+            "training.algorithms": list(self.algorithms),
+            "training.seeds": seeds,
+        }
+        return SweepFile(self.base, grid, None, self.directory).cells()
+
+    def write(self) -> None:
+        """Writes the plan into its folder."""
+        names = [field for field in DEFAULTS if field != "separate_seeds"]
+        grid: dict[str, Any] = {name: list(getattr(self, name)) for name in names}
+        grid["separate_seeds"] = self.separate_seeds
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_text(self.directory / FILE, dump_toml({SECTION: grid, **self.base}))
+
+
+def benchmark_plan(
+    path: Path | None, given: Mapping[str, Any], directory: Path | None = None
+) -> BenchmarkPlan:
+    """The plan from a file, from values, or from both: values override those of the file.
+
+    Args:
+        path: A TOML file with a section ``[benchmark]`` and, for settings that all runs share,
+            sections of a run's configuration; or the folder of a benchmark to continue.
+        given: Entries of ``[benchmark]``, and options of all runs by dotted name.
+        directory: Folder for runs and tables; by default that folder, else ``benchmarks/NAME``,
+            named after the file.
+
+    Raises:
+        InputError: If the file cannot be read, a name is unknown, or no plants are given.
+    """
+    where, base = "the command line", {}
+    grid: dict[str, Any] = dict(DEFAULTS)
+    if path is not None:
+        if path.is_dir():
+            path, directory = path / FILE, directory or path
+        base, where = _read(path), str(path)
+        declared = base.pop(SECTION, None)
+        if not isinstance(declared, Mapping):
+            raise InputError(
+                f"{path} has no section [benchmark], such as `plants = ['CSTR-v0']` below it"
+            )
+        for name in declared:
+            if name not in DEFAULTS:
+                raise unknown_name(f"key in [benchmark] of {path}", name, DEFAULTS)
+        grid |= declared
+    grid |= {name: value for name, value in given.items() if name in DEFAULTS}
+    for name, value in given.items():
+        if name not in DEFAULTS:
+            section, _, key = name.partition(".")
+            base[section] = {**base.get(section, {}), key: value}
+    _check(grid, base, where)
+    if directory is None:
+        directory = Path("benchmarks") / ("benchmark" if path is None else path.stem)
+    return BenchmarkPlan(
+        **{name: tuple(grid[name]) for name in DEFAULTS if name != "separate_seeds"},
+        separate_seeds=bool(grid["separate_seeds"]),
+        base=base,
+        directory=directory,
+    )
+
+
+def benchmark_notes(cells: Sequence[Cell]) -> list[str]:
+    """Notes about the settings of its learners, before they are trained."""
+    learners = {
+        name: hyperparameters(cell.config, name)
+        for cell in cells
+        for name in cell.config.training.algorithms
+    }
+    return size_notes(learners)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}") from None
+
+
+def _check(grid: Mapping[str, Any], base: Mapping[str, Any], where: str) -> None:
+    for name in ("plants", "qualities", "algorithms", "seeds"):
+        _check_list(f"{where}: benchmark.{name}", grid[name], int if name == "seeds" else str)
+    if not isinstance(grid["separate_seeds"], bool):
+        raise InputError(f"{where}: benchmark.separate_seeds must be true or false")
+    if not grid["plants"]:
+        raise InputError(
+            "a benchmark needs plants: give a TOML file with `plants` in [benchmark], or "
+            "`--plants CSTR-v0 DMSD-v0`"
+        )
+    for name in ("qualities", "algorithms", "seeds"):
+        if not grid[name]:
+            raise InputError(f"{where}: benchmark.{name} is empty; give at least one value")
+    _check_names(grid["plants"], grid["qualities"])
+    _check_sections(base, where)
+
+
+def _check_names(plants: Sequence[str], qualities: Sequence[str]) -> None:
+    for name in plants:
+        if name not in environment_names():
+            known = unknown_name("simulated plant", name, environment_names())
+            raise InputError(
+                f"{known}; a log without a simulator has no episodes to score, so use `neorl-train "
+                "sweep` for it"
+            )
+    for name in qualities:
+        if name not in QUALITIES:
+            raise unknown_name("quality of a log", name, QUALITIES)
+
+
+def _check_sections(base: Mapping[str, Any], where: str) -> None:
+    for name in SET_BY_GRID:
+        section, _, key = name.partition(".")
+        if key in base.get(section, {}):
+            raise InputError(f"{where}: {name} is set by [benchmark]; leave it out of [{section}]")
+    for name in CHANGES_THE_PLANT:
+        section, _, key = name.partition(".")
+        if key in base.get(section, {}):
+            raise InputError(
+                f"{where}: {name} changes the plant, and a benchmark scores plants as they are; "
+                "leave it out, or use `neorl-train sweep`"
+            )
+
+
+def _check_list(name: str, values: Any, kind: type) -> None:
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise InputError(f"{name} must be a list, got {values!r}")
+    for value in values:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InputError(f"{name} must be a list of {_WORDS[kind]}, got {value!r}")
+    if len(set(values)) < len(values):
+        raise InputError(f"{name} contains a value twice: {list(values)}; name each value once")
+
+
+_WORDS = {int: "integers", str: "names"}
 
 
 def state_words(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
-from neorl_train.configuration._configure import configure
 from neorl_train.configuration._sections import (
     PAIRED_STARTS_SEED,
     Config,
     config_hash,
     config_to_dict,
 )
+from neorl_train.configuration._validation import configure
 
 GRID, SEARCH, SPACE = "grid", "search", "space"
 

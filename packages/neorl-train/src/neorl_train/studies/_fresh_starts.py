@@ -19,16 +19,16 @@ from neorl_train._job.write_results import (
     write_results,
 )
 from neorl_train.candidates._controllers import run_controllers
-from neorl_train.candidates._stored import stored_pool
-from neorl_train.configuration._configure import configure
-from neorl_train.data._incumbent import usual_incumbent
+from neorl_train.candidates._given import stored_pool
+from neorl_train.configuration._validation import configure
+from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.data._source import RunSource, source_named
 from neorl_train.judging._checks import require_same_channels
 from neorl_train.judging._evaluation_file import read_evaluation
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._rule import verdict
-from neorl_train.judging._safety_subject import read_policy_under_test
+from neorl_train.judging._safety_on_plant import read_policy_under_test
 from neorl_train.judging._verdict import Verdict
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT

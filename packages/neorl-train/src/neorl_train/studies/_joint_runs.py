@@ -21,13 +21,13 @@ from neorl_train._job.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings
-from neorl_train.configuration._configure import configure
 from neorl_train.configuration._sections import (
     Config,
     config_hash,
     config_to_dict,
     hyperparameters,
 )
+from neorl_train.configuration._validation import configure
 from neorl_train.data._experience import Experience
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._disk_space import one_line_when_full

@@ -11,11 +11,11 @@ from neorl_core.infrastructure import replacing, write_text
 from neorl_train.judging._results import LOG
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import confidence
-from neorl_train.pages._document import document
 from neorl_train.pages._html import (
     Column,
     Html,
     bullets,
+    document,
     figure,
     joined,
     paragraph,
@@ -24,12 +24,10 @@ from neorl_train.pages._html import (
 )
 from neorl_train.pages.figures import _style
 from neorl_train.pages.figures._studies import Curves, Dots, Picture, Profiles, study_figure
-from neorl_train.studies._aggregates import THRESHOLDS, LearnerAggregate
 from neorl_train.studies._benchmark import PROFILE, Benchmark
-from neorl_train.studies._benchmark_tables import benchmark_tables, notes
 from neorl_train.studies._comparison import ComparedRow, Comparison
-from neorl_train.studies._formats import Table
-from neorl_train.studies._tables import comparison_tables
+from neorl_train.studies._scores import THRESHOLDS, LearnerAggregate
+from neorl_train.studies._tables import Table, benchmark_tables, comparison_tables, notes
 
 DOTS_PER_INCH = 150
 

@@ -11,8 +11,8 @@ from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import RetuneSettings, learned_plants, select
 from neorl_core import InputError
 from neorl_train._job.plant_model import log_context
-from neorl_train.candidates._stored import stored_pool
-from neorl_train.configuration._configure import configure
+from neorl_train.candidates._given import stored_pool
+from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED

@@ -19,7 +19,7 @@ from neorl_train._job.job import resume_job, run_job
 from neorl_train._process.progress import Reporter
 from neorl_train._process.switches import prepare_process
 from neorl_train._process.timings import IMPORTS, Timings
-from neorl_train.configuration._configure import configure
+from neorl_train.configuration._validation import configure
 from neorl_train.runs._directory import RunDirectory, numbered
 from neorl_train.runs._lock import file_lock, holder
 from neorl_train.runs._names import FAILED, FINISHED

@@ -9,8 +9,8 @@ from neorl_train.training._plant_sources import PlantAndLog as PlantAndLog
 from neorl_train.training._plant_sources import PlantRollouts as PlantRollouts
 from neorl_train.training._queues import EXECUTION_MODE as EXECUTION_MODE
 from neorl_train.training._queues import SeedQueues as SeedQueues
-from neorl_train.training._seeds import offline_seeds as offline_seeds
-from neorl_train.training._seeds import run_keys as run_keys
+from neorl_train.training._queues import offline_seeds as offline_seeds
+from neorl_train.training._queues import run_keys as run_keys
 from neorl_train.training._together import Setting as Setting
 from neorl_train.training._together import program_key as program_key
 from neorl_train.training._together import train_together as train_together

@@ -12,8 +12,7 @@ from neorl_core.costs import limit_kind, penalised_reward
 from neorl_envs.closed_loop import Loop, closed_loop_step, transition_of, where_over
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard
-from neorl_train.judging._rollout_episodes import GUARD_ACTED
-from neorl_train.judging._rollouts import is_guarded, report_of
+from neorl_train.judging._rollouts import GUARD_ACTED, is_guarded, report_of
 
 
 class Collection(eqx.Module):
@@ -236,3 +235,28 @@ def _new_episode(collection: Collection, policy: Policy, key: PRNGKeyArray) -> R
     costs = jnp.zeros(collection.spec.n_cost, obs.dtype)
     zero = jnp.zeros((), obs.dtype)
     return Running(params, state, obs, policy.initial_carry(), zero, costs, costs)
+
+
+def example_rows(spec: Spec, running: Running, *, costs: bool) -> Transition:
+    """Rows of one step, from which a buffer takes shapes and dtypes."""
+    obs, not_ended = running.obs, jnp.zeros(running.total.shape, jnp.bool_)
+    action = jnp.zeros((len(not_ended), spec.n_action), obs.dtype)
+    rows = Transition(
+        obs, action, running.total, next_obs=obs, terminated=not_ended, truncated=not_ended
+    )
+    return rows._replace(cost=running.cost_sum) if costs else rows
+
+
+def online_metrics(spec: Spec, counts: Counts) -> dict[str, Float[Array, ""]]:
+    """Counts on the plant since the beginning, as metrics."""
+    floats = jax.tree.map(lambda x: x.astype(jnp.float32), counts)
+    names = [channel.name for channel in spec.cost]
+    return {
+        "online_steps": floats.steps,
+        "online_episodes": floats.episodes,
+        "online_return": floats.returns / jnp.maximum(floats.episodes, 1),
+        "online_trips": floats.trips,
+        "online_filtered": floats.filtered,
+        "online_fallback": floats.fallback,
+        **{f"online_violated_{name}": floats.violated[j] for j, name in enumerate(names)},
+    }

@@ -15,14 +15,18 @@ from neorl_core.statistics import range_statistics
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_safety.constraints import AnyConstraints
-from neorl_train.configuration._fine_tuning import FineTuningConfig, check_fine_tuning
-from neorl_train.configuration._online import CollectionSettings, OnlineConfig, check_collection
+from neorl_train.configuration._online import (
+    CollectionSettings,
+    FineTuningConfig,
+    OnlineConfig,
+    check_collection,
+    check_fine_tuning,
+)
 from neorl_train.data._training_data import TrainingData, training_data
 from neorl_train.judging._checks import require_same_channels
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._checks import check_learner, check_trainable
 from neorl_train.training._collect import Collection, Counts
-from neorl_train.training._feeds import Feed, MemoryFeed, NoRows
 from neorl_train.training._loop import (
     UNWATCHED,
     Trained,
@@ -34,8 +38,7 @@ from neorl_train.training._loop import (
 from neorl_train.training._plan import Plan
 from neorl_train.training._plant_replay import PlantReplay
 from neorl_train.training._plant_sources import PlantAndLog
-from neorl_train.training._queues import SeedQueues, devices_for
-from neorl_train.training._seeds import run_keys
+from neorl_train.training._queues import Feed, MemoryFeed, NoRows, SeedQueues, devices_for, run_keys
 
 PLAN, SETTINGS, ONLINE = Plan(), FineTuningConfig(), OnlineConfig()
 

@@ -28,9 +28,10 @@ from neorl_train.training._collect import (
     Running,
     begin_episodes,
     collect_step,
+    example_rows,
     no_counts,
+    online_metrics,
 )
-from neorl_train.training._rows import example_rows, online_metrics
 
 
 class ReplayMemory(NamedTuple):

@@ -19,10 +19,11 @@ from neorl_train.training._collect import (
     Running,
     begin_episodes,
     collect_step,
+    example_rows,
     no_counts,
+    online_metrics,
 )
 from neorl_train.training._plant_replay import PlantReplay
-from neorl_train.training._rows import example_rows, online_metrics
 
 
 class PlantMemory(NamedTuple):

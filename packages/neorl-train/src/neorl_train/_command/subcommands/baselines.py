@@ -80,7 +80,7 @@ def command(arguments: list[str]) -> None:
 def _check(options: BaselineOptions) -> None:
     from neorl_core.infrastructure import unknown_name
     from neorl_envs.recording import QUALITIES
-    from neorl_train.studies._formats import check_output
+    from neorl_train.studies._tables import check_output
 
     if options.starts < 2:
         raise InputError(f"starts must be at least 2, got {options.starts}")
@@ -145,9 +145,8 @@ def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
 
 def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -> None:
     from neorl_core.infrastructure import head, write_text
-    from neorl_train.judging._json import to_plain
-    from neorl_train.studies._benchmark_tables import rows_csv
-    from neorl_train.studies._formats import csv_text, rendered
+    from neorl_train.judging._evaluation_file import to_plain
+    from neorl_train.studies._tables import csv_text, rendered, rows_csv
 
     simulated = isinstance(rows, tuple)
     plain = {"rows": to_plain(rows)} if simulated else to_plain(rows)

@@ -100,8 +100,12 @@ def command(arguments: list[str]) -> None:
     for field in ("updates", "steps", "starts"):
         if getattr(options, field) < 0:
             raise InputError(f"{field} must not be negative, got {getattr(options, field)}")
-    from neorl_train.studies._benchmark_plan import benchmark_notes, benchmark_plan
-    from neorl_train.studies._benchmark_run import carry_out_benchmark, state_words
+    from neorl_train.studies._benchmark_run import (
+        benchmark_notes,
+        benchmark_plan,
+        carry_out_benchmark,
+        state_words,
+    )
 
     print_line = partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
     output = Path(options.output) if options.output else None
@@ -125,7 +129,7 @@ def command(arguments: list[str]) -> None:
         retry=options.retry,
         print_line=print_line,
     )
-    from neorl_train.studies._benchmark_tables import benchmark_text, benchmark_to_json
+    from neorl_train.studies._tables import benchmark_text, benchmark_to_json
 
     if options.json:
         print_json("benchmark", benchmark_to_json(benchmark))

@@ -61,8 +61,7 @@ def command(arguments: list[str]) -> None:
         comparison_to_json,
         write_comparison,
     )
-    from neorl_train.studies._formats import check_output
-    from neorl_train.studies._tables import SUFFIXES
+    from neorl_train.studies._tables import SUFFIXES, check_output
 
     if options.output:
         check_output(Path(options.output), SUFFIXES)

@@ -41,9 +41,8 @@ def command(arguments: list[str]) -> None:
     from neorl_train._process.distributed import join_processes
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import IMPORTS, Timings
-    from neorl_train.configuration._configure import configure
     from neorl_train.configuration._sections import DevicesConfig, config_hash
-    from neorl_train.configuration._validation import validate
+    from neorl_train.configuration._validation import configure, validate
     from neorl_train.training._processes import all_or_none, leads, require_equal
 
     timings = Timings.since_start(IMPORTS)

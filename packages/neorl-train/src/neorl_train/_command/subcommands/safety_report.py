@@ -20,8 +20,7 @@ from neorl_train.judging import (
     read_policy_under_test,
 )
 from neorl_train.pages import write_safety_report
-from neorl_train.pages._safety_file import assessment_to_json
-from neorl_train.pages._safety_text import headline
+from neorl_train.pages._safety_page import assessment_to_json, headline
 
 USAGE = """neorl-train safety-report RUN|ARTEFACT|BUNDLE [--OPTION VALUE ...]
 

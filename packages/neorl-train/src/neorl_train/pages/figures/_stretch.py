@@ -7,8 +7,7 @@ import numpy as np
 
 from neorl_core import Spec
 from neorl_core.costs import limit_kind
-from neorl_train.judging._results import Band
-from neorl_train.judging._stretches import Stretch
+from neorl_train.judging._results import Band, Stretch
 from neorl_train.pages.figures._style import CLASSICAL, INK, LEARNERS, MUTED, new_figure, time_axis
 from neorl_train.pages.figures._style import window as window_of
 from neorl_train.pages.figures._trends import forbidden, panel_title

@@ -8,8 +8,7 @@ import numpy as np
 from neorl_core import Spec
 from neorl_core.costs import limit_kind
 from neorl_safety.filters import Flag
-from neorl_train.judging._episodes import Trace
-from neorl_train.judging._results import Band
+from neorl_train.judging._results import Band, Trace
 from neorl_train.pages.figures._style import (
     CLASSICAL,
     GRID,

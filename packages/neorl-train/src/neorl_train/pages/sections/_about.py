@@ -18,7 +18,7 @@ from neorl_train.pages._html import (
     tag,
 )
 from neorl_train.pages._inputs import Inputs
-from neorl_train.pages._next_steps import next_steps
+from neorl_train.pages._terminal import next_steps
 from neorl_train.runs._names import policy_file
 
 

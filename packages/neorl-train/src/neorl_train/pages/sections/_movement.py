@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neorl_core.costs import limit_kind
-from neorl_train.judging._episodes import SMALLEST, Trace
+from neorl_train.judging._results import SMALLEST, Trace
 from neorl_train.judging._tables import AmountKind
 from neorl_train.judging._wording import DASH, with_ends
 from neorl_train.pages._html import Column, Content, Group, Html, folded, joined, table

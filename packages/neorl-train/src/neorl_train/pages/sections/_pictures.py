@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from neorl_core.costs import limit_kind
-from neorl_train.judging._episodes import HARDEST, LOWEST, TYPICAL, Trace, limited
+from neorl_train.judging._results import HARDEST, LOWEST, TYPICAL, Trace, limited
 from neorl_train.judging._tables import ResultTables
 from neorl_train.judging._wording import confidence, listed, signed
 from neorl_train.pages._html import Html, figure, joined, paragraph, tag

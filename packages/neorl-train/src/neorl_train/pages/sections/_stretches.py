@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from neorl_safety.filters import Flag
-from neorl_train.judging._stretches import BEST, MEDIAN, WORST, Stretch
+from neorl_train.judging._results import BEST, MEDIAN, WORST, Stretch
 from neorl_train.judging._wording import listed, number, percent
 from neorl_train.pages._html import Html, joined, paragraph, tag
 from neorl_train.pages._inputs import Inputs
