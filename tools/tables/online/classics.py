@@ -5,7 +5,7 @@ Usage:
     python tools/tables/online/classics.py measure --only dqn     that one, where it is not
     python tools/tables/online/classics.py table                  the table as Markdown
 
-500,000 steps of CartPole-v1, restated as a plant (``neorl_envs.classics``), by every seed; hidden
+500,000 steps of CartPole-v1, restated as a plant (``classic_plants.py``), by every seed; hidden
 layers, rates and batches are those of CleanRL's scripts. "dqn, plain" is without double values,
 duelling, priorities and the clip of the gradient, as CleanRL's is; "dqn" has all four, and
 "dqn, 100,000 steps" has a fifth of the steps and four times the rate. DQN steps ten episodes side
@@ -18,6 +18,7 @@ beside it, as CleanRL states it.
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,13 @@ from neorl_agents import DQN, PPO, SAC, TD3, Reinforce
 from neorl_agents.learning import Networks, Steps
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
-from neorl_envs.classics import CartPole, Pendulum
 from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train_online
 from neorl_train.configuration import OnlineConfig
 from neorl_train.training import Plan, Watcher
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from classic_plants import CartPole, Pendulum
 
 PATH = Path(__file__).resolve().parents[2] / "benchmarks/results/classics.json"
 STEPS, SEEDS = 500_000, (0, 1, 2, 3, 4)
