@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._soft_actor import sampled_actions
+from neorl_agents.algorithms._soft_actor import LOG_STD_RANGE, sampled_actions
 from neorl_agents.algorithms.model_based._soft_rollouts import (
-    LOG_STD_RANGE,
     Rollouts,
     SoftRollouts,
 )

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._soft_actor import sample_action
-from neorl_agents.algorithms.model_based._soft_rollouts import LOG_STD_RANGE, SoftRollouts
+from neorl_agents.algorithms._soft_actor import LOG_STD_RANGE, sample_action
+from neorl_agents.algorithms.model_based._soft_rollouts import SoftRollouts
 from neorl_agents.learning import LearnerState, Metrics, UnitRows, require_count, require_number
 from neorl_agents.models import newest, next_network_inputs
 from neorl_agents.networks import q_values
