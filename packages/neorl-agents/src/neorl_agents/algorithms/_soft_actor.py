@@ -70,11 +70,7 @@ def soft_actor_loss(
     key: PRNGKeyArray,
     log_std_range: tuple[float, float],
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
-    """``mean (temperature log pi(a|s) - min_i Q_i(s, a))`` over sampled actions.
-
-    Returns:
-        The loss, and the log-density of every row's action.
-    """
+    """``mean (temperature log pi(a|s) - min_i Q_i(s, a))``, and the log-density of every action."""
     action, log_prob = sample_action(actor, rows.obs, key, log_std_range)
     values = q_values(critics, rows.obs, action)
     loss = sac_policy_loss(log_prob, values, temperature=temperature)

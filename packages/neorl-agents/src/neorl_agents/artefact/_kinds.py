@@ -53,11 +53,7 @@ class PolicyKind(NamedTuple):
 
 
 def kind_of(policy: Policy) -> str:
-    """The name of the kind of ``policy``.
-
-    Raises:
-        TypeError: If no kind has its class.
-    """
+    """The name of the kind of ``policy``; a ``TypeError`` if no kind has its class."""
     # The package's kinds come first, so entry points are imported only for a foreign policy.
     for name, kind in POLICY_KINDS.items():
         if type(policy) is kind.policy:

@@ -58,17 +58,8 @@ def imitate_loop(
     derivative time would be negative. Where least squares gives opposite signs, the parts that
     explain less are left out. A part that contributes less than rounding is zero.
 
-    Args:
-        log: The log, which marks the pieces.
-        measurement: Controlled variable of every row.
-        setpoint: Setpoint of every row.
-        action: Manipulated variable of every row.
-        limits: Ends of the action's range.
-        dt: Period in seconds.
-        derivative: Whether to fit a derivative part.
-
-    Raises:
-        InputError: If too few rows are away from the limits, or nothing moved in those.
+    ``dt`` is in seconds. Raises an ``InputError`` if too few rows are away from the limits, or
+    nothing moved in those.
 
     Source: Ljung, System identification: theory for the user, 1999, chapter 7; one intercept per
     group as in Wooldridge, Econometric analysis of cross section and panel data, 2002, section

@@ -152,18 +152,8 @@ def outcomes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Outputs of the last heads before calibration, and the outcomes in the log.
 
-    Args:
-        critic: A critic.
-        columns: Rows of complete episodes.
-        spec: Channels and limits.
-        discount: Discount of a cost per step.
-
-    Returns:
-        For the rows whose window the log contains: predictions and outcomes of shape
-        ``(row, cost)``, and the index of the episode.
-
-    Raises:
-        InputError: If it contains no complete window.
+    Predictions and outcomes have the shape ``(row, cost)`` and come with the episode's index, for
+    rows whose window the log contains. Raises an ``InputError`` if it contains none.
     """
     observed = observed_windows(columns, critic.horizon, spec)
     if critic.quantity == "violation":
@@ -177,11 +167,7 @@ def outcomes(
 
 
 def observed_windows(columns: Columns, horizon: int, spec: Spec) -> np.ndarray:
-    """The rows whose window the log contains.
-
-    Raises:
-        InputError: If there is none.
-    """
+    """The rows whose window the log contains; an ``InputError`` if there is none."""
     observed = fully_observed(columns, horizon, spec.horizon)
     if not observed.any():
         raise InputError(

@@ -56,11 +56,7 @@ def episode_costs(
 
 
 def require_costs(name: str, spec: Spec) -> None:
-    """Refuses a plant without cost channels.
-
-    Raises:
-        InputError: If there are none; the message names the learner and says what to do.
-    """
+    """Refuses a plant without cost channels."""
     if not spec.cost:
         raise InputError(
             f"{name} learns to keep cost limits, but the plant has no costs; declare them with "

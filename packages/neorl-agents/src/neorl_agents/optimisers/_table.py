@@ -24,9 +24,8 @@ _ADVICE = (
 def _check_optimiser(name: str, entry: Any) -> None:
     """Takes one abstract step with ``entry``; nothing is computed.
 
-    Raises:
-        TypeError: If it is not a function from a rate to an optax transformation whose state
-            keeps its form.
+    Raises a ``TypeError`` if it is not a function from a rate to an optax transformation whose
+    state keeps its form.
     """
     if not callable(entry):
         raise TypeError(

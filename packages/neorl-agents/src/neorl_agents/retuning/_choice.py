@@ -260,12 +260,7 @@ _predicted = jax.jit(predicted_episodes)
 def bounded_costs(
     episodes: PredictedEpisodes, spec: Spec
 ) -> Float[np.ndarray, "member episode cost"]:
-    """The quantity of every cost that its limit bounds: the sum or the worst step of an episode.
-
-    Args:
-        episodes: Simulated episodes, from :func:`replayed`.
-        spec: Channels with the limits.
-    """
+    """The quantity of every cost that its limit bounds: the sum or the worst step of an episode."""
     of_step = np.asarray([c.per == "step" for c in spec.cost], bool)
     return np.where(of_step, episodes.cost_worst, episodes.cost_sum)
 

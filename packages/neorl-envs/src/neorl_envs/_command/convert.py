@@ -253,8 +253,7 @@ def lines_to_complete(text: str) -> int:
 def plant_log_tools() -> Any:
     """Imports the namespace of plant logs.
 
-    Raises:
-        InputError: If the required extra is not installed.
+    Raises an ``InputError`` if the required extra is not installed.
     """
     try:
         from neorl_envs import plant_logs
@@ -268,11 +267,7 @@ def plant_log_tools() -> Any:
 
 
 def check_destination(path: Path, overwrite: bool) -> None:
-    """Raises if a file cannot be written to a path, or would replace an existing one.
-
-    Raises:
-        InputError: Explaining what to do.
-    """
+    """Raises an ``InputError`` if a file cannot be written, or would replace an existing one."""
     if not path.parent.is_dir():
         raise InputError(f"{path}: no folder {path.parent}; create it first")
     if path.is_dir():

@@ -28,8 +28,7 @@ def imported(name: str, convert: Callable[[Any], Any]) -> Any:
 def named_plant(name: str) -> Any:
     """The plant of that name, or the one that a class or function MODULE:NAME returns.
 
-    Raises:
-        InputError: If the name is unknown, or the plant cannot be created.
+    Raises an ``InputError`` if the name is unknown, or the plant cannot be created.
     """
     if ":" not in name:
         try:
@@ -46,8 +45,7 @@ def named_plant(name: str) -> Any:
 def complete_plant(name: str) -> Any:
     """The plant of that name, checked to have all members that a command may use.
 
-    Raises:
-        InputError: If the plant cannot be created, or lacks a member, which is named.
+    Raises an ``InputError`` if the plant cannot be created, or lacks a member, which is named.
     """
     env = named_plant(name)
     if ":" not in name:

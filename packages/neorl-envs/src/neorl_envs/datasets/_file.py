@@ -81,8 +81,7 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
 def replacing_dataset(path: Path) -> Iterator[Path]:
     """Context with a temporary path in the same folder, renamed to ``path`` if the block succeeds.
 
-    Raises:
-        OSError: If the file cannot be written; no partial file remains.
+    Raises an ``OSError`` if the file cannot be written; no partial file remains.
     """
     try:
         with replacing(path) as temporary:
@@ -113,11 +112,7 @@ def new_file(path: Path, texts: Mapping[str, Any]) -> Iterator[h5py.File]:
 def header(
     source: str, spec: Spec, attributes: Mapping[str, Any], content_hash: str
 ) -> dict[str, Any]:
-    """The header of a file.
-
-    Raises:
-        DatasetError: If JSON cannot hold the attributes.
-    """
+    """The header of a file; a ``DatasetError`` if JSON cannot hold the attributes."""
     try:
         text = json.dumps(dict(attributes), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -158,9 +153,6 @@ def map_checked(path: Path) -> Dataset:
     """Opens a dataset file with mapped columns and checks its content hash.
 
     Chunked columns cannot be mapped and are read into memory.
-
-    Raises:
-        DatasetError: See :func:`neorl_envs.read_dataset`.
     """
     with opened(path) as file:
         contiguous = all(
@@ -182,20 +174,12 @@ def map_unchecked(path: Path) -> Dataset:
 
 
 def map_checked_rows(path: Path) -> np.ndarray:
-    """A copy of the mask of a dataset file, after checking that its columns are valid and mappable.
-
-    Raises:
-        DatasetError: See :func:`neorl_envs.read_dataset` with ``memory_map``.
-    """
+    """A copy of the mask of a dataset file, whose columns are checked to be valid and mappable."""
     return np.array(map_unchecked(path).transitions.mask)
 
 
 def require_file_hash(dataset: Dataset, source: str) -> None:
-    """Raises unless the columns of one mapped file have the hash that it records.
-
-    Raises:
-        DatasetError: Naming both hashes.
-    """
+    """Raises a ``DatasetError`` unless the columns of a mapped file have its recorded hash."""
     _require_hash(source, dataset.content_hash, content_digest(dataset))
 
 

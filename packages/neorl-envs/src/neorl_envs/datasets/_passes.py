@@ -20,14 +20,7 @@ Spans = tuple[np.ndarray, np.ndarray]
 
 
 def row_blocks(spans: Spans) -> Iterator[list[slice]]:
-    """Yields the rows of some episodes, one block at a time.
-
-    Args:
-        spans: Spans of the episodes, in the desired order.
-
-    Yields:
-        The consecutive slices of the log that make up one block.
-    """
+    """Yields the rows of some episodes, one block at a time, as consecutive slices of the log."""
     size = _checks.BLOCK
     pieces: list[slice] = []
     remaining = size
@@ -65,13 +58,7 @@ def episode_reductions(
     rows: Callable[[list[slice]], Float[np.ndarray, "row ..."]],
     reduction: np.ufunc = np.add,
 ) -> Float[np.ndarray, "episode ..."]:
-    """The sum of a quantity over every episode, float64, or another reduction of it.
-
-    Args:
-        spans: Spans of the episodes; none is empty.
-        rows: Function that returns the quantity for the rows of a block.
-        reduction: For example ``np.maximum`` in place of the sum.
-    """
+    """The sum of a quantity over every episode, float64, or another reduction of it."""
     starts, stops = spans
     n_parts = -(-(stops - starts) // _checks.BLOCK)
     of = np.repeat(np.arange(len(starts)), n_parts)

@@ -39,11 +39,7 @@ BY_EPISODE = ("episode_starts", "behaviour")
 def stored_files(path: str | os.PathLike[str]) -> list[Path]:
     """The files that hold the rows of a log: the file itself, or those listed in its manifest.
 
-    Args:
-        path: A log, or the manifest of one.
-
-    Raises:
-        DatasetError: If the path is a manifest that cannot be used.
+    Raises a ``DatasetError`` if the path is a manifest that cannot be used.
     """
     path = Path(path)
     return read_manifest(path).paths(path) if is_manifest(path) else [path]
@@ -69,8 +65,7 @@ def read_shards(path: Path, *, memory_map: bool) -> Dataset:
     checked. If they are mapped, the stored hashes are trusted;
     :func:`neorl_envs.datasets.require_content_hash` checks them.
 
-    Raises:
-        DatasetError: If a file is missing, was changed, or does not match the other files.
+    Raises a ``DatasetError`` if a file is missing, was changed, or does not match the other files.
     """
     manifest = read_manifest(path)
     dataset = _joined(path, manifest, memory_map=memory_map)
@@ -168,26 +163,14 @@ def write_shards(path: str | os.PathLike[str], dataset: Dataset, *, rows: int = 
 
 
 def write_shard(path: Path, number: int, part: Dataset) -> Shard:
-    """Writes one file of a log to the folder of its manifest.
-
-    Args:
-        path: Path of the manifest.
-        number: Number of the file, counted from 0.
-        part: The rows of the file.
-    """
+    """Writes one file of a log, numbered from 0, to the folder of its manifest."""
     name = path.name.removesuffix(".json").removesuffix(".shards")
     file = write_dataset(path.with_name(f"{name}-{number:05d}.h5"), part)
     return Shard(relative_to(path, file), part.n_rows, part.n_episodes, part.content_hash)
 
 
 def finish_manifest(path: Path, shards: Sequence[Shard], attributes: Mapping[str, Any]) -> Path:
-    """Writes the manifest once all files exist; reads them once to hash the whole log.
-
-    Args:
-        path: Path of the manifest.
-        shards: The files.
-        attributes: Attributes of the log as a whole.
-    """
+    """Writes the manifest once all files exist; reads them once to hash the whole log."""
     first = map_unchecked(path.parent / shards[0].file)
     manifest = Manifest(spec_digest(first.spec), "", tuple(shards), attributes)
     refuse_duplicates(path, manifest)

@@ -64,15 +64,8 @@ def opened_rows(
 ) -> tuple[np.ndarray, tuple[StoredRows, ...], dict[str, tuple[int, ...]]]:
     """Checks the files of a log and locates some of its fields.
 
-    Args:
-        path: A dataset file, or the manifest of several.
-        fields: The fields.
-
-    Returns:
-        The mask of all rows, the location of the rows, and the trailing shape of each field.
-
-    Raises:
-        DatasetError: If a file cannot be read or mapped.
+    Returns the mask of all rows, their location, and the trailing shape of each field. Raises a
+    ``DatasetError`` if a file cannot be read or mapped.
     """
     masks, files, row = [], [], 0
     shapes: dict[str, tuple[int, ...]] = {}

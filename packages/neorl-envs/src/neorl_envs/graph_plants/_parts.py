@@ -18,8 +18,7 @@ PRESETS = ("plant", "clean")
 def noise_scale(preset: str) -> float:
     """Factor of the random disturbances in a preset: 0 or 1.
 
-    Raises:
-        InputError: For an unknown preset.
+    Raises an ``InputError`` for an unknown preset.
     """
     if preset not in PRESETS:
         raise InputError(f"unknown preset {preset!r}; a network has {' and '.join(PRESETS)}")
@@ -36,8 +35,7 @@ def received(
 ) -> Float[Array, " act"]:
     """The received action, clipped to its range, with NaN replaced by the last command.
 
-    Raises:
-        ValueError: If the action has a wrong shape.
+    Raises a ``ValueError`` if the action has a wrong shape.
     """
     if action.shape != last.shape:
         raise ValueError(f"an action of {name} has the shape {last.shape}, got {action.shape}")

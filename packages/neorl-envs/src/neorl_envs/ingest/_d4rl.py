@@ -46,17 +46,9 @@ class D4RLReader:
         return is_hdf5(path, first_bytes, lambda file: all(key in file for key in KEYS))
 
     def read(self, path: Path) -> Dataset:
-        """Reads a file.
+        """Reads a file; units, ranges, period, horizon and names of flat channels are inferred.
 
-        Args:
-            path: The file.
-
-        Returns:
-            The dataset; units, ranges, period and horizon are inferred, as are the names of
-            channels that are not nested.
-
-        Raises:
-            DatasetError: If the file is damaged or its columns are inconsistent.
+        Raises a ``DatasetError`` if the file is damaged or its columns are inconsistent.
         """
         source = str(path)
         with opened(path) as file:

@@ -36,8 +36,7 @@ def description_of(dataset: Dataset) -> str:
 def described(text: str, source: str) -> tuple[Spec, dict[str, Any]]:
     """Inverse of :func:`description_of`.
 
-    Raises:
-        DatasetError: If the text was not written by that function.
+    Raises a ``DatasetError`` if the text was not written by that function.
     """
     try:
         value = json.loads(text)

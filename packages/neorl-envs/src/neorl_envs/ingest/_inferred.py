@@ -16,17 +16,7 @@ INFERRED = "units ('?'), ranges, period (1 s) and horizon"
 def read_flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) -> np.ndarray:
     """Converts a column of zeros and ones to booleans.
 
-    Args:
-        source: Name used in error messages.
-        name: Name of the column in the file.
-        column: Column as stored.
-        reward: The reward, which has the expected shape.
-
-    Returns:
-        The flags.
-
-    Raises:
-        DatasetError: If the shape differs or a value is neither 0 nor 1.
+    Raises a ``DatasetError`` if the shape differs or a value is neither 0 nor 1.
     """
     if column.shape != reward.shape:
         raise DatasetError(
@@ -60,25 +50,10 @@ def inferred_dataset(
     The horizon is the length of the longest episode. Ranges are those of the data, except that an
     action channel within [-1, 1] gets the range [-1, 1], which these collections declare.
 
-    Args:
-        source: Name used in error messages.
-        columns: ``obs``, ``action``, ``next_obs`` and ``reward``, one row per step.
-        terminated: Whether the plant ended the episode.
-        truncated: Whether the episode was truncated.
-        attributes: Attributes that can be stored as JSON.
-        mask: Flag for every row; a row whose flag is false is used in no loss and no statistic.
-        names: Channel names of ``obs`` and ``action`` if the file has them; otherwise channels are
-            numbered.
-        extras: ``cost``, ``mask`` and optional columns by name, if the file has them.
-        description: Specification stored by :mod:`neorl_envs.ingest` in addition to the arrays; if
-            given, nothing is inferred.
-        action_range: Lower and upper limits of the actions, if the file has them.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        DatasetError: If the columns are inconsistent or have no row.
+    ``names`` are channel names if the file has them; otherwise channels are numbered. ``extras``
+    are ``cost``, ``mask`` and optional columns. A ``description`` that :mod:`neorl_envs.ingest`
+    stored replaces all that is inferred. Raises a ``DatasetError`` if the columns are inconsistent
+    or have no row.
     """
     for name, rank in (("obs", 2), ("action", 2), ("next_obs", 2), ("reward", 1)):
         if columns[name].ndim != rank:

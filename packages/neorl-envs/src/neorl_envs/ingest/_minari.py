@@ -51,11 +51,7 @@ class MinariReader:
         return is_hdf5(path, first_bytes, _has_episodes_alone)
 
     def read(self, path: Path) -> Dataset:
-        """Reads a file.
-
-        Raises:
-            DatasetError: Naming the episode and the inconsistent field.
-        """
+        """Reads a file; a ``DatasetError`` naming the episode and the inconsistent field."""
         source = str(path)
         metadata = _metadata(path.with_name(METADATA))
         with opened(path) as file:

@@ -68,11 +68,7 @@ class DatasetFileReader:
             return read_neorl_hdf5(file, str(path), memory_map=False)
 
     def read_mapped(self, path: Path) -> Dataset:
-        """Maps a dataset with its columns on disk, trusting its stored content hash.
-
-        Raises:
-            DatasetError: See :meth:`read`; also if a column is chunked or compressed.
-        """
+        """Maps a dataset with its columns on disk, trusting its stored content hash."""
         with opened(path) as file:
             return read_neorl_hdf5(file, str(path), memory_map=True)
 
@@ -95,11 +91,7 @@ class ShardsReader:
         return read_shards(path, memory_map=False)
 
     def read_mapped(self, path: Path) -> Dataset:
-        """Maps all files with their columns on disk, trusting the stored content hashes.
-
-        Raises:
-            DatasetError: See :meth:`read`; also if a column is chunked or compressed.
-        """
+        """Maps all files with their columns on disk, trusting the stored content hashes."""
         return read_shards(path, memory_map=True)
 
 

@@ -163,8 +163,7 @@ def dataset_from_rollouts(
 def joined(parts: Sequence[np.ndarray], field: str, source: str) -> np.ndarray:
     """Joins the rows of a field over all episodes.
 
-    Raises:
-        DatasetError: Naming the first episode whose rows have a different shape.
+    Raises a ``DatasetError`` naming the first episode whose rows have a different shape.
     """
     for index, part in enumerate(parts):
         if part.shape[1:] != parts[0].shape[1:]:

@@ -20,11 +20,7 @@ SHOWN_NAMES = 8
 
 
 def origin_lines(report: Mapping[str, Any]) -> list[str]:
-    """Lines on excitation, ingestion, provenance and split of a log.
-
-    Args:
-        report: A :func:`~neorl_envs.inspection.dataset_report`.
-    """
+    """Lines on excitation, ingestion, provenance and split of a log."""
     excitation, ingestion = _object(report["excitation"]), _object(report["ingestion"])
     channels = excitation.get("channels")
     listed = channels if isinstance(channels, list) else []

@@ -22,10 +22,7 @@ NEIGHBOURS = 1500
 def relations(sample: Sample, spec: Spec, setpoints: Set[str] = frozenset()) -> dict[str, Any]:
     """Report entries for every pair of a manipulated and an observed variable.
 
-    Args:
-        sample: Rows of the log.
-        spec: Its channels.
-        setpoints: Observations that no action moves, so that none is said to show in them.
+    No observation in ``setpoints`` is said to show an action.
     """
     return {
         "delays": [row for row in delays(sample, spec) if row["obs"] not in setpoints],

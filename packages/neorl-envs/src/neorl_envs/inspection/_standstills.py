@@ -110,15 +110,9 @@ def frozen(
 ) -> list[dict[str, Any]]:
     """Standstills of measurements that are far longer than usual, while other signals moved.
 
-    Args:
-        obs: Standstills of every observation.
-        action: Standstills of every action.
-        dataset: The log.
-        skipped: Observations that may stand still, such as setpoints.
-
-    Returns:
-        For each standstill, the name of the channel, its first row, its start time, and its own and
-        the usual duration in seconds.
+    ``skipped`` are observations that may stand still, such as setpoints. Returns for each
+    standstill the name of the channel, its first row, its start time, and its own and the usual
+    duration in seconds.
     """
     dt, time = dataset.spec.dt, dataset.time
     suspicious = []

@@ -33,13 +33,7 @@ def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[
     exchanged if, after some row, the model predicts them badly, but well with the two exchanged.
     The same test is run backwards from the last third.
 
-    Args:
-        sample: Rows of the log.
-        dataset: The log, which provides names, units and times.
-        skipped: Observations that are not checked.
-
-    Returns:
-        For each pair the two names, the first row after the exchange, and its time.
+    Returns for each pair the two names, the first row after the exchange, and its time.
     """
     channels = dataset.spec.obs
     pairs = [

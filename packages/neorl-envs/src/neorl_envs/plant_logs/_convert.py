@@ -242,8 +242,7 @@ def _losses(tag: Tag, tally: Tally) -> str:
 def spec_of(config: PlantLog, ended: np.ndarray, source: str) -> Spec:
     """The specification of the dataset: channels, period and longest episode.
 
-    Raises:
-        InputError: If a channel is invalid, for example because it has no name.
+    Raises an ``InputError`` if a channel is invalid, for example because it has no name.
     """
     try:
         return _spec_of(config, ended)

@@ -90,8 +90,7 @@ class Layout:
 def layout_of(path: Path) -> Layout:
     """Detects the layout from the beginning of a file.
 
-    Raises:
-        DatasetError: If the file cannot be read, or has no row or no timestamp column.
+    Raises a ``DatasetError`` if the file cannot be read, or has no row or no timestamp column.
     """
     require_regular(path)
     parquet = path.name.endswith((".parquet", ".pq"))
@@ -148,8 +147,7 @@ def stamps_of(table: pl.DataFrame, layout: Layout) -> pl.Series | None:
 def encoding_of(path: Path) -> str:
     """The encoding of a text file: UTF-8 if valid, UTF-16 if it has a byte order mark, else cp1252.
 
-    Raises:
-        DatasetError: If the file cannot be read.
+    Raises a ``DatasetError`` if the file cannot be read.
     """
     opener = gzip.open if path.name.endswith(".gz") else open
     decoder = codecs.getincrementaldecoder("utf-8")()

@@ -50,13 +50,9 @@ class Notation:
 def parse(text: pl.Series, notation: Notation) -> tuple[pl.Series, pl.Series | None]:
     """Parses texts that have no leading or trailing spaces.
 
-    Args:
-        text: Texts; null for an empty cell.
-        notation: Notation of the numbers.
-
-    Returns:
-        The numbers as float64 (null for a text that does not follow the notation, NaN for the text
-        NaN), and the unit that follows each number in its cell (``None`` if no cell has one).
+    Null stands for an empty cell. Returns the numbers as float64 (null for a text that does not
+    follow the notation, NaN for the text NaN), and the unit that follows each number in its cell
+    (``None`` if no cell has one).
     """
     number, units = text, None
     if not text.str.contains(f"^(?:{notation.pattern})$").fill_null(True).all():

@@ -98,18 +98,9 @@ def blocks(
 ) -> Iterator[pl.DataFrame]:
     """Yields the valid values of all files: ``at`` (UTC nanoseconds), ``tag`` (index), ``value``.
 
-    Args:
-        config: The configuration.
-        paths: The files.
-        tally: Statistics of the log; updated in place.
-        words: Codes for the words of every tag that has words; updated in place.
-        memory: Memory for a block, bytes.
-
-    Yields:
-        Blocks of rows in no particular order of time.
-
-    Raises:
-        DatasetError: Naming the file, row and tag of the first value that cannot be read.
+    ``tally``, and ``words`` with the codes of the words of every tag, are updated in place.
+    ``memory`` is in bytes. Blocks are in no particular order of time. Raises a ``DatasetError``
+    naming the file, row and tag of the first value that cannot be read.
     """
     for path in paths:
         require_regular(path)

@@ -121,13 +121,8 @@ class Timeline:
     def window(self, first: int, last: int) -> list[TagSamples]:
         """The samples of every tag that are needed to fill a time window.
 
-        Args:
-            first: First time of the window, nanoseconds.
-            last: Last time of the window, nanoseconds.
-
-        Returns:
-            For every tag at least the last sample at or before ``first``, those in the window, and
-            the first one after it.
+        Times are in nanoseconds. A tag has at least the last sample at or before ``first``, those
+        in the window, and the first one after it.
         """
         low, high = 0, 1
         if self._whole is None:

@@ -82,10 +82,6 @@ class MOBILE(SoftRollouts):
 
 
 def inconsistency(values: Float[Array, "draw ens *batch"]) -> Float[Array, "*batch"]:
-    """The sample standard deviation over members of the mean over draws: ``std_i (mean_k v_ki)``.
-
-    Args:
-        values: Values of next states, several sampled from every member.
-    """
+    """Sample standard deviation over members of the mean over draws: ``std_i (mean_k v_ki)``."""
     has_ensemble = values.shape[1] > 1  # A single member disagrees with none.
     return jnp.std(jnp.mean(values, axis=0), axis=0, ddof=int(has_ensemble))

@@ -169,10 +169,7 @@ def mixture_log_density(
 ) -> Float[Array, " batch"]:
     """The log-density of a change under the mixture of all members, up to a constant.
 
-    Args:
-        moments: Moments that every member predicts.
-        change: Changes of the observation, in units.
-        counted: 1 for observations that are predicted, 0 for others.
+    ``counted`` is 1 for observations that are predicted, 0 for others.
     """
     is_predicted = counted[None, None] > 0
     std = jnp.where(is_predicted, moments.std, 1)

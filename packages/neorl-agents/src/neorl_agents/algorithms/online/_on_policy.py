@@ -150,14 +150,7 @@ def estimate(
 
     A time limit does not end an episode: the value of the step's own next observation follows it.
 
-    Args:
-        actor: Network that sampled the actions.
-        value: The value function before the update.
-        rows: The rollout.
-        signals: The signals that are valued, the reward first.
-        discount: Discount per step.
-        lam: The lambda of the advantages.
-        kind: How actions are sampled.
+    The reward is the first of the ``signals``.
     """
     flat, shape = as_rows(rows), signals.shape
     values, next_values = value(flat.obs), value(flat.next_obs)

@@ -46,11 +46,7 @@ FOLDED: dict[str, Callable[[Any, Any], Any]] = {
 def formula_of(tree: Any) -> Formula:
     """Translates a polars expression tree.
 
-    Args:
-        tree: Result of :meth:`Expression.tree`.
-
-    Raises:
-        UntranslatableError: Naming the first unknown node.
+    Raises an ``UntranslatableError`` naming the first unknown node.
     """
     match tree:
         case {"Column": str(name)}:
@@ -71,12 +67,7 @@ def formula_of(tree: Any) -> Formula:
 
 
 def evaluated(formula: Formula, columns: Mapping[str, Float[Array, "..."]]) -> Array:
-    """Evaluates a formula.
-
-    Args:
-        formula: Result of :func:`formula_of`.
-        columns: Values of every name that the formula uses, all of the same shape.
-    """
+    """Evaluates a formula."""
     operation, *arguments = formula
     if operation == "column":
         return columns[arguments[0]]

@@ -91,11 +91,7 @@ class DeclaredInterlocks:
 
 
 def check_interlocks(config: PlantLog, source: str) -> None:
-    """Raises unless every interlock of a configuration can be used.
-
-    Raises:
-        InputError: Naming the file, the interlock, the tag and its unit.
-    """
+    """Raises an ``InputError`` unless every interlock of a configuration can be used."""
     observed, manipulated = config.of_role(*OBSERVED), config.of_role("manipulated")
     names = [one.name for one in config.interlocks]
     for name in names:
@@ -123,15 +119,7 @@ def checked_interlocks(
 ) -> tuple[CheckedInterlock, ...]:
     """Parses interlocks.
 
-    Args:
-        records: Name, condition and values of every interlock.
-        observed: Tags or channels that a condition may use.
-        manipulated: Tags or channels that an interlock may set.
-        source: Name of the configuration in error messages.
-        roles: Roles of all other tags, by name, for messages.
-
-    Raises:
-        InputError: See :func:`check_interlocks`.
+    ``roles`` are those of all other tags, for messages.
     """
     ranges = {one.name: one for one in (*observed, *manipulated)}
     actions = [one.name for one in manipulated]
@@ -161,13 +149,10 @@ def require_translation(
     obs: Float[np.ndarray, "row obs"],
     action: Float[np.ndarray, "row act"],
 ) -> None:
-    """Raises unless the compiled expressions have the values that polars computes.
+    """Raises an ``InputError`` unless compiled expressions have the values that polars computes.
 
     They are compared in logged rows and in rows drawn from the ranges of the channels, because an
     interlock may never have acted in the log.
-
-    Raises:
-        InputError: Naming the expression.
     """
     random = np.random.default_rng(0)
     columns = {}

@@ -122,12 +122,8 @@ def rates(
 ) -> Machines:
     """Time derivatives of the machines.
 
-    Args:
-        c: Constants.
-        s: Schedule.
-        z: Matrix from source currents to terminal voltages.
-        inputs: Changes of power and voltage references, per unit of the machine base.
-        x: State.
+    ``z`` maps source currents to terminal voltages; ``inputs`` are changes of power and voltage
+    references, per unit of the machine base.
     """
     power, voltage = inputs[:4], inputs[4:]
     gd1, gd2, gq1, gq2 = ratios(c)

@@ -239,13 +239,9 @@ def advance(
     A coil that enters within the period is welded on at its start, while its head is still outside.
     At most one weld is therefore inside, and it moves through the cells without being smeared.
 
-    Args:
-        c: Physical constants.
-        plant: Furnace at the start of the period.
-        fuel: Fuel fractions of the burners.
-        inlet: Temperature of the strip at the entry, degC.
-        following: The coil after ``plant.coming``, used if ``plant.coming`` is welded on now.
-        substeps: Steps of the classical Runge-Kutta method.
+    ``fuel`` are fractions of the burners, ``inlet`` is the temperature of the strip in degC,
+    ``following`` the coil after ``plant.coming``. The period has ``substeps`` steps of the
+    classical Runge-Kutta method.
     """
     ends = plant.entered + c.fastest * PERIOD >= plant.coil.length
     shift = (plant.coil, plant.coming, following)
