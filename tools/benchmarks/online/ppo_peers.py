@@ -30,7 +30,7 @@ from unittest.mock import MagicMock
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-sys.path.append(str(HERE.parents[1] / "tables"))
+sys.path.append(str(HERE.parents[1]))
 
 from _rounds import RESULTS, machine, on_one_core, write  # noqa: E402
 
@@ -47,13 +47,13 @@ Side = Callable[[], float]
 
 def ours(worlds: int) -> Side:
     """`train_online`, from the end of its first chunk to that of the last but one."""
-    from classic_plants import CartPole
     from neorl_agents import PPO
     from neorl_agents.learning import Networks
     from neorl_agents.networks import NETWORKS, init_mlp, tanh
     from neorl_train import train_online
     from neorl_train.configuration import OnlineConfig
     from neorl_train.training import Plan, Watcher
+    from tables.classic_plants import CartPole
 
     if "tanh" not in dict(NETWORKS.items()):
         kind = NETWORKS.find("mlp")
