@@ -5,7 +5,6 @@ import jax
 import numpy as np
 import pytest
 
-from classic_plants import CartPole, CartPoleState, Pendulum, PendulumState
 from neorl_agents import DQN, PPO, SAC, TD3
 from neorl_agents.learning import Networks, Steps
 from neorl_envs.plants import Plant
@@ -13,6 +12,7 @@ from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train_online
 from neorl_train.configuration import FineTuningConfig, OnlineConfig
 from neorl_train.training import Plan
+from online.classic_plants import CartPole, CartPoleState, Pendulum, PendulumState
 
 RATES = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
 SMALL = {"networks": Networks(hidden=(64, 64)), **RATES}

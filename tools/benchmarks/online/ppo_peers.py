@@ -53,7 +53,7 @@ def ours(worlds: int) -> Side:
     from neorl_train import train_online
     from neorl_train.configuration import OnlineConfig
     from neorl_train.training import Plan, Watcher
-    from tables.classic_plants import CartPole
+    from tables.online.classic_plants import CartPole
 
     if "tanh" not in dict(NETWORKS.items()):
         kind = NETWORKS.find("mlp")

@@ -18,13 +18,13 @@ beside it, as CleanRL states it.
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from classic_plants import CartPole, Pendulum
 
 from neorl_agents import DQN, PPO, SAC, TD3, Reinforce
 from neorl_agents.learning import Networks, Steps
@@ -34,9 +34,6 @@ from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train_online
 from neorl_train.configuration import OnlineConfig
 from neorl_train.training import Plan, Watcher
-
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-from classic_plants import CartPole, Pendulum
 
 PATH = Path(__file__).resolve().parents[2] / "benchmarks/results/classics.json"
 STEPS, SEEDS = 500_000, (0, 1, 2, 3, 4)
