@@ -99,7 +99,7 @@ def imitate_loop(
         )
     least = NEGLIGIBLE * float(np.sqrt(np.mean(u**2)))
     free = np.where(np.abs(solution) > least, solution, 0.0)
-    weights = _of_one_sign(centred / scales, u, least) / scales
+    weights = _fit_of_one_sign(centred / scales, u, least) / scales
     residual = u - centred @ weights
     bias = float(np.mean(target - design @ weights))
     return ImitatedLoop(
@@ -116,7 +116,7 @@ def _gains(weights: np.ndarray) -> PIDGains:
     return PIDGains(kp, ki, kd[0] if kd else 0.0, 0.0)
 
 
-def _of_one_sign(columns: np.ndarray, u: np.ndarray, least: float) -> np.ndarray:
+def _fit_of_one_sign(columns: np.ndarray, u: np.ndarray, least: float) -> np.ndarray:
     """Least squares with weights that all have one sign; those below ``least`` are zero."""
     from scipy.optimize import nnls  # Imported here: slow, and only needed for fits.
 

@@ -121,7 +121,7 @@ def fit_safety_critic(
     state, metrics = trainer(learner, spec, rows, statistics, updates, fit_key)
     critic = learner.critic(state)
     if held_out is not None:
-        critic = _calibrated(critic, held_out, spec, discount=learner.discount)
+        critic = _calibrate(critic, held_out, spec, discount=learner.discount)
     return FittedSafetyCritic(critic, _report(critic, training, held_out, facts, metrics["loss"]))
 
 
@@ -140,7 +140,7 @@ def _first_values(learner: SafetyCriticLearner, columns: Columns, spec: Spec) ->
     return tuple(counted.mean(0).tolist())
 
 
-def _calibrated(
+def _calibrate(
     critic: SafetyCritic, held_out: Columns, spec: Spec, *, discount: float
 ) -> SafetyCritic:
     predicted, observed, _ = outcomes(critic, held_out, spec, discount=discount)

@@ -241,7 +241,7 @@ def _output(network: Network, inputs: Float[Array, "*batch in"]) -> Float[Array,
     return network(inputs)
 
 
-def joined(change: Moments, outcome: Moments, chosen: Int[Array, " elite"]) -> Moments:
+def join_moments(change: Moments, outcome: Moments, chosen: Int[Array, " elite"]) -> Moments:
     """Moments of observations, reward and costs of the chosen members."""
     pairs = zip(change, outcome, strict=True)
     return Moments(

@@ -36,7 +36,7 @@ class SequenceCarry(NamedTuple):
     step: Int[Array, ""]
 
 
-def received(
+def received_action(
     scale: Affine, action: Float[Array, " act"], obs_known: Bool[Array, ""]
 ) -> Float[Array, " act_and_known"]:
     """The action that the plant received in [-1, 1], followed by 1 if it is known, else 0.
@@ -143,7 +143,7 @@ class SequencePolicy(eqx.Module):
 
     def sent(self, carry: SequenceCarry, action: Float[Array, " act"]) -> SequenceCarry:
         """The carry after the plant received ``action``; NaN if it is not known."""
-        sent = received(self.action, action, carry.known[-1, 0] > 0)
+        sent = received_action(self.action, action, carry.known[-1, 0] > 0)
         return carry._replace(sent=sent.astype(carry.sent.dtype))
 
     def remaining(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:

@@ -189,7 +189,7 @@ def predictions(
     Raises:
         KeyError: If the incumbent is not one of them.
     """
-    episodes = _each_replayed(plant, policies)
+    episodes = _replay_each(plant, policies)
     incumbent_episodes = episodes[incumbent]
     searched_rule = dataclasses.replace(rule, extrapolation_penalty=math.inf)
     table = tuple(
@@ -204,7 +204,7 @@ def predictions(
     )
 
 
-def _each_replayed(
+def _replay_each(
     plant: ReplayedPlant, policies: Mapping[str, Policy]
 ) -> dict[str, PredictedEpisodes]:
     """Simulates every policy, two at a time, since a program of episodes uses one core.

@@ -33,7 +33,7 @@ class Challenges:
         return self != Challenges()
 
 
-def challenged(env: Any, chosen: Challenges) -> Any:
+def challenge_plant(env: Any, chosen: Challenges) -> Any:
     """The plant with the chosen wrappers; an ``InputError`` if a number or a channel is invalid."""
     try:
         if chosen.delay or chosen.reading_delay:

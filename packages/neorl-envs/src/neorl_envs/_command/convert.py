@@ -73,7 +73,7 @@ def command(words: list[str]) -> None:
     )
     dataset = read_dataset(out, memory_map=True)
     columns: Any = dataset.transitions
-    warnings = [*_unfinished(path, config, columns), *_empty(path, config, dataset)]
+    warnings = [*_draft_warnings(path, config, columns), *_empty(path, config, dataset)]
     warnings += [*_masking_tags(path, config, dataset), *_unusable(path, config, dataset)]
     warnings += interlock_warnings(interlock_report(dataset)["entries"], time_report(dataset))
     counts = {
@@ -113,7 +113,7 @@ def _print(out: Path, counts: dict[str, int], dataset: Any) -> None:
         print(f"episodes by who ran the plant: {', '.join(shares)}")
 
 
-def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
+def _draft_warnings(path: Path, config: Any, columns: Any) -> list[str]:
     """Lines on what a configuration leaves open, so that nobody trains on a draft."""
     unfinished = []
     if reward_is_constant(columns):

@@ -11,7 +11,7 @@ from neorl_envs.plants._protocol import check_plant
 from neorl_envs.plants._table import make
 
 
-def imported(name: str, convert: Callable[[Any], Any]) -> Any:
+def import_named(name: str, convert: Callable[[Any], Any]) -> Any:
     """Imports an object given as MODULE:NAME and applies a function to it.
 
     As with ``python -m``, modules in the current folder can be imported.
@@ -37,7 +37,7 @@ def named_plant(name: str) -> Any:
             hint = "one of your own is MODULE:CLASS, such as my_package.tank:QuadrupleTank"
             raise InputError(f"{error}; {hint}") from None
     try:
-        return imported(name, lambda factory: factory())
+        return import_named(name, lambda factory: factory())
     except Exception as error:
         raise InputError(f"{name} cannot be made: {type(error).__name__}: {error}") from error
 

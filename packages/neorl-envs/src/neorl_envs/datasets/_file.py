@@ -24,7 +24,7 @@ from neorl_envs.datasets._checks import (
 )
 from neorl_envs.datasets._dataset import Dataset, as_stored, content_digest
 from neorl_envs.datasets._deferred_errors import DeferredErrorFile
-from neorl_envs.datasets._hdf5 import attribute, opened, require_sizes, set_text, stored_column
+from neorl_envs.datasets._hdf5 import attribute, open_hdf5, require_sizes, set_text, stored_column
 from neorl_envs.datasets._optional import OPTIONAL, check_optional
 from neorl_envs.datasets._specification import check_spec, json_object, plain_spec, read_spec
 
@@ -128,7 +128,7 @@ def header(
 def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Dataset:
     """Reads an opened file of this format; see :func:`neorl_envs.read_dataset`."""
     spec, attributes, stored_hash = _header(file, source)
-    columns = _columns(file, source, _mapped if memory_map else _loaded)
+    columns = _columns(file, source, _map_column if memory_map else _load_column)
     transitions = Transition(**{name: columns[name] for name in Transition._fields})
     check_columns(spec, transitions, source=source)
     starts = np.asarray(columns["episode_starts"])
@@ -154,7 +154,7 @@ def map_checked(path: Path) -> Dataset:
 
     Chunked columns cannot be mapped and are read into memory.
     """
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         contiguous = all(
             isinstance(file.get(name, getlink=True), h5py.HardLink)
             and getattr(file[name], "chunks", None) is None
@@ -169,7 +169,7 @@ def map_checked(path: Path) -> Dataset:
 
 def map_unchecked(path: Path) -> Dataset:
     """Opens a dataset file with mapped columns; its stored hash is neither checked nor used."""
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         return read_neorl_hdf5(file, str(path), memory_map=True)
 
 
@@ -240,7 +240,7 @@ def _columns(
     return columns
 
 
-def _loaded(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarray:
+def _load_column(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarray:
     try:
         return column[()]
     except OSError as error:
@@ -250,7 +250,7 @@ def _loaded(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarr
         ) from error
 
 
-def _mapped(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarray:
+def _map_column(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarray:
     """The column as a read-only memory map of the file, so random rows need no parsing."""
     if column.size == 0:
         return np.zeros(column.shape, dtype=code)

@@ -58,7 +58,7 @@ def largest_declared(path: str | Path) -> int:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[h5py.File]:
+def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """Context with an opened HDF5 file; any h5py exception becomes a one-line error.
 
     Raises a ``DatasetError`` if the file cannot be opened, or if a part that is read is damaged.

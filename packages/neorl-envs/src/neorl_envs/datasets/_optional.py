@@ -95,7 +95,9 @@ def _check_shape(source: str, name: str, column: np.ndarray, dataset: "Dataset")
     kind = OPTIONAL[name]
     n = dataset.n_episodes if kind.axis == "episode" else dataset.n_rows
     widths = {"action": dataset.spec.n_action}
-    widths |= {kind: _named(dataset, attribute, column) for kind, attribute in NAMED.items()}
+    widths |= {
+        kind: _entries_per_row(dataset, attribute, column) for kind, attribute in NAMED.items()
+    }
     shape = (n, widths[kind.width]) if kind.width else (n,)
     if column.shape != shape:
         raise DatasetError(
@@ -105,7 +107,7 @@ def _check_shape(source: str, name: str, column: np.ndarray, dataset: "Dataset")
         )
 
 
-def _named(dataset: "Dataset", attribute: str, column: np.ndarray) -> int:
+def _entries_per_row(dataset: "Dataset", attribute: str, column: np.ndarray) -> int:
     """The expected number of entries per row: the number of names, or any number without names."""
     named = dataset.attributes.get(attribute)
     if isinstance(named, list | tuple):

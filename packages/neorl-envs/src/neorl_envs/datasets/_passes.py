@@ -24,7 +24,7 @@ def row_blocks(spans: Spans) -> Iterator[list[slice]]:
     size = _checks.BLOCK
     pieces: list[slice] = []
     remaining = size
-    for start, stop in _merged(spans):
+    for start, stop in _merge(spans):
         while start < stop:
             length = min(stop - start, remaining)
             pieces.append(slice(start, start + length))
@@ -68,7 +68,7 @@ def episode_reductions(
     parts = []
     for group in _groups(part_stops - part_starts):
         lengths = part_stops[group] - part_starts[group]
-        pieces = [slice(a, b) for a, b in _merged((part_starts[group], part_stops[group]))]
+        pieces = [slice(a, b) for a, b in _merge((part_starts[group], part_stops[group]))]
         numbers = rows(pieces).astype(np.float64)
         parts.append(reduction.reduceat(numbers, np.cumsum(lengths) - lengths, axis=0))
     return reduction.reduceat(np.concatenate(parts), first, axis=0)
@@ -84,7 +84,7 @@ def _groups(lengths: Int[np.ndarray, " part"]) -> Iterator[slice]:
         yield slice(int(a), int(b))
 
 
-def _merged(spans: Spans) -> Iterator[tuple[int, int]]:
+def _merge(spans: Spans) -> Iterator[tuple[int, int]]:
     """The spans, with adjacent ones merged."""
     starts, stops = spans
     new = np.append(True, starts[1:] != stops[:-1])

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from neorl_envs.datasets._file import DTYPES, map_checked_rows
-from neorl_envs.datasets._hdf5 import opened
+from neorl_envs.datasets._hdf5 import open_hdf5
 from neorl_envs.datasets._shards import stored_files
 
 OPEN_FILES = 64
@@ -72,7 +72,7 @@ def opened_rows(
     for part in stored_files(path):
         masks.append(map_checked_rows(part))
         offsets = {}
-        with opened(part) as file:
+        with open_hdf5(part) as file:
             for name in fields:
                 column = file[name]
                 assert isinstance(column, h5py.Dataset)

@@ -30,7 +30,7 @@ def random_factors(key: PRNGKeyArray, shape: tuple[int, ...], spread: float) -> 
     return jax.random.uniform(key, shape, minval=1 - spread, maxval=1 + spread)
 
 
-def received(
+def received_command(
     name: str, action: Float[Array, " act"], last: Float[Array, " act"], low: float, high: float
 ) -> Float[Array, " act"]:
     """The received action, clipped to its range, with NaN replaced by the last command.

@@ -20,7 +20,7 @@ from neorl_envs.graph_plants._parts import (
     link_channels,
     noise_scale,
     random_factors,
-    received,
+    received_command,
     require_sizes,
 )
 from neorl_envs.plants._protocol import PlantDefaults
@@ -202,7 +202,7 @@ class RobotSwarm(eqx.Module, PlantDefaults):
         The action is the thrust of every robot in x and y, shape ``(2 robot,)``; a ``ValueError``
         is raised for another shape.
         """
-        command = received(self.name, action, state.command.reshape(-1), -FORCE, FORCE)
+        command = received_command(self.name, action, state.command.reshape(-1), -FORCE, FORCE)
         command = command.reshape(-1, 2)
         there = self.near(state.motion.place)
         motion = runge_kutta(

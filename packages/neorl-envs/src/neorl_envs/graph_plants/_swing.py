@@ -19,7 +19,7 @@ from neorl_envs.graph_plants._parts import (
     link_channels,
     noise_scale,
     random_factors,
-    received,
+    received_command,
     require_sizes,
 )
 from neorl_envs.plants._protocol import PlantDefaults
@@ -203,7 +203,7 @@ class SwingNetwork(eqx.Module, PlantDefaults):
         The action is the generation of every bus, shape ``(bus,)``; a ``ValueError`` is raised for
         another shape.
         """
-        command = received(self.name, action, state.command, -MOST_POWER, MOST_POWER)
+        command = received_command(self.name, action, state.command, -MOST_POWER, MOST_POWER)
         swing = runge_kutta(
             self.rates, state.swing, params, command, state.load, width=PERIOD, substeps=SUBSTEPS
         )

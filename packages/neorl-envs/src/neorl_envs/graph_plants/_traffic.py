@@ -20,7 +20,7 @@ from neorl_envs.graph_plants._parts import (
     link_channels,
     noise_scale,
     random_factors,
-    received,
+    received_command,
     require_sizes,
 )
 from neorl_envs.plants._protocol import PlantDefaults
@@ -186,7 +186,7 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         The action is the green share of north-south at every junction, shape ``(junction,)``; a
         ``ValueError`` is raised for another shape.
         """
-        green = received(self.name, action, state.green, LEAST_GREEN, MOST_GREEN)
+        green = received_command(self.name, action, state.green, LEAST_GREEN, MOST_GREEN)
         _, receivers, vertical = _roads(self)
         share = jnp.where(vertical, green[receivers], 1 - green[receivers])
         sent = jnp.minimum(state.queues, params.saturation * share)

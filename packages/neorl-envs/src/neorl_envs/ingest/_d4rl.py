@@ -14,7 +14,7 @@ from neorl_envs.datasets._dataset import Dataset, as_stored
 from neorl_envs.datasets._hdf5 import (
     attribute,
     is_hdf5,
-    opened,
+    open_hdf5,
     require_sizes,
     set_text,
     stored_column,
@@ -51,7 +51,7 @@ class D4RLReader:
         Raises a ``DatasetError`` if the file is damaged or its columns are inconsistent.
         """
         source = str(path)
-        with opened(path) as file:
+        with open_hdf5(path) as file:
             obs, obs_names = _column(file, "observations", source)
             action, action_names = _column(file, "actions", source)
             reward = _array(file, "rewards", source)

@@ -8,7 +8,7 @@ import numpy as np
 from neorl_core import Channel, Spec
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
-from neorl_envs.ingest._extras import column_cost, cost_channels, described
+from neorl_envs.ingest._extras import column_cost, cost_channels, read_description
 
 INFERRED = "units ('?'), ranges, period (1 s) and horizon"
 
@@ -66,7 +66,7 @@ def inferred_dataset(
     optional["cost"] = cost = column_cost(optional)
     mask = optional.pop("mask", mask)
     if description:
-        spec, all_attributes = described(description, source)
+        spec, all_attributes = read_description(description, source)
     else:
         spec = _inferred_spec(columns, terminated | truncated, names or {}, cost, action_range)
         inferred = "units" if any((names or {}).values()) else "channel names, units"
@@ -119,7 +119,7 @@ def _proper(ends: tuple[np.ndarray, np.ndarray], width: int) -> bool:
 def _channels(prefix: str, column: np.ndarray, names: Sequence[str]) -> tuple[Channel, ...]:
     """Channels with the ranges of the data, which are widened for constant channels."""
     channels = []
-    for index, name in enumerate(_named(prefix, column, names)):
+    for index, name in enumerate(_channel_names(prefix, column, names)):
         values = column[:, index][np.isfinite(column[:, index])]
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         margin = max(0.5, abs(low) / 2) if low == high else 0.0
@@ -130,9 +130,11 @@ def _channels(prefix: str, column: np.ndarray, names: Sequence[str]) -> tuple[Ch
 def _action_channels(column: np.ndarray, names: Sequence[str]) -> tuple[Channel, ...]:
     """Action channels; data within [-1, 1] get this range, which these collections declare."""
     if np.abs(column).max(initial=0.0) <= 1.0:
-        return tuple(Channel(name, "?", -1.0, 1.0) for name in _named("action", column, names))
+        return tuple(
+            Channel(name, "?", -1.0, 1.0) for name in _channel_names("action", column, names)
+        )
     return _channels("action", column, names)
 
 
-def _named(prefix: str, column: np.ndarray, names: Sequence[str]) -> Sequence[str]:
+def _channel_names(prefix: str, column: np.ndarray, names: Sequence[str]) -> Sequence[str]:
     return names or [f"{prefix}_{index}" for index in range(column.shape[1])]

@@ -7,7 +7,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure import Registry
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import FORMAT, read_neorl_hdf5
-from neorl_envs.datasets._hdf5 import attribute, is_hdf5, opened
+from neorl_envs.datasets._hdf5 import attribute, is_hdf5, open_hdf5
 from neorl_envs.datasets._manifest import SUFFIX, is_manifest
 from neorl_envs.datasets._shards import read_shards
 from neorl_envs.ingest._d4rl import D4RLReader
@@ -64,12 +64,12 @@ class DatasetFileReader:
         Raises:
             DatasetError: If a column is missing, inconsistent, or has a wrong shape or dtype.
         """
-        with opened(path) as file:
+        with open_hdf5(path) as file:
             return read_neorl_hdf5(file, str(path), memory_map=False)
 
     def read_mapped(self, path: Path) -> Dataset:
         """Maps a dataset with its columns on disk, trusting its stored content hash."""
-        with opened(path) as file:
+        with open_hdf5(path) as file:
             return read_neorl_hdf5(file, str(path), memory_map=True)
 
 

@@ -82,7 +82,7 @@ def _ingestion(ingestion: Mapping[str, Any]) -> list[str]:
     if unknown := ingestion.get("unknown_tags"):
         lines.append(f"ingestion: plant.toml does not declare the tags {_names(unknown)}")
     if counts := _object(ingestion.get("rows")):
-        lines.append(f"rows: {_counted(counts)}")
+        lines.append(f"rows: {_counts_text(counts)}")
     excluded = ingestion.get("excluded")
     lines += [
         f"excluded: {excluded_words(one)}"
@@ -90,7 +90,7 @@ def _ingestion(ingestion: Mapping[str, Any]) -> list[str]:
         if isinstance(one, dict) and {"from", "to", "reason", "rows"} <= one.keys()
     ]
     lines += [
-        f"values of {tag} that were not used: {_counted(_object(counts))}"
+        f"values of {tag} that were not used: {_counts_text(_object(counts))}"
         for tag, counts in _object(ingestion.get("tags")).items()
     ]
     lines += [
@@ -151,7 +151,7 @@ def _plain(values: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _counted(counts: Mapping[str, Any]) -> str:
+def _counts_text(counts: Mapping[str, Any]) -> str:
     """Numbers of rows or values, each before what it counts."""
     return "; ".join(f"{number} {name}" for name, number in counts.items() if _is_number(number))
 

@@ -8,7 +8,7 @@ from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.inspection._contradictions import time_report
 from neorl_envs.inspection._modes import modes
 from neorl_envs.inspection._sample import Sample, episodes_sample
-from neorl_envs.inspection._swapped import swapped
+from neorl_envs.inspection._swapped import swapped_pairs
 from neorl_envs.inspection._wording import began
 
 REPEATED = re.compile(r"\[-\d+\]$")
@@ -58,7 +58,7 @@ def setpoint_names(dataset: Dataset) -> set[str]:
 def signals(dataset: Dataset, sample: Sample) -> dict[str, Any]:
     """Report entries on signals that appear to be mislabelled."""
     return {
-        "swapped": swapped(sample, dataset, skipped_names(dataset)),
+        "swapped": swapped_pairs(sample, dataset, skipped_names(dataset)),
         "modes": modes(sample, dataset),
     }
 

@@ -26,7 +26,9 @@ SUSPECT = 1.1
 FEWEST_ROWS, MOST_ROWS = 100, 20_000
 
 
-def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[dict[str, Any]]:
+def swapped_pairs(
+    sample: Sample, dataset: Dataset, skipped: Collection[str]
+) -> list[dict[str, Any]]:
     """Pairs of measurements with the same unit that appear to be exchanged within the log.
 
     A linear one-step model is fitted to the first third of the rows. Two measurements have been

@@ -280,7 +280,7 @@ def _terms(config: PlantLog) -> list[dict[str, Any]]:
     return [{"name": t.name, "unit": t.unit, "worth": t.worth} for t in config.terms]
 
 
-def _excluded(config: PlantLog, rows: Rows) -> list[dict[str, Any]]:
+def _excluded_periods(config: PlantLog, rows: Rows) -> list[dict[str, Any]]:
     return [
         {"from": one.begin, "to": one.end, "reason": one.reason, "rows": int(number)}
         for one, number in zip(config.excludes, rows.excluded, strict=True)
@@ -310,7 +310,7 @@ def _attributes(
             "unknown_tags": sorted(tally.unknown)[:50],
             "rows": {name: number for name, number in rows.counts.items() if number},
             **({"empty_periods": timeline.empty} if timeline.empty else {}),
-            **({"excluded": _excluded(config, rows)} if config.excludes else {}),
+            **({"excluded": _excluded_periods(config, rows)} if config.excludes else {}),
             "unknown": {
                 tag.name: {
                     "rows": rows.unknown[tag.name],

@@ -172,11 +172,11 @@ def _require(path: Path, frame: pl.LazyFrame, columns: Sequence[str]) -> None:
             near = nearest_name(column, present)
             hint = f"; did you mean {near!r}?" if near else ""
             raise DatasetError(
-                f"{path}: no column {column!r}{hint} (it has {_shown(present[1:9])}"
+                f"{path}: no column {column!r}{hint} (it has {_names_text(present[1:9])}"
                 f"{', ...' if len(present) > 9 else ''})"
             )
 
 
-def _shown(names: Sequence[str]) -> str:
+def _names_text(names: Sequence[str]) -> str:
     """Names on one line; with an unclosed quote, a single name may span many lines."""
     return ", ".join(" ".join(name.split())[:40] for name in names)

@@ -152,7 +152,7 @@ class RAMBO(SoftRollouts):
         value_now = jnp.min(q_values(state.parameters["critics"], rows.obs, rows.action), axis=0)
         continues = jnp.where(odds[chosen] > 0, 0.0, 1.0)
         advantage = reward + self.discount * continues * value - value_now
-        return change, standardised(advantage, rows.mask)
+        return change, standardise(advantage, rows.mask)
 
     def _logged_and_predicted(self, rows: UnitRows) -> tuple[UnitRows, UnitRows]:
         """The rows of the log and the predicted ones; at least one of each."""
@@ -178,7 +178,7 @@ def mixture_log_density(
     return jax.nn.logsumexp(log_density, axis=0) - jnp.log(jnp.float32(log_density.shape[0]))
 
 
-def standardised(x: Float[Array, " batch"], mask: Any) -> Float[Array, " batch"]:
+def standardise(x: Float[Array, " batch"], mask: Any) -> Float[Array, " batch"]:
     """``(x - mean) / std`` over the unmasked rows; no gradient."""
     x = jax.lax.stop_gradient(x)
     error = x - masked_mean(x, mask)

@@ -167,7 +167,7 @@ def estimate(
     return jax.tree.map(jax.lax.stop_gradient, Estimates(advantage, values + advantage, log_prob))
 
 
-def standardised(advantage: Float[Array, " row"]) -> Float[Array, " row"]:
+def standardise(advantage: Float[Array, " row"]) -> Float[Array, " row"]:
     """The advantage scaled to mean 0 and standard deviation 1."""
     centred = advantage - jnp.mean(advantage)
     return centred / (jnp.std(advantage) + 1e-8)

@@ -15,7 +15,7 @@ from neorl_envs.plant_logs._configuration import BEFORE, OBSERVED, PlantLog
 from neorl_envs.plant_logs._declared._formula import (
     Formula,
     UntranslatableError,
-    evaluated,
+    evaluate,
     formula_of,
 )
 from neorl_envs.plant_logs._expressions import Expression
@@ -81,9 +81,9 @@ class DeclaredInterlocks:
         measured = {name: obs[i] for i, name in enumerate(self.obs)}
         for when, values in self.interlocks:
             columns = measured | {name: action[i] for i, name in enumerate(self.action)}
-            acts = evaluated(when, columns) > 0.5
+            acts = evaluate(when, columns) > 0.5
             for index, formula in values:
-                value = jnp.asarray(evaluated(formula, columns), action.dtype)
+                value = jnp.asarray(evaluate(formula, columns), action.dtype)
                 # A formula without a value, such as a division by zero, sets nothing.
                 value = jnp.where(acts & ~jnp.isnan(value), value, action[index])
                 action = action.at[index].set(value)
@@ -165,7 +165,7 @@ def require_translation(
     for one in checked:
         for term in (one.when, *one.values.values()):
             exact = term.expression(double)
-            compiled = np.asarray(evaluated(term.formula, single), np.float64)
+            compiled = np.asarray(evaluate(term.formula, single), np.float64)
             scale = float(np.nanmax(np.abs(exact), initial=1.0))
             close = np.isclose(compiled, exact, rtol=1e-3, atol=1e-5 * scale, equal_nan=True)
             # A comparison may differ in rows that lie on its threshold to single precision.

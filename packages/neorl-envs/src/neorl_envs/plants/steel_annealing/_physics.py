@@ -170,14 +170,16 @@ def next_coil(c: Constants, before: Coil, draw: Float[Array, " 4"]) -> Coil:
     setpoint = before.setpoint + step
     outside = jnp.abs(setpoint - SETPOINT) > SETPOINT_STEP
     return Coil(
-        thickness=_folded(before.thickness + root * c.thickness_walk * draw[0], THINNEST, THICKEST),
-        width=_folded(before.width + root * c.width_walk * draw[1], NARROWEST, WIDEST),
+        thickness=_reflect(
+            before.thickness + root * c.thickness_walk * draw[0], THINNEST, THICKEST
+        ),
+        width=_reflect(before.width + root * c.width_walk * draw[1], NARROWEST, WIDEST),
         setpoint=jnp.where(outside, before.setpoint - step, setpoint),
         length=before.length * 0 + (SHORTEST + LONGEST) / 2 + c.length_range * draw[3],
     )
 
 
-def _folded(value: Array, low: float, high: float) -> Array:
+def _reflect(value: Array, low: float, high: float) -> Array:
     """Reflects a random walk at the ends of its range."""
     value = jnp.where(value < low, 2 * low - value, value)
     return jnp.where(value > high, 2 * high - value, value)
