@@ -18,7 +18,7 @@ from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._contradictions import time_report
 from neorl_envs.inspection._interlocks import interlock_report, interlock_warnings
-from neorl_envs.inspection._origin import excluded_words
+from neorl_envs.inspection._origin import excluded_text
 from neorl_envs.inspection._report import FEWEST
 from neorl_envs.inspection._reward import reward_is_constant
 from neorl_envs.inspection._wording import durations
@@ -105,7 +105,7 @@ def _print(out: Path, counts: dict[str, int], dataset: Any) -> None:
         f"plant{_masked_reasons(counted)}"
     )
     for one in dataset.attributes["ingestion"].get("excluded", ()):
-        print(f"excluded: {excluded_words(one)}")
+        print(f"excluded: {excluded_text(one)}")
     if dataset.behaviour is not None:
         names = dataset.attributes["behaviours"]
         numbers = np.bincount(np.asarray(dataset.behaviour), minlength=len(names))
