@@ -15,7 +15,7 @@ from neorl_agents import COMBO, MOBILE, MOPO, RAMBO, MOReL
 from neorl_agents.algorithms.model_based._combo import conservative_loss
 from neorl_agents.algorithms.model_based._mobile import inconsistency
 from neorl_agents.algorithms.model_based._morel import halt_threshold
-from neorl_agents.algorithms.model_based._rambo import mixture_log_density, standardised
+from neorl_agents.algorithms.model_based._rambo import mixture_log_density, standardise
 from neorl_agents.learning import unit_rows
 from neorl_agents.models import Calibration, DynamicsModel, Moments, PredictedStep
 from neorl_agents.models._predictions import uncertainty_of
@@ -245,7 +245,7 @@ def test_the_density_of_a_mixture_is_scipys_but_for_a_constant():
     each = stats.norm.logpdf(change[:, 0], mean[..., 0], std[..., 0])
     expected = special.logsumexp(each, axis=0) - np.log(3) + np.log(2 * np.pi) / 2
     np.testing.assert_allclose(one, expected, rtol=1e-5)
-    x = np.asarray(jax.jit(standardised)(change[:, 0].astype(np.float32), np.arange(5) < 4))
+    x = np.asarray(jax.jit(standardise)(change[:, 0].astype(np.float32), np.arange(5) < 4))
     np.testing.assert_allclose([x[:4].mean(), x[:4].std()], [0, 1], atol=1e-5)
 
 
@@ -312,7 +312,7 @@ def test_rambos_adversarial_loss_is_that_of_offlinerl_kit():
     with jax.enable_x64(True):
         moments = Moments(jnp.asarray(mean), jnp.asarray(std))
         density = np.asarray(DENSITY(moments, jnp.asarray(step), jnp.ones(5)))
-        ours = np.mean(density * np.asarray(standardised(jnp.asarray(advantage), None)))
+        ours = np.mean(density * np.asarray(standardise(jnp.asarray(advantage), None)))
     constant = 5 * np.log(2 * np.pi) / 2
     np.testing.assert_allclose(density.mean() - constant, terms.log_density, rtol=1e-6)
     np.testing.assert_allclose(ours * np.sqrt(7 / 8), terms.adversarial_loss, rtol=1e-4)

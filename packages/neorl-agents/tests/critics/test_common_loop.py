@@ -9,7 +9,7 @@ import pytest
 from neorl_agents import Algorithm, Learner
 from neorl_agents.critics import EnsembleLearner, SafetyCriticLearner, horizon_curve
 from neorl_agents.critics._columns import checked_columns, column_statistics
-from neorl_agents.critics._ensemble_fit import _standardised, member_predictions
+from neorl_agents.critics._ensemble_fit import _standardise_outputs, member_predictions
 from neorl_agents.critics._safety_critic_fit import _first_values
 from neorl_agents.critics._training import trained_in_memory
 from neorl_agents.testing import sized
@@ -50,7 +50,7 @@ def test_ensembles_are_those_of_their_private_loop(target):
     log = plant_log(12, seed=0)
     columns = checked_columns(log, SPEC, cost=False)
     learner = sized(EnsembleLearner(members=3, target=target), hidden=(8,), batch_size=32)
-    learner = _standardised(learner, SPEC, columns)
+    learner = _standardise_outputs(learner, SPEC, columns)
     state, _ = trained_in_memory(learner, SPEC, log, column_statistics(columns), 40, KEY)
     mean, std = (x[:20] for x in member_predictions(learner.ensemble(state), columns))
     scale = np.asarray(learner.outcome_scale)

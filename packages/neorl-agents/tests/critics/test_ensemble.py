@@ -18,7 +18,7 @@ from neorl_agents.critics import (
     predicted,
 )
 from neorl_agents.critics._columns import checked_columns, column_statistics
-from neorl_agents.critics._ensemble_fit import _calibrated, _width, member_predictions
+from neorl_agents.critics._ensemble_fit import _calibrate, _width, member_predictions
 from neorl_agents.networks import q_values
 from neorl_agents.sampling import bootstrap_weights
 from neorl_agents.testing import sized
@@ -187,7 +187,7 @@ def test_noise_and_spread_make_the_mean_variance_that_of_the_residuals(fitted):
     for apart in (0.0, 4.0):  # members that agree too much, and too little about the same mean
         offset = apart * jnp.arange(-2.0, 3.0)[:, None]
         wide = replace(members, biases=(*members.biases[:-1], members.biases[-1] + offset))
-        result = _calibrated(replace(fitted.ensemble, members=wide), columns, 0.9)
+        result = _calibrate(replace(fitted.ensemble, members=wide), columns, 0.9)
         assert (result.spread[0] < 1) == (apart > 0)
         mean, std = member_predictions(result, columns)
         variance = np.asarray(result.noise) ** 2 + (np.asarray(result.spread) * std) ** 2

@@ -16,7 +16,7 @@ from neorl_agents.critics import (
     limit_risks,
 )
 from neorl_agents.critics._columns import checked_columns
-from neorl_agents.critics._safety_critic_fit import _calibrated
+from neorl_agents.critics._safety_critic_fit import _calibrate
 from neorl_agents.testing import sized
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition
 from neorl_core.control import ConstantPolicy
@@ -98,7 +98,7 @@ def test_one_that_says_twice_the_odds_is_mapped_to_what_was_counted(fitted):
         assess_safety_critic(one, chain.episodes(300, seed=9), chain.SPEC, replicates=2)["full"][
             "calibration_error"
         ][0]
-        for one in (bold, _calibrated(bold, held, chain.SPEC, discount=1.0))
+        for one in (bold, _calibrate(bold, held, chain.SPEC, discount=1.0))
     ]
     assert errors[1] < 0.05 < 2 * errors[1] < errors[0]
     assert fitted.critic.calibration.x.shape[1] > 1

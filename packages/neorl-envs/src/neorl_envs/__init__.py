@@ -1,9 +1,10 @@
 """Industrial simulators in pure JAX, recorded datasets and plant logs."""
 
+import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from neorl_core.infrastructure import lazy_names
-from neorl_envs._when_imported import when_imported
 
 if TYPE_CHECKING:
     from neorl_envs.datasets._checks import DatasetError as DatasetError
@@ -37,14 +38,7 @@ __getattr__, __dir__ = lazy_names(
     },
 )
 
-
-def _fill_registry() -> None:
-    from neorl_envs.interfaces._gymnasium_names import register_environments
-
-    register_environments()
-
-
-# Importing Gymnasium takes a third of a second of processor time, and the plants take two seconds.
-# A command that only prints its help needs neither. A caller that makes a plant through Gymnasium
-# has already imported Gymnasium, so registration can wait until then.
-when_imported("gymnasium", _fill_registry)
+# Importing Gymnasium and the plants takes seconds of processor time, which a command that only
+# prints its help must not take. Whoever has imported Gymnasium before has its registry filled here.
+if "gymnasium" in sys.modules:
+    importlib.import_module("neorl_envs.interfaces")

@@ -219,30 +219,28 @@ def test_importing_registers_and_does_nothing_else() -> None:
     code = (
         "import sys, neorl_envs\n"
         "assert not {'jax', 'gymnasium'} & set(sys.modules)\n"
-        "import gymnasium\n"
+        "import neorl_envs.interfaces, gymnasium\n"
         "assert 'neorl/ChemicalReactor-v0' in gymnasium.registry\n"
         "assert 'neorl/ChemicalReactor-physical-v0' in gymnasium.registry\n"
         "assert not {'matplotlib', 'neorl_envs.interfaces._gymnasium'} & set(sys.modules)\n"
         "import jax\n"
         "jax.config.update('jax_num_cpu_devices', 2)\n"  # refused once a backend runs
-        "neorl_envs.interfaces._gymnasium_names.register_environments()\n"  # twice is no error
+        "neorl_envs.plants._table.register_environments()\n"  # twice is no error
     )
     _run(code)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "first",
+    "code",
     [
-        "import gymnasium, neorl_envs",
-        "import neorl_envs.interfaces._gymnasium",
-        "import neorl_envs.interfaces._gymnasium_names, neorl_envs.ingest",
-        "import neorl_envs.pettingzoo_shells",
-        "import gymnasium; gymnasium.make('neorl_envs:neorl/CSTR-v0', disable_env_checker=True)",
+        "import gymnasium, neorl_envs; gymnasium.make('neorl/CSTR-v0')",
+        "import neorl_envs, gymnasium; gymnasium.make('neorl_envs.interfaces:neorl/CSTR-v0')",
+        "import neorl_envs.interfaces._gymnasium, gymnasium; gymnasium.make('neorl/CSTR-v0')",
     ],
 )
-def test_the_registry_is_filled_whatever_is_imported_first(first: str) -> None:
-    _run(f"{first}\nimport gymnasium\nassert 'neorl/CSTR-v0' in gymnasium.registry")
+def test_a_fresh_process_makes_a_plant_by_its_gymnasium_id(code: str) -> None:
+    _run(code)
 
 
 def _run(code: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from neorl_envs import Dataset
 from neorl_envs.plant_logs import DeclaredPlant, convert_log, declared_plant
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
-from neorl_envs.plant_logs._declared._formula import UntranslatableError, evaluated, formula_of
+from neorl_envs.plant_logs._declared._formula import UntranslatableError, evaluate, formula_of
 from neorl_envs.plant_logs._expressions import Expression
 
 from .conftest import WIDE
@@ -39,7 +39,7 @@ def test_a_formula_has_the_values_that_polars_computes(text):
     expression = Expression(text, NAMES, "reward")
     single = {name: jnp.asarray(column, jnp.float32) for name, column in columns.items()}
     formula = formula_of(expression.tree())
-    compiled = jax.jit(evaluated, static_argnums=0)(formula, single)
+    compiled = jax.jit(evaluate, static_argnums=0)(formula, single)
     np.testing.assert_allclose(compiled, expression(columns), rtol=2e-5, atol=2e-5)
     assert hash(formula) == hash(formula_of(Expression(text, NAMES, "reward").tree()))
 

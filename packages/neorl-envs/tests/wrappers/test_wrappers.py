@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_core import InputError, Policy, highs, lows, standardiser
+from neorl_core import InputError, Policy, highs, lows
 from neorl_envs import environment_names, make
 from neorl_envs.plants import Plant
 from neorl_envs.recording import quality
@@ -15,10 +15,6 @@ from neorl_envs.wrappers import (
     constrained,
     delayed,
     disturbed,
-    episode_statistics,
-    history,
-    normalised,
-    penalised,
     randomised,
     shifted,
 )
@@ -98,25 +94,6 @@ def test_a_load_disturbance_is_felt_and_not_seen(tank: Any) -> None:
             disturbed(tank(), **wrong)
 
 
-def test_the_history_is_newest_first_and_starts_at_rest(tank: Any) -> None:
-    env = history(tank(), length=3, actions=2)
-    names = [channel.name for channel in env.spec.obs]
-    assert names == ["level", "level[t-1]", "level[t-2]", "valve[t-1]", "valve[t-2]"]
-    sent = np.asarray([80.0, 20.0, 70.0, 60.0])
-    first, steps = run(env, sent)
-    seen = level(first[0], sent)
-    old = np.append([seen[0], seen[0]], seen)
-    np.testing.assert_allclose(
-        steps.obs[:, :3], np.stack([old[3:], old[2:-1], old[1:-2]], axis=1), rtol=1e-6
-    )
-    np.testing.assert_allclose(steps.obs[:, 3], sent)
-    np.testing.assert_allclose(steps.obs[:, 4], np.append(HELD, sent[:-1]))
-    np.testing.assert_allclose(first, [seen[0]] * 3 + [HELD] * 2)
-    for wrong in ({"length": 0}, {"actions": -1}, {"length": 2.5}):
-        with pytest.raises(InputError, match="must be an integer"):
-            history(tank(), **wrong)
-
-
 def follow(env: Any, policy: Policy) -> np.ndarray:
     """Levels of an episode in physical units under a controller."""
     params, key = env.default_params(), jax.random.key(4)
@@ -133,33 +110,11 @@ def follow(env: Any, policy: Policy) -> np.ndarray:
     return np.asarray(steps.reward)
 
 
-def test_controllers_do_the_same_behind_every_wrapper(tank: Any) -> None:
+def test_controllers_do_the_same_behind_a_wrapper(tank: Any) -> None:
     plant = tank()
     expected = follow(plant, plant.tunings()["steady"])
-    wrapped = (history(plant), normalised(plant), normalised(history(plant, actions=1)))
-    for env in (*wrapped, delayed(plant)):
-        np.testing.assert_allclose(follow(env, env.tunings()["steady"]), expected, atol=1e-5)
-
-
-def test_normalised_units(tank: Any) -> None:
-    env = normalised(tank())
-    assert [(c.unit, c.low, c.high) for c in (*env.spec.obs, *env.spec.action)] == [
-        ("1", -1.0, 1.0)
-    ] * 2
-    first, steps = run(env, np.asarray([0.6, -0.6, 1.6]))
-    plain_first, plain = run(tank(), np.asarray([80.0, 20.0, 130.0]))
-    np.testing.assert_allclose(first, plain_first - 1, rtol=1e-6)
-    np.testing.assert_allclose(steps.obs, plain.obs - 1, atol=1e-6)
-    np.testing.assert_allclose(steps.applied[:, 0], [0.6, -0.6, 1.0], atol=1e-6)
-    np.testing.assert_allclose(steps.reward, plain.reward, rtol=1e-6)
-    own = standardiser(jnp.asarray([0.8]), jnp.asarray([0.2]), span=jnp.asarray([2.0]))
-    scaled = run(normalised(tank(), obs=own, actions=False), np.asarray([80.0]))[0]
-    np.testing.assert_allclose(scaled, (plain_first - 0.8) / 0.2, rtol=1e-5)
-    with pytest.raises(TypeError, match="record a log on the plant itself"):
-        env.operator_plan()
-    two = standardiser(jnp.zeros(2), jnp.ones(2), span=jnp.ones(2))
-    with pytest.raises(ValueError, match="must have the 2 channels of the map"):
-        normalised(tank(), obs=two)
+    wrapped = delayed(plant)
+    np.testing.assert_allclose(follow(wrapped, wrapped.tunings()["steady"]), expected, atol=1e-5)
 
 
 def test_randomised_episodes_have_their_own_parameters(tank: Any) -> None:
@@ -171,39 +126,6 @@ def test_randomised_episodes_have_their_own_parameters(tank: Any) -> None:
     assert np.ptp(drawn) > 0.004
     with pytest.raises(ValueError, match="preset must be 'plant'"):
         randomised(tank(), preset="dirty")
-
-
-def test_statistics_count_the_episode(tank: Any) -> None:
-    _, steps = run(episode_statistics(tank()), ACTIONS)
-    np.testing.assert_allclose(steps.info.episode_return, np.cumsum(steps.reward), rtol=1e-6)
-    np.testing.assert_array_equal(steps.info.episode_length, np.arange(1, 7))
-    assert steps.info.episode_cost.shape == (6, 0)
-    with pytest.raises(ValueError, match="has a field 'episode_cost' already; wrap once"):
-        run(episode_statistics(episode_statistics(tank())), ACTIONS)
-
-
-def test_penalties_come_off_the_reward(env: Any) -> None:
-    priced = penalised(env)
-    assert priced.weights == tuple(env.penalty_weights().values())
-    params, key = env.default_params(), jax.random.key(0)
-    action = jnp.asarray([30000.0, 380.0, 380.0])
-    state, _ = env.reset(params, key)
-    hot = jax.jit(
-        lambda s: jax.lax.scan(
-            lambda s, k: env.step(params, s, action, k), s, jax.random.split(key, 40)
-        )
-    )
-    dear = jax.jit(
-        lambda s: jax.lax.scan(
-            lambda s, k: priced.step(params, s, action, k), s, jax.random.split(key, 40)
-        )
-    )
-    plain, less = hot(state)[1], dear(state)[1]
-    assert float(plain.cost.sum()) > 0
-    price = np.asarray(plain.cost) @ np.asarray(priced.weights, np.float32)
-    np.testing.assert_allclose(less.reward, plain.reward - price, rtol=1e-4, atol=1e-4)
-    with pytest.raises(InputError, match="did you mean 'pressure'"):
-        penalised(env, {"presure": 1.0})
 
 
 def test_a_shifted_plant_is_refused_where_it_cannot_be(tank: Any) -> None:

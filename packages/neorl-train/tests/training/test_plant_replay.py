@@ -12,7 +12,7 @@ from neorl_agents.learning import Networks, for_run, training_keys
 from neorl_agents.testing import sized
 from neorl_core import InputError, as_arrays
 from neorl_core.statistics import range_statistics
-from neorl_envs.classics import CartPole
+from neorl_envs.graph_plants import load_balance
 from neorl_train import train_online
 from neorl_train.configuration import OnlineConfig
 from neorl_train.runs import tree_digest
@@ -20,7 +20,7 @@ from neorl_train.training import Plan
 from neorl_train.training._collect import Collection
 from neorl_train.training._plant_replay import PlantReplay
 
-PLANT = CartPole()
+PLANT = load_balance(4, seed=0)
 LEARNER = for_run(sized(DQN(networks=Networks(hidden=(8,))), batch_size=16), 40)
 
 

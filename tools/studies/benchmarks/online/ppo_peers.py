@@ -30,6 +30,7 @@ from unittest.mock import MagicMock
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+sys.path.append(str(HERE.parents[1]))
 
 from _rounds import RESULTS, machine, on_one_core, write  # noqa: E402
 
@@ -49,10 +50,10 @@ def ours(worlds: int) -> Side:
     from neorl_agents import PPO
     from neorl_agents.learning import Networks
     from neorl_agents.networks import NETWORKS, init_mlp, tanh
-    from neorl_envs.classics import CartPole
     from neorl_train import train_online
     from neorl_train.configuration import OnlineConfig
     from neorl_train.training import Plan, Watcher
+    from tables.online.classic_plants import CartPole
 
     if "tanh" not in dict(NETWORKS.items()):
         kind = NETWORKS.find("mlp")

@@ -98,7 +98,7 @@ def exchanges(all_logs: dict[str, Dataset]) -> dict[str, Any]:
     }
 
     def pairs_of(log: Dataset) -> list[Any]:
-        return _swapped.swapped(samples[id(log)], log, _signals.skipped_names(log))
+        return _swapped.swapped_pairs(samples[id(log)], log, _signals.skipped_names(log))
 
     def measure() -> dict[str, int]:
         hits = [names in [set(one["names"]) for one in pairs_of(log)] for names, log in cases]

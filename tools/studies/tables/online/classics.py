@@ -5,7 +5,7 @@ Usage:
     python tools/studies/tables/online/classics.py measure --only dqn     that one, where it is not
     python tools/studies/tables/online/classics.py table                  the table as Markdown
 
-500,000 steps of CartPole-v1, restated as a plant (``neorl_envs.classics``), by every seed; hidden
+500,000 steps of CartPole-v1, restated as a plant (``classic_plants.py``), by every seed; hidden
 layers, rates and batches are those of CleanRL's scripts. "dqn, plain" is without double values,
 duelling, priorities and the clip of the gradient, as CleanRL's is; "dqn" has all four, and
 "dqn, 100,000 steps" has a fifth of the steps and four times the rate. DQN steps ten episodes side
@@ -24,12 +24,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from classic_plants import CartPole, Pendulum
 
 from neorl_agents import DQN, PPO, SAC, TD3, Reinforce
 from neorl_agents.learning import Networks, Steps
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
-from neorl_envs.classics import CartPole, Pendulum
 from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train_online
 from neorl_train.configuration import OnlineConfig

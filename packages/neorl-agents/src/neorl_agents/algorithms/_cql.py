@@ -1,7 +1,6 @@
 """Conservative Q-learning, and its calibrated form Cal-QL."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -10,11 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import (
+    SOFT_RATES,
+    actor_step,
     max_entropy,
-    sample_action,
     sampled_actions,
-    soft_actor_loss,
-    temperature_loss,
+    soft_target,
+    temperature_step,
 )
 from neorl_agents.learning import (
     BaseLearner,
@@ -39,7 +39,6 @@ from neorl_agents.policies import (
 from neorl_agents.sampling import Rows, RowsWithReturns, Sampler
 from neorl_core import Spec
 from neorl_core.losses import cal_ql_clamp, cql_regulariser, masked_mean
-from neorl_core.targets import soft_td_target
 
 LOG_STD_RANGE = (-20.0, 2.0)
 MAX_MULTIPLIER = 1e6
@@ -118,11 +117,8 @@ class CQL(BaseLearner):
     networks: Networks = Networks(hidden=(256, 256, 256))
 
     rates: ClassVar[Mapping[str, str]] = {
-        "actor": "actor_learning_rate",
-        "critics": "critic_learning_rate",
-        "log_temperature": "temperature_learning_rate",
-        "log_multiplier": "multiplier_learning_rate",
-    }
+        **SOFT_RATES, "log_multiplier": "multiplier_learning_rate",
+    }  # fmt: skip
 
     @property
     def reads(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -162,19 +158,14 @@ class CQL(BaseLearner):
         """Takes one step of actor, temperature, critics and multiplier, then of the targets."""
         rows = only_batch(rows)
         actor_key, target_key, sample_key = jax.random.split(key, 3)
-        actor, critics = state.parameters["actor"], state.parameters["critics"]
+        actor = state.parameters["actor"]
         temperature = jnp.exp(state.parameters["log_temperature"])
         target = self.critic_target(state, rows, temperature, target_key)
         samples = sampled_actions(actor, rows, sample_key, self.n_samples, LOG_STD_RANGE)
-
-        policy_loss = partial(soft_actor_loss, log_std_range=LOG_STD_RANGE)
-        state, actor_loss, log_prob = self.descend(
-            state, "actor", policy_loss, critics, temperature, rows, actor_key
+        state, actor_loss, log_prob = actor_step(
+            self, state, rows, temperature, actor_key, LOG_STD_RANGE
         )
-        target_entropy = self.target_entropy * rows.action.shape[-1]
-        state, _, _ = self.descend(
-            state, "log_temperature", temperature_loss, log_prob, rows.mask, target_entropy
-        )
+        state = temperature_step(self, state, rows, log_prob)
         state, critic_loss, (q, term) = self.critic_step(state, rows, target, samples)
 
         entropy_bonus = (
@@ -200,24 +191,11 @@ class CQL(BaseLearner):
         }
 
     def critic_target(
-        self,
-        state: LearnerState,
-        rows: UnitRows,
-        temperature: Float[Array, ""],
-        key: PRNGKeyArray,
+        self, state: LearnerState, rows: UnitRows, temperature: Float[Array, ""], key: PRNGKeyArray
     ) -> Float[Array, " batch"]:
         """Returns the regression target of the critics."""
-        action, log_prob = sample_action(
-            state.parameters["actor"], rows.next_obs, key, LOG_STD_RANGE
-        )
-        return soft_td_target(
-            rows.reward,
-            q_values(state.targets["critics"], rows.next_obs, action),
-            log_prob,
-            rows.terminated,
-            discount=self.discount,
-            temperature=temperature if self.entropy_backup else jnp.zeros_like(temperature),
-        )
+        bonus = temperature if self.entropy_backup else jnp.zeros_like(temperature)
+        return soft_target(self, state, rows, rows.reward, bonus, key, LOG_STD_RANGE)
 
     def critic_step(
         self,

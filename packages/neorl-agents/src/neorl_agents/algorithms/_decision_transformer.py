@@ -162,11 +162,7 @@ class DecisionTransformer(BaseLearner):
 
 
 def require_sequence_settings(learner: Any) -> None:
-    """Refuses network settings that the transformer does not support.
-
-    Raises:
-        ValueError: If a setting is not supported; it names the field.
-    """
+    """Refuses network settings that the transformer does not support."""
     require_count(learner, "heads")
     nets = learner.networks
     require(learner, "networks.encoder", nets.encoder == "history", "'history'")

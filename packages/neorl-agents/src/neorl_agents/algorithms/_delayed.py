@@ -22,11 +22,7 @@ def smoothed_action(
 ) -> Float[Array, "batch act"]:
     """``clip(actor(obs) + e, -1, 1)``, ``e = clip(noise_std N(0, 1), -noise_clip, noise_clip)``.
 
-    Args:
-        learner: A learner with the fields ``noise_std`` and ``noise_clip``.
-        actor: Network whose last layer is a tanh.
-        obs: Standardised observations.
-        key: Random key of the noise.
+    ``obs`` is standardised; the last layer of ``actor`` is a tanh.
     """
     mean = actor(obs)
     noise = learner.noise_std * jax.random.normal(key, mean.shape, mean.dtype)
@@ -43,15 +39,8 @@ def delayed_critic_steps(
 ) -> tuple[LearnerState, Metrics]:
     """Takes ``policy_delay`` gradient steps of the critics; actor and targets stay as they are.
 
-    Args:
-        learner: A learner with the field ``policy_delay``.
-        state: State before the steps.
-        rows: Leading axes ``(policy_delay, batch_size)``.
-        targets: Regression targets of the critics.
-        penalised: Whether the targets are deliberately pessimistic; see ``value_metrics``.
-
-    Returns:
-        The state, and the loss and the diagnostics of the values, averaged over the steps.
+    ``rows`` and ``targets`` begin with an axis of ``policy_delay`` steps. Loss and diagnostics are
+    means over the steps; ``penalised`` is that of ``value_metrics``.
     """
     steps = []
     for i in range(learner.policy_delay):

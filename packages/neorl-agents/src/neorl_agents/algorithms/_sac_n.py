@@ -1,7 +1,6 @@
 """SAC-N: a soft actor-critic with many critics."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -10,10 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import (
+    LOG_STD_RANGE,
+    SOFT_RATES,
+    actor_step,
     max_entropy,
     sample_action,
-    soft_actor_loss,
-    temperature_loss,
+    soft_target,
+    temperature_step,
 )
 from neorl_agents.learning import (
     BaseLearner,
@@ -27,14 +29,11 @@ from neorl_agents.learning import (
     require_number,
     value_metrics,
 )
-from neorl_agents.networks import Network, q_values
+from neorl_agents.networks import Network
 from neorl_agents.networks._gaussian_heads import squashed_mean
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
 from neorl_core.losses import masked_mean
-from neorl_core.targets import soft_td_target
-
-LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class SACN(BaseLearner):
@@ -85,11 +84,7 @@ class SACN(BaseLearner):
     networks: Networks = Networks(hidden=(256, 256, 256))
 
     reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
-    rates: ClassVar[Mapping[str, str]] = {
-        "actor": "actor_learning_rate",
-        "critics": "critic_learning_rate",
-        "log_temperature": "temperature_learning_rate",
-    }
+    rates: ClassVar[Mapping[str, str]] = SOFT_RATES
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -117,32 +112,10 @@ class SACN(BaseLearner):
         rows = only_batch(rows)
         keys = jax.random.split(key, 3)
         _, log_prob = sample_action(state.parameters["actor"], rows.obs, keys[0], LOG_STD_RANGE)
-        target_entropy = self.target_entropy * rows.action.shape[-1]
-        state, _, _ = self.descend(
-            state, "log_temperature", temperature_loss, log_prob, rows.mask, target_entropy
-        )
+        state = temperature_step(self, state, rows, log_prob)
         temperature = jnp.exp(state.parameters["log_temperature"])
-
-        state, actor_loss, _ = self.descend(
-            state,
-            "actor",
-            partial(soft_actor_loss, log_std_range=LOG_STD_RANGE),
-            state.parameters["critics"],
-            temperature,
-            rows,
-            keys[1],
-        )
-        action, next_log_prob = sample_action(
-            state.parameters["actor"], rows.next_obs, keys[2], LOG_STD_RANGE
-        )
-        target = soft_td_target(
-            rows.reward,
-            q_values(state.targets["critics"], rows.next_obs, action),
-            next_log_prob,
-            rows.terminated,
-            discount=self.discount,
-            temperature=temperature,
-        )
+        state, actor_loss, _ = actor_step(self, state, rows, temperature, keys[1])
+        target = soft_target(self, state, rows, rows.reward, temperature, keys[2])
         state, loss, (q, critic_metrics) = self.descend(
             state, "critics", self.critic_loss, rows, target
         )

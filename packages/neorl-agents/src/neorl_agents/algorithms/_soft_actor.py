@@ -1,14 +1,29 @@
 """The steps that soft actor-critics share: a tanh-Gaussian actor and its entropy temperature."""
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_agents.learning import UnitRows
+from neorl_agents.learning import LearnerState, UnitRows
 from neorl_agents.networks import Network, q_values
 from neorl_agents.networks._gaussian_heads import squashed_parameters
 from neorl_core.distributions import tanh_gaussian_sample
 from neorl_core.losses import masked_mean, sac_policy_loss
+from neorl_core.targets import soft_td_target
+
+LOG_STD_RANGE = (-5.0, 2.0)
+"""Range of the policy's log standard deviation, where a learner has no other."""
+
+SOFT_RATES: Mapping[str, str] = {
+    "actor": "actor_learning_rate",
+    "critics": "critic_learning_rate",
+    "log_temperature": "temperature_learning_rate",
+}
+"""The field with the learning rate of each parameter of a soft actor-critic."""
 
 SampledAction = tuple[Float[Array, "batch act"], Float[Array, " batch"]]
 
@@ -55,11 +70,7 @@ def soft_actor_loss(
     key: PRNGKeyArray,
     log_std_range: tuple[float, float],
 ) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
-    """``mean (temperature log pi(a|s) - min_i Q_i(s, a))`` over sampled actions.
-
-    Returns:
-        The loss, and the log-density of every row's action.
-    """
+    """``mean (temperature log pi(a|s) - min_i Q_i(s, a))``, and the log-density of every action."""
     action, log_prob = sample_action(actor, rows.obs, key, log_std_range)
     values = q_values(critics, rows.obs, action)
     loss = sac_policy_loss(log_prob, values, temperature=temperature)
@@ -79,6 +90,48 @@ def temperature_loss(
     """
     excess = jax.lax.stop_gradient(log_prob) + target_entropy
     return -log_temperature * masked_mean(excess, mask), None
+
+
+def soft_target(
+    learner: Any,
+    state: LearnerState,
+    rows: UnitRows,
+    reward: Float[Array, " batch"],
+    temperature: Float[Array, ""],
+    key: PRNGKeyArray,
+    log_std_range: tuple[float, float] = LOG_STD_RANGE,
+) -> Float[Array, " batch"]:
+    """``reward + discount (1 - terminated) (min_i Q'_i(s', a') - temperature log pi(a'|s'))``."""
+    actor, critics = state.parameters["actor"], state.targets["critics"]
+    action, log_prob = sample_action(actor, rows.next_obs, key, log_std_range)
+    next_q = q_values(critics, rows.next_obs, action)
+    return soft_td_target(
+        reward, next_q, log_prob, rows.terminated,
+        discount=learner.discount, temperature=temperature,
+    )  # fmt: skip
+
+
+def actor_step(
+    learner: Any,
+    state: LearnerState,
+    rows: UnitRows,
+    temperature: Float[Array, ""],
+    key: PRNGKeyArray,
+    log_std_range: tuple[float, float] = LOG_STD_RANGE,
+) -> tuple[LearnerState, Float[Array, ""], Float[Array, " batch"]]:
+    """Takes one step of the actor; also returns its loss and the log-densities of its actions."""
+    loss = partial(soft_actor_loss, log_std_range=log_std_range)
+    critics = state.parameters["critics"]
+    return learner.descend(state, "actor", loss, critics, temperature, rows, key)
+
+
+def temperature_step(
+    learner: Any, state: LearnerState, rows: UnitRows, log_prob: Float[Array, " batch"]
+) -> LearnerState:
+    """Takes one step of the temperature towards ``target_entropy`` for each action channel."""
+    target_entropy = learner.target_entropy * rows.action.shape[-1]
+    loss, mask = temperature_loss, rows.mask
+    return learner.descend(state, "log_temperature", loss, log_prob, mask, target_entropy)[0]
 
 
 def max_entropy(temperature: Float[Array, ""], n_action: int) -> Float[Array, ""]:

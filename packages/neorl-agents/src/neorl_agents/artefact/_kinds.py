@@ -53,11 +53,7 @@ class PolicyKind(NamedTuple):
 
 
 def kind_of(policy: Policy) -> str:
-    """The name of the kind of ``policy``.
-
-    Raises:
-        TypeError: If no kind has its class.
-    """
+    """The name of the kind of ``policy``; a ``TypeError`` if no kind has its class."""
     # The package's kinds come first, so entry points are imported only for a foreign policy.
     for name, kind in POLICY_KINDS.items():
         if type(policy) is kind.policy:
@@ -253,7 +249,7 @@ def _check_kind(name: str, kind: Any) -> None:
         raise TypeError("its static and its template must be functions")
 
 
-def _nested(policy: type) -> PolicyKind:
+def _nested_kind(policy: type) -> PolicyKind:
     return PolicyKind(policy, nested_static, nested_template(policy))
 
 
@@ -263,14 +259,14 @@ POLICY_KINDS: Registry[PolicyKind] = Registry(
     {
         "network": PolicyKind(NetworkPolicy, _network_static, _network_template),
         "history": PolicyKind(HistoryPolicy, _history_static, _history_template),
-        "pid": _nested(PID),
-        "constant": _nested(ConstantPolicy),
-        "tracking_pid": _nested(TrackingPID),
-        "smith_predictor": _nested(SmithPredictor),
-        "state_feedback": _nested(StateFeedback),
-        "linear_quadratic": _nested(LinearQuadraticPolicy),
-        "predictive": _nested(PredictivePolicy),
-        "base_stock": _nested(BaseStock),
+        "pid": _nested_kind(PID),
+        "constant": _nested_kind(ConstantPolicy),
+        "tracking_pid": _nested_kind(TrackingPID),
+        "smith_predictor": _nested_kind(SmithPredictor),
+        "state_feedback": _nested_kind(StateFeedback),
+        "linear_quadratic": _nested_kind(LinearQuadraticPolicy),
+        "predictive": _nested_kind(PredictivePolicy),
+        "base_stock": _nested_kind(BaseStock),
         "residual": PolicyKind(ResidualPolicy, _residual_static, _residual_template),
         "budgeted": PolicyKind(BudgetedPolicy, _budgeted_static, _budgeted_template),
         "sequence": PolicyKind(SequencePolicy, _sequence_static, _sequence_template),

@@ -39,17 +39,8 @@ def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, An
     The seal is the SHA-256 of the complete file with 64 zeros in its place. The file is written
     beside its destination, synchronised and renamed, so a reader sees the old file or the new one.
 
-    Args:
-        path: Destination; its folder must exist.
-        arrays: Arrays by name.
-        header: Values that JSON can hold, without NaN or infinity.
-
-    Returns:
-        The seal, 64 hexadecimal digits.
-
-    Raises:
-        ValueError: If the header is not JSON.
-        OSError: If it cannot be written; the destination is then unchanged.
+    Returns the seal, 64 hexadecimal digits. Raises a ``ValueError`` if the header is not JSON, and
+    an ``OSError`` if it cannot be written; the destination is then unchanged.
     """
     try:
         text = json.dumps({"seal": BLANK, "header": header}, allow_nan=False, separators=(",", ":"))
@@ -70,16 +61,8 @@ def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, An
 def read_sealed(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], dict[str, Any], str]:
     """Reads what :func:`write_sealed` wrote; nothing is interpreted before the seal is checked.
 
-    Args:
-        path: The file.
-        max_bytes: Larger files are refused unread.
-
-    Returns:
-        The arrays, the header and the seal.
-
-    Raises:
-        ArtefactError: If the file is too large, not an artefact, truncated or changed.
-        OSError: If it cannot be opened.
+    Files larger than ``max_bytes`` are refused unread. Raises an ``ArtefactError`` if the file is
+    too large, not an artefact, truncated or changed, and an ``OSError`` if it cannot be opened.
     """
     size = os.path.getsize(path)
     if size > max_bytes:

@@ -56,23 +56,10 @@ def save_tree(
 ) -> str:
     """Writes a PyTree of arrays, atomically.
 
-    Args:
-        path: Destination; an existing file is replaced.
-        tree: A policy or critic with array leaves.
-        what: ``"policy"`` or ``"critic"``: the format's name and that of its arrays.
-        version: Version of the format.
-        kind: Name of its kind.
-        static: Everything in it except arrays, as plain JSON.
-        spec: The control problem that it was made for.
-        parity: Rows and answers to store.
-        metadata: Plain JSON.
-
-    Returns:
-        The digest of the file.
-
-    Raises:
-        ValueError: If something is not plain JSON.
-        OSError: If it cannot be written; the destination is then unchanged.
+    ``what`` is ``"policy"`` or ``"critic"``: the name of the format and of its arrays. ``static``
+    and ``metadata`` are plain JSON. Returns the digest of the file. Raises a ``ValueError`` if
+    something is not plain JSON, and an ``OSError`` if it cannot be written; the destination is then
+    unchanged.
     """
     arrays = {f"{what}/{name}": np.asarray(leaf) for name, leaf in named_leaves(tree)}
     arrays |= {f"parity/{name}": rows for name, rows in parity.items()}
@@ -99,18 +86,10 @@ def load_tree(
 ) -> SealedTree:
     """Reads what :func:`save_tree` wrote; its digest is checked before anything in it is used.
 
-    Args:
-        path: The file.
-        what: ``"policy"`` or ``"critic"``.
-        version: Version of the format that is read.
-        kinds: The known kinds by name.
-        template: Makes the PyTree of a kind with shapes and dtypes in place of its arrays.
-        parity: Names of the required rows and answers.
-        max_bytes: Larger files are refused unread.
-
-    Raises:
-        ArtefactError: If it is not intact, of an unknown version or kind, or does not fit its kind.
-        OSError: If it cannot be opened.
+    ``template`` makes the PyTree of a kind with shapes and dtypes in place of its arrays. Files
+    larger than ``max_bytes`` are refused unread. Raises an ``ArtefactError`` if it is not intact,
+    of an unknown version or kind, or does not fit its kind, and an ``OSError`` if it cannot be
+    opened.
     """
     arrays, header, digest = read_sealed(path, max_bytes)
     header = check_head(header, what, version, str(path), ArtefactError)

@@ -131,7 +131,7 @@ def neighbour_calibration(
     )
     used = nearest[:, :count]
     local = error[used].mean(axis=1)
-    differences = error[used] - _of_others(error, number, nearest, count)
+    differences = error[used] - _error_of_others(error, number, nearest, count)
     of_episode = np.zeros((len(names), error.shape[1]))
     np.add.at(of_episode, number[used], weight[:, None, None] / count * differences)
     episodes = len(np.unique(number[used]))
@@ -151,7 +151,7 @@ def neighbour_calibration(
     )
 
 
-def _of_others(
+def _error_of_others(
     error: np.ndarray, number: np.ndarray, nearest: np.ndarray, count: int
 ) -> Float[np.ndarray, "visited neighbour signal"]:
     """Mean error, for each of the first ``count`` rows, of the nearest rows of other episodes."""

@@ -71,7 +71,7 @@ class BaseStockLevels:
                 f"BaseStockLevels.service must be in (0, 1), got {self.service!r}; give a share, "
                 "not per cent"
             )
-        items = _by_action(task, spec)
+        items = _items_by_action(task, spec)
         rows = leading(checked_log(log, spec), self.rows)
         position = np.stack([_weights(item.position, spec) for item in items])
         levels, report = [], []
@@ -116,7 +116,7 @@ class BaseStockLevels:
         return int(np.argmin(variances))
 
 
-def _by_action(task: "Task | tuple[Item, ...]", spec: Spec) -> list[Item]:
+def _items_by_action(task: "Task | tuple[Item, ...]", spec: Spec) -> list[Item]:
     """The items in the order of the action channels."""
     if isinstance(task, Task):
         raise InputError(

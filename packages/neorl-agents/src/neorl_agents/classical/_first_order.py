@@ -77,15 +77,8 @@ def identify_first_order(
     controller to a drifting load is not taken for a plant without dead time. The fit uses only
     ratios of changes in the log, so units do not matter.
 
-    Args:
-        log: The log; its inputs must have moved.
-        output: Index of the controlled observation.
-        act: Index of the manipulated action.
-        dt: Period in seconds.
-        longest: Longest dead time to try, in periods.
-
-    Raises:
-        InputError: If pieces of the log are too short, or input or output never moved.
+    ``dt`` is in seconds, ``longest`` in periods. Raises an ``InputError`` if pieces of the log are
+    too short, or input or output never moved.
 
     Source: Wahlberg, Model reductions of high-order estimated models: the asymptotic ML approach,
     International Journal of Control 49, 1989.

@@ -35,18 +35,9 @@ def gain_margin(
     It is too rough for tuning; if the log is noisy, a smoothness prior keeps its impulse response
     from becoming rough.
 
-    Args:
-        log: The log that the loop was tuned on.
-        output: Index of the controlled observation.
-        act: Index of the manipulated action.
-        gains: Gains of the loop.
-        model: The model that the loop was tuned from; its gain scales the smoothness prior.
-        longest: Longest dead time in periods.
-        compensated: Whether the loop has a Smith predictor with ``model``.
-
-    Returns:
-        A factor from 0 to 16; below 1 the loop is already unstable. ``None`` if the log has fewer
-        than ten rows per coefficient, or the model has no gain.
+    ``longest`` is in periods; with ``compensated`` the loop has a Smith predictor with ``model``.
+    The result is from 0 to 16, below 1 if the loop is already unstable, and ``None`` if the log has
+    fewer than ten rows per coefficient or the model has no gain.
 
     Source: Ljung, System identification: theory for the user, 1999, section 13.4 (the direct
     method, which needs a model of the noise under feedback).

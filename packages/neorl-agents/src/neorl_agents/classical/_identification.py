@@ -46,16 +46,8 @@ def identify_plant(
     model is fitted to all rows. For a single loop a first-order model with a noise model is also
     tried (``"arx"``).
 
-    Args:
-        rows: Scaled columns.
-        outputs: Units of the outputs.
-        inputs: Units of the inputs.
-        method: ``"arx"`` (least squares) or ``"subspace"``.
-        orders: Largest order to try: past outputs and inputs, or states.
-        longest_delay: Longest dead time to try, in periods.
-
-    Raises:
-        InputError: If pieces of the log are too short.
+    ``orders`` is the largest number of past outputs and inputs, or of states; ``longest_delay`` is
+    in periods. Raises an ``InputError`` if pieces of the log are too short.
 
     Source: Ljung, System identification: theory for the user, 1999, sections 10.2 and 16.4;
     Breiman et al., Classification and regression trees, 1984, for the rule of one standard error.

@@ -58,17 +58,8 @@ def imitate_loop(
     derivative time would be negative. Where least squares gives opposite signs, the parts that
     explain less are left out. A part that contributes less than rounding is zero.
 
-    Args:
-        log: The log, which marks the pieces.
-        measurement: Controlled variable of every row.
-        setpoint: Setpoint of every row.
-        action: Manipulated variable of every row.
-        limits: Ends of the action's range.
-        dt: Period in seconds.
-        derivative: Whether to fit a derivative part.
-
-    Raises:
-        InputError: If too few rows are away from the limits, or nothing moved in those.
+    ``dt`` is in seconds. Raises an ``InputError`` if too few rows are away from the limits, or
+    nothing moved in those.
 
     Source: Ljung, System identification: theory for the user, 1999, chapter 7; one intercept per
     group as in Wooldridge, Econometric analysis of cross section and panel data, 2002, section
@@ -108,7 +99,7 @@ def imitate_loop(
         )
     least = NEGLIGIBLE * float(np.sqrt(np.mean(u**2)))
     free = np.where(np.abs(solution) > least, solution, 0.0)
-    weights = _of_one_sign(centred / scales, u, least) / scales
+    weights = _fit_of_one_sign(centred / scales, u, least) / scales
     residual = u - centred @ weights
     bias = float(np.mean(target - design @ weights))
     return ImitatedLoop(
@@ -125,7 +116,7 @@ def _gains(weights: np.ndarray) -> PIDGains:
     return PIDGains(kp, ki, kd[0] if kd else 0.0, 0.0)
 
 
-def _of_one_sign(columns: np.ndarray, u: np.ndarray, least: float) -> np.ndarray:
+def _fit_of_one_sign(columns: np.ndarray, u: np.ndarray, least: float) -> np.ndarray:
     """Least squares with weights that all have one sign; those below ``least`` are zero."""
     from scipy.optimize import nnls  # Imported here: slow, and only needed for fits.
 

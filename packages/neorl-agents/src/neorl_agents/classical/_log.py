@@ -35,14 +35,9 @@ class Log(NamedTuple):
 def checked_log(log: Transition, spec: Spec) -> Log:
     """The columns of a flat log, checked.
 
-    Args:
-        log: Columns with ``row`` as first axis. ``next_obs``, ``terminated`` and ``truncated`` are
-            read, and ``mask`` if given.
-        spec: Channels of the columns.
-
-    Raises:
-        InputError: If a column is missing, has another shape than ``spec`` requires, holds a
-            number that is not finite, or no row is left.
+    Reads ``next_obs``, ``terminated``, ``truncated``, and ``mask`` if given. Raises an
+    ``InputError`` if a column is missing, has another shape than ``spec`` requires, holds a number
+    that is not finite, or no row is left.
     """
     _, ends, keep = row_flags(log, ("next_obs", "terminated", "truncated"), "a fit needs it")
     total = len(ends)

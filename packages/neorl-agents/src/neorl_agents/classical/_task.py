@@ -92,9 +92,8 @@ class ResolvedTask(NamedTuple):
 def resolve(task: Task, spec: Spec) -> ResolvedTask:
     """The task in terms of the channels of ``spec``.
 
-    Raises:
-        InputError: If a name is not a channel, the two channels of a loop are swapped, a fixed
-            setpoint lies outside the measuring range, or a measured channel carries a setpoint.
+    Raises an ``InputError`` if a name is not a channel, the two channels of a loop are swapped, a
+    fixed setpoint lies outside the measuring range, or a measured channel carries a setpoint.
     """
     _require_pairs(task, spec)
     controlled = tuple(_index("observation", loop.controlled, spec.obs) for loop in task.loops)
@@ -136,8 +135,7 @@ def spans(channels: Sequence[Channel], indices: Sequence[int]) -> np.ndarray:
 def action_order(resolved: ResolvedTask, spec: Spec, kind: str) -> tuple[int, ...]:
     """For every action channel, the index of the loop that moves it.
 
-    Raises:
-        InputError: If an action channel of the plant has no loop.
+    Raises an ``InputError`` if an action channel of the plant has no loop.
     """
     missing = [c.name for i, c in enumerate(spec.action) if i not in resolved.manipulated]
     if missing:

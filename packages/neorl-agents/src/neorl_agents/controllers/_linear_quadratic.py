@@ -58,7 +58,7 @@ class LinearQuadraticPolicy(eqx.Module):
         steady_state, steady_action, known = self.target(obs, disturbance)
         scaled = steady_action - times(self.gain, state - steady_state)
         unlimited = self.estimator.action.to_physical(scaled)
-        action = jnp.where(complete & known, limited(unlimited, carry.previous, self), jnp.nan)
+        action = jnp.where(complete & known, limit_action(unlimited, carry.previous, self), jnp.nan)
         return self.estimator.sent(carry, action), action
 
     def sent(self, carry: EstimatorCarry, action: Float[Array, " act"]) -> EstimatorCarry:
@@ -66,7 +66,7 @@ class LinearQuadraticPolicy(eqx.Module):
         return self.estimator.sent(carry, action)
 
 
-def limited(action: Array, previous: Array, limits: Any) -> Array:
+def limit_action(action: Array, previous: Array, limits: Any) -> Array:
     """The nearest action that the range allows, and the rate from the actuator's position.
 
     From outside the range the action returns as fast as the rate allows.

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_agents.controllers._estimator import Estimator, EstimatorCarry, SteadyTarget, times
-from neorl_agents.controllers._linear_quadratic import limited
+from neorl_agents.controllers._linear_quadratic import limit_action
 from neorl_agents.controllers._quadratic_program import QuadraticProgram
 
 
@@ -114,7 +114,7 @@ class PredictivePolicy(eqx.Module):
         limits = limits + times(plan.previous, previous)
         solution = plan.program.solve(times(plan.gradient, deviation), limits)
         first = steady_action + solution.x[: len(steady_action)]
-        action = limited(self.estimator.action.to_physical(first), estimate.previous, self)
+        action = limit_action(self.estimator.action.to_physical(first), estimate.previous, self)
         action = jnp.where(complete & target_known, action, jnp.nan)
         new = PredictiveCarry(
             self.estimator.sent(estimate, action), solution.error, solution.error <= self.tolerance

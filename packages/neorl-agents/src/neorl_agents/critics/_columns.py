@@ -49,14 +49,8 @@ class Columns(NamedTuple):
 def checked_columns(log: Transition, spec: Spec, *, cost: bool) -> Columns:
     """The columns of a flat log, checked.
 
-    Args:
-        log: Columns with ``row`` as first axis, episodes one after the other.
-        spec: Channels of the columns.
-        cost: Whether the costs are read.
-
-    Raises:
-        InputError: If a column is missing, has another shape than ``spec`` requires, holds a
-            number that is not finite in an unmasked row, or no row is left.
+    Raises an ``InputError`` if a column is missing, has another shape than ``spec`` requires, holds
+    a number that is not finite in an unmasked row, or no row is left.
     """
     needed = ("next_obs", "terminated", "truncated", *["cost"] * cost)
     terminated, ends, keep = row_flags(log, needed, "a critic needs it")
@@ -83,14 +77,8 @@ def split_columns(
 ) -> tuple[Columns, Columns]:
     """Splits whole episodes into a training part and a held-out part.
 
-    Args:
-        columns: The log.
-        share: Fraction of the episodes to hold out, in (0, 1); each part gets at least one.
-        key: Random key of the split.
-        what: Purpose of the held-out part, for the message.
-
-    Raises:
-        InputError: If there are fewer than two episodes.
+    Each part gets at least one episode. Raises an ``InputError`` if there are fewer than two
+    episodes.
     """
     episodes = columns.episodes
     if len(episodes) < 2:
@@ -106,13 +94,7 @@ def split_columns(
 
 
 def only_episodes(log: Transition, columns: Columns, episodes: np.ndarray) -> Transition:
-    """The log with every row masked that does not belong to the given episodes.
-
-    Args:
-        log: Flat columns.
-        columns: The columns of the whole log.
-        episodes: Indices of episodes, as in ``columns``.
-    """
+    """The log with every row masked that does not belong to the given episodes."""
     mask = np.ones(len(np.asarray(log.obs)), bool) if log.mask is None else np.array(log.mask, bool)
     mask[mask] = np.isin(columns.episode, episodes)
     return log._replace(mask=mask)  # pyright: ignore[reportArgumentType]

@@ -113,18 +113,18 @@ def fit_ensemble(
             columns, calibration_share, split_key, what="calibration"
         )
         _require_enough(len(held_out.episodes), coverage)
-    learner = _standardised(learner, spec, training)
+    learner = _standardise_outputs(learner, spec, training)
     rows = only_episodes(log, columns, training.episodes)
     state, metrics = trainer(learner, spec, rows, column_statistics(training), updates, fit_key)
     fitted = _with_typical(learner.ensemble(state), training if held_out is None else held_out)
     if held_out is not None:
-        fitted = _calibrated(fitted, held_out, coverage)
+        fitted = _calibrate(fitted, held_out, coverage)
     guaranteed = None if held_out is None else coverage
     report = _report(learner, fitted, training, held_out, guaranteed, metrics["loss"])
     return FittedEnsemble(fitted, report)
 
 
-def _standardised(learner: EnsembleLearner, spec: Spec, columns: Columns) -> EnsembleLearner:
+def _standardise_outputs(learner: EnsembleLearner, spec: Spec, columns: Columns) -> EnsembleLearner:
     """The learner with outputs that are standardised on the log."""
     f32 = partial(jnp.asarray, dtype=jnp.float32)
     channels = spec.action if learner.target == "behaviour" else spec.obs
@@ -151,7 +151,7 @@ def _with_typical(fitted: Ensemble, columns: Columns) -> Ensemble:
     return replace(fitted, typical=jnp.asarray(typical, jnp.float32))
 
 
-def _calibrated(fitted: Ensemble, held_out: Columns, coverage: float) -> Ensemble:
+def _calibrate(fitted: Ensemble, held_out: Columns, coverage: float) -> Ensemble:
     mean, std = member_predictions(fitted, held_out)
     residual = np.abs(outcome(held_out, fitted.target) - mean)
     error, variance = (residual**2).mean(0), (std**2).mean(0)

@@ -226,7 +226,7 @@ class EnsembleLearner(BaseLearner):
         change = Affine(jnp.zeros_like(maps.obs.scale), maps.obs.scale)
         default = maps.action if self.target == "behaviour" else change
         return Affine(
-            _stacked(self.outcome_mean, default.offset), _stacked(self.outcome_scale, default.scale)
+            _stack(self.outcome_mean, default.offset), _stack(self.outcome_scale, default.scale)
         )
 
 
@@ -235,7 +235,7 @@ def outcome(columns: Columns, target: Target) -> np.ndarray:
     return columns.action if target == "behaviour" else columns.next_obs - columns.obs
 
 
-def _stacked(numbers: tuple[Any, ...], default: Array) -> Array:
+def _stack(numbers: tuple[Any, ...], default: Array) -> Array:
     if len(numbers) == 0:
         return default
     return jnp.stack([jnp.asarray(x, jnp.float32) for x in numbers])

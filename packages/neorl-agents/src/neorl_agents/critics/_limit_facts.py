@@ -49,8 +49,7 @@ def counted_steps(columns: Columns, spec: Spec) -> np.ndarray:
 def limit_facts(columns: Columns, spec: Spec, quantity: str) -> tuple[LimitFacts, ...]:
     """The facts of every limit.
 
-    Raises:
-        NothingToLearnError: If there is no cost, or nothing can be learned about any limit.
+    Raises a ``NothingToLearnError`` if there is no cost, or nothing can be learned about any limit.
     """
     if spec.n_cost == 0:
         raise NothingToLearnError(

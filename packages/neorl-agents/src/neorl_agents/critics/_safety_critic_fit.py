@@ -121,7 +121,7 @@ def fit_safety_critic(
     state, metrics = trainer(learner, spec, rows, statistics, updates, fit_key)
     critic = learner.critic(state)
     if held_out is not None:
-        critic = _calibrated(critic, held_out, spec, discount=learner.discount)
+        critic = _calibrate(critic, held_out, spec, discount=learner.discount)
     return FittedSafetyCritic(critic, _report(critic, training, held_out, facts, metrics["loss"]))
 
 
@@ -140,7 +140,7 @@ def _first_values(learner: SafetyCriticLearner, columns: Columns, spec: Spec) ->
     return tuple(counted.mean(0).tolist())
 
 
-def _calibrated(
+def _calibrate(
     critic: SafetyCritic, held_out: Columns, spec: Spec, *, discount: float
 ) -> SafetyCritic:
     predicted, observed, _ = outcomes(critic, held_out, spec, discount=discount)
@@ -152,18 +152,8 @@ def outcomes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Outputs of the last heads before calibration, and the outcomes in the log.
 
-    Args:
-        critic: A critic.
-        columns: Rows of complete episodes.
-        spec: Channels and limits.
-        discount: Discount of a cost per step.
-
-    Returns:
-        For the rows whose window the log contains: predictions and outcomes of shape
-        ``(row, cost)``, and the index of the episode.
-
-    Raises:
-        InputError: If it contains no complete window.
+    Predictions and outcomes have the shape ``(row, cost)`` and come with the episode's index, for
+    rows whose window the log contains. Raises an ``InputError`` if it contains none.
     """
     observed = observed_windows(columns, critic.horizon, spec)
     if critic.quantity == "violation":
@@ -177,11 +167,7 @@ def outcomes(
 
 
 def observed_windows(columns: Columns, horizon: int, spec: Spec) -> np.ndarray:
-    """The rows whose window the log contains.
-
-    Raises:
-        InputError: If there is none.
-    """
+    """The rows whose window the log contains; an ``InputError`` if there is none."""
     observed = fully_observed(columns, horizon, spec.horizon)
     if not observed.any():
         raise InputError(

@@ -58,8 +58,7 @@ def trained_in_memory(
 ) -> tuple[LearnerState, dict[str, float]]:
     """Trains one seed from beginning to end; see :class:`Trainer`.
 
-    Raises:
-        InputError: If the loss of the last chunk is not finite.
+    Raises an ``InputError`` if the loss of the last chunk is not finite.
     """
     initial, chunks = jax.random.split(key)
     learner = for_run(learner, updates)
@@ -88,11 +87,7 @@ def require_finite_loss(learner: Any, metrics: dict[str, float]) -> None:
 
 
 def require_fit(function: str, updates: int, calibration_share: float) -> None:
-    """Refuses a training length or a calibration share that is out of range.
-
-    Raises:
-        ValueError: If one is; the message names the function and the argument.
-    """
+    """Refuses a training length or a calibration share that is out of range."""
     if isinstance(updates, bool) or not isinstance(updates, int) or updates < 1:
         raise ValueError(f"{function}: updates must be an integer of at least 1, got {updates!r}")
     if not 0 <= calibration_share < 1:

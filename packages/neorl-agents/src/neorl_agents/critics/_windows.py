@@ -16,14 +16,7 @@ def steps_left(columns: Columns) -> np.ndarray:
 def window_sums(columns: Columns, values: np.ndarray, horizon: int, discount: float) -> np.ndarray:
     """``sum_{i < horizon} discount^i values_{t+i}`` within the piece of every row.
 
-    Args:
-        columns: The log.
-        values: One row per step, shape ``(row, channel)``.
-        horizon: Steps of the window, the row's own first.
-        discount: Discount in [0, 1].
-
-    Returns:
-        Sums of the same shape; steps beyond the end of a piece add zero.
+    Values and sums have the shape ``(row, channel)``; steps beyond the end of a piece add zero.
     """
     remaining, total = steps_left(columns), np.zeros(values.shape)
     padded = np.concatenate([values, np.zeros((horizon, values.shape[1]))])
@@ -39,11 +32,6 @@ def fully_observed(columns: Columns, horizon: int, episode_length: int) -> np.nd
     A row is kept if its window ends within its piece, or the plant ended the episode before that.
     Rows whose window passes the longest episode are dropped, even if the plant ended it earlier;
     otherwise rows close to the time limit would be kept only if an event ended the episode.
-
-    Args:
-        columns: The log.
-        horizon: Steps of the window.
-        episode_length: Steps after which an episode is truncated.
     """
     remaining = steps_left(columns)
     end = np.arange(len(remaining)) + remaining - 1

@@ -113,20 +113,9 @@ def _check_form(instance: Any) -> None:
 
 
 def updated_once(algorithm: Any, state: Any, batch: Any, key: Any) -> tuple[Any, dict[str, Any]]:
-    """Calls ``update`` of a learner; what goes wrong while it is traced is reported in one line.
+    """Calls ``update`` of a learner; an error while it is traced is one line of ``InputError``.
 
-    Args:
-        algorithm: Learner; named in messages.
-        state: Its state.
-        batch: Rows of one update.
-        key: Key of the update.
-
-    Returns:
-        The state and the metrics, checked by :func:`require_answer`.
-
-    Raises:
-        InputError: If arrays in ``update`` do not fit together, or its result has another form. The
-            message names the learner, its line, both shapes, and the shapes of the given rows.
+    It names the learner, its line, both shapes, and the shapes of the given rows.
     """
     try:
         answer = algorithm.update(state, batch, key)

@@ -79,12 +79,12 @@ def as_widths(value: Any) -> Any:
     return tuple(value) if isinstance(value, Iterable) else value
 
 
-def as_words(value: Any) -> Any:
-    """Words as a tuple; a single one is kept, so that :func:`require_words` names it."""
+def as_strings(value: Any) -> Any:
+    """Strings as a tuple; a single one is kept, so that :func:`require_strings` names it."""
     return value if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
 
 
-def require_words(owner: Any, field: str) -> None:
+def require_strings(owner: Any, field: str) -> None:
     """Refuses a field that is not a tuple of strings."""
     value = attrgetter(field)(owner)
     valid = isinstance(value, tuple) and all(isinstance(word, str) for word in value)

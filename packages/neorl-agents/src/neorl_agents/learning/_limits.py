@@ -56,11 +56,7 @@ def episode_costs(
 
 
 def require_costs(name: str, spec: Spec) -> None:
-    """Refuses a plant without cost channels.
-
-    Raises:
-        InputError: If there are none; the message names the learner and says what to do.
-    """
+    """Refuses a plant without cost channels."""
     if not spec.cost:
         raise InputError(
             f"{name} learns to keep cost limits, but the plant has no costs; declare them with "
@@ -173,7 +169,7 @@ def critic_limits(
         allowed_violations: Mean number of steps per episode that may exceed a limit per step;
             positive.
     """
-    allowed = _allowed(preparation, allowed_violations)
+    allowed = _allowance(preparation, allowed_violations)
     return discounted_cost_limit(allowed, horizon=preparation.horizon, discount=discount)
 
 
@@ -190,10 +186,10 @@ def step_limits(
         allowed_violations: Mean number of steps per episode that may exceed a limit per step;
             positive.
     """
-    return step_cost_limit(_allowed(preparation, allowed_violations), horizon=preparation.horizon)
+    return step_cost_limit(_allowance(preparation, allowed_violations), horizon=preparation.horizon)
 
 
-def _allowed(preparation: Preparation, allowed_violations: float | Array) -> Array:
+def _allowance(preparation: Preparation, allowed_violations: float | Array) -> Array:
     return jnp.where(_per_step(preparation), allowed_violations, preparation.cost_limit)
 
 

@@ -6,12 +6,12 @@ import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
 from neorl_agents.learning._hyperparameters import (
+    as_strings,
     as_widths,
-    as_words,
     require_choice,
     require_count,
+    require_strings,
     require_widths,
-    require_words,
 )
 from neorl_agents.networks import (
     ENCODERS,
@@ -47,7 +47,7 @@ class Networks(eqx.Module):
     encoder: Encoder = eqx.field(static=True, default="none")
     history_steps: int = eqx.field(static=True, default=8)
     kind: str = eqx.field(static=True, default="mlp")
-    graph: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_words)
+    graph: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_strings)
 
     def encoding(self, spec: Spec) -> Encoding:
         """How observations of a plant are encoded for the networks."""
@@ -128,6 +128,6 @@ def require_settings(learner: Any) -> None:
     require_choice(learner, "networks.encoder", ENCODERS)
     require_count(learner, "networks.history_steps", "steps.batch_size", "steps.n_step")
     require_choice(learner, "networks.kind", NETWORKS)
-    require_words(learner, "networks.graph")
+    require_strings(learner, "networks.graph")
     require_choice(learner, "steps.optimiser", OPTIMISERS)
     require_choice(learner, "steps.reward_scale", REWARD_SCALES)

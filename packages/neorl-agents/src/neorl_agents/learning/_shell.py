@@ -174,7 +174,7 @@ class BaseLearner(eqx.Module):
         """
         window = self.networks.encoding(spec).window
         spec = named_as_graph(spec, self.networks.graph)
-        return _prepared(self.steps.reward_scale, window, spec, statistics, self.centred)
+        return _prepare(self.steps.reward_scale, window, spec, statistics, self.centred)
 
     def init(
         self,
@@ -247,7 +247,7 @@ class BaseLearner(eqx.Module):
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _prepared(
+def _prepare(
     reward_scale: Any, window: int, spec: Spec, statistics: DataStatistics, centred: Array
 ) -> Preparation:
     return prepare(spec, statistics, reward_scale, window=window, centred=centred)

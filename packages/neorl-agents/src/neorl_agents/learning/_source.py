@@ -136,22 +136,14 @@ class _WithoutMemory(eqx.Module):
         return {}
 
     def rollouts(self, steps: int) -> Any:
-        """Raises an error: the rows of a log do not come from the learner's own policy.
-
-        Raises:
-            InputError: Always; the message says what to do.
-        """
+        """Raises an ``InputError``: the rows of a log do not come from the learner's own policy."""
         raise InputError(
             "this learner needs rollouts of its own policy, which a log does not contain; train it "
             "on a simulated plant"
         )
 
     def replayed(self, steps: int) -> Any:
-        """Raises an error: a log does not grow while a learner explores.
-
-        Raises:
-            InputError: Always; the message says what to do.
-        """
+        """Raises an ``InputError``: a log does not grow while a learner explores."""
         raise InputError(
             "this learner needs steps of its own exploration, which a log does not contain; train "
             "it on a simulated plant"

@@ -42,7 +42,7 @@ from neorl_agents.models._predictions import (
     Uncertainty,
     along,
     bound_loss,
-    joined,
+    join_moments,
     likelihood_loss,
     linear_answer,
     member_moments,
@@ -368,7 +368,7 @@ class DynamicsModel(BaseLearner):
             reward=reward * maps.reward_unit + maps.reward_offset,
             cost=costs * maps.cost_unit[: len(costs)],
             terminated=terminated,
-            disagreement=uncertainty_of(joined(change, outcome, chosen), self.uncertainty),
+            disagreement=uncertainty_of(join_moments(change, outcome, chosen), self.uncertainty),
         )
 
     def calibrate(
@@ -385,14 +385,14 @@ class DynamicsModel(BaseLearner):
         change = self.change(parameters, rows.obs, rows.action)
         outcome, _ = self.outcome(parameters, rows.obs, rows.action, newest(maps, rows.next_obs))
         target = jnp.concatenate(self.targets(parameters["structure"], maps, rows), axis=-1)
-        all_members = joined(change, outcome, jnp.arange(self.members))
+        all_members = join_moments(change, outcome, jnp.arange(self.members))
         square = jnp.square(all_members.mean - target[None])
         # Every predicted number is weighted by the residual of the best member.
         squared_error = jnp.sum(jnp.where(valid[None, :, None], square, 0), axis=1)
         smallest = jnp.min(squared_error, axis=0, keepdims=True)
         relative_error = jnp.sum(squared_error / jnp.where(smallest > 0, smallest, 1), axis=-1)
         elites = jnp.argsort(relative_error)[: self.elites or self.members]
-        member_variance = uncertainty_of(joined(change, outcome, elites), self.uncertainty)
+        member_variance = uncertainty_of(join_moments(change, outcome, elites), self.uncertainty)
         largest = jnp.max(jnp.where(valid, member_variance, 0))
         return Calibration(elites, masked_mean(member_variance, valid), largest)
 

@@ -60,8 +60,7 @@ class HistoryModelSettings:
 def exogenous_indices(spec: Spec, names: Sequence[str]) -> tuple[int, ...]:
     """Indices of channels that the controller does not influence.
 
-    Raises:
-        InputError: If a name is not an observation, or nothing is left to predict.
+    Raises an ``InputError`` if a name is not an observation, or nothing is left to predict.
     """
     known = [channel.name for channel in spec.obs]
     for name in names:

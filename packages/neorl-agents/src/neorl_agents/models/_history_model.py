@@ -155,7 +155,7 @@ class HistoryModel(eqx.Module):
         return self.outcome(inputs, member)[:-1] * scale[1] + scale[0], end
 
 
-def _standardised(values: Array, scale: Array) -> Array:
+def _standardise(values: Array, scale: Array) -> Array:
     return jnp.clip((values - scale[0]) / scale[1], -CLIP, CLIP)
 
 
@@ -165,8 +165,8 @@ def history_inputs(
     """The current observation, its differences from the past ones, and all actions."""
     differences = (obs[:-1] - obs[-1:])[:, jnp.asarray(predicted)] / scales.change[1][None]
     both = jnp.concatenate([actions, action[None]])
-    scaled_actions = jax.vmap(_standardised, in_axes=(0, None))(both, scales.action)
-    scaled_obs = _standardised(obs[-1], scales.obs)
+    scaled_actions = jax.vmap(_standardise, in_axes=(0, None))(both, scales.action)
+    scaled_obs = _standardise(obs[-1], scales.obs)
     return jnp.concatenate(
         [scaled_obs, jnp.clip(PAST * differences, -CLIP, CLIP).ravel(), scaled_actions.ravel()]
     )
@@ -182,10 +182,10 @@ def outcome_inputs(
 ) -> Float[Array, " in"]:
     change = (next_obs - obs)[jnp.asarray(predicted)] / scales.change[1]
     parts = (
-        _standardised(obs, scales.obs),
-        _standardised(next_obs, scales.obs),
+        _standardise(obs, scales.obs),
+        _standardise(next_obs, scales.obs),
         jnp.clip(PAST * change, -CLIP, CLIP),
-        _standardised(action, scales.action),
-        _standardised(last_action, scales.action),
+        _standardise(action, scales.action),
+        _standardise(last_action, scales.action),
     )
     return jnp.concatenate(parts)

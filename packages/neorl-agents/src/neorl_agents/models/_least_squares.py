@@ -26,12 +26,7 @@ class LeastSquares(NamedTuple):
 
 
 def no_rows(n_inputs: int, n_targets: int) -> LeastSquares:
-    """The state before the first batch, in which every coefficient is zero.
-
-    Args:
-        n_inputs: Number of inputs, without the intercept.
-        n_targets: Number of targets.
-    """
+    """The state before the first batch, in which every coefficient is zero."""
     ridge = jnp.where(jnp.arange(n_inputs + 1 + n_targets) <= n_inputs, jnp.sqrt(RIDGE), 0.0)
     return LeastSquares(jnp.diag(ridge).astype(jnp.float32), jnp.zeros((), jnp.float32))
 
@@ -47,12 +42,6 @@ def with_rows(
     Normal equations would square the condition number of the inputs, which is large if they are the
     last steps of slow channels.
 
-    Args:
-        fit: The statistics of the batches before.
-        inputs: Rows of inputs.
-        targets: Rows of targets.
-        mask: True for the rows to use; ``None`` for all.
-
     Source: Golub and Van Loan, Matrix computations, 2013, section 6.5.3, for adding rows.
     """
     ones = jnp.ones((inputs.shape[0], 1), inputs.dtype)
@@ -65,12 +54,7 @@ def with_rows(
 
 
 def coefficients(fit: LeastSquares, n_targets: int) -> Float[Array, "rows out"]:
-    """The linear map, with its intercept as last row.
-
-    Args:
-        fit: The batches so far.
-        n_targets: Number of targets.
-    """
+    """The linear map, with its intercept as last row."""
     factor, right_side = _split(fit, n_targets)
     return jax.scipy.linalg.solve_triangular(factor, right_side[: factor.shape[0]])
 

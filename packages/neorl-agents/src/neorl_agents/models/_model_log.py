@@ -17,14 +17,8 @@ def held_out_rows(terminated: Any, truncated: Any, share: float, *, xp: Any = np
     In a log with fewer episodes it is the last one. The choice depends only on the log, so that a
     model and its evaluation agree on it without exchanging data.
 
-    Args:
-        terminated: Rows in order, shape ``(row,)``.
-        truncated: The same.
-        share: Fraction of the episodes, in [0, 0.5]; none at 0.
-        xp: ``numpy`` on the host, ``jax.numpy`` in a program.
-
-    Returns:
-        One flag per row.
+    With a ``share`` of 0 there are none. ``xp`` is ``numpy`` on the host, ``jax.numpy`` in a
+    program.
     """
     ends = xp.asarray(terminated, bool) | xp.asarray(truncated, bool)
     if share == 0:
@@ -37,8 +31,7 @@ def held_out_rows(terminated: Any, truncated: Any, share: float, *, xp: Any = np
 def exogenous_mask(spec: Spec, names: Sequence[str]) -> Float[Array, " obs"]:
     """1 for every observation that is predicted, 0 for those that no controller influences.
 
-    Raises:
-        InputError: If a name is not an observation, or nothing is left to predict.
+    Raises an ``InputError`` if a name is not an observation, or nothing is left to predict.
     """
     mask = np.ones(spec.n_obs, np.float32)
     mask[list(exogenous_indices(spec, names))] = 0
@@ -50,17 +43,9 @@ def require_model_log(
 ) -> None:
     """Refuses a log from which no model can be learned, before anything is compiled.
 
-    Args:
-        learner: Name of the model's class, for messages.
-        spec: Channels.
-        rows: Rows in order, host arrays.
-        exogenous: Names of the observations that are not predicted.
-        held_out: Fraction of the episodes to hold out.
-
-    Raises:
-        InputError: If a name is not an observation, if any action or all predicted observations
-            are constant, if a log with one episode is to be split, or if fewer rows are left than
-            a one-step linear map has coefficients.
+    Raises an ``InputError`` if a name is not an observation, if any action or all predicted
+    observations are constant, if a log with one episode is to be split, or if fewer rows are left
+    than a one-step linear map has coefficients.
     """
     exogenous_columns = set(exogenous_indices(spec, exogenous))
     known = slice(None) if rows.mask is None else np.asarray(rows.mask, bool)

@@ -133,10 +133,7 @@ def linear_answer(
 ) -> tuple[Float[Array, "*batch target"], Float[Array, " target"]]:
     """Output of the linear part, and the standard deviation of its residual; without gradients.
 
-    Args:
-        fit: Its least squares; ``None`` gives zero and one.
-        inputs: Rows of inputs.
-        targets: Number of targets.
+    Without a ``fit`` these are zero and one.
     """
     if fit is None:
         return jnp.zeros((*inputs.shape[:-1], targets), inputs.dtype), jnp.ones(targets)
@@ -153,11 +150,8 @@ def likelihood_loss(
 ) -> Float[Array, "*batch"]:
     """Negative log-likelihood of the linear part's residual, summed over members and targets.
 
-    Args:
-        members: Members, with the bounds of the log-variances.
-        outputs: Outputs of their networks: means, then any log-variances.
-        residual: Residual of the linear part, divided by its standard deviation.
-        weights: Weight of every target, zero or one.
+    ``outputs`` are means, then any log-variances; ``residual`` is divided by its standard
+    deviation.
     """
     if not members.low.size:
         losses = jnp.square(residual[None] - outputs) / 2
@@ -186,12 +180,7 @@ def member_moments(
 ) -> Moments:
     """Means and standard deviations of all members, in units.
 
-    Args:
-        members: Members, with the bounds of the log-variances.
-        outputs: Outputs of their networks.
-        base: Output of the linear part.
-        size: Standard deviation of its residual.
-        weights: Weight of every target, zero or one.
+    ``base`` is the output of the linear part, ``size`` the standard deviation of its residual.
     """
     size, weights = along(size, outputs), along(weights, outputs)
     if not members.low.size:
@@ -252,7 +241,7 @@ def _output(network: Network, inputs: Float[Array, "*batch in"]) -> Float[Array,
     return network(inputs)
 
 
-def joined(change: Moments, outcome: Moments, chosen: Int[Array, " elite"]) -> Moments:
+def join_moments(change: Moments, outcome: Moments, chosen: Int[Array, " elite"]) -> Moments:
     """Moments of observations, reward and costs of the chosen members."""
     pairs = zip(change, outcome, strict=True)
     return Moments(

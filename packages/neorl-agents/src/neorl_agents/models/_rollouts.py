@@ -77,13 +77,7 @@ class Pessimist(Protocol):
     def imagined(
         self, state: LearnerState, step: PredictedStep, calibration: Any
     ) -> tuple[Float[Array, "*row"], Bool[Array, "*row"]]:
-        """Reward in its own unit, and whether the episode ends, for steps that a model predicted.
-
-        Args:
-            state: State of the learner.
-            step: Predicted steps, any leading axes.
-            calibration: See :class:`ModelMemory`.
-        """
+        """Reward in its own unit, and whether the episode ends, of steps that a model predicted."""
         ...
 
 

@@ -23,14 +23,6 @@ def affine(
     other cases use the plain expression: other platforms, more rows, and inputs with no batch axis
     or several. With one batch axis only reverse-mode differentiation works, to any order;
     ``jax.vmap`` over rows supports both modes.
-
-    Args:
-        x: Inputs; leading axes are a batch.
-        weight: One column per output.
-        bias: One number per output.
-
-    Returns:
-        The outputs.
     """
     if x.ndim != 2 or x.shape[0] > MOST_ROWS:
         return plain_affine(x, weight, bias)

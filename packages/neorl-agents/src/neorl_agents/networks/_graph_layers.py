@@ -37,7 +37,7 @@ class GraphConvolution(eqx.Module):
             mixed = graph_convolution(graph) @ self.weight
         else:
             mixed = graph_convolution(graph._replace(nodes=graph.nodes @ self.weight))
-        return _masked(mixed + self.bias[None, :], graph.node_mask)
+        return _mask_nodes(mixed + self.bias[None, :], graph.node_mask)
 
     def dense(
         self,
@@ -55,7 +55,7 @@ class GraphConvolution(eqx.Module):
         with_self_loops = adjacency + jnp.eye(len(nodes), dtype=nodes.dtype)
         scale = jax.lax.rsqrt(jnp.sum(with_self_loops, axis=1))
         mixed = with_self_loops @ (scale[:, None] * (nodes @ self.weight))
-        return _masked(scale[:, None] * mixed + self.bias[None, :], mask)
+        return _mask_nodes(scale[:, None] * mixed + self.bias[None, :], mask)
 
 
 class GraphAttention(eqx.Module):
@@ -92,7 +92,7 @@ class GraphAttention(eqx.Module):
         scores = _leaky(at_source[graph.senders] + at_target[graph.receivers])
         messages = edge_softmax(scores, graph)[:, :, None] * heads[graph.senders]
         mixed = pool_edges(messages, graph).reshape(len(number), -1)
-        return _masked(mixed + self.bias[None, :], graph.node_mask)
+        return _mask_nodes(mixed + self.bias[None, :], graph.node_mask)
 
     def dense(
         self,
@@ -106,7 +106,7 @@ class GraphAttention(eqx.Module):
         scores = _leaky(at_target.T[:, :, None] + at_source.T[:, None, :])
         weights = jax.nn.softmax(jnp.where(linked[None], scores, -jnp.inf), axis=-1)
         mixed = jnp.einsum("hij,jhp->ihp", weights, heads).reshape(len(nodes), -1)
-        return _masked(mixed + self.bias[None, :], mask)
+        return _mask_nodes(mixed + self.bias[None, :], mask)
 
     def _scores(self, nodes: Array) -> tuple[Array, Array, Array]:
         heads = (nodes @ self.weight).reshape(len(nodes), *self.source.shape)
@@ -167,5 +167,5 @@ def _leaky(scores: Array) -> Array:
     return jax.nn.leaky_relu(scores, SLOPE)
 
 
-def _masked(nodes: Array, mask: Bool[Array, " node"]) -> Array:
+def _mask_nodes(nodes: Array, mask: Bool[Array, " node"]) -> Array:
     return jnp.where(mask[:, None], nodes, 0)

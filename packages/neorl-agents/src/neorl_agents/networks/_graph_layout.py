@@ -73,8 +73,8 @@ class GraphLayout(NamedTuple):
         first = self.n_obs
         return self._replace(
             n_obs=first + self.n_action,
-            node_columns=_widened(self.node_columns, self.node_actions, first),
-            edge_columns=_widened(self.edge_columns, self.edge_actions, first),
+            node_columns=_widen(self.node_columns, self.node_actions, first),
+            edge_columns=_widen(self.edge_columns, self.edge_actions, first),
             shared=(*self.shared, *(first + i for i in self.other_actions)),
         )
 
@@ -298,7 +298,7 @@ def _actions(spec: Spec, pattern: re.Pattern[str], elements: list[Any]) -> Colum
     )
 
 
-def _widened(columns: Columns, actions: Columns, first: int) -> Columns:
+def _widen(columns: Columns, actions: Columns, first: int) -> Columns:
     kinds = 1 + max((kind for _, _, kind in actions), default=NONE)
     columns_added = [[NONE] * kinds for _ in columns]
     for number, element, kind in actions:

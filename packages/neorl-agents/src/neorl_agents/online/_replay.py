@@ -87,7 +87,7 @@ def replay_push(replay: Replay, rows: Transition, *, horizon: int) -> Replay:
         The new buffer.
     """
     before = replay.pending
-    following = jnp.where(_ended(before)[:, None], 0, rows.action)
+    following = jnp.where(_episode_end(before)[:, None], 0, rows.action)
     count = before.reward.shape[0]
     unknown = None
     if replay.ring.rows.mc_return is not None:
@@ -108,7 +108,7 @@ def _with_returns(replay: Replay, ring: RingBuffer, newest: Transition, steps: i
     factors = jnp.broadcast_to(replay.discount, rewards.shape)
     power, returns_sum = jax.lax.associative_scan(_compose, (factors, rewards), axis=0)
     returns = returns_sum + power * last_value[None, :]
-    known = in_episode & _ended(newest)[None, :]
+    known = in_episode & _episode_end(newest)[None, :]
     target = jnp.where(known, slots, _capacity(ring))
     mc_return = ring.rows.mc_return.at[target].set(returns, mode="drop")
     return ring._replace(rows=ring.rows._replace(mc_return=mc_return))
@@ -122,7 +122,7 @@ def _episode(
     env = jnp.arange(count, dtype=jnp.int32)[None, :]
     slots = (ring.next_slot - count * (steps_back + 1) + env) % _capacity(ring)
     is_written = count * (steps_back + 1) <= ring.size
-    ends = _ended(ring.rows.rows)[slots] & (steps_back > 0)
+    ends = _episode_end(ring.rows.rows)[slots] & (steps_back > 0)
     in_episode = (jnp.cumsum(ends, axis=0) == 0) & is_written
     return slots, in_episode
 
@@ -131,7 +131,7 @@ def _compose(newer: tuple[Array, Array], older: tuple[Array, Array]) -> tuple[Ar
     return newer[0] * older[0], older[1] + older[0] * newer[1]
 
 
-def _ended(rows: Transition) -> Bool[Array, " env"]:
+def _episode_end(rows: Transition) -> Bool[Array, " env"]:
     return jnp.asarray(rows.terminated) | jnp.asarray(rows.truncated)
 
 

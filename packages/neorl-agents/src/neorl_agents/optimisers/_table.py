@@ -24,9 +24,8 @@ _ADVICE = (
 def _check_optimiser(name: str, entry: Any) -> None:
     """Takes one abstract step with ``entry``; nothing is computed.
 
-    Raises:
-        TypeError: If it is not a function from a rate to an optax transformation whose state
-            keeps its form.
+    Raises a ``TypeError`` if it is not a function from a rate to an optax transformation whose
+    state keeps its form.
     """
     if not callable(entry):
         raise TypeError(
@@ -88,7 +87,8 @@ OPTIMISERS: Registry[Optimiser] = Registry(
 ``"adam"`` is that of Kingma and Ba (arXiv 1412.6980) with ``b1 = 0.9``, ``b2 = 0.999`` and
 ``e = 1e-8``. The others clip the global norm of the gradient before it: ``"ppo"`` at 0.5, with
 ``e = 1e-5``; ``"sac"`` and ``"iqn"`` at 1; ``"dqn"`` at 10, with ``e = 1.5e-4``; ``"dt"`` at 0.25,
-with a weight decay of 1e-4. A distribution adds its own through the entry points
-``neorl.optimisers``, a script through ``OPTIMISERS.register``. An entry may be anything that optax
-can chain: clipping, weight decay, schedules.
+with a weight decay of 1e-4. PPO's is that of Huang et al., The 37 implementation details of PPO
+(2022), DQN's is Rainbow's (arXiv 1710.02298) with a clip. A distribution adds its own through the
+entry points ``neorl.optimisers``, a script through ``OPTIMISERS.register``. An entry may be
+anything that optax can chain: clipping, weight decay, schedules.
 """

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_agents.networks import BudgetedChoice, Network
 from neorl_agents.policies._history_policy import HistoryPolicy, require_one
 from neorl_agents.policies._network_policy import NetworkPolicy
-from neorl_agents.policies._sequence_policy import amount_spent, received
+from neorl_agents.policies._sequence_policy import amount_spent, received_action
 
 
 class BudgetedCarry(NamedTuple):
@@ -105,7 +105,9 @@ class BudgetedPolicy(eqx.Module):
 
     def sent(self, carry: BudgetedCarry, action: Float[Array, " act"]) -> BudgetedCarry:
         """The carry after the plant received ``action``; NaN if it is not known."""
-        sent = received(self.inner.action, action, carry.obs[-1] > 0).astype(carry.sent.dtype)
+        sent = received_action(self.inner.action, action, carry.obs[-1] > 0).astype(
+            carry.sent.dtype
+        )
         return carry._replace(inner=self.inner.sent(carry.inner, action), sent=sent)
 
     def _remaining(

@@ -108,11 +108,7 @@ class HistoryPolicy(eqx.Module):
 
 
 def require_one(obs: Array, scaler: Affine) -> None:
-    """Refuses an array that is not one observation.
-
-    Raises:
-        ValueError: If its shape is wrong; the message names both shapes.
-    """
+    """Refuses an array that is not one observation."""
     expected = scaler.offset.shape
     if obs.shape != expected:
         raise ValueError(

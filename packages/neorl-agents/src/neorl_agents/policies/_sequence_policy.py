@@ -36,15 +36,12 @@ class SequenceCarry(NamedTuple):
     step: Int[Array, ""]
 
 
-def received(
+def received_action(
     scale: Affine, action: Float[Array, " act"], obs_known: Bool[Array, ""]
 ) -> Float[Array, " act_and_known"]:
     """The action that the plant received in [-1, 1], followed by 1 if it is known, else 0.
 
-    Args:
-        scale: Map from physical actions to [-1, 1].
-        action: Action in physical units; NaN if unknown.
-        obs_known: Whether the observation that the action responds to is known.
+    ``action`` is in physical units, NaN if unknown.
     """
     known = obs_known & jnp.all(jnp.isfinite(action))
     unit = jnp.where(known, scale.to_scaled(action), 0)
@@ -60,13 +57,8 @@ def amount_spent(
 ) -> Float[Array, " budget"]:
     """Amount that the previous step uses up; zero before the first step.
 
-    Args:
-        predicted: Reward or cost that the network predicts for that step.
-        remaining: Remainder before it.
-        step: Index of the new step.
-        horizon: Number of steps of an episode.
-        known: Whether both observations and the action between them are known; if not, an even
-            share of the remainder over the rest of the horizon is used up.
+    Unless the step is ``known``, an even share of the remainder over the rest of the horizon is
+    used up.
     """
     share = remaining / jnp.maximum(horizon - step + 1, 1).astype(remaining.dtype)
     return jnp.where(step > 0, jnp.where(known, predicted, share), 0)
@@ -151,7 +143,7 @@ class SequencePolicy(eqx.Module):
 
     def sent(self, carry: SequenceCarry, action: Float[Array, " act"]) -> SequenceCarry:
         """The carry after the plant received ``action``; NaN if it is not known."""
-        sent = received(self.action, action, carry.known[-1, 0] > 0)
+        sent = received_action(self.action, action, carry.known[-1, 0] > 0)
         return carry._replace(sent=sent.astype(carry.sent.dtype))
 
     def remaining(self, carry: SequenceCarry) -> tuple[Float[Array, ""], Float[Array, " cost"]]:

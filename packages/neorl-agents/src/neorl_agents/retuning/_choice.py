@@ -189,7 +189,7 @@ def predictions(
     Raises:
         KeyError: If the incumbent is not one of them.
     """
-    episodes = _each_replayed(plant, policies)
+    episodes = _replay_each(plant, policies)
     incumbent_episodes = episodes[incumbent]
     searched_rule = dataclasses.replace(rule, extrapolation_penalty=math.inf)
     table = tuple(
@@ -204,7 +204,7 @@ def predictions(
     )
 
 
-def _each_replayed(
+def _replay_each(
     plant: ReplayedPlant, policies: Mapping[str, Policy]
 ) -> dict[str, PredictedEpisodes]:
     """Simulates every policy, two at a time, since a program of episodes uses one core.
@@ -260,12 +260,7 @@ _predicted = jax.jit(predicted_episodes)
 def bounded_costs(
     episodes: PredictedEpisodes, spec: Spec
 ) -> Float[np.ndarray, "member episode cost"]:
-    """The quantity of every cost that its limit bounds: the sum or the worst step of an episode.
-
-    Args:
-        episodes: Simulated episodes, from :func:`replayed`.
-        spec: Channels with the limits.
-    """
+    """The quantity of every cost that its limit bounds: the sum or the worst step of an episode."""
     of_step = np.asarray([c.per == "step" for c in spec.cost], bool)
     return np.where(of_step, episodes.cost_worst, episodes.cost_sum)
 

@@ -152,14 +152,8 @@ def correlation_probability(rows: LogRows, model: HistoryModel, setpoints: Seque
     for ``k = 0, ..., 19`` are standard normal if the errors do not depend on the moves, and the sum
     of their squares is chi-squared.
 
-    Args:
-        rows: The log.
-        model: The model, whose networks are averaged.
-        setpoints: Indices of the observations that are setpoints.
-
-    Returns:
-        The smallest probability over setpoints and predicted channels, times their number; zero
-        if the model is not finite.
+    The result is the smallest over setpoints and predicted channels, times their number; zero if
+    the model is not finite.
 
     Source: Ljung, System identification (1999), section 16.6.
     """

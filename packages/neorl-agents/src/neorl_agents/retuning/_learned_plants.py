@@ -225,10 +225,7 @@ def split_episodes(
 ) -> tuple[Int[np.ndarray, " held_out"], Int[np.ndarray, " fitted"]]:
     """First rows of the episodes that are held out, and of those that the model is fitted to.
 
-    Args:
-        starts: First rows of all episodes.
-        seed: Seed of the split.
-        held_out_fraction: Fraction of the episodes to hold out; at least two are.
+    At least two are held out.
     """
     shuffled = np.random.default_rng(seed).permutation(starts)
     count = max(2, round(held_out_fraction * len(starts)))
@@ -238,14 +235,7 @@ def split_episodes(
 def replay_of(
     model: HistoryModel, rows: LogRows, episodes: Int[np.ndarray, " episode"], facts: PlantFacts
 ) -> ReplayedPlant:
-    """The plant of a model that replays some episodes of a log.
-
-    Args:
-        model: Model of the plant.
-        rows: The log.
-        episodes: First rows of the episodes.
-        facts: Declarations about the plant.
-    """
+    """The plant of a model that replays some episodes of a log."""
     starts, spec = np.unique(rows.start), model.spec
     return replayed_plant(
         model,

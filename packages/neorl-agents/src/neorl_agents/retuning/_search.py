@@ -145,19 +145,9 @@ def search(
     The score of a candidate is its mean return divided by ``scale``, minus the penalties of
     :class:`SearchSettings`. All candidates of a generation are tested on the same episodes.
 
-    Args:
-        plant: Learned plant.
-        controller: Controller that declares tunable parameters.
-        episodes: Indices of the episodes of the plant that may be used.
-        limits: Cost limits.
-        scale: Difference of returns that counts as one: the spread of returns in the log.
-        seed: Seed of the sampled candidates and episodes.
-        settings: Settings of the search.
-        after_generation: Called after every generation; by default nothing happens. What it raises
-            ends the search.
-
-    Returns:
-        The changes at the centre of the last generation.
+    ``scale`` is the spread of returns in the log. ``after_generation`` is called after every
+    generation, and what it raises ends the search. Returns the changes at the centre of the last
+    generation.
     """
     engine_of = _engine()
     declared = tunables(controller, plant.spec)

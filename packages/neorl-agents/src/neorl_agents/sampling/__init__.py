@@ -4,8 +4,6 @@ from neorl_agents.sampling._best_episodes import BestEpisodes as BestEpisodes
 from neorl_agents.sampling._bootstrap import BootstrappedEpisodes as BootstrappedEpisodes
 from neorl_agents.sampling._bootstrap import BootstrapTables as BootstrapTables
 from neorl_agents.sampling._bootstrap import bootstrap_weights as bootstrap_weights
-from neorl_agents.sampling._goals import GoalRows as GoalRows
-from neorl_agents.sampling._goals import Goals as Goals
 from neorl_agents.sampling._histories import Histories as Histories
 from neorl_agents.sampling._histories import HistoryTables as HistoryTables
 from neorl_agents.sampling._histories_with_returns import (
@@ -20,16 +18,12 @@ from neorl_agents.sampling._protocol import as_batch as as_batch
 from neorl_agents.sampling._returns import RowsWithReturns as RowsWithReturns
 from neorl_agents.sampling._returns import returns_to_go as returns_to_go
 from neorl_agents.sampling._rows import Rows as Rows
-from neorl_agents.sampling._sequences import Sequences as Sequences
-from neorl_agents.sampling._weighted import WeightedRows as WeightedRows
 
 __all__ = [
     "Batch",
     "BestEpisodes",
     "BootstrapTables",
     "BootstrappedEpisodes",
-    "GoalRows",
-    "Goals",
     "Histories",
     "HistoriesWithReturns",
     "HistoryTables",
@@ -38,9 +32,7 @@ __all__ = [
     "Rows",
     "RowsWithReturns",
     "Sampler",
-    "Sequences",
     "ToGoTables",
-    "WeightedRows",
     "as_batch",
     "bootstrap_weights",
     "returns_to_go",

@@ -104,16 +104,7 @@ class Histories:
 
 
 def windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: int) -> Window:
-    """The windows that end with the observations of ``rows``.
-
-    Args:
-        tables: Log.
-        rows: Row indices.
-        steps: Length of a window.
-
-    Returns:
-        Windows in physical units.
-    """
+    """The windows that end with the observations of ``rows``, in physical units."""
     rows_of_window = jax.vmap(partial(window_rows, length=steps + 1))
     flat = jnp.ravel(rows)
     indices, inside = rows_of_window(flat, tables.first[flat])
@@ -129,16 +120,7 @@ def windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: int) ->
 
 
 def next_windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: int) -> Window:
-    """The windows that end with the **next** observations of ``rows``.
-
-    Args:
-        tables: Log with next observations.
-        rows: Row indices.
-        steps: Length of a window.
-
-    Returns:
-        Windows in physical units.
-    """
+    """The windows that end with the **next** observations of ``rows``, in physical units."""
     window_before = windows(tables, rows, steps=steps)
     next_obs: Any = tables.next_obs
     newest = next_obs[rows]

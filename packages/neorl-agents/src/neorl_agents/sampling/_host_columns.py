@@ -12,18 +12,10 @@ def row_flags(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which rows of a log are unmasked, and where its episodes end.
 
-    Args:
-        log: Flat columns.
-        needed: Required columns besides observations and actions, including ``terminated`` and
-            ``truncated``.
-        purpose: The reason why they are needed, for the message.
-
-    Returns:
-        Whether the plant ended the episode with a row, whether it ends there for any reason, and
-        whether the row is unmasked; each of shape ``(row,)``.
-
-    Raises:
-        InputError: If a column is missing, flags have other shapes, or every row is masked.
+    Returns whether the plant ended the episode with a row, whether it ends there for any reason,
+    and whether the row is unmasked, each of shape ``(row,)``. ``purpose`` says in the message why
+    the columns are needed. Raises an ``InputError`` if a column is missing, flags have other
+    shapes, or every row is masked.
     """
     for name in needed:
         if getattr(log, name) is None:
@@ -47,15 +39,8 @@ def finite_column(
 ) -> np.ndarray:
     """The rows of a column that are kept, in float64.
 
-    Args:
-        log: Flat columns.
-        name: Name of the column.
-        shape: Rows and channels that it must have.
-        keep: True for every row to keep; the others may hold anything.
-
-    Raises:
-        InputError: If the shape is another, or a kept number is not finite; the message names row
-            and channel.
+    Raises an ``InputError`` if the shape is another, or a kept number is not finite; the message
+    names row and channel.
     """
     column = np.asarray(getattr(log, name), np.float64)
     if column.shape != shape:

@@ -16,11 +16,7 @@ def on_host(rows: Transition) -> Any:
 def episode_starts(rows: Transition) -> np.ndarray:
     """For every row, the index of the first row of its episode, int32.
 
-    Args:
-        rows: A log in order, with ``terminated`` and ``truncated``.
-
-    Raises:
-        ValueError: If the log does not mark where episodes end.
+    Raises a ``ValueError`` if the log does not mark where episodes end.
     """
     ends = episode_ends(rows)
     number = np.arange(len(ends), dtype=np.int32)
@@ -31,8 +27,7 @@ def episode_starts(rows: Transition) -> np.ndarray:
 def episode_ends(rows: Transition) -> np.ndarray:
     """Whether an episode ends with a row; the last row of a log ends one.
 
-    Raises:
-        ValueError: If the log does not mark where episodes end.
+    Raises a ``ValueError`` if the log does not mark where episodes end.
     """
     if rows.terminated is None or rows.truncated is None:
         raise ValueError(
@@ -46,11 +41,7 @@ def episode_ends(rows: Transition) -> np.ndarray:
 
 
 def unmasked_rows(rows: Transition) -> np.ndarray:
-    """Whether each row is unmasked.
-
-    Raises:
-        ValueError: If all rows are masked.
-    """
+    """Whether each row is unmasked; a ``ValueError`` if all rows are masked."""
     is_valid = np.ones(len(np.asarray(rows.reward)), bool) if rows.mask is None else rows.mask
     is_valid = np.asarray(is_valid, bool)
     if not is_valid.any():

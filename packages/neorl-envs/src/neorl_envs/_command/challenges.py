@@ -33,12 +33,8 @@ class Challenges:
         return self != Challenges()
 
 
-def challenged(env: Any, chosen: Challenges) -> Any:
-    """The plant with the chosen wrappers.
-
-    Raises:
-        InputError: If a number or a channel is invalid.
-    """
+def challenge_plant(env: Any, chosen: Challenges) -> Any:
+    """The plant with the chosen wrappers; an ``InputError`` if a number or a channel is invalid."""
     try:
         if chosen.delay or chosen.reading_delay:
             env = delayed(env, action=chosen.delay, obs=chosen.reading_delay)

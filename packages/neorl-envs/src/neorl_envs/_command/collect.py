@@ -9,7 +9,7 @@ import jax
 
 from neorl_core import InputError, Spec
 from neorl_core.infrastructure.command_line import one_line, parse_options
-from neorl_envs._command.challenges import Challenges, challenged
+from neorl_envs._command.challenges import Challenges, challenge_plant
 from neorl_envs._command.convert import check_destination
 from neorl_envs._command.imports import complete_plant
 from neorl_envs._command.shard import check_manifest_name
@@ -74,14 +74,14 @@ def command(words: list[str]) -> None:
         words = ["--environment", *words]
     options = parse_options(Collect, words, program="neorl-envs collect")
     _check_out(options)
-    env = challenged(complete_plant(options.environment), options.challenge)
+    env = challenge_plant(complete_plant(options.environment), options.challenge)
     if options.size:
         options = dataclasses.replace(options, steps=log_size(env.name, options.size))
     if options.steps < 1:
         raise InputError(f"--steps must be at least 1, got {options.steps}")
     if not 0 <= options.seed < 2**31:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
-    dataset = _collected(env, options)
+    dataset = _collect(env, options)
     print(
         f"{options.out}: {dataset.n_rows} rows, {dataset.n_episodes} episodes, mean return "
         f"{dataset.episode_returns().mean():.2f}, {stored_bytes(options.out) / 1e6:.1f} MB, "
@@ -116,7 +116,7 @@ def _check_out(options: Collect) -> None:
     check_destination(options.out, options.overwrite)
 
 
-def _collected(env: Any, options: Collect) -> Dataset:
+def _collect(env: Any, options: Collect) -> Dataset:
     """Collects and writes the log; it is returned in memory, or mapped if in several files."""
     _require_memory(env.spec, min(options.steps, options.shard_rows or options.steps))
     try:

@@ -18,7 +18,7 @@ from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._read import read_dataset
 from neorl_envs.inspection._contradictions import time_report
 from neorl_envs.inspection._interlocks import interlock_report, interlock_warnings
-from neorl_envs.inspection._origin import excluded_words
+from neorl_envs.inspection._origin import excluded_text
 from neorl_envs.inspection._report import FEWEST
 from neorl_envs.inspection._reward import reward_is_constant
 from neorl_envs.inspection._wording import durations
@@ -73,7 +73,7 @@ def command(words: list[str]) -> None:
     )
     dataset = read_dataset(out, memory_map=True)
     columns: Any = dataset.transitions
-    warnings = [*_unfinished(path, config, columns), *_empty(path, config, dataset)]
+    warnings = [*_draft_warnings(path, config, columns), *_empty(path, config, dataset)]
     warnings += [*_masking_tags(path, config, dataset), *_unusable(path, config, dataset)]
     warnings += interlock_warnings(interlock_report(dataset)["entries"], time_report(dataset))
     counts = {
@@ -105,7 +105,7 @@ def _print(out: Path, counts: dict[str, int], dataset: Any) -> None:
         f"plant{_masked_reasons(counted)}"
     )
     for one in dataset.attributes["ingestion"].get("excluded", ()):
-        print(f"excluded: {excluded_words(one)}")
+        print(f"excluded: {excluded_text(one)}")
     if dataset.behaviour is not None:
         names = dataset.attributes["behaviours"]
         numbers = np.bincount(np.asarray(dataset.behaviour), minlength=len(names))
@@ -113,7 +113,7 @@ def _print(out: Path, counts: dict[str, int], dataset: Any) -> None:
         print(f"episodes by who ran the plant: {', '.join(shares)}")
 
 
-def _unfinished(path: Path, config: Any, columns: Any) -> list[str]:
+def _draft_warnings(path: Path, config: Any, columns: Any) -> list[str]:
     """Lines on what a configuration leaves open, so that nobody trains on a draft."""
     unfinished = []
     if reward_is_constant(columns):
@@ -253,8 +253,7 @@ def lines_to_complete(text: str) -> int:
 def plant_log_tools() -> Any:
     """Imports the namespace of plant logs.
 
-    Raises:
-        InputError: If the required extra is not installed.
+    Raises an ``InputError`` if the required extra is not installed.
     """
     try:
         from neorl_envs import plant_logs
@@ -268,11 +267,7 @@ def plant_log_tools() -> Any:
 
 
 def check_destination(path: Path, overwrite: bool) -> None:
-    """Raises if a file cannot be written to a path, or would replace an existing one.
-
-    Raises:
-        InputError: Explaining what to do.
-    """
+    """Raises an ``InputError`` if a file cannot be written, or would replace an existing one."""
     if not path.parent.is_dir():
         raise InputError(f"{path}: no folder {path.parent}; create it first")
     if path.is_dir():

@@ -82,19 +82,24 @@ def description(env: Any, with_constants: bool) -> dict[str, Any]:
 def _lines(env: Any, with_constants: bool) -> list[str]:
     spec = env.spec
     lines = [f"{env.name}: period {spec.dt:g} s, at most {spec.horizon} steps", "", "measured:"]
-    lines += _columns([(c.name, _shown(c.unit), f"{c.low:g} to {c.high:g}") for c in spec.obs])
+    lines += _columns([(c.name, _unit_text(c.unit), f"{c.low:g} to {c.high:g}") for c in spec.obs])
     actuators = zip(spec.action, env.action_rates(), strict=True)
     lines += ["", "manipulated:"]
     lines += _columns(
-        [(c.name, _shown(c.unit), f"{c.low:g} to {c.high:g}", _rate(r)) for c, r in actuators]
+        [(c.name, _unit_text(c.unit), f"{c.low:g} to {c.high:g}", _rate(r)) for c, r in actuators]
     )
     limits = [
-        (limit.quantity, _shown(_unit(limit, spec)), _range(limit), _consequence(limit))
+        (limit.quantity, _unit_text(_unit(limit, spec)), _range(limit), _consequence(limit))
         for limit in _limits(env)
     ]
     lines += ["", "limits of true quantities:", *(_columns(limits) or ["  none"])]
     costs = [
-        (c.name, _shown(c.unit), f"at most {c.limit:g} per {c.per}", f"penalty {penalty(env, c)}")
+        (
+            c.name,
+            _unit_text(c.unit),
+            f"at most {c.limit:g} per {c.per}",
+            f"penalty {penalty(env, c)}",
+        )
         for c in spec.cost
     ]
     lines += ["", "costs:", *(_columns(costs) or ["  none"])]
@@ -134,7 +139,7 @@ def _consequence(limit: Limit) -> str:
     return ", ".join([counts] * bool(limit.cost) + ["ends the episode"] * limit.trip)
 
 
-def _shown(unit: str) -> str:
+def _unit_text(unit: str) -> str:
     """A unit for display in a column; a dash for dimensionless numbers."""
     return unit if unit not in ("", "1") else "-"
 

@@ -11,7 +11,7 @@ from neorl_envs.plants._protocol import check_plant
 from neorl_envs.plants._table import make
 
 
-def imported(name: str, convert: Callable[[Any], Any]) -> Any:
+def import_named(name: str, convert: Callable[[Any], Any]) -> Any:
     """Imports an object given as MODULE:NAME and applies a function to it.
 
     As with ``python -m``, modules in the current folder can be imported.
@@ -28,8 +28,7 @@ def imported(name: str, convert: Callable[[Any], Any]) -> Any:
 def named_plant(name: str) -> Any:
     """The plant of that name, or the one that a class or function MODULE:NAME returns.
 
-    Raises:
-        InputError: If the name is unknown, or the plant cannot be created.
+    Raises an ``InputError`` if the name is unknown, or the plant cannot be created.
     """
     if ":" not in name:
         try:
@@ -38,7 +37,7 @@ def named_plant(name: str) -> Any:
             hint = "one of your own is MODULE:CLASS, such as my_package.tank:QuadrupleTank"
             raise InputError(f"{error}; {hint}") from None
     try:
-        return imported(name, lambda factory: factory())
+        return import_named(name, lambda factory: factory())
     except Exception as error:
         raise InputError(f"{name} cannot be made: {type(error).__name__}: {error}") from error
 
@@ -46,8 +45,7 @@ def named_plant(name: str) -> Any:
 def complete_plant(name: str) -> Any:
     """The plant of that name, checked to have all members that a command may use.
 
-    Raises:
-        InputError: If the plant cannot be created, or lacks a member, which is named.
+    Raises an ``InputError`` if the plant cannot be created, or lacks a member, which is named.
     """
     env = named_plant(name)
     if ":" not in name:

@@ -44,7 +44,7 @@ def command(words: list[str]) -> None:
     options = parse_options(Inspect, words, program="neorl-envs inspect")
     if options.html is not None and not options.html.parent.is_dir():
         raise InputError(f"{options.html}: no folder {options.html.parent}; create it first")
-    dataset = _opened(options.file)
+    dataset = _open(options.file)
     report = dataset_report(dataset)
     if options.html is not None:
         write_text(options.html, report_html(report, trends(dataset)))
@@ -60,7 +60,7 @@ def command(words: list[str]) -> None:
         print("      NUMBER: what one unit of that cost subtracts from the reward in training")
 
 
-def _opened(path: Path) -> Dataset:
+def _open(path: Path) -> Dataset:
     """Opens a log; dataset files are mapped and their hashes checked, other formats are read."""
     name = reader_name(path)
     if name == "neorl":

@@ -7,8 +7,7 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import one_line, parse_options
-from neorl_envs.interfaces._gymnasium_names import gymnasium_id
-from neorl_envs.plants._table import GRAPH_PLANTS, PLANTS, environment_names, make
+from neorl_envs.plants._table import GRAPH_PLANTS, PLANTS, environment_names, gymnasium_id, make
 
 VERSION = 1
 """Version of the JSON document."""

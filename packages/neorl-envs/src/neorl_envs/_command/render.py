@@ -79,8 +79,7 @@ def command(words: list[str]) -> None:
 def chosen_policy(env: Any, name: str) -> Policy:
     """The policy of that name.
 
-    Raises:
-        InputError: If the name is unknown; the message suggests the nearest one.
+    Raises an ``InputError`` if the name is unknown; the message suggests the nearest one.
     """
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
     known: dict[str, Any] = {

@@ -11,8 +11,8 @@ import numpy as np
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import Positional, one_line, parse_options
-from neorl_envs._command.challenges import Challenges, challenged
-from neorl_envs._command.imports import complete_plant, imported
+from neorl_envs._command.challenges import Challenges, challenge_plant
+from neorl_envs._command.imports import complete_plant, import_named
 from neorl_envs._command.render import chosen_policy
 from neorl_envs.scoring import anchors, robustness, test_mode, within_limits
 from neorl_envs.scoring._robustness import Robustness
@@ -57,9 +57,9 @@ def command(words: list[str]) -> None:
         raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
     env = complete_plant(options.name)
     policy = _policy(env, options.policy)
-    factors = options.shift or _declared(env.name)
+    factors = options.shift or _declared_mode(env.name)
     keys = jax.random.split(jax.random.key(options.seed), options.episodes)
-    around = functools.partial(challenged, chosen=options.challenge)
+    around = functools.partial(challenge_plant, chosen=options.challenge)
     plant = around(env)
     try:
         scored = robustness(
@@ -70,14 +70,14 @@ def command(words: list[str]) -> None:
     except ValueError as error:
         raise InputError(one_line(error)) from error
     plain = not options.challenge.any and ":" not in options.name
-    document = described(plant, options.policy, scored, plain=plain)
+    document = comparison(plant, options.policy, scored, plain=plain)
     if options.json:
         print(json.dumps({**head("scores", VERSION), **document}, indent=2))
     else:
         print("\n".join(_lines(document)))
 
 
-def described(env: Any, policy: str, scored: Robustness, *, plain: bool) -> dict[str, Any]:
+def comparison(env: Any, policy: str, scored: Robustness, *, plain: bool) -> dict[str, Any]:
     """Both modes and their difference as plain values, normalised if the plant has anchors."""
     ends = None
     if plain:
@@ -137,7 +137,7 @@ def _lines(d: dict[str, Any]) -> list[str]:
     return [*lines, f"loss   {', '.join(parts)}"]
 
 
-def _declared(name: str) -> dict[str, float]:
+def _declared_mode(name: str) -> dict[str, float]:
     try:
         return test_mode(name)
     except InputError as error:
@@ -149,7 +149,7 @@ def _policy(env: Any, name: str) -> Policy:
     if ":" not in name or name in env.tunings():
         return chosen_policy(env, name)
     try:
-        return imported(
+        return import_named(
             name, lambda target: target if hasattr(target, "initial_carry") else target()
         )
     except Exception as error:

@@ -59,11 +59,7 @@ def command(words: list[str]) -> None:
 
 
 def check_manifest_name(path: Path) -> None:
-    """Raises for a file name that the commands would not recognise as that of a manifest.
-
-    Raises:
-        InputError: Naming the required suffix.
-    """
+    """Raises an ``InputError`` for a file name that commands do not recognise as a manifest's."""
     if not path.name.endswith(SUFFIX):
         raise InputError(f"{path}: the name of a manifest ends with {SUFFIX}; give it that ending")
 

@@ -92,17 +92,10 @@ def limited_command(
     *,
     dt: float,
 ) -> Float[Array, " act"]:
-    """Limits the demand to range and rate.
+    """Limits the demand to range and rate; a NaN channel keeps its last command.
 
-    Args:
-        actuators: The declarations.
-        parameters: Parameters with the rate limits.
-        state: State with the last command.
-        action: Demand in the channels' units. A NaN channel keeps its last command.
-        dt: Control period, s.
-
-    Raises:
-        ValueError: If the shape of the action is not ``(act,)``.
+    The demand is in the channels' units, ``dt`` in seconds. Raises a ``ValueError`` if the shape of
+    the action is not ``(act,)``.
     """
     last = state.command
     if jnp.shape(action) != last.shape:

@@ -11,11 +11,7 @@ from neorl_envs.blocks._instruments import InstrumentParameters, Instruments
 
 
 def check_actuators(actuators: Actuators, parameters: ActuatorParameters) -> None:
-    """Raises for rate limits that are not positive, and for impossible lags and dead times.
-
-    Raises:
-        ValueError: Naming the actuator, and the allowed and given values.
-    """
+    """Raises a ``ValueError`` for rate limits, lags and dead times that are impossible."""
     for i, actuator in enumerate(actuators):
         unit, name = actuator.channel.unit, f"actuator {actuator.channel.name!r}"
         speed, lag = parameters.speed[..., i], parameters.lag[..., i]
@@ -25,11 +21,7 @@ def check_actuators(actuators: Actuators, parameters: ActuatorParameters) -> Non
 
 
 def check_instruments(instruments: Instruments, parameters: InstrumentParameters) -> None:
-    """Raises for impossible measurement errors, probabilities and dead times.
-
-    Raises:
-        ValueError: Naming the instrument, and the allowed and given values.
-    """
+    """Raises a ``ValueError`` for impossible measurement errors, probabilities and dead times."""
     for i, instrument in enumerate(instruments):
         unit, name = instrument.channel.unit, f"instrument {instrument.channel.name!r}"
         for field in ("sd", "relative", "drift"):
@@ -43,11 +35,7 @@ def check_instruments(instruments: Instruments, parameters: InstrumentParameters
 
 
 def check_initial(declared: Any, start: Any, spread: Any) -> None:
-    """Raises for an initial state that is not finite, or a negative spread of it.
-
-    Raises:
-        ValueError: Naming the part of the state, and the allowed and given values.
-    """
+    """Raises a ``ValueError`` for an initial state that is not finite, or a negative spread."""
     paths, structure = jax.tree_util.tree_flatten_with_path(declared)
     both = zip(paths, structure.flatten_up_to(start), structure.flatten_up_to(spread), strict=True)
     for (path, _), value, width in both:

@@ -36,10 +36,10 @@ def runge_kutta(
         >>> bool(abs(end - jnp.exp(-1)) < 1e-6)
         True
     """
-    return _integrated(_step(_runge_kutta_step, rates, width / substeps), state, args, substeps)
+    return _integrate(_step(_runge_kutta_step, rates, width / substeps), state, args, substeps)
 
 
-def _integrated(step: Callable, state: Tree, args: tuple, substeps: int) -> Tree:
+def _integrate(step: Callable, state: Tree, args: tuple, substeps: int) -> Tree:
     change = jax.tree.map(jnp.zeros_like, state)
     change, *_ = jax.lax.fori_loop(0, substeps, step, (change, state, args))
     return _sum(state, change)
@@ -62,11 +62,11 @@ def _runge_kutta_step(rates: Callable, h: float) -> Callable:
         change, state, args = carry
         here = _sum(state, change)
         k1 = rates(here, *args)
-        k2 = rates(_moved(here, h / 2, k1), *args)
-        k3 = rates(_moved(here, h / 2, k2), *args)
-        k4 = rates(_moved(here, h, k3), *args)
+        k2 = rates(_advance(here, h / 2, k1), *args)
+        k3 = rates(_advance(here, h / 2, k2), *args)
+        k4 = rates(_advance(here, h, k3), *args)
         slopes = jax.tree.map(lambda a, b, c, d: a + 2 * (b + c) + d, k1, k2, k3, k4)
-        return _moved(change, h / 6, slopes), state, args
+        return _advance(change, h / 6, slopes), state, args
 
     return step
 
@@ -75,5 +75,5 @@ def _sum(state: Tree, change: Tree) -> Tree:
     return jax.tree.map(jnp.add, state, change)
 
 
-def _moved(state: Tree, width: float, slopes: Tree) -> Tree:
+def _advance(state: Tree, width: float, slopes: Tree) -> Tree:
     return jax.tree.map(lambda x, slope: x + width * slope, state, slopes)

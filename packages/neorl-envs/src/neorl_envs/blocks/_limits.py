@@ -52,8 +52,7 @@ Limits = tuple[Limit, ...]
 def margins(limits: Limits, quantities: Mapping[str, Array]) -> dict[str, Float[Array, ""]]:
     """Distance to every limit by :attr:`Limit.label`, negative if it is violated.
 
-    Raises:
-        InputError: If a limit names a quantity that the plant does not provide.
+    Raises an ``InputError`` if a limit names a quantity that the plant does not provide.
     """
     margin = {}
     for limit in limits:
@@ -112,11 +111,7 @@ def _information_type(fields: tuple[str, ...]) -> Any:
 
 
 def check_limits(limits: Limits, costs: tuple[CostChannel, ...]) -> None:
-    """Raises for limits without effect or with an unknown cost, and for costs without a limit.
-
-    Raises:
-        ValueError: Naming the limit or the cost.
-    """
+    """Raises a ``ValueError`` for limits without effect or cost, and costs without a limit."""
     names = [channel.name for channel in costs]
     for limit in limits:
         if not limit.low < limit.high:

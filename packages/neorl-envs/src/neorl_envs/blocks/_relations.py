@@ -46,7 +46,7 @@ class Relation:
 
     def __str__(self) -> str:
         """The relation as text."""
-        return f"{_shown(self.left)} {self.sign} {_shown(self.right)}"
+        return f"{_side_text(self.left)} {self.sign} {_side_text(self.right)}"
 
 
 Relations = tuple[Relation, ...]
@@ -96,7 +96,7 @@ def check_relations(
         if left.value is None or right.value is None:
             continue
         dimensions = max(len(left.shape), len(right.shape))
-        low, high = np.broadcast_arrays(*(_padded(side, dimensions) for side in (left, right)))
+        low, high = np.broadcast_arrays(*(_pad(side, dimensions) for side in (left, right)))
         margin = ROUNDING * np.maximum(abs(low), abs(high)) if relation.sign == "<=" else 0.0
         satisfied = SIGNS[relation.sign](low, high + margin)
         if not satisfied.all():
@@ -134,7 +134,7 @@ def _side(side: Side, known: Mapping[str, Number]) -> Number:
         return Number(unit, terms[0].shape, None)
     dimensions = max(len(term.shape) for term in terms)
     shape = max((term.shape for term in terms), key=len)
-    return Number(unit, shape, sum(_padded(term, dimensions) for term in terms))
+    return Number(unit, shape, sum(_pad(term, dimensions) for term in terms))
 
 
 def _term(text: str, known: Mapping[str, Number]) -> Number:
@@ -153,13 +153,13 @@ def _term(text: str, known: Mapping[str, Number]) -> Number:
     return Number(unit, (), None if value is None else value[..., entry])
 
 
-def _padded(number: Number, dimensions: int) -> np.ndarray:
+def _pad(number: Number, dimensions: int) -> np.ndarray:
     """The value with unit axes inserted after those of the plants, so that entries align."""
     value = np.asarray(number.value)
     return value.reshape(value.shape + (1,) * (dimensions - len(number.shape)))
 
 
-def _shown(side: Side) -> str:
+def _side_text(side: Side) -> str:
     if isinstance(side, str):
         return side
     return f"{side:g}" if not isinstance(side, tuple) else str(side)

@@ -23,10 +23,8 @@ class DatasetError(InputError):
 def blocks(n_rows: int, *columns: Any) -> Iterator[slice]:
     """Consecutive slices that cover ``n_rows`` rows.
 
-    Args:
-        n_rows: Number of rows.
-        columns: Columns that the caller reads by these slices. The memory pages of mapped columns
-            are released after each block, so a pass over a file larger than memory needs little.
+    The memory pages of mapped ``columns`` are released after each block, so that a pass over a file
+    larger than memory needs little.
     """
     maps = [mapped for column in columns for mapped in memory_maps(column)]
     for start in range(0, n_rows, BLOCK):
@@ -36,16 +34,9 @@ def blocks(n_rows: int, *columns: Any) -> Iterator[slice]:
 
 
 def check_columns(spec: Spec, transitions: Transition, *, source: str) -> None:
-    """Raises unless the columns agree with the specification and with one another.
+    """Raises a ``DatasetError`` unless columns agree with the specification and one another.
 
-    Args:
-        spec: The specification, which determines the expected shapes.
-        transitions: The columns; ``next_action`` may be ``None`` (not derived yet).
-        source: Name used in error messages.
-
-    Raises:
-        DatasetError: At the first column that is empty, has a wrong shape or dtype, contains an
-            infinite value, or contains NaN in a row that is not masked.
+    ``next_action`` may be ``None`` (not derived yet), and NaN is allowed in masked rows.
     """
     n_rows = len(np.atleast_1d(transitions.reward))
     if n_rows == 0:
@@ -62,17 +53,9 @@ def check_columns(spec: Spec, transitions: Transition, *, source: str) -> None:
 def check_finite(
     source: str, name: str, column: np.ndarray, missing: np.ndarray | None = None
 ) -> None:
-    """Raises at the first row of ``column`` that holds NaN or infinity.
+    """Raises a ``DatasetError`` at the first row of ``column`` that holds NaN or infinity.
 
-    Args:
-        source: Name used in error messages.
-        name: Name of the column.
-        column: The numbers.
-        missing: Whether NaN is allowed, as one flag per row or one for all rows; not allowed by
-            default.
-
-    Raises:
-        DatasetError: Naming the row, the channel and the value.
+    ``missing`` flags where NaN is allowed, for every row or for all; by default nowhere.
     """
     for rows in blocks(len(column), column):
         finite = _sound(column, rows, missing)
@@ -101,16 +84,7 @@ def _sound(column: np.ndarray, rows: slice, missing: np.ndarray | None) -> np.nd
 
 
 def check_episodes(source: str, transitions: Transition, episode_starts: np.ndarray) -> None:
-    """Raises unless the starts of the episodes agree with the flags that end episodes.
-
-    Args:
-        source: Name used in error messages.
-        transitions: Checked columns.
-        episode_starts: First row of every episode.
-
-    Raises:
-        DatasetError: At the first start or episode boundary that disagrees.
-    """
+    """Raises a ``DatasetError`` unless starts of episodes agree with the flags that end them."""
     n_rows = len(transitions.reward)
     ended = np.flatnonzero(np.asarray(transitions.terminated) | np.asarray(transitions.truncated))
     if ended.size == 0 or ended[-1] != n_rows - 1:

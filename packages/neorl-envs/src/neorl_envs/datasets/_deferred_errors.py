@@ -49,11 +49,7 @@ class DeferredErrorFile(io.RawIOBase):
         return size or 0
 
     def finish(self) -> None:
-        """Flushes the content to disk.
-
-        Raises:
-            OSError: The first error of any write.
-        """
+        """Flushes the content to disk, and raises the first ``OSError`` of any write."""
         if self.error is not None:
             raise self.error
         os.fsync(self._file.fileno())

@@ -24,7 +24,7 @@ from neorl_envs.datasets._checks import (
 )
 from neorl_envs.datasets._dataset import Dataset, as_stored, content_digest
 from neorl_envs.datasets._deferred_errors import DeferredErrorFile
-from neorl_envs.datasets._hdf5 import attribute, opened, require_sizes, set_text, stored_column
+from neorl_envs.datasets._hdf5 import attribute, open_hdf5, require_sizes, set_text, stored_column
 from neorl_envs.datasets._optional import OPTIONAL, check_optional
 from neorl_envs.datasets._specification import check_spec, json_object, plain_spec, read_spec
 
@@ -81,8 +81,7 @@ def write_dataset(path: str | os.PathLike[str], dataset: Dataset) -> Path:
 def replacing_dataset(path: Path) -> Iterator[Path]:
     """Context with a temporary path in the same folder, renamed to ``path`` if the block succeeds.
 
-    Raises:
-        OSError: If the file cannot be written; no partial file remains.
+    Raises an ``OSError`` if the file cannot be written; no partial file remains.
     """
     try:
         with replacing(path) as temporary:
@@ -113,11 +112,7 @@ def new_file(path: Path, texts: Mapping[str, Any]) -> Iterator[h5py.File]:
 def header(
     source: str, spec: Spec, attributes: Mapping[str, Any], content_hash: str
 ) -> dict[str, Any]:
-    """The header of a file.
-
-    Raises:
-        DatasetError: If JSON cannot hold the attributes.
-    """
+    """The header of a file; a ``DatasetError`` if JSON cannot hold the attributes."""
     try:
         text = json.dumps(dict(attributes), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -133,7 +128,7 @@ def header(
 def read_neorl_hdf5(file: h5py.File, source: str, *, memory_map: bool) -> Dataset:
     """Reads an opened file of this format; see :func:`neorl_envs.read_dataset`."""
     spec, attributes, stored_hash = _header(file, source)
-    columns = _columns(file, source, _mapped if memory_map else _loaded)
+    columns = _columns(file, source, _map_column if memory_map else _load_column)
     transitions = Transition(**{name: columns[name] for name in Transition._fields})
     check_columns(spec, transitions, source=source)
     starts = np.asarray(columns["episode_starts"])
@@ -158,11 +153,8 @@ def map_checked(path: Path) -> Dataset:
     """Opens a dataset file with mapped columns and checks its content hash.
 
     Chunked columns cannot be mapped and are read into memory.
-
-    Raises:
-        DatasetError: See :func:`neorl_envs.read_dataset`.
     """
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         contiguous = all(
             isinstance(file.get(name, getlink=True), h5py.HardLink)
             and getattr(file[name], "chunks", None) is None
@@ -177,25 +169,17 @@ def map_checked(path: Path) -> Dataset:
 
 def map_unchecked(path: Path) -> Dataset:
     """Opens a dataset file with mapped columns; its stored hash is neither checked nor used."""
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         return read_neorl_hdf5(file, str(path), memory_map=True)
 
 
 def map_checked_rows(path: Path) -> np.ndarray:
-    """A copy of the mask of a dataset file, after checking that its columns are valid and mappable.
-
-    Raises:
-        DatasetError: See :func:`neorl_envs.read_dataset` with ``memory_map``.
-    """
+    """A copy of the mask of a dataset file, whose columns are checked to be valid and mappable."""
     return np.array(map_unchecked(path).transitions.mask)
 
 
 def require_file_hash(dataset: Dataset, source: str) -> None:
-    """Raises unless the columns of one mapped file have the hash that it records.
-
-    Raises:
-        DatasetError: Naming both hashes.
-    """
+    """Raises a ``DatasetError`` unless the columns of a mapped file have its recorded hash."""
     _require_hash(source, dataset.content_hash, content_digest(dataset))
 
 
@@ -256,7 +240,7 @@ def _columns(
     return columns
 
 
-def _loaded(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarray:
+def _load_column(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarray:
     try:
         return column[()]
     except OSError as error:
@@ -266,7 +250,7 @@ def _loaded(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarr
         ) from error
 
 
-def _mapped(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarray:
+def _map_column(column: h5py.Dataset, name: str, code: str, source: str) -> np.ndarray:
     """The column as a read-only memory map of the file, so random rows need no parsing."""
     if column.size == 0:
         return np.zeros(column.shape, dtype=code)

@@ -36,11 +36,7 @@ DAMAGED = "it is truncated or damaged, copy or generate it again"
 
 
 def require_regular(path: Path) -> None:
-    """Raises unless a path is a regular file: reading a pipe or a device might never end.
-
-    Raises:
-        DatasetError: If the path does not exist or is not a regular file.
-    """
+    """Raises a ``DatasetError`` unless a file is regular: reading a pipe might never end."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError as error:
@@ -62,11 +58,10 @@ def largest_declared(path: str | Path) -> int:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[h5py.File]:
+def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """Context with an opened HDF5 file; any h5py exception becomes a one-line error.
 
-    Raises:
-        DatasetError: If the file cannot be opened, or if a part that is read is damaged.
+    Raises a ``DatasetError`` if the file cannot be opened, or if a part that is read is damaged.
     """
     require_regular(path)
     try:
@@ -103,8 +98,7 @@ def _reason(error: BaseException) -> str:
 def attribute(file: h5py.File, name: str) -> Any:
     """An attribute of the root group as text or an integer; ``None`` if it does not exist.
 
-    Raises:
-        DatasetError: If it is neither fixed-length text nor a single integer.
+    Raises a ``DatasetError`` if it is neither fixed-length text nor a single integer.
     """
     if name not in file.attrs:
         return None
@@ -133,8 +127,7 @@ def set_text(file: h5py.File, name: str, text: str) -> None:
 def stored_column(file: h5py.Group, name: str, source: str) -> h5py.Dataset:
     """A column that is stored completely in the file itself.
 
-    Raises:
-        DatasetError: If it is a link or a group, or if it is declared but not stored.
+    Raises a ``DatasetError`` if it is a link or a group, or if it is declared but not stored.
     """
     link = file.get(name, getlink=True)
     column: Any = file[name] if isinstance(link, h5py.HardLink) else None
@@ -166,8 +159,7 @@ def _complete(column: h5py.Dataset) -> bool:
 def require_sizes(columns: Sequence[h5py.Dataset], source: str) -> None:
     """Raises, before reading, if the declared columns are far larger than the file can hold.
 
-    Raises:
-        DatasetError: Naming the number of bytes.
+    Raises a ``DatasetError`` naming the number of bytes.
     """
     declared = sum(math.prod(column.shape) * column.dtype.itemsize for column in columns)
     if declared > largest_declared(source):

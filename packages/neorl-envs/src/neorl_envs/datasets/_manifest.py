@@ -61,21 +61,12 @@ class Manifest:
         return sum(shard.rows for shard in self.shards)
 
     def paths(self, path: Path) -> list[Path]:
-        """The paths of the files.
-
-        Args:
-            path: Path of the manifest.
-        """
+        """The paths of the files, given that of the manifest."""
         return [path.parent / shard.file for shard in self.shards]
 
 
 def is_manifest(path: Path, first_bytes: bytes | None = None) -> bool:
-    """Whether a file is a manifest; false if it cannot be opened.
-
-    Args:
-        path: The file.
-        first_bytes: The first bytes of the file, if they have been read already.
-    """
+    """Whether a file is a manifest; false if it cannot be opened."""
     try:
         if first_bytes is None:
             with path.open("rb") as file:
@@ -91,13 +82,9 @@ def is_manifest(path: Path, first_bytes: bytes | None = None) -> bool:
 def read_manifest(path: Path, *, complete: bool = True) -> Manifest:
     """Reads a manifest; its shards are not opened.
 
-    Args:
-        path: The file.
-        complete: Whether to refuse a manifest whose files are still being written.
-
-    Raises:
-        DatasetError: If the file cannot be read or is not a manifest, if it lists no file or one
-            file twice, or if it is refused as incomplete.
+    ``complete`` refuses one whose files are still being written. Raises a ``DatasetError`` if the
+    file cannot be read or is not a manifest, if it lists no file or one file twice, or if it is
+    refused as incomplete.
     """
     try:
         if path.stat().st_size > LARGEST:
@@ -127,21 +114,12 @@ def read_manifest(path: Path, *, complete: bool = True) -> Manifest:
 
 
 def save_manifest(path: Path, manifest: Manifest) -> None:
-    """Writes a manifest completely or not at all.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Writes a manifest completely or not at all; an ``OSError`` if the file cannot be written."""
     write_json(path, {**head(KIND, VERSION), **Binder().plain(manifest)})
 
 
 def relative_to(path: Path, file: Path) -> str:
-    """The path of a file relative to the folder of a manifest.
-
-    Args:
-        path: Path of the manifest.
-        file: The file.
-    """
+    """The path of a file relative to the folder of a manifest."""
     return Path(os.path.relpath(file.absolute(), path.absolute().parent)).as_posix()
 
 
@@ -152,11 +130,7 @@ def spec_digest(spec: Spec) -> str:
 
 
 def refuse_duplicates(path: Path, manifest: Manifest) -> None:
-    """Raises if a file, or another file with the same content, is listed twice.
-
-    Raises:
-        DatasetError: Naming the file.
-    """
+    """Raises a ``DatasetError`` if a file, or one with the same content, is listed twice."""
     files: dict[str, str] = {}
     contents: dict[str, str] = {}
     for shard in manifest.shards:

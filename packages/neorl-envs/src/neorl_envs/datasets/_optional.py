@@ -59,8 +59,7 @@ def optional_columns(dataset: "Dataset") -> Iterator[tuple[str, np.ndarray]]:
 def checked_optional(name: str, column: Any, source: str) -> Any:
     """Converts an optional column to its type in memory; ``None`` stays ``None``.
 
-    Raises:
-        DatasetError: If the column is not numeric, or if a mode is neither 0 nor 1.
+    Raises a ``DatasetError`` if the column is not numeric, or if a mode is neither 0 nor 1.
     """
     if column is None:
         return None
@@ -78,16 +77,7 @@ def checked_optional(name: str, column: Any, source: str) -> Any:
 
 
 def check_optional(source: str, dataset: "Dataset") -> None:
-    """Raises unless the optional columns agree with the rest.
-
-    Args:
-        source: Name used in error messages.
-        dataset: A dataset whose other columns have been checked.
-
-    Raises:
-        DatasetError: At the first wrong shape, non-finite value, label without a name, or time that
-            does not follow the previous one by one period.
-    """
+    """Raises a ``DatasetError`` unless the optional columns agree with the rest."""
     mask: Any = dataset.transitions.mask
     for name, column in optional_columns(dataset):
         kind = OPTIONAL[name]
@@ -105,7 +95,9 @@ def _check_shape(source: str, name: str, column: np.ndarray, dataset: "Dataset")
     kind = OPTIONAL[name]
     n = dataset.n_episodes if kind.axis == "episode" else dataset.n_rows
     widths = {"action": dataset.spec.n_action}
-    widths |= {kind: _named(dataset, attribute, column) for kind, attribute in NAMED.items()}
+    widths |= {
+        kind: _entries_per_row(dataset, attribute, column) for kind, attribute in NAMED.items()
+    }
     shape = (n, widths[kind.width]) if kind.width else (n,)
     if column.shape != shape:
         raise DatasetError(
@@ -115,7 +107,7 @@ def _check_shape(source: str, name: str, column: np.ndarray, dataset: "Dataset")
         )
 
 
-def _named(dataset: "Dataset", attribute: str, column: np.ndarray) -> int:
+def _entries_per_row(dataset: "Dataset", attribute: str, column: np.ndarray) -> int:
     """The expected number of entries per row: the number of names, or any number without names."""
     named = dataset.attributes.get(attribute)
     if isinstance(named, list | tuple):

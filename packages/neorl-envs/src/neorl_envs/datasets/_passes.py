@@ -20,18 +20,11 @@ Spans = tuple[np.ndarray, np.ndarray]
 
 
 def row_blocks(spans: Spans) -> Iterator[list[slice]]:
-    """Yields the rows of some episodes, one block at a time.
-
-    Args:
-        spans: Spans of the episodes, in the desired order.
-
-    Yields:
-        The consecutive slices of the log that make up one block.
-    """
+    """Yields the rows of some episodes, one block at a time, as consecutive slices of the log."""
     size = _checks.BLOCK
     pieces: list[slice] = []
     remaining = size
-    for start, stop in _merged(spans):
+    for start, stop in _merge(spans):
         while start < stop:
             length = min(stop - start, remaining)
             pieces.append(slice(start, start + length))
@@ -65,13 +58,7 @@ def episode_reductions(
     rows: Callable[[list[slice]], Float[np.ndarray, "row ..."]],
     reduction: np.ufunc = np.add,
 ) -> Float[np.ndarray, "episode ..."]:
-    """The sum of a quantity over every episode, float64, or another reduction of it.
-
-    Args:
-        spans: Spans of the episodes; none is empty.
-        rows: Function that returns the quantity for the rows of a block.
-        reduction: For example ``np.maximum`` in place of the sum.
-    """
+    """The sum of a quantity over every episode, float64, or another reduction of it."""
     starts, stops = spans
     n_parts = -(-(stops - starts) // _checks.BLOCK)
     of = np.repeat(np.arange(len(starts)), n_parts)
@@ -81,7 +68,7 @@ def episode_reductions(
     parts = []
     for group in _groups(part_stops - part_starts):
         lengths = part_stops[group] - part_starts[group]
-        pieces = [slice(a, b) for a, b in _merged((part_starts[group], part_stops[group]))]
+        pieces = [slice(a, b) for a, b in _merge((part_starts[group], part_stops[group]))]
         numbers = rows(pieces).astype(np.float64)
         parts.append(reduction.reduceat(numbers, np.cumsum(lengths) - lengths, axis=0))
     return reduction.reduceat(np.concatenate(parts), first, axis=0)
@@ -97,7 +84,7 @@ def _groups(lengths: Int[np.ndarray, " part"]) -> Iterator[slice]:
         yield slice(int(a), int(b))
 
 
-def _merged(spans: Spans) -> Iterator[tuple[int, int]]:
+def _merge(spans: Spans) -> Iterator[tuple[int, int]]:
     """The spans, with adjacent ones merged."""
     starts, stops = spans
     new = np.append(True, starts[1:] != stops[:-1])

@@ -36,22 +36,8 @@ def write_pieces(
 ) -> Path:
     """Writes a dataset completely or not at all, without holding all rows in memory.
 
-    Args:
-        path: Path of the file; an existing file is replaced.
-        spec: Channels, period and horizon.
-        attributes: Attributes that can be stored as JSON.
-        flags: ``terminated``, ``truncated`` and ``mask`` of all rows.
-        pieces: The other columns except ``next_action``, some rows at a time.
-        source: Name used in error messages.
-        behaviour: For every episode, the index of who ran the plant in the attribute
-            ``behaviours``, if known.
-
-    Returns:
-        The path of the file.
-
-    Raises:
-        DatasetError: If the columns are inconsistent; nothing is written.
-        OSError: If the file cannot be written; no partial file remains.
+    ``flags`` are those of all rows, ``pieces`` the other columns except ``next_action``;
+    ``behaviour`` is, for every episode, an index in the attribute ``behaviours``.
     """
     check_spec(spec, source)
     texts = header(source, spec, attributes, NO_HASH)

@@ -17,7 +17,7 @@ from neorl_envs.datasets._file import (
     require_file_hash,
     write_dataset,
 )
-from neorl_envs.datasets._hdf5 import opened
+from neorl_envs.datasets._hdf5 import open_hdf5
 from neorl_envs.datasets._joined import JoinedColumn
 from neorl_envs.datasets._manifest import (
     Manifest,
@@ -39,11 +39,7 @@ BY_EPISODE = ("episode_starts", "behaviour")
 def stored_files(path: str | os.PathLike[str]) -> list[Path]:
     """The files that hold the rows of a log: the file itself, or those listed in its manifest.
 
-    Args:
-        path: A log, or the manifest of one.
-
-    Raises:
-        DatasetError: If the path is a manifest that cannot be used.
+    Raises a ``DatasetError`` if the path is a manifest that cannot be used.
     """
     path = Path(path)
     return read_manifest(path).paths(path) if is_manifest(path) else [path]
@@ -69,11 +65,10 @@ def read_shards(path: Path, *, memory_map: bool) -> Dataset:
     checked. If they are mapped, the stored hashes are trusted;
     :func:`neorl_envs.datasets.require_content_hash` checks them.
 
-    Raises:
-        DatasetError: If a file is missing, was changed, or does not match the other files.
+    Raises a ``DatasetError`` if a file is missing, was changed, or does not match the other files.
     """
     manifest = read_manifest(path)
-    dataset = _joined(path, manifest, memory_map=memory_map)
+    dataset = _join(path, manifest, memory_map=memory_map)
     if memory_map:
         dataset.__dict__["content_hash"] = manifest.content_hash
     elif dataset.content_hash != manifest.content_hash:
@@ -135,7 +130,7 @@ def write_manifest(path: str | os.PathLike[str], files: Sequence[str | os.PathLi
             Shard(relative_to(path, file), part.n_rows, part.n_episodes, part.content_hash)
         )
         attributes.append(part.attributes)
-    return finish_manifest(path, shards, _shared(attributes))
+    return finish_manifest(path, shards, _shared_attributes(attributes))
 
 
 def write_shards(path: str | os.PathLike[str], dataset: Dataset, *, rows: int = 1_000_000) -> Path:
@@ -168,35 +163,23 @@ def write_shards(path: str | os.PathLike[str], dataset: Dataset, *, rows: int = 
 
 
 def write_shard(path: Path, number: int, part: Dataset) -> Shard:
-    """Writes one file of a log to the folder of its manifest.
-
-    Args:
-        path: Path of the manifest.
-        number: Number of the file, counted from 0.
-        part: The rows of the file.
-    """
+    """Writes one file of a log, numbered from 0, to the folder of its manifest."""
     name = path.name.removesuffix(".json").removesuffix(".shards")
     file = write_dataset(path.with_name(f"{name}-{number:05d}.h5"), part)
     return Shard(relative_to(path, file), part.n_rows, part.n_episodes, part.content_hash)
 
 
 def finish_manifest(path: Path, shards: Sequence[Shard], attributes: Mapping[str, Any]) -> Path:
-    """Writes the manifest once all files exist; reads them once to hash the whole log.
-
-    Args:
-        path: Path of the manifest.
-        shards: The files.
-        attributes: Attributes of the log as a whole.
-    """
+    """Writes the manifest once all files exist; reads them once to hash the whole log."""
     first = map_unchecked(path.parent / shards[0].file)
     manifest = Manifest(spec_digest(first.spec), "", tuple(shards), attributes)
     refuse_duplicates(path, manifest)
-    content_hash = content_digest(_joined(path, manifest, memory_map=True))
+    content_hash = content_digest(_join(path, manifest, memory_map=True))
     save_manifest(path, dataclasses.replace(manifest, content_hash=content_hash))
     return path
 
 
-def _joined(path: Path, manifest: Manifest, *, memory_map: bool) -> Dataset:
+def _join(path: Path, manifest: Manifest, *, memory_map: bool) -> Dataset:
     """Joins all files into one dataset, with mapped columns or one array in memory per column."""
     pieces: dict[str, list[Any]] = {}
     columns: dict[str, Any] = {}
@@ -235,7 +218,7 @@ def _parts(path: Path, manifest: Manifest, *, memory_map: bool) -> Iterator[Data
     """Reads every file and checks that it is the one listed and matches the first file."""
     first: tuple[Path, Dataset] | None = None
     for shard, file in zip(manifest.shards, manifest.paths(path), strict=True):
-        with opened(_present(path, file)) as stored:
+        with open_hdf5(_present(path, file)) as stored:
             part = read_neorl_hdf5(stored, str(file), memory_map=memory_map)
         if part.content_hash != shard.content_hash:
             raise DatasetError(
@@ -305,7 +288,7 @@ def _difference(spec: Spec, expected: Spec) -> str:
     return "they differ"
 
 
-def _shared(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _shared_attributes(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The attributes that are equal in all files, and the names of all behaviours."""
     first, *others = attributes
     shared = {

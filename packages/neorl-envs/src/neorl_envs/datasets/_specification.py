@@ -27,11 +27,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_spec(spec: Spec, source: str) -> None:
-    """Raises unless names and units are text.
-
-    Raises:
-        DatasetError: Naming the channel.
-    """
+    """Raises a ``DatasetError`` unless names and units are text."""
     for kind in ("obs", "action", "cost"):
         for channel in getattr(spec, kind):
             for field in ("name", "unit"):
@@ -46,8 +42,7 @@ def check_spec(spec: Spec, source: str) -> None:
 def read_spec(text: str, source: str) -> Spec:
     """Parses the specification of a file.
 
-    Raises:
-        DatasetError: If the text is not JSON with the published layout.
+    Raises a ``DatasetError`` if the text is not JSON with the published layout.
     """
     plain = json_object(text, "spec", source)
     try:
@@ -74,8 +69,7 @@ def _require_numbers(value: Any) -> None:
 def json_object(text: str, name: str, source: str) -> dict[str, Any]:
     """Parses an attribute that must hold one JSON object.
 
-    Raises:
-        DatasetError: If it does not hold one.
+    Raises a ``DatasetError`` if it does not hold one.
     """
     try:
         value = json.loads(text)

@@ -72,7 +72,7 @@ def data_statistics(
         return np.where(copied_rows(rows.mask, pieces), rewards(pieces), 0)
 
     def field(of_block: Callable[[list[slice]], np.ndarray]) -> FieldStatistics:
-        return _field(_used(of_block, rows.mask, spans))
+        return _field(_unmasked_blocks(of_block, rows.mask, spans))
 
     def column(name: str) -> FieldStatistics:
         return field(lambda pieces: copied_rows(getattr(rows, name), pieces))
@@ -89,7 +89,7 @@ def data_statistics(
     )
 
 
-def _used(
+def _unmasked_blocks(
     of_block: Callable[[list[slice]], np.ndarray], mask: Any, spans: Spans
 ) -> Iterator[np.ndarray]:
     """Yields the values of the unmasked rows, block by block, in float64."""
@@ -101,7 +101,7 @@ def _field(parts: Any) -> FieldStatistics:
     total = None
     for part in parts:
         if len(part):
-            total = _moments(part) if total is None else _merged(total, _moments(part))
+            total = _moments(part) if total is None else _merge(total, _moments(part))
     assert total is not None  # the caller has checked that at least one row is used
     std = np.sqrt(total.squares / total.count)
     return FieldStatistics(
@@ -116,7 +116,7 @@ def _moments(rows: np.ndarray) -> _Moments:
     return _Moments(len(rows), mean, squares, rows.min(axis=0), rows.max(axis=0))
 
 
-def _merged(a: _Moments, b: _Moments) -> _Moments:
+def _merge(a: _Moments, b: _Moments) -> _Moments:
     count = a.count + b.count
     delta = b.mean - a.mean
     return _Moments(

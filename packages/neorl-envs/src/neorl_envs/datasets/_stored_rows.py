@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from neorl_envs.datasets._file import DTYPES, map_checked_rows
-from neorl_envs.datasets._hdf5 import opened
+from neorl_envs.datasets._hdf5 import open_hdf5
 from neorl_envs.datasets._shards import stored_files
 
 OPEN_FILES = 64
@@ -64,22 +64,15 @@ def opened_rows(
 ) -> tuple[np.ndarray, tuple[StoredRows, ...], dict[str, tuple[int, ...]]]:
     """Checks the files of a log and locates some of its fields.
 
-    Args:
-        path: A dataset file, or the manifest of several.
-        fields: The fields.
-
-    Returns:
-        The mask of all rows, the location of the rows, and the trailing shape of each field.
-
-    Raises:
-        DatasetError: If a file cannot be read or mapped.
+    Returns the mask of all rows, their location, and the trailing shape of each field. Raises a
+    ``DatasetError`` if a file cannot be read or mapped.
     """
     masks, files, row = [], [], 0
     shapes: dict[str, tuple[int, ...]] = {}
     for part in stored_files(path):
         masks.append(map_checked_rows(part))
         offsets = {}
-        with opened(part) as file:
+        with open_hdf5(part) as file:
             for name in fields:
                 column = file[name]
                 assert isinstance(column, h5py.Dataset)

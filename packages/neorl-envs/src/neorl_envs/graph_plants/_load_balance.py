@@ -3,7 +3,7 @@
 import functools
 import random
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,17 +12,73 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_core import Channel, InputError, Policy, Spec, Step
-from neorl_envs.graph_plants._load_balance_data import (
-    Balance,
-    BalanceNoise,
-    BalanceState,
-    Topology,
-)
 from neorl_envs.graph_plants._load_balance_experts import GreedyBalance, RandomMoves
-from neorl_envs.graph_plants._parts import noise_scale
+from neorl_envs.graph_plants._parts import (
+    both_ways,
+    endless_step,
+    link_channels,
+    noise_scale,
+    require_sizes,
+)
 from neorl_envs.plants._protocol import PlantDefaults
 
 Pair = tuple[int, int]
+
+
+class Topology(NamedTuple):
+    """The parameters of one episode: existing nodes and links, and how links change.
+
+    Attributes:
+        nodes: Which of the declared nodes exist; missing nodes are the last ones.
+        links: Which of the declared pairs are linked at the start of the episode.
+        change: Probability per step that a link outside the chain is sampled again.
+        density: Probability that a sampled link exists.
+        rate: Fraction of the difference in load that one move transfers over a link.
+    """
+
+    nodes: Bool[Array, " node"]
+    links: Bool[Array, " pair"]
+    change: Float[Array, ""]
+    density: Float[Array, ""]
+    rate: Float[Array, ""]
+
+
+class BalanceState(NamedTuple):
+    """A network between two steps.
+
+    Attributes:
+        loads: Load of every declared node, in [0, 1]; zero where the node is missing.
+        links: Which of the declared pairs are currently linked.
+        time: Number of steps so far.
+    """
+
+    loads: Float[Array, " node"]
+    links: Bool[Array, " pair"]
+    time: Int[Array, ""]
+
+
+class BalanceNoise(NamedTuple):
+    """Random numbers of one step, uniform in [0, 1), one per pair.
+
+    Attributes:
+        change: A link is sampled again if this is below ``Topology.change``.
+        there: A sampled link exists if this is below ``Topology.density``.
+    """
+
+    change: Float[Array, " pair"]
+    there: Float[Array, " pair"]
+
+
+class Balance(NamedTuple):
+    """Information of a step besides the observation.
+
+    Attributes:
+        spread: Standard deviation of the loads of existing nodes (divisor ``n - 1``).
+        moved: Whether the requested link exists, so that load could move.
+    """
+
+    spread: Float[Array, ""]
+    moved: Bool[Array, ""]
 
 
 class LoadBalance(eqx.Module, PlantDefaults):
@@ -94,12 +150,12 @@ class LoadBalance(eqx.Module, PlantDefaults):
     @property
     def senders(self) -> Int[np.ndarray, " action"]:
         """The node that each move leaves."""
-        return np.asarray(self.pairs, np.int32).reshape(-1)
+        return both_ways(self.pairs)[0]
 
     @property
     def receivers(self) -> Int[np.ndarray, " action"]:
         """The node that each move enters."""
-        return np.asarray(self.pairs, np.int32)[:, ::-1].reshape(-1)
+        return both_ways(self.pairs)[1]
 
     def tunings(self) -> dict[str, Policy]:
         """A policy of random moves, and one that makes the move that lowers the spread most."""
@@ -213,20 +269,10 @@ class LoadBalance(eqx.Module, PlantDefaults):
         action: Float[Array, " act"],
         noise: BalanceNoise,
     ) -> tuple[BalanceState, Step]:
-        """Makes one move and then changes links, with given random numbers; deterministic.
+        """Makes one move and changes links by the result of :meth:`sample_noise`; deterministic.
 
-        Args:
-            params: Topology of the episode.
-            state: State before the step.
-            action: One number for each directed link, shape ``(act,)``; if several are largest, the
-                first of them counts.
-            noise: Result of :meth:`sample_noise`.
-
-        Returns:
-            The state after the step, and the result of the step.
-
-        Raises:
-            ValueError: If the action has a wrong shape.
+        The action has one number for each directed link, shape ``(act,)``; if several are largest,
+        the first of them counts. A ``ValueError`` is raised for another shape.
         """
         if action.shape != (self.spec.n_action,):
             raise ValueError(
@@ -245,19 +291,12 @@ class LoadBalance(eqx.Module, PlantDefaults):
         into, out = ((number == end).astype(carried.dtype) for end in (receiver, sender))
         loads = jnp.clip(state.loads + carried * (into - out), 0, 1)
         after = BalanceState(loads, self.links_after(params, state, noise), state.time + 1)
-        obs, spread = self._observe(params, after), self.spread(params, loads)
+        spread = self.spread(params, loads)
         applied = moved & (jnp.arange(self.spec.n_action) == chosen)
-        never = jnp.zeros((), jnp.bool_)
-        return after, Step(
-            obs=obs,
-            final_obs=obs,
-            reward=-10 * spread,
-            cost=jnp.zeros(0, loads.dtype),
-            applied=applied.astype(loads.dtype),
-            terminated=never,
-            truncated=after.time >= self.horizon,
-            info=Balance(spread, moved),
-        )
+        return after, endless_step(
+            self._observe(params, after), -10 * spread, applied.astype(loads.dtype),
+            Balance(spread, moved), time=after.time, horizon=self.horizon,
+        )  # fmt: skip
 
     def links_after(
         self, params: Topology, state: BalanceState, noise: BalanceNoise
@@ -326,12 +365,8 @@ def load_balance(
         >>> load_balance(14, edge_prob=0.35, seed=7).spec.n_action
         82
     """
-    for field, value, least in (
-        ("n_nodes", n_nodes, 2), ("horizon", horizon, 1),
-        ("fewest", n_nodes if fewest is None else fewest, 1),
-    ):  # fmt: skip
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{field} must be an integer of at least {least}, got {value!r}")
+    require_sizes(2, n_nodes=n_nodes)
+    require_sizes(1, horizon=horizon, fewest=n_nodes if fewest is None else fewest)
     for field, probability in (
         ("edge_prob", edge_prob),
         ("change", 0.0 if change is None else change),
@@ -361,10 +396,10 @@ def load_balance(
 def _spec(plant: LoadBalance) -> Spec:
     kinds = ("load", "degree", "there") if plant.sizes_vary else ("load", "degree")
     obs = [Channel(f"node{i}.{kind}", "1", 0, 1) for i in range(plant.n_nodes) for kind in kinds]
-    links = [f"link{s}-{d}" for s, d in zip(plant.senders, plant.receivers, strict=True)]
+    ends = both_ways(plant.pairs)
     if plant.switching or plant.sizes_vary:
-        obs += [Channel(f"{link}.there", "1", 0, 1) for link in links]
-    action = tuple(Channel(f"{link}.move", "1", 0, 1) for link in links)
+        obs += link_channels("link", ends, "there", "1", 0, 1)
+    action = tuple(link_channels("link", ends, "move", "1", 0, 1))
     return Spec(tuple(obs), action, (), dt=1.0, horizon=plant.horizon)
 
 

@@ -2,28 +2,15 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from neorl_envs.graph_plants._parts import NetworkPolicy
 
-class _OneMove(eqx.Module):
-    """A memoryless policy that infers the possible moves from the observation.
 
-    Attributes:
-        plant: The LoadBalance that it acts on; static.
-    """
-
-    plant: Any = eqx.field(static=True)
-
-    def initial_carry(self) -> tuple[()]:
-        """An empty carry."""
-        return ()
-
-    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Returns the carry unchanged."""
-        return carry
+class _OneMove(NetworkPolicy):
+    """A policy of a LoadBalance that infers the possible moves from the observation."""
 
     def usable(self, obs: Float[Array, " obs"]) -> Bool[Array, " act"]:
         """Which moves are possible according to the observation."""

@@ -1,7 +1,7 @@
 """A swarm of robots in formation, coupled within radio range, with a few leaders."""
 
 import functools
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,11 +12,15 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from neorl_core import Channel, Policy, Spec, Step
 from neorl_envs.blocks import autoregressive, runge_kutta
 from neorl_envs.graph_plants._parts import (
+    NetworkPolicy,
     Pairs,
     both_ways,
+    endless_step,
     grid_pairs,
+    link_channels,
     noise_scale,
-    received,
+    random_factors,
+    received_command,
     require_sizes,
 )
 from neorl_envs.plants._protocol import PlantDefaults
@@ -156,7 +160,7 @@ class RobotSwarm(eqx.Module, PlantDefaults):
     ) -> Air:
         """Samples spring, damper and drag, each within ``1 +- spread`` of the declared value."""
         params = self.default_params(preset)
-        factor = jax.random.uniform(key, (3,), minval=1 - spread, maxval=1 + spread)
+        factor = random_factors(key, (3,), spread)
         return params._replace(
             spring=params.spring * factor[0],
             damper=params.damper * factor[1],
@@ -193,18 +197,12 @@ class RobotSwarm(eqx.Module, PlantDefaults):
         action: Float[Array, " act"],
         noise: Float[Array, "robot 2"],
     ) -> tuple[SwarmState, Step]:
-        """Simulates one period with given random numbers; deterministic.
+        """Simulates one period with the given result of :meth:`sample_noise`; deterministic.
 
-        Args:
-            params: Parameters of the episode.
-            state: State before the period.
-            action: Thrust of every robot in x and y, shape ``(2 robot,)``.
-            noise: Result of :meth:`sample_noise`.
-
-        Raises:
-            ValueError: If the action has a wrong shape.
+        The action is the thrust of every robot in x and y, shape ``(2 robot,)``; a ``ValueError``
+        is raised for another shape.
         """
-        command = received(self.name, action, state.command.reshape(-1), -FORCE, FORCE)
+        command = received_command(self.name, action, state.command.reshape(-1), -FORCE, FORCE)
         command = command.reshape(-1, 2)
         there = self.near(state.motion.place)
         motion = runge_kutta(
@@ -220,20 +218,13 @@ class RobotSwarm(eqx.Module, PlantDefaults):
             state.wind, noise, sd=params.wind_sd, memory=params.wind_memory, dt=PERIOD
         )
         new = SwarmState(motion, jnp.clip(wind, -FORCE, FORCE), command, state.time + 1)
-        obs, never = self._observe(new), jnp.zeros((), jnp.bool_)
         square = jnp.mean(jnp.sum(motion.place**2, axis=1))
         thrust = jnp.mean(jnp.sum(command**2, axis=1))
         links = jnp.sum(self.near(motion.place)) / 2
-        return new, Step(
-            obs=obs,
-            final_obs=obs,
-            reward=-square - thrust / 100,
-            cost=jnp.zeros(0, square.dtype),
-            applied=command.reshape(-1),
-            terminated=never,
-            truncated=new.time >= self.horizon,
-            info=Formation(jnp.sqrt(square), links),
-        )
+        return new, endless_step(
+            self._observe(new), -square - thrust / 100, command.reshape(-1),
+            Formation(jnp.sqrt(square), links), time=new.time, horizon=self.horizon,
+        )  # fmt: skip
 
     def near(self, place: Float[Array, "robot 2"]) -> Bool[Array, " directed"]:
         """Which neighbours are within radio range, in both directions."""
@@ -270,13 +261,12 @@ class RobotSwarm(eqx.Module, PlantDefaults):
         return jnp.concatenate([robots, off, there.astype(place.dtype)])
 
 
-class Consensus(eqx.Module):
+class Consensus(NetworkPolicy):
     """Consensus control on the links; leaders also act on their own displacement.
 
     ``a_i = p s_i - q v_i - (leaders: l e_i)``, where ``s`` is the stretch of the links of a robot.
 
     Attributes:
-        plant: The RobotSwarm that it acts on; static.
         stretch: ``p``, 1/s^2; static.
         braking: ``q``, 1/s; static.
         leading: ``l``, 1/s^2; static.
@@ -284,18 +274,9 @@ class Consensus(eqx.Module):
     Source: Olfati-Saber (2006), algorithm 2, with linear action instead of its potentials.
     """
 
-    plant: Any = eqx.field(static=True)
     stretch: float = eqx.field(static=True, default=1.0)
     braking: float = eqx.field(static=True, default=0.3)
     leading: float = eqx.field(static=True, default=2.0)
-
-    def initial_carry(self) -> tuple[()]:
-        """An empty carry."""
-        return ()
-
-    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Returns the carry unchanged."""
-        return carry
 
     def __call__(
         self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
@@ -360,10 +341,7 @@ def _spec(plant: RobotSwarm) -> Spec:
         Channel(f"robot{i}.off_{axis}", "m", -ARENA, ARENA)
         for i in robots[::LEADERS] for axis in axes
     ]  # fmt: skip
-    senders, receivers = _links(plant)
-    obs += [
-        Channel(f"link{s}-{d}.there", "1", 0, 1) for s, d in zip(senders, receivers, strict=True)
-    ]
+    obs += link_channels("link", _links(plant), "there", "1", 0, 1)
     action = tuple(
         Channel(f"robot{i}.thrust_{axis}", "m/s2", -FORCE, FORCE) for i in robots for axis in axes
     )

@@ -12,10 +12,14 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_core import Channel, InputError, Policy, Spec, Step
 from neorl_envs.blocks import autoregressive, runge_kutta
 from neorl_envs.graph_plants._parts import (
+    NetworkPolicy,
     Pairs,
     both_ways,
+    endless_step,
+    link_channels,
     noise_scale,
-    received,
+    random_factors,
+    received_command,
     require_sizes,
 )
 from neorl_envs.plants._protocol import PlantDefaults
@@ -154,18 +158,13 @@ class SwingNetwork(eqx.Module, PlantDefaults):
     ) -> Grid:
         """Samples inertia, damping and susceptances, each within ``1 +- spread`` of its value."""
         params = self.default_params(preset)
+        varied = (params.inertia, params.damping, params.susceptance)
         keys = jax.random.split(key, 3)
-
-        def drawn(value: Array, key: PRNGKeyArray) -> Array:
-            return value * jax.random.uniform(
-                key, value.shape, minval=1 - spread, maxval=1 + spread
-            )
-
-        return params._replace(
-            inertia=drawn(params.inertia, keys[0]),
-            damping=drawn(params.damping, keys[1]),
-            susceptance=drawn(params.susceptance, keys[2]),
+        inertia, damping, susceptance = (
+            value * random_factors(key, value.shape, spread)
+            for value, key in zip(varied, keys, strict=True)
         )
+        return params._replace(inertia=inertia, damping=damping, susceptance=susceptance)
 
     def sample_noise(self, params: Grid, key: PRNGKeyArray) -> Float[Array, " bus"]:
         """Samples the random numbers of the loads, standard normal."""
@@ -199,18 +198,12 @@ class SwingNetwork(eqx.Module, PlantDefaults):
         action: Float[Array, " act"],
         noise: Float[Array, " bus"],
     ) -> tuple[SwingState, Step]:
-        """Simulates one period with given random numbers; deterministic.
+        """Simulates one period with the given result of :meth:`sample_noise`; deterministic.
 
-        Args:
-            params: Parameters of the grid.
-            state: State before the period.
-            action: Generation of every bus, shape ``(bus,)``.
-            noise: Result of :meth:`sample_noise`.
-
-        Raises:
-            ValueError: If the action has a wrong shape.
+        The action is the generation of every bus, shape ``(bus,)``; a ``ValueError`` is raised for
+        another shape.
         """
-        command = received(self.name, action, state.command, -MOST_POWER, MOST_POWER)
+        command = received_command(self.name, action, state.command, -MOST_POWER, MOST_POWER)
         swing = runge_kutta(
             self.rates, state.swing, params, command, state.load, width=PERIOD, substeps=SUBSTEPS
         )
@@ -221,18 +214,11 @@ class SwingNetwork(eqx.Module, PlantDefaults):
         )
         load = jnp.where(params.load_sd > 0, jnp.clip(load, -MOST_LOAD, MOST_LOAD), state.load)
         new = SwingState(swing, load, command, state.time + 1)
-        obs, never = self._observe(params, new), jnp.zeros((), jnp.bool_)
-        return new, Step(
-            obs=obs,
-            final_obs=obs,
-            reward=-100 * jnp.mean(swing.frequency**2) - jnp.mean(command**2),
-            cost=jnp.zeros(0, load.dtype),
-            applied=command,
-            terminated=never,
-            truncated=new.time >= self.horizon,
-            info=Balance(
-                jnp.max(jnp.abs(swing.frequency)), jnp.sum(swing.generation) - jnp.sum(load)
-            ),
+        reward = -100 * jnp.mean(swing.frequency**2) - jnp.mean(command**2)
+        worst = jnp.max(jnp.abs(swing.frequency))
+        info = Balance(worst, jnp.sum(swing.generation) - jnp.sum(load))
+        return new, endless_step(
+            self._observe(params, new), reward, command, info, time=new.time, horizon=self.horizon
         )
 
     def flows(self, params: Grid, angle: Float[Array, " bus"]) -> Float[Array, " directed"]:
@@ -260,24 +246,14 @@ class SwingNetwork(eqx.Module, PlantDefaults):
         return jnp.concatenate([jnp.stack(buses, axis=1).reshape(-1), flows])
 
 
-class Droop(eqx.Module):
+class Droop(NetworkPolicy):
     """Droop control of each bus by its own frequency: ``u = -k f``.
 
     Attributes:
-        plant: The SwingNetwork that it acts on; static.
         gain: ``k``, 1/Hz; static.
     """
 
-    plant: Any = eqx.field(static=True)
     gain: float = eqx.field(static=True, default=1.0)
-
-    def initial_carry(self) -> tuple[()]:
-        """An empty carry."""
-        return ()
-
-    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Returns the carry unchanged."""
-        return carry
 
     def __call__(
         self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
@@ -369,11 +345,7 @@ def _spec(plant: SwingNetwork) -> Spec:
         Channel(f"bus{i}.{name}", unit, -end, end)
         for i in range(plant.n_nodes) for name, (unit, end) in ends.items()
     ]  # fmt: skip
-    senders, receivers = both_ways(plant.pairs)
-    obs += [
-        Channel(f"line{s}-{d}.flow", "1", -FLOW, FLOW)
-        for s, d in zip(senders, receivers, strict=True)
-    ]
+    obs += link_channels("line", both_ways(plant.pairs), "flow", "1", -FLOW, FLOW)
     action = tuple(
         Channel(f"bus{i}.power", "1", -MOST_POWER, MOST_POWER) for i in range(plant.n_nodes)
     )

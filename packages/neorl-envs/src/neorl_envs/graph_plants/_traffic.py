@@ -1,7 +1,7 @@
 """Traffic signals of a street grid, with queues that can block each other."""
 
 import functools
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,11 +12,15 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_core import Channel, Policy, Spec, Step
 from neorl_core.control import ConstantPolicy
 from neorl_envs.graph_plants._parts import (
+    NetworkPolicy,
     Pairs,
     both_ways,
+    endless_step,
     grid_pairs,
+    link_channels,
     noise_scale,
-    received,
+    random_factors,
+    received_command,
     require_sizes,
 )
 from neorl_envs.plants._protocol import PlantDefaults
@@ -143,10 +147,7 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         A street is a row or a column of the grid, in both directions.
         """
         params = self.default_params(preset)
-        wide = min(6 * spread, 1.0)
-        factor = jax.random.uniform(
-            key, (self.rows + self.columns,), minval=1 - wide, maxval=1 + wide
-        )
+        factor = random_factors(key, (self.rows + self.columns,), min(6 * spread, 1.0))
         senders, _, vertical = _roads(self)
         street = np.where(vertical, self.rows + senders % self.columns, senders // self.columns)
         return params._replace(arrivals=params.arrivals * factor[street])
@@ -180,18 +181,12 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         action: Float[Array, " act"],
         noise: Float[Array, " road"],
     ) -> tuple[TrafficState, Step]:
-        """Simulates one cycle with given random numbers; deterministic.
+        """Simulates one cycle with the given result of :meth:`sample_noise`; deterministic.
 
-        Args:
-            params: Demand of the episode.
-            state: State before the cycle.
-            action: Green share of north-south at every junction, shape ``(junction,)``.
-            noise: Result of :meth:`sample_noise`.
-
-        Raises:
-            ValueError: If the action has a wrong shape.
+        The action is the green share of north-south at every junction, shape ``(junction,)``; a
+        ``ValueError`` is raised for another shape.
         """
-        green = received(self.name, action, state.green, LEAST_GREEN, MOST_GREEN)
+        green = received_command(self.name, action, state.green, LEAST_GREEN, MOST_GREEN)
         _, receivers, vertical = _roads(self)
         share = jnp.where(vertical, green[receivers], 1 - green[receivers])
         sent = jnp.minimum(state.queues, params.saturation * share)
@@ -206,16 +201,9 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         # The clip only removes float32 rounding errors.
         queues = jnp.clip(state.queues - sent + inflow + entered, 0, STORAGE)
         new = TrafficState(queues, green, state.time + 1)
-        obs, never = self._observe(new), jnp.zeros((), jnp.bool_)
-        return new, Step(
-            obs=obs,
-            final_obs=obs,
-            reward=-jnp.mean(queues),
-            cost=jnp.zeros(0, queues.dtype),
-            applied=green,
-            terminated=never,
-            truncated=new.time >= self.horizon,
-            info=Flows(jnp.sum(entered), LEAVING * jnp.sum(sent), jnp.sum(demand - entered)),
+        info = Flows(jnp.sum(entered), LEAVING * jnp.sum(sent), jnp.sum(demand - entered))
+        return new, endless_step(
+            self._observe(new), -jnp.mean(queues), green, info, time=new.time, horizon=self.horizon
         )
 
     def _observe(self, state: TrafficState) -> Float[Array, " obs"]:
@@ -227,25 +215,12 @@ class TrafficNetwork(eqx.Module, PlantDefaults):
         return jnp.concatenate([jnp.stack(phases, axis=1).reshape(-1), state.queues])
 
 
-class QueueShares(eqx.Module):
+class QueueShares(NetworkPolicy):
     """Green shares in proportion to the longest queue in each direction.
 
     If a junction can serve both of its longest queues within a cycle, these shares do so; if not,
     the same fraction of both remains. Every junction decides on its own.
-
-    Attributes:
-        plant: The TrafficNetwork that it acts on; static.
     """
-
-    plant: Any = eqx.field(static=True)
-
-    def initial_carry(self) -> tuple[()]:
-        """An empty carry."""
-        return ()
-
-    def sent(self, carry: tuple[()], action: Float[Array, " act"]) -> tuple[()]:
-        """Returns the carry unchanged."""
-        return carry
 
     def __call__(
         self, carry: tuple[()], obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
@@ -314,12 +289,9 @@ def _turns(plant: TrafficNetwork) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @functools.cache
 def _spec(plant: TrafficNetwork) -> Spec:
-    junctions, (senders, receivers, _) = range(plant.n_nodes), _roads(plant)
+    junctions, ends = range(plant.n_nodes), both_ways(_pairs(plant))
     phases = ("north_south", "east_west")
     obs = [Channel(f"junction{i}.{p}", "1", 0, 2 * STORAGE) for i in junctions for p in phases]
-    obs += [
-        Channel(f"road{s}-{d}.queue", "1", 0, STORAGE)
-        for s, d in zip(senders, receivers, strict=True)
-    ]
+    obs += link_channels("road", ends, "queue", "1", 0, STORAGE)
     action = tuple(Channel(f"junction{i}.green", "1", LEAST_GREEN, MOST_GREEN) for i in junctions)
     return Spec(tuple(obs), action, (), dt=CYCLE, horizon=plant.horizon)

@@ -14,7 +14,7 @@ from neorl_envs.datasets._dataset import Dataset, as_stored
 from neorl_envs.datasets._hdf5 import (
     attribute,
     is_hdf5,
-    opened,
+    open_hdf5,
     require_sizes,
     set_text,
     stored_column,
@@ -46,20 +46,12 @@ class D4RLReader:
         return is_hdf5(path, first_bytes, lambda file: all(key in file for key in KEYS))
 
     def read(self, path: Path) -> Dataset:
-        """Reads a file.
+        """Reads a file; units, ranges, period, horizon and names of flat channels are inferred.
 
-        Args:
-            path: The file.
-
-        Returns:
-            The dataset; units, ranges, period and horizon are inferred, as are the names of
-            channels that are not nested.
-
-        Raises:
-            DatasetError: If the file is damaged or its columns are inconsistent.
+        Raises a ``DatasetError`` if the file is damaged or its columns are inconsistent.
         """
         source = str(path)
-        with opened(path) as file:
+        with open_hdf5(path) as file:
             obs, obs_names = _column(file, "observations", source)
             action, action_names = _column(file, "actions", source)
             reward = _array(file, "rewards", source)

@@ -33,11 +33,10 @@ def description_of(dataset: Dataset) -> str:
     return json.dumps({"spec": plain_spec(dataset.spec), "attributes": dict(dataset.attributes)})
 
 
-def described(text: str, source: str) -> tuple[Spec, dict[str, Any]]:
+def read_description(text: str, source: str) -> tuple[Spec, dict[str, Any]]:
     """Inverse of :func:`description_of`.
 
-    Raises:
-        DatasetError: If the text was not written by that function.
+    Raises a ``DatasetError`` if the text was not written by that function.
     """
     try:
         value = json.loads(text)

@@ -8,7 +8,7 @@ import numpy as np
 from neorl_core import Channel, Spec
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
-from neorl_envs.ingest._extras import column_cost, cost_channels, described
+from neorl_envs.ingest._extras import column_cost, cost_channels, read_description
 
 INFERRED = "units ('?'), ranges, period (1 s) and horizon"
 
@@ -16,17 +16,7 @@ INFERRED = "units ('?'), ranges, period (1 s) and horizon"
 def read_flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) -> np.ndarray:
     """Converts a column of zeros and ones to booleans.
 
-    Args:
-        source: Name used in error messages.
-        name: Name of the column in the file.
-        column: Column as stored.
-        reward: The reward, which has the expected shape.
-
-    Returns:
-        The flags.
-
-    Raises:
-        DatasetError: If the shape differs or a value is neither 0 nor 1.
+    Raises a ``DatasetError`` if the shape differs or a value is neither 0 nor 1.
     """
     if column.shape != reward.shape:
         raise DatasetError(
@@ -60,25 +50,10 @@ def inferred_dataset(
     The horizon is the length of the longest episode. Ranges are those of the data, except that an
     action channel within [-1, 1] gets the range [-1, 1], which these collections declare.
 
-    Args:
-        source: Name used in error messages.
-        columns: ``obs``, ``action``, ``next_obs`` and ``reward``, one row per step.
-        terminated: Whether the plant ended the episode.
-        truncated: Whether the episode was truncated.
-        attributes: Attributes that can be stored as JSON.
-        mask: Flag for every row; a row whose flag is false is used in no loss and no statistic.
-        names: Channel names of ``obs`` and ``action`` if the file has them; otherwise channels are
-            numbered.
-        extras: ``cost``, ``mask`` and optional columns by name, if the file has them.
-        description: Specification stored by :mod:`neorl_envs.ingest` in addition to the arrays; if
-            given, nothing is inferred.
-        action_range: Lower and upper limits of the actions, if the file has them.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        DatasetError: If the columns are inconsistent or have no row.
+    ``names`` are channel names if the file has them; otherwise channels are numbered. ``extras``
+    are ``cost``, ``mask`` and optional columns. A ``description`` that :mod:`neorl_envs.ingest`
+    stored replaces all that is inferred. Raises a ``DatasetError`` if the columns are inconsistent
+    or have no row.
     """
     for name, rank in (("obs", 2), ("action", 2), ("next_obs", 2), ("reward", 1)):
         if columns[name].ndim != rank:
@@ -91,7 +66,7 @@ def inferred_dataset(
     optional["cost"] = cost = column_cost(optional)
     mask = optional.pop("mask", mask)
     if description:
-        spec, all_attributes = described(description, source)
+        spec, all_attributes = read_description(description, source)
     else:
         spec = _inferred_spec(columns, terminated | truncated, names or {}, cost, action_range)
         inferred = "units" if any((names or {}).values()) else "channel names, units"
@@ -144,7 +119,7 @@ def _proper(ends: tuple[np.ndarray, np.ndarray], width: int) -> bool:
 def _channels(prefix: str, column: np.ndarray, names: Sequence[str]) -> tuple[Channel, ...]:
     """Channels with the ranges of the data, which are widened for constant channels."""
     channels = []
-    for index, name in enumerate(_named(prefix, column, names)):
+    for index, name in enumerate(_channel_names(prefix, column, names)):
         values = column[:, index][np.isfinite(column[:, index])]
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         margin = max(0.5, abs(low) / 2) if low == high else 0.0
@@ -155,9 +130,11 @@ def _channels(prefix: str, column: np.ndarray, names: Sequence[str]) -> tuple[Ch
 def _action_channels(column: np.ndarray, names: Sequence[str]) -> tuple[Channel, ...]:
     """Action channels; data within [-1, 1] get this range, which these collections declare."""
     if np.abs(column).max(initial=0.0) <= 1.0:
-        return tuple(Channel(name, "?", -1.0, 1.0) for name in _named("action", column, names))
+        return tuple(
+            Channel(name, "?", -1.0, 1.0) for name in _channel_names("action", column, names)
+        )
     return _channels("action", column, names)
 
 
-def _named(prefix: str, column: np.ndarray, names: Sequence[str]) -> Sequence[str]:
+def _channel_names(prefix: str, column: np.ndarray, names: Sequence[str]) -> Sequence[str]:
     return names or [f"{prefix}_{index}" for index in range(column.shape[1])]

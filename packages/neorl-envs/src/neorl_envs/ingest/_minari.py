@@ -13,11 +13,11 @@ import numpy as np
 from neorl_core.infrastructure import replacing, write_json
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._hdf5 import is_hdf5, opened, require_sizes, stored_column
+from neorl_envs.datasets._hdf5 import is_hdf5, open_hdf5, require_sizes, stored_column
 from neorl_envs.datasets._nested import flatten_columns
 from neorl_envs.ingest._extras import DESCRIPTION, description_of, extras_of
 from neorl_envs.ingest._inferred import inferred_dataset, read_flag
-from neorl_envs.ingest._rollouts import Rollout, check_rollout, joined, rollouts_of
+from neorl_envs.ingest._rollouts import Rollout, check_rollout, join_rows, rollouts_of
 
 EPISODE = re.compile(r"episode_(\d+)")
 MAIN, METADATA = "main_data.hdf5", "metadata.json"
@@ -51,14 +51,10 @@ class MinariReader:
         return is_hdf5(path, first_bytes, _has_episodes_alone)
 
     def read(self, path: Path) -> Dataset:
-        """Reads a file.
-
-        Raises:
-            DatasetError: Naming the episode and the inconsistent field.
-        """
+        """Reads a file; a ``DatasetError`` naming the episode and the inconsistent field."""
         source = str(path)
         metadata = _metadata(path.with_name(METADATA))
-        with opened(path) as file:
+        with open_hdf5(path) as file:
             if not _has_episodes_alone(file):
                 raise DatasetError(
                     f"{source}: expected groups episode_0, episode_1, ..., got others"
@@ -70,10 +66,10 @@ class MinariReader:
         for name, episode in zip(names, episodes, strict=True):
             if episode[2] != channel_names:
                 raise DatasetError(f"{source}: {name}: other channels than in {names[0]}")
-        extras = _joined([extra for _, extra, _ in episodes], names, source)
+        extras = _join([extra for _, extra, _ in episodes], names, source)
         ends = np.cumsum([len(rollout.rewards) for rollout in rollouts]) - 1
         columns = {
-            field: joined([getattr(r, field) for r in rollouts], field, source)
+            field: join_rows([getattr(r, field) for r in rollouts], field, source)
             for field in ("terminations", "truncations", "actions", "rewards")
         }
         terminated = read_flag(source, "terminations", columns["terminations"], columns["rewards"])
@@ -82,7 +78,7 @@ class MinariReader:
         return inferred_dataset(
             source,
             {
-                "obs": joined([r.observations[:-1] for r in rollouts], "observations", source),
+                "obs": join_rows([r.observations[:-1] for r in rollouts], "observations", source),
                 "next_obs": np.concatenate([r.observations[1:] for r in rollouts]),
                 "action": columns["actions"],
                 "reward": columns["rewards"],
@@ -194,7 +190,7 @@ def _infos(group: h5py.Group, n: int, where: str) -> Iterator[tuple[str, np.ndar
             yield name, column[len(column) - n :]
 
 
-def _joined(
+def _join(
     parts: list[dict[str, np.ndarray]], names: list[str], source: str
 ) -> dict[str, np.ndarray]:
     for name, part in zip(names, parts, strict=True):
@@ -203,7 +199,9 @@ def _joined(
                 f"{source}: {name}: infos hold {sorted(part)}, those of {names[0]} "
                 f"{sorted(parts[0])}"
             )
-    return {key: joined([part[key] for part in parts], f"infos/{key}", source) for key in parts[0]}
+    return {
+        key: join_rows([part[key] for part in parts], f"infos/{key}", source) for key in parts[0]
+    }
 
 
 def write_minari(

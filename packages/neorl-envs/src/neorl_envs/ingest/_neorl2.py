@@ -34,16 +34,10 @@ class NeoRL2Reader:
         return first_bytes.startswith(ZIP_MAGIC) and set(KEYS) <= npz_names(path)
 
     def read(self, path: Path) -> Dataset:
-        """Reads a file.
+        """Reads a file; names, units, ranges, period and horizon are inferred.
 
-        Args:
-            path: The file.
-
-        Returns:
-            The dataset; names, units, ranges, period and horizon are inferred.
-
-        Raises:
-            DatasetError: If the file is damaged, a key is missing or columns are inconsistent.
+        Raises a ``DatasetError`` if the file is damaged, a key is missing or columns are
+        inconsistent.
         """
         arrays = load_npz(path, KEYS, "the keys of NeoRL-2", (*COLUMNS, DESCRIPTION))
         text = arrays.pop(DESCRIPTION, np.zeros(0, np.uint8))

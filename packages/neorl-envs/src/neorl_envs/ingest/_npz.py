@@ -42,18 +42,9 @@ def load_npz(
 ) -> dict[str, np.ndarray]:
     """Reads selected arrays of an archive.
 
-    Args:
-        path: The archive.
-        required: Names of arrays that must exist.
-        expected: Expected kind of archive, for error messages.
-        optional: Names of arrays that may exist; all others are ignored.
-
-    Returns:
-        The arrays by name.
-
-    Raises:
-        DatasetError: If the archive is damaged, or if an array is missing, does not contain real
-            numbers, or declares more data than the archive can hold.
+    ``expected`` names the kind of archive in messages. Raises a ``DatasetError`` if the archive is
+    damaged, or if an array is missing, does not contain real numbers, or declares more data than
+    the archive can hold.
     """
     try:
         with zipfile.ZipFile(path) as archive:

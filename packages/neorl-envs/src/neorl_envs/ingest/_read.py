@@ -8,7 +8,7 @@ from neorl_core import InputError
 from neorl_envs.datasets._checks import DatasetError, check_columns, check_episodes
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import DTYPES
-from neorl_envs.datasets._hdf5 import HDF5_MAGIC, opened, require_regular
+from neorl_envs.datasets._hdf5 import HDF5_MAGIC, open_hdf5, require_regular
 from neorl_envs.ingest._minari import minari_file
 from neorl_envs.ingest._npz import ZIP_MAGIC
 from neorl_envs.ingest._readers import READERS, Reader
@@ -121,7 +121,7 @@ def _failure_message(name: str, path: Path, error: Exception) -> str:
 
 def _read_unmarked_hdf5(path: Path, memory_map: bool) -> Dataset:
     """Reads a dataset file without its mark, or raises the error for any other HDF5 file."""
-    with opened(path) as file:
+    with open_hdf5(path) as file:
         names = sorted(file)
     if set(names) & set(DTYPES):
         return _read("neorl", READERS["neorl"], path, memory_map)

@@ -6,11 +6,13 @@ from typing import Any, Protocol, runtime_checkable
 from neorl_core import InputError
 from neorl_core.infrastructure import Registry
 from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._file import FORMAT, read_neorl_hdf5
+from neorl_envs.datasets._hdf5 import attribute, is_hdf5, open_hdf5
+from neorl_envs.datasets._manifest import SUFFIX, is_manifest
+from neorl_envs.datasets._shards import read_shards
 from neorl_envs.ingest._d4rl import D4RLReader
-from neorl_envs.ingest._dataset_file import DatasetFileReader
 from neorl_envs.ingest._minari import MinariReader
 from neorl_envs.ingest._neorl2 import NeoRL2Reader
-from neorl_envs.ingest._shards import ShardsReader
 
 
 @runtime_checkable
@@ -47,16 +49,54 @@ class Reader(Protocol):
         ...
 
 
+class DatasetFileReader:
+    """Reads files written by :func:`neorl_envs.write_dataset`."""
+
+    suffixes = (".h5", ".hdf5")
+
+    def recognises(self, path: Path, first_bytes: bytes) -> bool:
+        """Whether the file is HDF5 and marked as a dataset file."""
+        return is_hdf5(path, first_bytes, lambda file: attribute(file, "format") == FORMAT)
+
+    def read(self, path: Path) -> Dataset:
+        """Reads a dataset into memory and checks its content hash.
+
+        Raises:
+            DatasetError: If a column is missing, inconsistent, or has a wrong shape or dtype.
+        """
+        with open_hdf5(path) as file:
+            return read_neorl_hdf5(file, str(path), memory_map=False)
+
+    def read_mapped(self, path: Path) -> Dataset:
+        """Maps a dataset with its columns on disk, trusting its stored content hash."""
+        with open_hdf5(path) as file:
+            return read_neorl_hdf5(file, str(path), memory_map=True)
+
+
+class ShardsReader:
+    """Reads logs written by :func:`neorl_envs.datasets.write_shards` or ``write_manifest``."""
+
+    suffixes = (SUFFIX,)
+
+    def recognises(self, path: Path, first_bytes: bytes) -> bool:
+        """Whether the file is JSON and marked as a manifest."""
+        return is_manifest(path, first_bytes)
+
+    def read(self, path: Path) -> Dataset:
+        """Reads all files into memory and checks every content hash.
+
+        Raises:
+            DatasetError: If a file is missing, was changed, or does not match the other files.
+        """
+        return read_shards(path, memory_map=False)
+
+    def read_mapped(self, path: Path) -> Dataset:
+        """Maps all files with their columns on disk, trusting the stored content hashes."""
+        return read_shards(path, memory_map=True)
+
+
 def _check_reader(name: str, reader: Any) -> None:
-    """Raises unless a reader has all required members.
-
-    Args:
-        name: Name under which the reader is registered.
-        reader: The object.
-
-    Raises:
-        TypeError: Naming the first missing member.
-    """
+    """Raises a ``TypeError`` that names the first required member that a reader lacks."""
     if isinstance(reader, type):
         raise TypeError(f"a reader is an object, got the class; give {reader.__name__}()")
     for member in ("recognises", "read"):

@@ -141,14 +141,14 @@ def dataset_from_rollouts(
         check_rollout(episode, f"{source}: episode {index}")
     ends = np.cumsum([len(episode.rewards) for episode in episodes]) - 1
     columns = {
-        name: joined([np.asarray(getattr(e, name)) for e in episodes], name, source)
+        name: join_rows([np.asarray(getattr(e, name)) for e in episodes], name, source)
         for name in ("actions", "rewards", "terminations", "truncations", "costs")
     }
     truncated = columns["truncations"].astype(np.bool_)
     truncated[ends] |= ~columns["terminations"].astype(np.bool_)[ends]
     return dataset_from_columns(
         spec,
-        obs=joined([e.observations[:-1] for e in episodes], "observations", source),
+        obs=join_rows([e.observations[:-1] for e in episodes], "observations", source),
         next_obs=np.concatenate([e.observations[1:] for e in episodes]),
         action=columns["actions"],
         reward=columns["rewards"],
@@ -160,11 +160,10 @@ def dataset_from_rollouts(
     )
 
 
-def joined(parts: Sequence[np.ndarray], field: str, source: str) -> np.ndarray:
+def join_rows(parts: Sequence[np.ndarray], field: str, source: str) -> np.ndarray:
     """Joins the rows of a field over all episodes.
 
-    Raises:
-        DatasetError: Naming the first episode whose rows have a different shape.
+    Raises a ``DatasetError`` naming the first episode whose rows have a different shape.
     """
     for index, part in enumerate(parts):
         if part.shape[1:] != parts[0].shape[1:]:

@@ -28,7 +28,7 @@ def duplicate_episodes(dataset: Dataset) -> int:
     position = np.arange(dataset.n_rows) - np.repeat(
         dataset.episode_starts, dataset.episode_lengths
     )
-    mixed = _mixed(rows + _mixed(position.astype(np.uint64) + np.uint64(1)))
+    mixed = _mix(rows + _mix(position.astype(np.uint64) + np.uint64(1)))
     return _repeats(np.add.reduceat(mixed, dataset.episode_starts))
 
 
@@ -45,12 +45,12 @@ def _row_hashes(dataset: Dataset, names: tuple[str, ...]) -> np.ndarray:
             part = np.asarray(getattr(columns, name)[rows], np.float32) + 0.0  # -0.0 is 0.0
             bits = part.reshape(len(part), -1).view(np.uint32).astype(np.uint64)
             for i in range(bits.shape[1]):
-                value = _mixed(value ^ (bits[:, i] + np.uint64(0x9E3779B97F4A7C15)))
+                value = _mix(value ^ (bits[:, i] + np.uint64(0x9E3779B97F4A7C15)))
         hashes[rows] = value
     return hashes
 
 
-def _mixed(value: np.ndarray) -> np.ndarray:
+def _mix(value: np.ndarray) -> np.ndarray:
     """The finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -107,13 +107,13 @@ def _time(report: dict[str, Any]) -> str:
         for a, b in time["pieces"]
     )
     length, longest = durations([time["span_s"], time["longest_gap_s"]])
-    words = (
+    caption = (
         f"{moment(time['start'], time['origin'])} to {moment(time['end'], time['origin'])}: "
         f"{length}, of which rows cover {time['covered']:.1%}; {time['gaps']} "
         f"gaps, the longest {longest}."
     )
     return (
-        f"<p>{html.escape(words)}</p>"
+        f"<p>{html.escape(caption)}</p>"
         '<svg viewBox="0 0 1000 24" width="100%" height="24" preserveAspectRatio="none" '
         f'role="img" aria-label="episodes over time">{boxes}</svg>'
     )
@@ -128,11 +128,11 @@ def _trends(report: dict[str, Any], drawn: Trends) -> str:
         if channel["name"] in drawn.low
     ]
     origin = (report["time"] or {}).get("origin")
-    words = f"rows {drawn.start:.0f} to {drawn.end:.0f}"
+    extent = f"rows {drawn.start:.0f} to {drawn.end:.0f}"
     if drawn.stamped:
-        words = f"{moment(drawn.start, origin)} to {moment(drawn.end, origin)}"
+        extent = f"{moment(drawn.start, origin)} to {moment(drawn.end, origin)}"
     text = (
-        f"From left to right {words}; each column of the picture spans the smallest to the "
+        f"From left to right {extent}; each column of the picture spans the smallest to the "
         "largest value of its interval. Manipulated variables come first. A red field marks a "
         "signal that stood still while others moved."
     )

@@ -15,14 +15,9 @@ STILL_STEPS = 20
 def modes(sample: Sample, dataset: Dataset) -> list[dict[str, Any]]:
     """Movements of every manipulated variable with a logged mode, in manual and in automatic.
 
-    Args:
-        sample: Rows of the log.
-        dataset: The log, which provides the modes.
-
-    Returns:
-        For each variable its name, the fraction of steps in manual, the fraction of these in which
-        it moves, the fraction of the steps in automatic that belong to long standstills inside its
-        range, and the fraction of the other steps in automatic in which it moves.
+    Returns for each variable its name, the fraction of steps in manual, the fraction of these in
+    which it moves, the fraction of the steps in automatic that belong to long standstills inside
+    its range, and the fraction of the other steps in automatic in which it moves.
     """
     if dataset.mode is None or len(sample.action) < 2:
         return []

@@ -20,11 +20,7 @@ SHOWN_NAMES = 8
 
 
 def origin_lines(report: Mapping[str, Any]) -> list[str]:
-    """Lines on excitation, ingestion, provenance and split of a log.
-
-    Args:
-        report: A :func:`~neorl_envs.inspection.dataset_report`.
-    """
+    """Lines on excitation, ingestion, provenance and split of a log."""
     excitation, ingestion = _object(report["excitation"]), _object(report["ingestion"])
     channels = excitation.get("channels")
     listed = channels if isinstance(channels, list) else []
@@ -36,7 +32,7 @@ def origin_lines(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def excluded_words(one: Mapping[str, Any]) -> str:
+def excluded_text(one: Mapping[str, Any]) -> str:
     """Number of rows that an ``[[exclude]]`` period removed, with the reason."""
     count = f"{one['rows']} {'row' if one['rows'] == 1 else 'rows'}"
     return f"{count} from {one['from']} to {one['to']}: {one['reason']}"
@@ -60,9 +56,9 @@ def _excitation(channel: Mapping[str, Any]) -> str:
     active, manual = number("prbs_fraction_of_steps"), number("manual_fraction_of_steps")
     deviation = number("action_std")
     if amplitude is not None:
-        words = f"a test signal of {figures(amplitude)} {unit}".rstrip()
-        words += "" if dwell is None else f" that changes every {duration(dwell)} on average"
-        parts.append(words + ("" if active is None else f", in {active:.0%} of the steps"))
+        text = f"a test signal of {figures(amplitude)} {unit}".rstrip()
+        text += "" if dwell is None else f" that changes every {duration(dwell)} on average"
+        parts.append(text + ("" if active is None else f", in {active:.0%} of the steps"))
     if manual is not None:
         parts.append(f"in manual in {manual:.0%} of the steps")
     if deviation is not None:
@@ -77,8 +73,8 @@ def _ingestion(ingestion: Mapping[str, Any]) -> list[str]:
         rows, values = ingestion["rows_read"], ingestion["samples"]
         lines.append(f"ingestion: {rows} rows of the files with {values} values were read")
     lines += [
-        f"ingestion: {ingestion[name]} {words}"
-        for name, words in COUNTS.items()
+        f"ingestion: {ingestion[name]} {text}"
+        for name, text in COUNTS.items()
         if _is_number(ingestion.get(name)) and ingestion[name]
     ]
     if offsets := ingestion.get("offsets_from_utc"):
@@ -86,19 +82,19 @@ def _ingestion(ingestion: Mapping[str, Any]) -> list[str]:
     if unknown := ingestion.get("unknown_tags"):
         lines.append(f"ingestion: plant.toml does not declare the tags {_names(unknown)}")
     if counts := _object(ingestion.get("rows")):
-        lines.append(f"rows: {_counted(counts)}")
+        lines.append(f"rows: {_counts_text(counts)}")
     excluded = ingestion.get("excluded")
     lines += [
-        f"excluded: {excluded_words(one)}"
+        f"excluded: {excluded_text(one)}"
         for one in (excluded if isinstance(excluded, list) else ())
         if isinstance(one, dict) and {"from", "to", "reason", "rows"} <= one.keys()
     ]
     lines += [
-        f"values of {tag} that were not used: {_counted(_object(counts))}"
+        f"values of {tag} that were not used: {_counts_text(_object(counts))}"
         for tag, counts in _object(ingestion.get("tags")).items()
     ]
     lines += [
-        f"{tag} is unknown {_unknown_words(_object(counts))}"
+        f"{tag} is unknown {_unknown_text(_object(counts))}"
         for tag, counts in _object(ingestion.get("unknown")).items()
     ]
     known = {*COUNTS, "rows_read", "samples", "offsets_from_utc", "unknown_tags", "empty_periods"}
@@ -107,10 +103,10 @@ def _ingestion(ingestion: Mapping[str, Any]) -> list[str]:
     return [*lines, *([f"ingestion: {', '.join(rest)}"] if rest else [])]
 
 
-def _unknown_words(counts: Mapping[str, Any]) -> str:
-    words = f"in {counts.get('rows', '?')} rows, in {counts.get('alone', '?')} of them alone"
+def _unknown_text(counts: Mapping[str, Any]) -> str:
+    text = f"in {counts.get('rows', '?')} rows, in {counts.get('alone', '?')} of them alone"
     spacing = counts.get("mean_spacing_s")
-    return f"{words}; its values are {duration(spacing)} apart" if _is_number(spacing) else words
+    return f"{text}; its values are {duration(spacing)} apart" if _is_number(spacing) else text
 
 
 def _provenance(provenance: Mapping[str, Any]) -> list[str]:
@@ -155,7 +151,7 @@ def _plain(values: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _counted(counts: Mapping[str, Any]) -> str:
+def _counts_text(counts: Mapping[str, Any]) -> str:
     """Numbers of rows or values, each before what it counts."""
     return "; ".join(f"{number} {name}" for name, number in counts.items() if _is_number(number))
 

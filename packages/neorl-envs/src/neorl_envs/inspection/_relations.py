@@ -22,10 +22,7 @@ NEIGHBOURS = 1500
 def relations(sample: Sample, spec: Spec, setpoints: Set[str] = frozenset()) -> dict[str, Any]:
     """Report entries for every pair of a manipulated and an observed variable.
 
-    Args:
-        sample: Rows of the log.
-        spec: Its channels.
-        setpoints: Observations that no action moves, so that none is said to show in them.
+    No observation in ``setpoints`` is said to show an action.
     """
     return {
         "delays": [row for row in delays(sample, spec) if row["obs"] not in setpoints],
@@ -51,7 +48,10 @@ def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
     step_u, step_y = (_steps(column, sample.episode) for column in (sample.action, sample.obs))
     known = [_later(step_y, lag) for lag in range(EXPLAINING_ROWS)]
     own = [_later(step_u, lag) for lag in range(1, EXPLAINING_ROWS)]
-    step_u, step_y = _unexplained(step_u, [*known, *own]), _unexplained(step_y, known[1:])
+    step_u, step_y = (
+        _unexplained_changes(step_u, [*known, *own]),
+        _unexplained_changes(step_y, known[1:]),
+    )
     for i, action in enumerate(spec.action):
         for j, observed in enumerate(spec.obs):
             answer = _first_lag(step_u[:, i], step_y[:, j])
@@ -76,7 +76,7 @@ def _steps(column: np.ndarray, episode: np.ndarray) -> np.ndarray:
     return step
 
 
-def _unexplained(step: np.ndarray, known: list[np.ndarray]) -> np.ndarray:
+def _unexplained_changes(step: np.ndarray, known: list[np.ndarray]) -> np.ndarray:
     """Changes minus their regression on known changes; NaN where these are not available."""
     design = np.concatenate(known, axis=1)
     used = np.isfinite(design).all(axis=1) & np.isfinite(step).all(axis=1)
@@ -123,11 +123,11 @@ def _first_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, in
 def correlation(sample: Sample) -> np.ndarray:
     """Pearson correlation of every action with every observation; zero for a constant."""
     used = np.isfinite(sample.obs).all(axis=1) & np.isfinite(sample.action).all(axis=1)
-    action, obs = (_standardised(column[used]) for column in (sample.action, sample.obs))
+    action, obs = (_standardise(column[used]) for column in (sample.action, sample.obs))
     return action.T @ obs / max(len(obs), 1)
 
 
-def _standardised(column: np.ndarray) -> np.ndarray:
+def _standardise(column: np.ndarray) -> np.ndarray:
     if not len(column):
         return column
     deviation = column.std(axis=0)
@@ -144,7 +144,7 @@ def behaviour(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
     the behaviour. A variable that never moves has no entry.
     """
     used = np.isfinite(sample.obs).all(axis=1) & np.isfinite(sample.action).all(axis=1)
-    obs, action = _standardised(sample.obs[used]), sample.action[used]
+    obs, action = _standardise(sample.obs[used]), sample.action[used]
     if len(obs) < 3:
         return []
     design = np.column_stack([obs, np.ones(len(obs))])

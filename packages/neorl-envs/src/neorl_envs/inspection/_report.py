@@ -31,7 +31,7 @@ from neorl_envs.inspection._signals import (
     signals,
     skipped_names,
 )
-from neorl_envs.inspection._standstills import frozen, rarely_sampled, standstills
+from neorl_envs.inspection._standstills import frozen_signals, rarely_sampled, standstills
 from neorl_envs.inspection._wording import began, duration, durations
 
 
@@ -80,7 +80,7 @@ def dataset_report(dataset: Dataset) -> dict[str, Any]:
         "contradictions": contradictions(dataset),
         **relations(sample, spec, setpoint_names(dataset)),
         **signals(dataset, sample),
-        "frozen": frozen(obs_still, action_still, dataset, skipped),
+        "frozen": frozen_signals(obs_still, action_still, dataset, skipped),
         "rarely_sampled": rarely_sampled(spec.obs, obs_still, spec.dt, skipped),
         "drift": drift(dataset),
         "reward_constant": reward_is_constant(rows),
@@ -114,13 +114,13 @@ def _costs(
             "per": channel.per,
             "episode": summary(episodes[:, i]),
             "steps_above_zero": float((steps[:, i] > 0).mean()) if len(steps) else 0.0,
-            "beyond_limit": _exceeded(channel, episodes[:, i], steps[:, i]),
+            "beyond_limit": _fraction_exceeding(channel, episodes[:, i], steps[:, i]),
         }
         for i, channel in enumerate(channels)
     ]
 
 
-def _exceeded(channel: CostChannel, episodes: np.ndarray, steps: np.ndarray) -> float:
+def _fraction_exceeding(channel: CostChannel, episodes: np.ndarray, steps: np.ndarray) -> float:
     """Fraction of the episodes or steps, depending on the limit, that exceed the limit."""
     kind = limit_kind(channel)
     quantities = kind.of_episode(total=episodes, worst=steps)

@@ -26,9 +26,8 @@ def reward_check(dataset: Dataset) -> dict[str, Any]:
     The expression is known for a log made by :func:`neorl_envs.plant_logs.convert_log`. It can be
     evaluated again if it uses only observed and manipulated variables.
 
-    Returns:
-        ``checked``; then either ``why`` it could not be checked, or ``rows``,
-        ``largest_difference`` and ``tolerance``.
+    Returns ``checked``; then either ``why`` it could not be checked, or ``rows``,
+    ``largest_difference`` and ``tolerance``.
     """
     reward = dataset.attributes.get("reward")
     if not isinstance(reward, Mapping) or not isinstance(reward.get("expression"), str):

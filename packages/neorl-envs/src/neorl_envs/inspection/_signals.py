@@ -8,7 +8,7 @@ from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.inspection._contradictions import time_report
 from neorl_envs.inspection._modes import modes
 from neorl_envs.inspection._sample import Sample, episodes_sample
-from neorl_envs.inspection._swapped import swapped
+from neorl_envs.inspection._swapped import swapped_pairs
 from neorl_envs.inspection._wording import began
 
 REPEATED = re.compile(r"\[-\d+\]$")
@@ -56,14 +56,9 @@ def setpoint_names(dataset: Dataset) -> set[str]:
 
 
 def signals(dataset: Dataset, sample: Sample) -> dict[str, Any]:
-    """Report entries on signals that appear to be mislabelled.
-
-    Args:
-        dataset: The log.
-        sample: Rows of the log.
-    """
+    """Report entries on signals that appear to be mislabelled."""
     return {
-        "swapped": swapped(sample, dataset, skipped_names(dataset)),
+        "swapped": swapped_pairs(sample, dataset, skipped_names(dataset)),
         "modes": modes(sample, dataset),
     }
 
@@ -71,9 +66,7 @@ def signals(dataset: Dataset, sample: Sample) -> dict[str, Any]:
 def signal_sentences(entries: Mapping[str, Any], time: dict[str, Any] | None) -> list[str]:
     """The entries of :func:`signals` as sentences.
 
-    Args:
-        entries: The entries.
-        time: Report on the recorded times; ``None`` if the log has none.
+    ``time`` is the report on the recorded times; ``None`` if the log has none.
     """
     sentences = [
         f"{' and '.join(pair['names'])} appear to be exchanged from {began(pair, time)} on: "

@@ -66,7 +66,7 @@ def standstills(column: np.ndarray, dataset: Dataset) -> list[Standstills]:
     width = column.shape[1]
     channels = [Standstills() for _ in range(width)]
     first, length = np.zeros(width, np.int64), np.zeros(width, np.int64)
-    linked = _linked(dataset)
+    linked = _row_links(dataset)
     for rows in blocks(dataset.n_rows, column):
         start = max(rows.start - 1, 0)
         values = np.asarray(column[start : rows.stop])
@@ -91,7 +91,7 @@ def standstills(column: np.ndarray, dataset: Dataset) -> list[Standstills]:
     return channels
 
 
-def _linked(dataset: Dataset) -> np.ndarray:
+def _row_links(dataset: Dataset) -> np.ndarray:
     """Whether each row is one period after the previous row."""
     mask = np.asarray(dataset.transitions.mask, np.bool_)
     linked = mask.copy()
@@ -105,20 +105,14 @@ def _linked(dataset: Dataset) -> np.ndarray:
     return linked
 
 
-def frozen(
+def frozen_signals(
     obs: Sequence[Standstills], action: Sequence[Standstills], dataset: Dataset, skipped: set[str]
 ) -> list[dict[str, Any]]:
     """Standstills of measurements that are far longer than usual, while other signals moved.
 
-    Args:
-        obs: Standstills of every observation.
-        action: Standstills of every action.
-        dataset: The log.
-        skipped: Observations that may stand still, such as setpoints.
-
-    Returns:
-        For each standstill, the name of the channel, its first row, its start time, and its own and
-        the usual duration in seconds.
+    ``skipped`` are observations that may stand still, such as setpoints. Returns for each
+    standstill the name of the channel, its first row, its start time, and its own and the usual
+    duration in seconds.
     """
     dt, time = dataset.spec.dt, dataset.time
     suspicious = []

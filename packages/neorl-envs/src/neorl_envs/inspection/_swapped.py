@@ -26,20 +26,16 @@ SUSPECT = 1.1
 FEWEST_ROWS, MOST_ROWS = 100, 20_000
 
 
-def swapped(sample: Sample, dataset: Dataset, skipped: Collection[str]) -> list[dict[str, Any]]:
+def swapped_pairs(
+    sample: Sample, dataset: Dataset, skipped: Collection[str]
+) -> list[dict[str, Any]]:
     """Pairs of measurements with the same unit that appear to be exchanged within the log.
 
     A linear one-step model is fitted to the first third of the rows. Two measurements have been
     exchanged if, after some row, the model predicts them badly, but well with the two exchanged.
     The same test is run backwards from the last third.
 
-    Args:
-        sample: Rows of the log.
-        dataset: The log, which provides names, units and times.
-        skipped: Observations that are not checked.
-
-    Returns:
-        For each pair the two names, the first row after the exchange, and its time.
+    Returns for each pair the two names, the first row after the exchange, and its time.
     """
     channels = dataset.spec.obs
     pairs = [

@@ -114,7 +114,7 @@ def _channel_table(title: str, channels: list[dict[str, Any]]) -> list[str]:
         fractions = [f"{c['coverage']:.0%}", f"{c['saturated']:.1%}", longest]
         moved = [f"{c['step_std']:.4g}", f"{c['moved']:.0%}"] if moving else []
         rows.append([c["name"], c["unit"], *numbers, *fractions, *moved])
-    return _aligned(rows)
+    return _align(rows)
 
 
 def _behaviour_table(behaviours: list[dict[str, Any]]) -> list[str]:
@@ -122,10 +122,10 @@ def _behaviour_table(behaviours: list[dict[str, Any]]) -> list[str]:
     for b in behaviours:
         costs = ", ".join(f"{cost:.3g}" for cost in b["mean_costs"])
         rows.append([b["name"], str(b["episodes"]), f"{b['mean_return']:.4g}", costs])
-    return _aligned(rows)
+    return _align(rows)
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
+def _align(rows: list[list[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(_cells(row, widths)).rstrip() for row in rows]
 

@@ -1,8 +1,16 @@
-"""Gymnasium and gymnax interfaces of a plant."""
+"""Gymnasium and gymnax interfaces of a plant.
+
+Importing this namespace adds the plants to Gymnasium's registry as ``neorl/Name-v0`` (actions in
+[-1, 1]) and ``neorl/Name-physical-v0`` (actions in physical units). ``import neorl_envs`` does so
+as well where Gymnasium has been imported before it.
+"""
 
 from neorl_envs.interfaces._gymnax import Box as Box
 from neorl_envs.interfaces._gymnax import Gymnax as Gymnax
 from neorl_envs.interfaces._gymnax import GymnaxState as GymnaxState
 from neorl_envs.interfaces._gymnax import gymnax as gymnax
+from neorl_envs.plants._table import register_environments
 
 __all__ = ["Box", "Gymnax", "GymnaxState", "gymnax"]
+
+register_environments()

@@ -76,8 +76,7 @@ def in_physical_units(spec: Spec, action: Float[Array, " act"]) -> Float[Array, 
 def as_plant(plant: str | Plant, preset: str, spread: float) -> Plant:
     """The plant itself, or the one of the given name; also checks preset and spread.
 
-    Raises:
-        ValueError: If the name, the preset or the spread is invalid.
+    Raises a ``ValueError`` if the name, the preset or the spread is invalid.
     """
     env = make(plant) if isinstance(plant, str) else plant
     jax.eval_shape(
@@ -89,9 +88,8 @@ def as_plant(plant: str | Plant, preset: str, spread: float) -> Plant:
 def checked_params(env: Plant, options: dict[str, Any] | None, known: tuple[str, ...]) -> Any:
     """The parameters in the options of a reset, or ``None``.
 
-    Raises:
-        InputError: If an option is unknown, or the structure of the parameters is wrong.
-        ValueError: If a parameter is physically impossible; its name and unit are given.
+    Raises an ``InputError`` if an option is unknown, or the structure of the parameters is wrong,
+    and a ``ValueError`` if a parameter is physically impossible; its name and unit are given.
     """
     options = options or {}
     for name in options:
@@ -129,8 +127,7 @@ def action_bounds(spec: Spec, physical: bool) -> tuple[np.ndarray, np.ndarray]:
 def checked_action(action: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Converts the action to float32.
 
-    Raises:
-        InputError: If it is not numeric or has a wrong shape.
+    Raises an ``InputError`` if it is not numeric or has a wrong shape.
     """
     try:
         array = np.asarray(action, dtype=np.float32)

@@ -130,7 +130,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         self._check_batch(params)
         fresh, first = _begin_all(self.env, self.draws, params, self._keys(seed))
         if self._episodes is not None and not mask.all():
-            fresh = _chosen(jnp.asarray(mask), fresh, self._episodes)
+            fresh = _choose(jnp.asarray(mask), fresh, self._episodes)
         self._episodes = fresh
         self._obs = np.where(mask[:, None], np.asarray(first, np.float32), self._obs)
         self._over = self._over & ~mask
@@ -244,5 +244,5 @@ def _begin_all(env: Plant, draws: Draws, params: Any, keys: PRNGKeyArray) -> tup
 
 
 @jax.jit
-def _chosen(mask: Bool[Array, " plant"], fresh: Episode, old: Episode) -> Episode:
+def _choose(mask: Bool[Array, " plant"], fresh: Episode, old: Episode) -> Episode:
     return jax.vmap(where_over)(mask, fresh, old)

@@ -40,16 +40,8 @@ def vector_step(
 ) -> tuple[Episode, tuple[Step, Bool[Array, "plant act"]]]:
     """Simulates one control period of every plant.
 
-    Args:
-        env: The plant.
-        draws: How the parameters of new episodes are sampled.
-        rules: Settings of the vector environment.
-        episodes: The running episodes.
-        over: Which episodes ended in the previous step.
-        actions: Actions, shape ``(plant, act)``.
-
-    Returns:
-        The episodes, and the steps together with flags for action entries outside their range.
+    ``over`` flags the episodes that ended in the previous step. Returns the episodes, and the steps
+    with flags for action entries outside their range.
     """
 
     def one(episode: Episode, ended: Array, action: Array) -> tuple[Episode, tuple[Step, Array]]:

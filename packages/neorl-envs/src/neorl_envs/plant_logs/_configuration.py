@@ -266,11 +266,7 @@ class PlantLog:
 
 
 def check_plant_log(config: PlantLog, source: str) -> None:
-    """Raises unless a configuration is consistent; the log itself is not read.
-
-    Raises:
-        InputError: Naming the file, the table, the key, and the expected and actual values.
-    """
+    """Raises an ``InputError`` unless a configuration is consistent; the log itself is not read."""
     _check_numbers(config, source)
     _check_roles(config, source)
     _check_terms(config, source)

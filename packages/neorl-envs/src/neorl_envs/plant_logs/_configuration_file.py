@@ -54,11 +54,7 @@ def read_plant_log(path: str | os.PathLike[str]) -> PlantLog:
 
 
 def plant_log_from_dict(values: Mapping[str, Any], source: str) -> PlantLog:
-    """Builds and checks a configuration from the plain values that a TOML parser returns.
-
-    Raises:
-        InputError: See :func:`read_plant_log`.
-    """
+    """Builds and checks a configuration from the plain values that a TOML parser returns."""
     try:
         config = _BINDER.bound(PlantLog, {**values, **_written_out(values)})
     except InputError as error:

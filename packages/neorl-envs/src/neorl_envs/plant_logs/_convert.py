@@ -242,8 +242,7 @@ def _losses(tag: Tag, tally: Tally) -> str:
 def spec_of(config: PlantLog, ended: np.ndarray, source: str) -> Spec:
     """The specification of the dataset: channels, period and longest episode.
 
-    Raises:
-        InputError: If a channel is invalid, for example because it has no name.
+    Raises an ``InputError`` if a channel is invalid, for example because it has no name.
     """
     try:
         return _spec_of(config, ended)
@@ -281,7 +280,7 @@ def _terms(config: PlantLog) -> list[dict[str, Any]]:
     return [{"name": t.name, "unit": t.unit, "worth": t.worth} for t in config.terms]
 
 
-def _excluded(config: PlantLog, rows: Rows) -> list[dict[str, Any]]:
+def _excluded_periods(config: PlantLog, rows: Rows) -> list[dict[str, Any]]:
     return [
         {"from": one.begin, "to": one.end, "reason": one.reason, "rows": int(number)}
         for one, number in zip(config.excludes, rows.excluded, strict=True)
@@ -311,7 +310,7 @@ def _attributes(
             "unknown_tags": sorted(tally.unknown)[:50],
             "rows": {name: number for name, number in rows.counts.items() if number},
             **({"empty_periods": timeline.empty} if timeline.empty else {}),
-            **({"excluded": _excluded(config, rows)} if config.excludes else {}),
+            **({"excluded": _excluded_periods(config, rows)} if config.excludes else {}),
             "unknown": {
                 tag.name: {
                     "rows": rows.unknown[tag.name],

@@ -111,12 +111,12 @@ def _text(name: str, names: list[str], layout: Layout, evidence: dict[str, Evide
     tags, missing = _tags(layout, evidence, notation)
     lines = [
         "# Drafted from the log. Complete the lines marked TODO.",
-        f"name = {quoted(name)}  # name of this log in reports",
+        f"name = {quote(name)}  # name of this log in reports",
         "",
         "[log]",
-        f"files = [{', '.join(map(quoted, names))}]",
-        f"timestamp = {quoted(files.timestamp)}",
-        f"timestamp_format = {quoted(files.timestamp_format)}{layout.remark}",
+        f"files = [{', '.join(map(quote, names))}]",
+        f"timestamp = {quote(files.timestamp)}",
+        f"timestamp_format = {quote(files.timestamp_format)}{layout.remark}",
     ]
     if layout.local:
         lines += [
@@ -127,17 +127,17 @@ def _text(name: str, names: list[str], layout: Layout, evidence: dict[str, Evide
     for key in ("separator", "encoding", "header_rows"):
         if getattr(files, key) != getattr(plain, key):
             lines.append(f"{key} = {_value(getattr(files, key))}")
-    lines += [f"decimal = {quoted(notation.decimal)}"] if notation.decimal != "." else []
-    lines += [f"thousands = {quoted(notation.thousands)}"] if notation.thousands else []
+    lines += [f"decimal = {quote(notation.decimal)}"] if notation.decimal != "." else []
+    lines += [f"thousands = {quote(notation.thousands)}"] if notation.thousands else []
     if files.layout == "long":
         lines += ['layout = "long"']
         lines += [
-            f"{key} = {quoted(getattr(files, key))}{'  # TODO check log.good' * (key[0] == 'q')}"
+            f"{key} = {quote(getattr(files, key))}{'  # TODO check log.good' * (key[0] == 'q')}"
             for key in ("tag_column", "value_column", "quality_column", "unit_column")
             if getattr(files, key)
         ]
     if missing:
-        lines.append(f"missing = [{', '.join(map(quoted, sorted(missing)))}]")
+        lines.append(f"missing = [{', '.join(map(quote, sorted(missing)))}]")
     return "\n".join([*lines, *_rules(layout.period_s), *tags]) + "\n"
 
 
@@ -187,12 +187,12 @@ def _tags(
         numeric = tag.is_numeric(notation)
         role, remark = _role(base, tag, numeric, layout.period_s)
         if not numeric and role not in WORDS:
-            lines += ["", f"# {quoted(column)} holds no numbers{_instead(tag, reading)}"]
+            lines += ["", f"# {quote(column)} holds no numbers{_instead(tag, reading)}"]
             continue
         name = _name(base, used_names)
         used_names.add(name)
-        lines += ["", "[[tag]]", f"name = {quoted(name)}"]
-        lines += [f"tag = {quoted(column)}"] if column != name else []
+        lines += ["", "[[tag]]", f"name = {quote(name)}"]
+        lines += [f"tag = {quote(column)}"] if column != name else []
         lines.append(f'role = "{role or "observation"}"{remark}')
         if role == "mode":
             lines.append(_automatic(reading))
@@ -206,7 +206,7 @@ def _tags(
             lines += _notation_lines(tag, notation, log, set(reading.others) - set(words))
             lines += _gap_lines(tag, role, layout.period_s)
         quality = layout.qualities.get(column)
-        lines += [f"quality = {quoted(quality)}  # TODO check log.good"] if quality else []
+        lines += [f"quality = {quote(quality)}  # TODO check log.good"] if quality else []
     return lines, missing
 
 
@@ -261,16 +261,16 @@ def _automatic(reading: Reading) -> str:
     words = sorted(reading.others)
     chosen = [word for word in words if AUTOMATIC.match(word)]
     if chosen and len(chosen) < len(words):
-        return f"automatic = [{', '.join(map(quoted, chosen))}]  # of {', '.join(words[:6])}"
+        return f"automatic = [{', '.join(map(quote, chosen))}]  # of {', '.join(words[:6])}"
     others = [word for word in words if not MANUAL.match(word)]
     if not others:
         return f'automatic = ["AUTO"]  # TODO the log has only {", ".join(words[:6])}'
-    return f"automatic = [{', '.join(map(quoted, others))}]  # TODO choose"
+    return f"automatic = [{', '.join(map(quote, others))}]  # TODO choose"
 
 
 def _number_lines(tag: Evidence, reading: Reading, role: str, unit: str) -> list[str]:
     low, high = _range(reading, role)
-    lines = [f"unit = {quoted(unit)}" if unit else 'unit = "?"  # TODO']
+    lines = [f"unit = {quote(unit)}" if unit else 'unit = "?"  # TODO']
     others = [f"{other} = [1.0, 0.0]" for other in tag.units if other and other != unit]
     if others:
         lines.append(f"conversions = {{{', '.join(others)}}}  # TODO factor and offset to {unit}")
@@ -285,11 +285,11 @@ def _notation_lines(
     lines = []
     if notation.decimal != log.decimal:
         other = Notation(log.decimal, notation.decimal)
-        remark = f"  # TODO or does {quoted(notation.decimal)} separate thousands?"
-        lines.append(f"decimal = {quoted(notation.decimal)}{remark if other in tag.best() else ''}")
+        remark = f"  # TODO or does {quote(notation.decimal)} separate thousands?"
+        lines.append(f"decimal = {quote(notation.decimal)}{remark if other in tag.best() else ''}")
     elif notation in tag.grouped - tag.decided:
-        marks = f"{quoted(notation.thousands)}, or {quoted(notation.decimal)} if"
-        lines.append(f"# decimal = {marks} its {quoted(notation.thousands)} are thousands  # TODO")
+        marks = f"{quote(notation.thousands)}, or {quote(notation.decimal)} if"
+        lines.append(f"# decimal = {marks} its {quote(notation.thousands)} are thousands  # TODO")
     if misfits:
         examples = ", ".join(sorted(misfits)[:3])
         lines.append(f"# TODO not written as the other numbers of this tag are: {examples}")
@@ -338,9 +338,9 @@ def _range(reading: Reading, role: str) -> tuple[float, float]:
 
 
 def _value(value: object) -> str:
-    return quoted(value) if isinstance(value, str) else str(value)
+    return quote(value) if isinstance(value, str) else str(value)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A string in TOML notation."""
     return json.dumps(text, ensure_ascii=False)

@@ -40,8 +40,7 @@ class Rules:
 def rules(config: PlantLog, source: str) -> Rules:
     """Parses every expression, and the times of every excluded period.
 
-    Raises:
-        InputError: Naming the file, the key and the problem.
+    Raises an ``InputError`` naming the file, the key and the problem.
     """
     names = [tag.name for tag in config.numbers]
     names += [BEFORE + name for name in names]
@@ -132,10 +131,7 @@ class Flags:
 def flags(signals: Signals, config: PlantLog, counts: Counter[str]) -> Flags:
     """Marks the ends of episodes, and the rows that are masked or left out.
 
-    Args:
-        signals: Signals of one stretch.
-        config: The configuration.
-        counts: Number of masked and omitted rows by reason; updated in place.
+    ``counts``, of masked and omitted rows by reason, is updated in place.
     """
     now, following = signals.block[:-1], signals.block[1:]
     trips = signals.tripped[1:] & (now >= 0)
@@ -176,16 +172,8 @@ def add_signals(
 ) -> dict[str, np.ndarray]:
     """Writes the signals of some rows; those of all earlier rows must have been written.
 
-    Args:
-        signals: Signals of the stretch; updated in place.
-        part: All tags from sample ``span.begin`` to sample ``span.last``.
-        config: The configuration.
-        rule: Expressions of the configuration.
-        span: The rows.
-        last_block: Largest value of ``signals.block`` so far.
-
-    Returns:
-        The columns of these rows.
+    ``part`` has all tags from sample ``span.begin`` to ``span.last``. ``signals`` are updated in
+    place; ``last_block`` is the largest ``signals.block`` so far.
     """
     begin, first, last = span
     excluded = period_of(part.at, rule.excluded)
@@ -247,12 +235,7 @@ def rows_of(
 ) -> dict[str, np.ndarray]:
     """The columns of the rows of a piece, beginning with row ``first``.
 
-    Args:
-        part: All tags.
-        config: The configuration.
-        rule: Expressions of the configuration.
-        block: Number of the run of every sample of the piece; see :class:`Signals`.
-        first: First row to return; earlier rows only supply history.
+    Earlier rows only supply history. ``block`` is that of :class:`Signals`.
     """
     steps = part.of_steps(config)
     obs = _observations(part, config, block)

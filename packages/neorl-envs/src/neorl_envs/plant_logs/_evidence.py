@@ -128,8 +128,7 @@ class Evidence:
     def changes_seldom(self, period: float) -> bool:
         """Whether a value lasts for many samples, or is recorded only when it changes.
 
-        Args:
-            period: Control period of the log, seconds.
+        ``period`` is in seconds.
         """
         return self.changes * SELDOM <= self.filled or self.spacing_s >= SELDOM * period > 0
 

@@ -25,13 +25,8 @@ class Period(NamedTuple):
 def excluded_periods(config: PlantLog, source: str) -> tuple[Period, ...]:
     """The periods of a configuration, in the order of the file.
 
-    Args:
-        config: The configuration.
-        source: Name of the configuration in error messages.
-
-    Raises:
-        InputError: If a time cannot be read or placed, a period does not begin before it ends, or
-            two of them overlap; the period is named.
+    Raises an ``InputError`` if a time cannot be read or placed, a period does not begin before it
+    ends, or two of them overlap; the period is named.
     """
     periods = []
     for one in config.excludes:

@@ -64,12 +64,8 @@ class Expression:
     ) -> Bool[np.ndarray, " row"]:
         """Whether the expression is true in every row; false where its value is unknown.
 
-        Args:
-            columns: Columns by name.
-            at: Time of every row, nanoseconds since 1970, for the message.
-
-        Raises:
-            InputError: If a known value is neither 0 nor 1; the message names the time.
+        ``at`` is the time of every row in nanoseconds since 1970, for the message. Raises an
+        ``InputError`` if a known value is neither 0 nor 1; the message names the time.
         """
         value = np.nan_to_num(self(columns), nan=0.0, posinf=np.inf, neginf=-np.inf)
         wrong = np.flatnonzero((value != 0) & (value != 1))

@@ -38,18 +38,9 @@ def tables(
 ) -> Iterator[pl.DataFrame]:
     """Yields the rows of a file in order, as tables that include the row numbers.
 
-    Args:
-        path: CSV, compressed CSV or Parquet.
-        files: Format of the CSV file.
-        memory: Memory that a table may take while it is processed, bytes.
-        columns: Columns to read; all of them by default.
-
-    Yields:
-        Tables with CSV columns as text and Parquet columns as stored. The column ``ROW`` numbers
-        rows as a text editor does.
-
-    Raises:
-        DatasetError: If a column is absent, or a row has no end.
+    ``memory`` is what a table may take while it is processed, in bytes. CSV columns are text,
+    Parquet columns as stored; the column ``ROW`` numbers rows as a text editor does. Raises a
+    ``DatasetError`` if a column is absent, or a row has no end.
     """
     read = _parquet if path.name.endswith((".parquet", ".pq")) else _csv
     for table in read(path, files, memory, columns):
@@ -102,8 +93,7 @@ class Utf8:
     def read(self, size: int) -> bytes:
         """Reads about ``size`` bytes; an empty result means the end of the file.
 
-        Raises:
-            DatasetError: At the first row whose bytes are invalid in the encoding.
+        Raises a ``DatasetError`` at the first row whose bytes are invalid in the encoding.
         """
         while True:
             raw = self._file.read(size)
@@ -136,17 +126,8 @@ def _parquet(
 def records(file: BinaryIO | Utf8, at_once: int, source: str) -> Iterator[bytes]:
     """Yields the bytes of a CSV file in pieces that end at row ends.
 
-    Args:
-        file: File opened in binary mode.
-        at_once: Size of a piece in bytes, unless a row is longer.
-        source: Name of the file in error messages.
-
-    Yields:
-        Pieces, none of which ends at a line break inside quotes. An empty file gives one empty
-        piece.
-
-    Raises:
-        DatasetError: If a row does not end.
+    A piece has ``at_once`` bytes unless a row is longer, and never ends at a line break inside
+    quotes. An empty file gives one empty piece. Raises a ``DatasetError`` if a row does not end.
     """
     rest, first = b"", True
     while chunk := file.read(max(at_once, len(rest))):
@@ -191,11 +172,11 @@ def _require(path: Path, frame: pl.LazyFrame, columns: Sequence[str]) -> None:
             near = nearest_name(column, present)
             hint = f"; did you mean {near!r}?" if near else ""
             raise DatasetError(
-                f"{path}: no column {column!r}{hint} (it has {_shown(present[1:9])}"
+                f"{path}: no column {column!r}{hint} (it has {_names_text(present[1:9])}"
                 f"{', ...' if len(present) > 9 else ''})"
             )
 
 
-def _shown(names: Sequence[str]) -> str:
+def _names_text(names: Sequence[str]) -> str:
     """Names on one line; with an unclosed quote, a single name may span many lines."""
     return ", ".join(" ".join(name.split())[:40] for name in names)

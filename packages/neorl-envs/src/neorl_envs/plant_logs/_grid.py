@@ -19,15 +19,8 @@ class TagSamples:
 def values_at(tag: Tag, samples: TagSamples, times: np.ndarray, gap: float) -> np.ndarray:
     """The values of a tag at given times.
 
-    Args:
-        tag: The tag, which specifies holding or interpolation between samples.
-        samples: Samples of the tag.
-        times: Ascending times, nanoseconds.
-        gap: Longest time for which a sample is held, and longest distance between samples that is
-            interpolated, nanoseconds.
-
-    Returns:
-        The held or interpolated values; NaN in longer gaps and where there is no sample.
+    Times are in nanoseconds. ``gap`` is the longest time for which a sample is held, or between
+    samples that are interpolated; in longer gaps and without a sample the value is NaN.
     """
     n = len(samples.at)
     if n == 0:

@@ -90,8 +90,7 @@ class Layout:
 def layout_of(path: Path) -> Layout:
     """Detects the layout from the beginning of a file.
 
-    Raises:
-        DatasetError: If the file cannot be read, or has no row or no timestamp column.
+    Raises a ``DatasetError`` if the file cannot be read, or has no row or no timestamp column.
     """
     require_regular(path)
     parquet = path.name.endswith((".parquet", ".pq"))
@@ -121,7 +120,7 @@ def layout_of(path: Path) -> Layout:
         )
     others = [c for c in table.columns if c != stamp and c not in qualities]
     clock, rows = Clock(files, str(path)), table.slice(above)
-    at = _placed(clock, rows, files)
+    at = _nanoseconds(clock, rows, files)
     stamps = np.unique(at.drop_nulls().to_numpy().astype(np.float64))
     local = kind not in ("epoch_s", "epoch_ms") and not clock.offsets
     local = local and getattr(rows[stamp].dtype, "time_zone", None) is None
@@ -140,7 +139,7 @@ def layout_of(path: Path) -> Layout:
 def stamps_of(table: pl.DataFrame, layout: Layout) -> pl.Series | None:
     """The stamps of some rows in nanoseconds; ``None`` if any cannot be read."""
     try:
-        return _placed(Clock(layout.files, str(layout.path)), table, layout.files)
+        return _nanoseconds(Clock(layout.files, str(layout.path)), table, layout.files)
     except (DatasetError, pl.exceptions.PolarsError):
         return None
 
@@ -148,8 +147,7 @@ def stamps_of(table: pl.DataFrame, layout: Layout) -> pl.Series | None:
 def encoding_of(path: Path) -> str:
     """The encoding of a text file: UTF-8 if valid, UTF-16 if it has a byte order mark, else cp1252.
 
-    Raises:
-        DatasetError: If the file cannot be read.
+    Raises a ``DatasetError`` if the file cannot be read.
     """
     opener = gzip.open if path.name.endswith(".gz") else open
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -211,13 +209,13 @@ def _read(path: Path, rows: pl.DataFrame, column: str, kind: str) -> np.ndarray 
     """The stamps of some rows; ``None`` if any of them does not follow the format."""
     files = Files((), column, timestamp_format=kind)
     try:
-        at = _placed(Clock(files, str(path)), rows, files)
+        at = _nanoseconds(Clock(files, str(path)), rows, files)
     except (DatasetError, pl.exceptions.PolarsError):
         return None
     return at.to_numpy()
 
 
-def _placed(clock: Clock, rows: pl.DataFrame, files: Files) -> pl.Series:
+def _nanoseconds(clock: Clock, rows: pl.DataFrame, files: Files) -> pl.Series:
     return clock.nanoseconds(rows[files.timestamp], pl.Series(range(len(rows)), dtype=pl.Int64))
 
 

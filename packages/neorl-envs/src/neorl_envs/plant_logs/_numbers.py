@@ -50,13 +50,9 @@ class Notation:
 def parse(text: pl.Series, notation: Notation) -> tuple[pl.Series, pl.Series | None]:
     """Parses texts that have no leading or trailing spaces.
 
-    Args:
-        text: Texts; null for an empty cell.
-        notation: Notation of the numbers.
-
-    Returns:
-        The numbers as float64 (null for a text that does not follow the notation, NaN for the text
-        NaN), and the unit that follows each number in its cell (``None`` if no cell has one).
+    Null stands for an empty cell. Returns the numbers as float64 (null for a text that does not
+    follow the notation, NaN for the text NaN), and the unit that follows each number in its cell
+    (``None`` if no cell has one).
     """
     number, units = text, None
     if not text.str.contains(f"^(?:{notation.pattern})$").fill_null(True).all():
@@ -98,20 +94,20 @@ def advice(text: str, notation: Notation) -> str:
 
     other: Decimal = "," if notation.decimal == "." else "."
     marks: tuple[Thousands, ...] = (other, " ", "'")
-    hints = [f"decimal = {quoted(other)} in its [[tag]]"] if fits(other) else []
+    hints = [f"decimal = {quote(other)} in its [[tag]]"] if fits(other) else []
     hints += [
-        f"log.thousands = {quoted(mark)} if the mark separates thousands"
+        f"log.thousands = {quote(mark)} if the mark separates thousands"
         for mark in marks
         if mark != notation.thousands and fits(notation.decimal, mark)
     ]
     if not hints and any(fits(other, mark) for mark in (notation.decimal, *marks[1:])):
-        hints = [f"decimal = {quoted(other)} in its [[tag]], and log.thousands"]
+        hints = [f"decimal = {quote(other)} in its [[tag]], and log.thousands"]
     if hints:
-        declared = f"the decimal mark {quoted(notation.decimal)} is declared"
+        declared = f"the decimal mark {quote(notation.decimal)} is declared"
         return f"{declared}; set {', or '.join(hints)}"
     return "add the text to log.missing if it stands for none"
 
 
-def quoted(mark: str) -> str:
+def quote(mark: str) -> str:
     """A mark in TOML notation."""
     return f'"{mark}"'

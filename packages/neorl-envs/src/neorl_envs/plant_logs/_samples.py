@@ -62,7 +62,7 @@ class Samples:
             value.alias(LAST[1]),
             value.alias(LAST[2]),
         )
-        self._waiting.append(thinned(part))
+        self._waiting.append(thin(part))
         self._rows += len(self._waiting[-1])
         if self._rows > min(MERGE_AT, self.most_rows):
             self.merged()
@@ -70,7 +70,7 @@ class Samples:
     def merged(self) -> pl.DataFrame:
         """The samples in memory in order, one row per tag and period; empty after a spill."""
         if len(self._waiting) > 1:
-            self._waiting = [thinned(pl.concat(self._waiting))]
+            self._waiting = [thin(pl.concat(self._waiting))]
         # Count only new rows: otherwise a long log would be thinned again at every block.
         self._rows = 0
         if self._waiting and len(self._waiting[0]) > self.most_rows:
@@ -101,13 +101,13 @@ class Samples:
     def part(self, number: int) -> pl.DataFrame:
         """The samples of a part on disk in order, one row per tag and period."""
         rows = np.fromfile(self.part_file(number), ROW)
-        return thinned(pl.DataFrame({name: rows[name] for name in NAMES}))
+        return thin(pl.DataFrame({name: rows[name] for name in NAMES}))
 
 
 _SCHEMA = {name: pl.Float64 if name.endswith(("low", "high")) else pl.Int64 for name in NAMES}
 
 
-def thinned(rows: pl.DataFrame) -> pl.DataFrame:
+def thin(rows: pl.DataFrame) -> pl.DataFrame:
     """Reduces samples to one row per tag and period; several values of one stamp become a range."""
     # The only sample of a period is both its first and its last; grouping such rows is expensive.
     several = rows.select("tag", "bin").is_duplicated()

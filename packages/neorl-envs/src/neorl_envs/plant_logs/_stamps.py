@@ -44,12 +44,8 @@ class Clock:
     def nanoseconds(self, column: pl.Series, rows: pl.Series) -> pl.Series:
         """Converts stamps to nanoseconds since 1970 UTC; null for a row that is to be left out.
 
-        Args:
-            column: Stamps as stored.
-            rows: Row numbers in the file, for error messages.
-
-        Raises:
-            DatasetError: At the first stamp that cannot be read, or whose time is not unique.
+        Raises a ``DatasetError`` at the first stamp that cannot be read, or whose time is not
+        unique.
         """
         if isinstance(column.dtype, pl.Datetime):
             self._require(column, rows, column.is_null(), "as a timestamp")

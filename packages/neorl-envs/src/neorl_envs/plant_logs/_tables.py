@@ -23,7 +23,7 @@ from neorl_envs.plant_logs._numbers import (
     is_grouped,
     is_long,
     parse,
-    quoted,
+    quote,
 )
 from neorl_envs.plant_logs._stamps import Clock
 
@@ -98,18 +98,9 @@ def blocks(
 ) -> Iterator[pl.DataFrame]:
     """Yields the valid values of all files: ``at`` (UTC nanoseconds), ``tag`` (index), ``value``.
 
-    Args:
-        config: The configuration.
-        paths: The files.
-        tally: Statistics of the log; updated in place.
-        words: Codes for the words of every tag that has words; updated in place.
-        memory: Memory for a block, bytes.
-
-    Yields:
-        Blocks of rows in no particular order of time.
-
-    Raises:
-        DatasetError: Naming the file, row and tag of the first value that cannot be read.
+    ``tally``, and ``words`` with the codes of the words of every tag, are updated in place.
+    ``memory`` is in bytes. Blocks are in no particular order of time. Raises a ``DatasetError``
+    naming the file, row and tag of the first value that cannot be read.
     """
     for path in paths:
         require_regular(path)
@@ -275,7 +266,7 @@ def _require_one_way(
         hint = f'set decimal = "{notation.thousands}" in its [[tag]] if it is its decimal mark'
         raise DatasetError(
             f"{source}: tag {tag.name!r}: row {row} has {value!r} with the thousands mark "
-            f"{quoted(notation.thousands)}, row {other_row} has {other!r} without; "
+            f"{quote(notation.thousands)}, row {other_row} has {other!r} without; "
             + (hint if notation.thousands in ".," else "correct the rows that differ")
         )
     if tag.name in tally.decided or tag.decimal or notation.thousands not in ".,":
@@ -300,8 +291,8 @@ def _require_decided(config: PlantLog, tally: Tally) -> None:
         part = text.replace(notation.thousands, ".")
         raise DatasetError(
             f"{source}: tag {tag.name!r}, row {row}: {text!r} may be {whole} or {part}, and no "
-            f"other number of the tag decides; set decimal = {quoted(notation.decimal)} in its "
-            f"[[tag]] for {whole}, or decimal = {quoted(notation.thousands)} for {part}"
+            f"other number of the tag decides; set decimal = {quote(notation.decimal)} in its "
+            f"[[tag]] for {whole}, or decimal = {quote(notation.thousands)} for {part}"
         )
 
 

@@ -121,13 +121,8 @@ class Timeline:
     def window(self, first: int, last: int) -> list[TagSamples]:
         """The samples of every tag that are needed to fill a time window.
 
-        Args:
-            first: First time of the window, nanoseconds.
-            last: Last time of the window, nanoseconds.
-
-        Returns:
-            For every tag at least the last sample at or before ``first``, those in the window, and
-            the first one after it.
+        Times are in nanoseconds. A tag has at least the last sample at or before ``first``, those
+        in the window, and the first one after it.
         """
         low, high = 0, 1
         if self._whole is None:
@@ -159,13 +154,15 @@ class Timeline:
         if i in self._cache:
             self._cache.move_to_end(i)
             return self._cache[i]
-        part = self._cache[i] = _of_table(self._table(i) if table is None else table, self._n_tags)
+        part = self._cache[i] = _samples_of_table(
+            self._table(i) if table is None else table, self._n_tags
+        )
         if len(self._cache) > HELD_PARTS:
             self._cache.popitem(last=False)
         return part
 
 
-def _of_table(table: pl.DataFrame, n_tags: int) -> Part:
+def _samples_of_table(table: pl.DataFrame, n_tags: int) -> Part:
     """Builds a part from a table of thinned samples; contradicting values become NaN."""
     ends = [
         table.select(

@@ -154,18 +154,10 @@ METHODS = (
 
 
 def check_plant(name: str, plant: Any) -> Plant:
-    """Checks that an object has all members of a plant.
+    """Returns an object after checking that it has all members of a plant.
 
-    Args:
-        name: Name under which the plant is registered.
-        plant: The object that its factory returned.
-
-    Returns:
-        The same object.
-
-    Raises:
-        TypeError: If members are missing (all of them are named) or have a wrong type.
-        ValueError: If its name, its reference or a rate is inconsistent with its other members.
+    Raises a ``TypeError`` if members are missing (all of them are named) or have a wrong type, and
+    a ``ValueError`` if its name, its reference or a rate is inconsistent with its other members.
     """
     missing = [member for member in REQUIRED if not hasattr(plant, member)]
     if missing:

@@ -261,7 +261,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         """Starts an episode with a sampled initial state, and returns it with its readings."""
         keys = jax.random.split(key, 4)
         c = _physics(params)
-        plant = self.begin(c, _drawn(params, keys[0]), keys[1])
+        plant = self.begin(c, _draw_initial(params, keys[0]), keys[1])
         actuators = act.actuators_at_start(self.actuators, params.instruments.sd.dtype)
         disturbance = self.begin_disturbance(c, keys[2])
         now = Moment(plant, actuators.position, disturbance, jnp.zeros((), jnp.int32))
@@ -343,7 +343,7 @@ def _physics(params: Parameters) -> Any:
     return Derived(params.constants, params.derived)
 
 
-def _drawn(params: Parameters, key: PRNGKeyArray) -> Any:
+def _draw_initial(params: Parameters, key: PRNGKeyArray) -> Any:
     """Samples the initial state uniformly within its spread."""
     leaves, structure = jax.tree.flatten(params.initial)
     widths = structure.flatten_up_to(params.initial_spread)

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +23,6 @@ from neorl_envs.plants.supply_chain._env import SupplyChain
 from neorl_envs.plants.water_treatment._env import WaterTreatment
 
 VERSIONED = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*-v[0-9]+")
-
-
-ANNOUNCE: list[Callable[[str], object]] = []
-"""Functions called with the name of every plant registered at run time, such as Gymnasium's."""
 
 
 def _check_factory(name: str, factory: Any) -> None:
@@ -89,8 +86,8 @@ def register_plant(name: str, factory: Callable[[], Plant]) -> None:
     """
     _check_factory_makes_plant(name, factory)
     PLANTS.register(name, factory)
-    for tell in ANNOUNCE:
-        tell(name)
+    if "gymnasium" in sys.modules:
+        _register_with_gymnasium(name)
 
 
 def _check_factory_makes_plant(name: str, factory: Callable[[], Plant]) -> None:
@@ -141,3 +138,38 @@ def make(name: str) -> Plant:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"the environment {name!r} ({origin}): {reason}") from error
+
+
+def gymnasium_id(name: str, *, physical: bool = False) -> str:
+    """Gymnasium id of an environment: ``neorl/Name-v0`` or ``neorl/Name-physical-v0``."""
+    base, version = name.rsplit("-", 1)
+    return f"neorl/{base}{'-physical' if physical else ''}-{version}"
+
+
+def register_environments() -> None:
+    """Adds all plants to Gymnasium's registry; :func:`register_plant` adds later ones."""
+    for name in environment_names():
+        if VERSIONED.fullmatch(name):  # ``make`` refuses an entry point without a version
+            _register_with_gymnasium(name)
+
+
+def _register_with_gymnasium(name: str) -> None:
+    """Adds one plant to Gymnasium's registry, once; its classes are imported when it is made.
+
+    The horizon is given as ``spec.max_episode_steps``. The horizon of a plant from another
+    distribution is unknown until it is imported, so the field is then empty; the plant itself
+    still truncates its episodes.
+    """
+    import gymnasium
+
+    known = PLANTS.origin(name) in ("", "registered")
+    for physical in (False, True):
+        identifier = gymnasium_id(name, physical=physical)
+        if identifier not in gymnasium.registry:
+            gymnasium.register(
+                id=identifier,
+                entry_point="neorl_envs.interfaces._gymnasium:GymnasiumEnv",
+                vector_entry_point="neorl_envs.interfaces._gymnasium_vector:GymnasiumVectorEnv",
+                max_episode_steps=PLANTS.find(name)().spec.horizon if known else None,
+                kwargs={"plant": name, "physical": physical},
+            )

@@ -70,10 +70,10 @@ def compare_log(
         if record.content[here] == dataset.content_hash:
             return Comparison("equal", "equal to the published log")
         return Comparison("differs", f"NOT the published log, which is {record.content[here]}")
-    return _by_statistics(record, dataset, here)
+    return _compare_statistics(record, dataset, here)
 
 
-def _by_statistics(record: PublishedLog, dataset: Dataset, here: str) -> Comparison:
+def _compare_statistics(record: PublishedLog, dataset: Dataset, here: str) -> Comparison:
     elsewhere = f"no hash is published for {here}"
     differences = _differences(record, dataset)
     if differences:

@@ -141,11 +141,7 @@ class Collection(NamedTuple):
         spread: float,
         log_prob: bool,
     ) -> "Collection":
-        """Creates the settings from the arguments of :func:`collect_log`.
-
-        Raises:
-            ValueError: See ``collect_log``.
-        """
+        """Creates the settings from the arguments of :func:`collect_log`."""
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
         policies = behaviour_policies(env, controllers, plan)
@@ -159,12 +155,8 @@ class Collection(NamedTuple):
     def blocks(self, lengths: Int[np.ndarray, " episode"]) -> Iterator[tuple[np.ndarray, Any]]:
         """Simulates blocks of episodes until there are enough rows.
 
-        Args:
-            lengths: Number of rows of every existing episode; must consist of whole blocks.
-
-        Yields:
-            Number of rows of every further episode, and the rows themselves, a :class:`LogRow` of
-            host arrays.
+        Yields the number of rows of every further episode, and a :class:`LogRow` of host arrays.
+        ``lengths`` must consist of whole blocks.
         """
         n_policies = len(self.policies)
         block = max(EPISODES_A_BLOCK // n_policies, 1) * n_policies
@@ -184,10 +176,7 @@ class Collection(NamedTuple):
     def dataset(self, rows: Any, *, first: int, n_episodes: int) -> Dataset:
         """Converts some episodes to a dataset.
 
-        Args:
-            rows: Rows of the episodes, a :class:`LogRow` of host arrays.
-            first: Number of the first episode.
-            n_episodes: Number of episodes.
+        ``rows`` is a :class:`LogRow` of host arrays.
         """
         if self.log_prob:
             _require_unchanged(self.env.name, rows)

@@ -86,7 +86,7 @@ def collect_shards(
         env, controllers, n_steps=n_steps, key=key, plan=plan, spread=spread, log_prob=log_prob
     )
     request = _request(collection, rows)
-    shards, lengths = _begun(path, request)
+    shards, lengths = _completed_files(path, request)
     if shards is None:
         return path
     if shards:
@@ -129,14 +129,12 @@ def _request(collection: Collection, rows: int) -> dict[str, Any]:
     )
 
 
-def _begun(path: Path, request: Mapping[str, Any]) -> tuple[list[Shard] | None, np.ndarray]:
-    """The files completed by an earlier call, and the lengths of their episodes.
+def _completed_files(
+    path: Path, request: Mapping[str, Any]
+) -> tuple[list[Shard] | None, np.ndarray]:
+    """The files of an earlier call (``None`` if the log is complete), and their episode lengths.
 
-    Returns:
-        The files, or ``None`` if the log is complete, and the lengths.
-
-    Raises:
-        DatasetError: If the files belong to another collection, or were changed.
+    Raises a ``DatasetError`` if the files belong to another collection, or were changed.
     """
     nothing = np.zeros(0, np.int64)
     if not path.exists():

@@ -109,15 +109,8 @@ def operator_step(
     a uniformly distributed number of steps. It ends early if an observation leaves its watched
     range, and none starts while an observation is outside.
 
-    Args:
-        plan: Frequency and size of the interventions.
-        state: State of the operators from the last step.
-        obs: The current observation.
-        key: Random key.
-
-    Returns:
-        The new state, which manipulated variables are in manual, and the test signal to add to
-        the controller's output (zero in manual).
+    Returns the new state, which manipulated variables are in manual, and the test signal to add to
+    the controller's output (zero in manual).
     """
     flips, steps, offsets, holds, lengths, channels = jax.random.split(key, 6)
     shape, dtype = plan.amplitude.shape, plan.amplitude.dtype

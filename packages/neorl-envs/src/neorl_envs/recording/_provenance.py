@@ -12,16 +12,7 @@ from neorl_envs.recording._operators import OperatorPlan
 
 
 def excitation_attributes(spec: Spec, plan: OperatorPlan, rows: Any) -> dict[str, Any]:
-    """Planned and realised excitation of every manipulated channel.
-
-    Args:
-        spec: Names, units and period.
-        plan: Plan of the operators.
-        rows: The flat rows of the log, with ``manual``, ``signal`` and ``offset``.
-
-    Returns:
-        Plain numbers, ready for JSON.
-    """
+    """Planned and realised excitation of every manipulated channel, ready for JSON."""
     seconds = spec.dt
     channels = [
         {

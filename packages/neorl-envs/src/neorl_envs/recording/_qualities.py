@@ -26,7 +26,7 @@ class Quality(NamedTuple):
 
 def _random(env: Recordable) -> Quality:
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
-    return Quality({"random": UniformPolicy(low, high)}, _undisturbed(env))
+    return Quality({"random": UniformPolicy(low, high)}, _undisturbed_plan(env))
 
 
 def _medium(env: Recordable) -> Quality:
@@ -34,15 +34,15 @@ def _medium(env: Recordable) -> Quality:
     return Quality({name: first}, env.operator_plan())
 
 
-def _mixed(env: Recordable) -> Quality:
+def _mixed_quality(env: Recordable) -> Quality:
     return Quality(env.tunings(), env.operator_plan())
 
 
 def _expert(env: Any) -> Quality:
-    return Quality({env.reference: env.tunings()[env.reference]}, _undisturbed(env))
+    return Quality({env.reference: env.tunings()[env.reference]}, _undisturbed_plan(env))
 
 
-def _undisturbed(env: Recordable) -> OperatorPlan:
+def _undisturbed_plan(env: Recordable) -> OperatorPlan:
     """A plan without interventions, of the same structure as the plant's, to share its program."""
     loops = env.operator_plan().setpoint_step.size
     return excitation_plan(jnp.zeros(env.spec.n_action), loops, env.spec.n_obs)
@@ -51,7 +51,7 @@ def _undisturbed(env: Recordable) -> OperatorPlan:
 QUALITIES: Mapping[str, Callable[[Any], Quality]] = {
     "random": _random,
     "medium": _medium,
-    "mixed": _mixed,
+    "mixed": _mixed_quality,
     "expert": _expert,
 }
 

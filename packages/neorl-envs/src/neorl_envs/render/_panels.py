@@ -36,13 +36,9 @@ def panels(
     Channels form a group if at least three in a row have the same unit, the same number of words in
     their names, and the same first words.
 
-    Args:
-        channels: Channels of the observation or of the action.
-        requested: Names of channels to draw, each in its own panel, in this order; ``("all",)`` for
-            every channel; ``None`` for all channels in groups.
-
-    Raises:
-        InputError: If a name is unknown; the message suggests the nearest one.
+    ``requested`` names channels to draw, each in its own panel, in this order; ``("all",)`` stands
+    for every channel, ``None`` for all channels in groups. Raises an ``InputError`` if a name is
+    unknown; the message suggests the nearest one.
     """
     names = [channel.name for channel in channels]
     if requested is not None:

@@ -43,7 +43,7 @@ def anchors(name: str) -> Anchors:
         >>> anchors("ChemicalReactor-v0").episodes >= 100
         True
     """
-    known = _stored()
+    known = _stored_anchors()
     if name not in known:
         raise unknown_name("plant with anchors", name, known)
     return Anchors(**known[name])
@@ -70,7 +70,7 @@ def normalised_score(name: str, score: float) -> float:
 
 
 @functools.cache
-def _stored() -> dict[str, Any]:
+def _stored_anchors() -> dict[str, Any]:
     text = resources.files("neorl_envs.scoring").joinpath("anchors.json").read_text()
     document = json.loads(text)
     check_head(document, "score-anchors", VERSION, "anchors.json")

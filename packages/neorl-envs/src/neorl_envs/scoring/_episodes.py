@@ -67,7 +67,7 @@ def score_episodes(
         costs = jnp.zeros(env.spec.n_cost, start.obs.dtype)
         false = jnp.zeros((), jnp.bool_)
         sums = EpisodeScores(nothing, costs, costs, jnp.zeros((), jnp.int32), false, false)
-        return rollout(env, policy, start, record=None, sums=sums, add=_added).sums
+        return rollout(env, policy, start, record=None, sums=sums, add=_add_step).sums
 
     return jax.vmap(episode)(keys)
 
@@ -111,7 +111,7 @@ def _rows(
     return rollout(env, policy, drawn_start(env, key, preset=preset, spread=spread))
 
 
-def _added(sums: EpisodeScores, loop_step: LoopStep) -> EpisodeScores:
+def _add_step(sums: EpisodeScores, loop_step: LoopStep) -> EpisodeScores:
     step, false = loop_step.step, jnp.zeros((), jnp.bool_)
     cost = jnp.asarray(step.cost, sums.cost.dtype)
     return EpisodeScores(

@@ -118,12 +118,12 @@ def a_key_is_used_once(evidence: Evidence) -> str:
 
 def a_batch_equals_single_steps(evidence: Evidence) -> str:
     """``vmap`` over worlds and ``scan`` over time give the numbers of single compiled steps."""
-    return _compared(evidence, compiled=True)
+    return _compare(evidence, compiled=True)
 
 
 def compiled_equals_eager(evidence: Evidence) -> str:
     """Results without ``jit`` are the same, and the functions keep no state between calls."""
-    fault = _compared(evidence, compiled=False)
+    fault = _compare(evidence, compiled=False)
     if fault:
         return fault
     (_, first), (_, second) = first_steps(evidence, (0, 0), compiled=False)
@@ -132,7 +132,7 @@ def compiled_equals_eager(evidence: Evidence) -> str:
     return "" if same else fault
 
 
-def _compared(evidence: Evidence, *, compiled: bool) -> str:
+def _compare(evidence: Evidence, *, compiled: bool) -> str:
     form = "a compiled" if compiled else "an eager"
     worlds = (0, 1)
     answers = first_steps(evidence, worlds, compiled=compiled)

@@ -37,7 +37,7 @@ OFF_IN_TIME = 0.1
 Law = Callable[[Evidence], str | NotCheckable]
 
 
-def of_simulated_plants(law: Callable[[Evidence], str | NotCheckable]) -> Law:
+def restrict_to_simulated_plants(law: Callable[[Evidence], str | NotCheckable]) -> Law:
     """Restricts a law to simulated plants; for any other plant it returns that it is unchecked."""
 
     @functools.wraps(law)
@@ -49,7 +49,7 @@ def of_simulated_plants(law: Callable[[Evidence], str | NotCheckable]) -> Law:
     return checked
 
 
-@of_simulated_plants
+@restrict_to_simulated_plants
 def instruments_only_show(evidence: Evidence) -> str:
     """Instrument noise changes only readings, not rewards, costs, ends of episodes or states.
 
@@ -82,7 +82,7 @@ def instruments_only_show(evidence: Evidence) -> str:
     return ""
 
 
-@of_simulated_plants
+@restrict_to_simulated_plants
 def rewards_and_costs_follow_the_declarations(evidence: Evidence) -> str:
     """The reward of a step is :meth:`reward` of the true state; limits give its costs and trips."""
     step, ours = probes(evidence).step, _declared(evidence)
@@ -94,7 +94,7 @@ def rewards_and_costs_follow_the_declarations(evidence: Evidence) -> str:
     return ""
 
 
-@of_simulated_plants
+@restrict_to_simulated_plants
 def a_trip_has_its_price(evidence: Evidence) -> str | NotCheckable:
     """If a limit ends the episode, this lowers the reward of that step."""
     env = evidence.env
@@ -106,7 +106,7 @@ def a_trip_has_its_price(evidence: Evidence) -> str | NotCheckable:
     return "a trip takes nothing off the reward, so that ending an episode early is free"
 
 
-@of_simulated_plants
+@restrict_to_simulated_plants
 def another_key_gives_other_draws(evidence: Evidence) -> str:
     """Declared noise, initial states and uncertain constants differ between keys."""
     env, probe = evidence.env, probes(evidence)
@@ -139,7 +139,7 @@ def another_key_gives_other_draws(evidence: Evidence) -> str:
     return ""
 
 
-@of_simulated_plants
+@restrict_to_simulated_plants
 def draws_do_not_go_together(evidence: Evidence) -> str:
     """No two numbers of :meth:`sample_noise` are correlated over many keys."""
     probe = probes(evidence)
@@ -164,7 +164,7 @@ def draws_do_not_go_together(evidence: Evidence) -> str:
     return f"draws of {one} and {other} are correlated: they come from one draw or one key"
 
 
-@of_simulated_plants
+@restrict_to_simulated_plants
 def clean_has_no_chance(evidence: Evidence) -> str:
     """``"clean"`` has no noise, dead time, lag or random start, and has its declared constants."""
     env = evidence.env
@@ -192,7 +192,7 @@ def clean_has_no_chance(evidence: Evidence) -> str:
     return ""
 
 
-@of_simulated_plants
+@restrict_to_simulated_plants
 def a_period_takes_dt(evidence: Evidence) -> str | NotCheckable:
     """:meth:`evolve` changes the plant as its :meth:`derivative` does in ``dt`` seconds.
 

@@ -1,4 +1,4 @@
-"""Wrappers of environments: resets, delays, disturbances, limits, history, scales, shifts.
+"""Wrappers of environments: resets, delays, disturbances, limits, shifts.
 
 Each function takes an environment and returns one with the same interface, so wrappers can be
 nested; the inner one acts first. A wrapped plant is still a plant: its controllers see the same
@@ -17,19 +17,11 @@ from neorl_envs.wrappers._delayed import Delayed as Delayed
 from neorl_envs.wrappers._delayed import delayed as delayed
 from neorl_envs.wrappers._disturbed import Disturbed as Disturbed
 from neorl_envs.wrappers._disturbed import disturbed as disturbed
-from neorl_envs.wrappers._history import History as History
-from neorl_envs.wrappers._history import history as history
-from neorl_envs.wrappers._normalised import Normalised as Normalised
-from neorl_envs.wrappers._normalised import normalised as normalised
-from neorl_envs.wrappers._penalised import Penalised as Penalised
-from neorl_envs.wrappers._penalised import penalised as penalised
 from neorl_envs.wrappers._randomised import Randomised as Randomised
 from neorl_envs.wrappers._randomised import RandomisedState as RandomisedState
 from neorl_envs.wrappers._randomised import randomised as randomised
 from neorl_envs.wrappers._shifted import Shifted as Shifted
 from neorl_envs.wrappers._shifted import shifted as shifted
-from neorl_envs.wrappers._statistics import EpisodeStatistics as EpisodeStatistics
-from neorl_envs.wrappers._statistics import episode_statistics as episode_statistics
 
 __all__ = [
     "AutoReset",
@@ -38,10 +30,6 @@ __all__ = [
     "Constrained",
     "Delayed",
     "Disturbed",
-    "EpisodeStatistics",
-    "History",
-    "Normalised",
-    "Penalised",
     "Randomised",
     "RandomisedState",
     "Shifted",
@@ -50,11 +38,7 @@ __all__ = [
     "constrained",
     "delayed",
     "disturbed",
-    "episode_statistics",
     "fresh_carry",
-    "history",
-    "normalised",
-    "penalised",
     "randomised",
     "shifted",
 ]

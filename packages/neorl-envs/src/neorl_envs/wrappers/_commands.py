@@ -21,11 +21,10 @@ def held_command(
     return env.step(params, state, leave, jax.random.clone(key))[1].applied
 
 
-def limited(env: Any, last: Float[Array, " act"], action: Float[Array, " act"]) -> Array:
+def limit_command(env: Any, last: Float[Array, " act"], action: Float[Array, " act"]) -> Array:
     """Limits the demand to range and rate; a NaN channel keeps its last command.
 
-    Raises:
-        ValueError: If the shape of the action is not ``(act,)``.
+    Raises a ``ValueError`` if the shape of the action is not ``(act,)``.
     """
     spec = env.spec
     if jnp.shape(action) != (spec.n_action,):

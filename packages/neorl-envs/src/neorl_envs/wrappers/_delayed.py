@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_core import Environment, Step
 from neorl_core.control import DelayLine, delay_line, delay_step
 from neorl_envs.wrappers._base import Wrapper
-from neorl_envs.wrappers._commands import held_command, limited
+from neorl_envs.wrappers._commands import held_command, limit_command
 
 
 class DelayedState(NamedTuple):
@@ -54,7 +54,7 @@ class Delayed(Wrapper):
         self, params: Any, state: DelayedState, action: Float[Array, " act"], key: PRNGKeyArray
     ) -> tuple[DelayedState, Step]:
         """Simulates one control period."""
-        command = limited(self.env, state.command, action)
+        command = limit_command(self.env, state.command, action)
         commands, arrived = delay_step(state.commands, command, first=False)
         inner, step = self.env.step(params, state.state, arrived, key)
         readings, obs = delay_step(state.readings, step.final_obs, first=False)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_core import Environment, InputError, Step, highs, lows
 from neorl_envs.blocks import autoregressive
 from neorl_envs.wrappers._base import Wrapper
-from neorl_envs.wrappers._commands import held_command, limited
+from neorl_envs.wrappers._commands import held_command, limit_command
 
 
 class DisturbedState(NamedTuple):
@@ -57,7 +57,7 @@ class Disturbed(Wrapper):
     ) -> tuple[DisturbedState, Step]:
         """Simulates one control period."""
         for_env, for_load = jax.random.split(key)
-        command = limited(self.env, state.command, action)
+        command = limit_command(self.env, state.command, action)
         inner, step = self.env.step(params, state.state, command + state.load, for_env)
         load = autoregressive(
             state.load,

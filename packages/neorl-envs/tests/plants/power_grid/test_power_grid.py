@@ -30,7 +30,7 @@ def env() -> PowerGrid:
 @jax.jit
 def steady(c: Constants) -> Any:
     """Power flow and Jacobian of the machines in the steady state."""
-    schedule = machines.scheduled(c)
+    schedule = machines.steady_state(c)
     z = network.with_loads(schedule.ports[0], jnp.zeros(2, jnp.complex128))[:4]
     flat, unravel = jax.flatten_util.ravel_pytree(schedule.start)
 

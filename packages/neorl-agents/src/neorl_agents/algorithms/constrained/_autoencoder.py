@@ -51,15 +51,6 @@ def autoencoder_step(
     """Takes one gradient step of encoder and decoder, both on the loss from before the step.
 
     ``mean (decoded - a)^2 + kl_weight KL(q(z|s, a) || N(0, 1)) / latent``
-
-    Args:
-        learner: A learner with the fields ``kl_weight`` and ``model_learning_rate``.
-        state: State with the parameters ``encoder`` and ``decoder``.
-        rows: One batch.
-        key: Random key of the latent samples.
-
-    Returns:
-        The state after the step, and the loss before it.
     """
     encoder, decoder = state.parameters["encoder"], state.parameters["decoder"]
     shape = (len(rows.action), 2 * rows.action.shape[-1])

@@ -176,8 +176,8 @@ class BCQLag(BaseLearner):
         state, cost_loss, _ = self.descend(state, "cost_critics", cost_critic_loss, rows, target)
 
         parameters = state.parameters
-        decoded = _decoded(parameters["decoder"], rows.obs, _latents(actor_key, rows.action))
-        action = _perturbed(parameters["actor"], rows.obs, decoded, self.phi)
+        decoded = _decode(parameters["decoder"], rows.obs, _latents(actor_key, rows.action))
+        action = _perturb(parameters["actor"], rows.obs, decoded, self.phi)
         state, control = multiplier_step(self, state, rows, action, least=self.costly == "smaller")
         parameters = state.parameters
         loss_of = partial(_actor_loss, least=self.costly == "smaller")
@@ -219,31 +219,31 @@ class BCQLag(BaseLearner):
         """The largest mixture of two critics over several actions in every next state."""
         batch, act = rows.action.shape
         shape = (batch, self.n_samples, 2 * act)
-        z = _clipped(jax.random.normal(key, shape, rows.action.dtype)).reshape(-1, 2 * act)
+        z = _clip_latent(jax.random.normal(key, shape, rows.action.dtype)).reshape(-1, 2 * act)
         obs = jnp.repeat(rows.next_obs, self.n_samples, axis=0)
-        decoded = _decoded(state.parameters["decoder"], obs, z)
-        actions = _perturbed(state.targets["actor"], obs, decoded, self.phi)
+        decoded = _decode(state.parameters["decoder"], obs, z)
+        actions = _perturb(state.targets["actor"], obs, decoded, self.phi)
         values = sampled_q_values(critics, rows.next_obs, actions.reshape(batch, -1, act))
         values = values.reshape(MEMBERS, -1, batch, self.n_samples)
         weighted_q = least * jnp.min(values, axis=0) + (1 - least) * jnp.max(values, axis=0)
         return jnp.max(weighted_q, axis=-1)
 
 
-def _clipped(z: Float[Array, "*batch latent"]) -> Float[Array, "*batch latent"]:
+def _clip_latent(z: Float[Array, "*batch latent"]) -> Float[Array, "*batch latent"]:
     return jnp.clip(z, -LATENT_RANGE, LATENT_RANGE)
 
 
 def _latents(key: PRNGKeyArray, action: Float[Array, "batch act"]) -> Float[Array, "batch latent"]:
-    return _clipped(jax.random.normal(key, (len(action), 2 * action.shape[-1]), action.dtype))
+    return _clip_latent(jax.random.normal(key, (len(action), 2 * action.shape[-1]), action.dtype))
 
 
-def _decoded(
+def _decode(
     decoder: Network, obs: Float[Array, "batch obs"], z: Float[Array, "batch latent"]
 ) -> Float[Array, "batch act"]:
     return decoder(jnp.concatenate([obs, z], axis=-1))
 
 
-def _perturbed(
+def _perturb(
     actor: Network,
     obs: Float[Array, "batch obs"],
     decoded: Float[Array, "batch act"],
@@ -263,7 +263,7 @@ def _actor_loss(
 ) -> tuple[Float[Array, ""], Float[Array, "batch act"]]:
     """The priced cost of the moved actions minus their value; and the actions."""
     critics, cost_critics, multipliers = critics_and_multipliers
-    action = _perturbed(actor, rows.obs, decoded, phi)
+    action = _perturb(actor, rows.obs, decoded, phi)
     q = jnp.min(q_values(critics, rows.obs, action), axis=0)
     cost_value = multipliers @ cost_values(cost_critics, rows.obs, action, least=least)
     return -masked_mean(q - cost_value, rows.mask), action

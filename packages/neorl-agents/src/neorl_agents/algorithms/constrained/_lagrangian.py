@@ -134,16 +134,8 @@ def multiplier_step(
 ) -> tuple[LearnerState, Metrics]:
     """Takes one step of every multiplier, from the mean cost that critics predict of ``action``.
 
-    Args:
-        learner: A learner with the fields ``multiplier`` and ``discount``.
-        state: State with the parameters ``cost_critics`` and ``multipliers``.
-        rows: One batch.
-        action: Actions of the policy in that batch.
-        least: Whether the smaller of two cost critics is used.
-
-    Returns:
-        The state, the largest multiplier, and the largest excess of a cost over its limit, in the
-        unit of its critic.
+    With ``least`` the smaller of two cost critics is used. The metrics are the largest multiplier
+    and the largest excess of a cost over its limit, in the unit of its critic.
     """
     settings = learner.multiplier
     limits = critic_limits(

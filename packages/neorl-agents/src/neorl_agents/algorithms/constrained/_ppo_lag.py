@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from neorl_agents.algorithms.constrained._lagrangian import (
     MultiplierSettings,
@@ -11,9 +11,7 @@ from neorl_agents.algorithms.constrained._lagrangian import (
     require_multiplier,
 )
 from neorl_agents.algorithms.constrained._rollout_multipliers import GAINS, lagrangian_advantage
-from neorl_agents.algorithms.online._on_policy import Estimates, ScaledValue
 from neorl_agents.algorithms.online._ppo import PPO
-from neorl_agents.learning import LearnerState, Metrics, UnitRows
 from neorl_core import Spec
 
 
@@ -51,6 +49,8 @@ class PPOLag(PPO):
     reads: ClassVar[tuple[str, ...]] = (*PPO.reads, "cost")
     rates: ClassVar[Mapping[str, str]] = {**PPO.rates, "multipliers": "learning_rate"}
 
+    penalised_advantage = lagrangian_advantage
+
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
         require_multiplier(self)
@@ -60,9 +60,3 @@ class PPOLag(PPO):
         """The networks of PPO, whose value also predicts costs, and multipliers of zero."""
         parameters, targets = super().fresh(spec, key)
         return parameters | {"multipliers": fresh_multipliers(spec.n_cost)}, targets
-
-    def penalised_advantage(
-        self, state: LearnerState, rows: UnitRows, estimates: Estimates, value: ScaledValue
-    ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
-        """Takes one step of the multipliers; returns the advantage minus the priced costs."""
-        return lagrangian_advantage(self, state, rows, estimates, value)

@@ -21,9 +21,12 @@ GAINS = MultiplierSettings(kp=0.5, ki=0.02, kd=0.1)
 
 
 def lagrangian_advantage(
-    learner: Any, state: LearnerState, rows: UnitRows, estimates: Estimates, value: ScaledValue
+    self: Any, state: LearnerState, rows: UnitRows, estimates: Estimates, value: ScaledValue
 ) -> tuple[LearnerState, Float[Array, " row"], Metrics]:
     """Takes one step of every multiplier; returns the advantage minus the weighted costs.
+
+    It is the ``penalised_advantage`` of a learner with the field ``multiplier``, whose state has
+    the parameter ``multipliers``.
 
     Let ``J_j`` be the cost of an episode, estimated as the rollout's mean per step times the
     horizon, and ``d_j`` its limit. The multiplier takes one step of its PID controller on
@@ -35,18 +38,10 @@ def lagrangian_advantage(
     where ``s`` and ``s_j`` are the standard deviations of the returns of reward and cost so far, so
     that a multiplier has the same effect on every plant.
 
-    Args:
-        learner: A learner with the field ``multiplier``.
-        state: State with the parameter ``multipliers``.
-        rows: The rollout.
-        estimates: Its advantages, the reward's first.
-        value: The value function, which holds the scales.
-
-    Returns:
-        The state, the advantage, and metrics: the largest multiplier and the largest excess of a
-        cost over its limit, as a fraction of the limit.
+    The metrics are the largest multiplier, and the largest excess of a cost over its limit as a
+    fraction of the limit.
     """
-    settings, preparation = learner.multiplier, state.preparation
+    settings, preparation = self.multiplier, state.preparation
     costs = counted_costs(preparation, rows.cost)
     mean_cost = jnp.mean(costs.reshape(-1, costs.shape[-1]), axis=0)
     allowed = step_limits(preparation, allowed_violations=settings.allowed_violations)

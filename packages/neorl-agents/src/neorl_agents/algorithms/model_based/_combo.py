@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._soft_actor import sampled_actions
+from neorl_agents.algorithms._soft_actor import LOG_STD_RANGE, sampled_actions
 from neorl_agents.algorithms.model_based._soft_rollouts import (
-    LOG_STD_RANGE,
     Rollouts,
     SoftRollouts,
 )
@@ -94,19 +93,9 @@ def conservative_loss(
     *,
     weight: float | Float[Array, ""],
 ) -> tuple[Float[Array, ""], tuple[Float[Array, " batch"], Metrics]]:
-    """The loss of :class:`COMBO`.
+    """The loss of :class:`COMBO`, the mean value of every row, and the mean conservative term.
 
-    Args:
-        critics: The stacked networks.
-        rows: One batch.
-        target: Regression targets of the critics.
-        samples: Actions in every state, and their log-densities.
-        logged: Rows of the log, whose values are raised.
-        model_states: Rows in whose states values are lowered.
-        weight: Weight of the conservative term.
-
-    Returns:
-        The loss, the mean value of every row, and the critics' mean conservative term.
+    Values are raised in the ``logged`` rows and lowered in ``model_states``.
     """
     actions, log_prob = samples
     q = q_values(critics, rows.obs, rows.action)

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._soft_actor import sample_action
-from neorl_agents.algorithms.model_based._soft_rollouts import LOG_STD_RANGE, SoftRollouts
+from neorl_agents.algorithms._soft_actor import LOG_STD_RANGE, sample_action
+from neorl_agents.algorithms.model_based._soft_rollouts import SoftRollouts
 from neorl_agents.learning import LearnerState, Metrics, UnitRows, require_count, require_number
 from neorl_agents.models import newest, next_network_inputs
 from neorl_agents.networks import q_values
@@ -82,10 +82,6 @@ class MOBILE(SoftRollouts):
 
 
 def inconsistency(values: Float[Array, "draw ens *batch"]) -> Float[Array, "*batch"]:
-    """The sample standard deviation over members of the mean over draws: ``std_i (mean_k v_ki)``.
-
-    Args:
-        values: Values of next states, several sampled from every member.
-    """
+    """Sample standard deviation over members of the mean over draws: ``std_i (mean_k v_ki)``."""
     has_ensemble = values.shape[1] > 1  # A single member disagrees with none.
     return jnp.std(jnp.mean(values, axis=0), axis=0, ddof=int(has_ensemble))

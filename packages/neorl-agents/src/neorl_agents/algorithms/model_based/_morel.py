@@ -65,8 +65,7 @@ class MOReL(SoftRollouts):
 def halt_threshold(calibration: Calibration, margin: float | Float[Array, ""]) -> Float[Array, ""]:
     """The disagreement above which a step is unknown.
 
-    Args:
-        calibration: Calibration of the model, on rows that it was not fitted to.
-        margin: 0 for the mean disagreement of those rows, 1 for the largest.
+    ``margin`` is 0 for the mean disagreement of rows that the model was not fitted to, 1 for the
+    largest.
     """
     return calibration.mean + margin * (calibration.largest - calibration.mean)

@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._soft_actor import sample_action
+from neorl_agents.algorithms._soft_actor import LOG_STD_RANGE, sample_action
 from neorl_agents.algorithms.model_based._soft_rollouts import (
-    LOG_STD_RANGE,
     Rollouts,
     SoftRollouts,
 )
@@ -153,7 +152,7 @@ class RAMBO(SoftRollouts):
         value_now = jnp.min(q_values(state.parameters["critics"], rows.obs, rows.action), axis=0)
         continues = jnp.where(odds[chosen] > 0, 0.0, 1.0)
         advantage = reward + self.discount * continues * value - value_now
-        return change, standardised(advantage, rows.mask)
+        return change, standardise(advantage, rows.mask)
 
     def _logged_and_predicted(self, rows: UnitRows) -> tuple[UnitRows, UnitRows]:
         """The rows of the log and the predicted ones; at least one of each."""
@@ -170,10 +169,7 @@ def mixture_log_density(
 ) -> Float[Array, " batch"]:
     """The log-density of a change under the mixture of all members, up to a constant.
 
-    Args:
-        moments: Moments that every member predicts.
-        change: Changes of the observation, in units.
-        counted: 1 for observations that are predicted, 0 for others.
+    ``counted`` is 1 for observations that are predicted, 0 for others.
     """
     is_predicted = counted[None, None] > 0
     std = jnp.where(is_predicted, moments.std, 1)
@@ -182,7 +178,7 @@ def mixture_log_density(
     return jax.nn.logsumexp(log_density, axis=0) - jnp.log(jnp.float32(log_density.shape[0]))
 
 
-def standardised(x: Float[Array, " batch"], mask: Any) -> Float[Array, " batch"]:
+def standardise(x: Float[Array, " batch"], mask: Any) -> Float[Array, " batch"]:
     """``(x - mean) / std`` over the unmasked rows; no gradient."""
     x = jax.lax.stop_gradient(x)
     error = x - masked_mean(x, mask)

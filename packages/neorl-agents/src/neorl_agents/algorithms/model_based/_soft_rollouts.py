@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -11,10 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import (
+    LOG_STD_RANGE,
+    SOFT_RATES,
+    actor_step,
     max_entropy,
-    sample_action,
-    soft_actor_loss,
-    temperature_loss,
+    soft_target,
+    temperature_step,
 )
 from neorl_agents.learning import (
     WHOLE_RUN,
@@ -33,7 +34,7 @@ from neorl_agents.learning import (
     value_metrics,
 )
 from neorl_agents.models import DynamicsModel, ModelRollouts
-from neorl_agents.networks import Network, q_values
+from neorl_agents.networks import Network
 from neorl_agents.networks._gaussian_heads import squashed_mean
 from neorl_agents.online import rows_of_the_log
 from neorl_agents.policies import (
@@ -44,10 +45,6 @@ from neorl_agents.policies import (
 )
 from neorl_core import Spec
 from neorl_core.losses import masked_mean
-from neorl_core.targets import soft_td_target
-
-LOG_STD_RANGE = (-5.0, 2.0)
-
 
 ENSEMBLE = DynamicsModel(
     members=5,
@@ -124,11 +121,7 @@ class SoftRollouts(BaseLearner):
     reads: ClassVar[tuple[str, ...]] = (
         "obs", "action", "reward", "next_obs", "terminated", "truncated", "mask",
     )  # fmt: skip
-    rates: ClassVar[Mapping[str, str]] = {
-        "actor": "actor_learning_rate",
-        "critics": "critic_learning_rate",
-        "log_temperature": "temperature_learning_rate",
-    }
+    rates: ClassVar[Mapping[str, str]] = SOFT_RATES
 
     def check(self) -> None:
         """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
@@ -191,31 +184,11 @@ class SoftRollouts(BaseLearner):
         reward_key, critic_key = jax.random.split(step_key)
         temperature = jnp.exp(state.parameters["log_temperature"])
         reward, reward_metrics = self.reward(state, rows, reward_key)
-        action, log_prob = sample_action(
-            state.parameters["actor"], rows.next_obs, target_key, LOG_STD_RANGE
-        )
-        target = soft_td_target(
-            reward,
-            q_values(state.targets["critics"], rows.next_obs, action),
-            log_prob,
-            rows.terminated,
-            discount=self.discount,
-            temperature=temperature * self.entropy_backup,
-        )
+        bonus = temperature * self.entropy_backup
+        target = soft_target(self, state, rows, reward, bonus, target_key)
         state, loss, (q, critic_metrics) = self.critic_step(state, rows, target, critic_key)
-        state, actor_loss, log_prob = self.descend(
-            state,
-            "actor",
-            partial(soft_actor_loss, log_std_range=LOG_STD_RANGE),
-            state.parameters["critics"],
-            temperature,
-            rows,
-            actor_key,
-        )
-        target_entropy = self.target_entropy * rows.action.shape[-1]
-        state, _, _ = self.descend(
-            state, "log_temperature", temperature_loss, log_prob, rows.mask, target_entropy
-        )
+        state, actor_loss, log_prob = actor_step(self, state, rows, temperature, actor_key)
+        state = temperature_step(self, state, rows, log_prob)
         entropy_bonus = max_entropy(temperature * self.entropy_backup, rows.action.shape[-1])
         values = value_metrics(
             q,

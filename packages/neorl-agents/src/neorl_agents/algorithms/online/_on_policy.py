@@ -71,7 +71,7 @@ class ScaledValue(eqx.Module):
     def with_statistics(
         self, returns: Float[Array, "row signal"], rate: Float[Array, ""]
     ) -> "ScaledValue":
-        """The value with means and scales moved towards those of a rollout by ``part``."""
+        """The value with means and scales moved towards those of a rollout by ``rate``."""
         mean = self.mean + rate * (jnp.mean(returns, axis=0) - self.mean)
         square = jnp.square(self.scale)
         square = square + rate * (jnp.mean(jnp.square(returns - mean[None]), axis=0) - square)
@@ -99,7 +99,7 @@ def fresh_actor(networks: Networks, spec: Spec, key: PRNGKeyArray, kind: ActionK
 
 
 def fresh_value(learner: Any, spec: Spec, key: PRNGKeyArray) -> ScaledValue:
-    """Values of :func:`signals_of`, whose scales are one until the first rollout."""
+    """Values of :func:`reward_and_costs`, whose scales are one until the first rollout."""
     signals = 1 + (spec.n_cost if learner.keeps_limits else 0)
     network = learner.networks.obs_network(spec, signals, key, initialiser="orthogonal")
     return ScaledValue(network, jnp.zeros(signals, jnp.float32), jnp.ones(signals, jnp.float32))
@@ -150,14 +150,7 @@ def estimate(
 
     A time limit does not end an episode: the value of the step's own next observation follows it.
 
-    Args:
-        actor: Network that sampled the actions.
-        value: The value function before the update.
-        rows: The rollout.
-        signals: The signals that are valued, the reward first.
-        discount: Discount per step.
-        lam: The lambda of the advantages.
-        kind: How actions are sampled.
+    The reward is the first of the ``signals``.
     """
     flat, shape = as_rows(rows), signals.shape
     values, next_values = value(flat.obs), value(flat.next_obs)
@@ -174,14 +167,14 @@ def estimate(
     return jax.tree.map(jax.lax.stop_gradient, Estimates(advantage, values + advantage, log_prob))
 
 
-def standardised(advantage: Float[Array, " row"]) -> Float[Array, " row"]:
+def standardise(advantage: Float[Array, " row"]) -> Float[Array, " row"]:
     """The advantage scaled to mean 0 and standard deviation 1."""
     centred = advantage - jnp.mean(advantage)
     return centred / (jnp.std(advantage) + 1e-8)
 
 
 def statistics_rate(state: LearnerState, rate: Any) -> Float[Array, ""]:
-    """The part by which mean and scale follow a rollout: 1 for the first one, then ``part``."""
+    """The part by which mean and scale follow a rollout: 1 for the first one, then ``rate``."""
     return jnp.where(state.updates == 0, 1.0, rate)
 
 

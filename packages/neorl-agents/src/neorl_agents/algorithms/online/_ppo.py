@@ -22,7 +22,7 @@ from neorl_agents.algorithms.online._on_policy import (
     log_prob_and_entropy,
     require_no_encoder,
     reward_and_costs,
-    standardised,
+    standardise,
     statistics_rate,
 )
 from neorl_agents.learning import (
@@ -217,7 +217,7 @@ class PPO(BaseLearner):
         log_prob, entropy = log_prob_and_entropy(networks.actor, rows, self.actions)
         # An infinite ratio would make the gradient NaN; beyond this bound the gradient is zero.
         log_ratio = jnp.clip(log_prob - estimates.log_prob, -MAX_LOG_RATIO, MAX_LOG_RATIO)
-        log_prob, weight = estimates.log_prob + log_ratio, standardised(advantage)
+        log_prob, weight = estimates.log_prob + log_ratio, standardise(advantage)
         surrogate = jnp.mean(
             ppo_clipped_loss(log_prob, estimates.log_prob, weight, epsilon=self.clip)
         )

@@ -22,7 +22,7 @@ from neorl_agents.algorithms.online._on_policy import (
     log_prob_and_entropy,
     require_no_encoder,
     reward_and_costs,
-    standardised,
+    standardise,
     statistics_rate,
 )
 from neorl_agents.learning import (
@@ -144,7 +144,7 @@ class Reinforce(BaseLearner):
         """Loss of the actor, and its mean entropy."""
         log_prob, entropy = log_prob_and_entropy(actor, rows, self.actions)
         entropy = jnp.mean(entropy)
-        loss = -jnp.mean(log_prob * standardised(advantage))
+        loss = -jnp.mean(log_prob * standardise(advantage))
         return loss - self.entropy_weight * entropy, entropy
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:

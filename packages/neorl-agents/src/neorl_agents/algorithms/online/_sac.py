@@ -1,7 +1,6 @@
 """Soft actor-critic."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -9,10 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import (
+    LOG_STD_RANGE,
+    SOFT_RATES,
+    actor_step,
     max_entropy,
-    sample_action,
-    soft_actor_loss,
-    temperature_loss,
+    soft_target,
+    temperature_step,
 )
 from neorl_agents.learning import (
     BaseLearner,
@@ -25,7 +26,6 @@ from neorl_agents.learning import (
     require_number,
     value_metrics,
 )
-from neorl_agents.networks import q_values
 from neorl_agents.networks._gaussian_heads import squashed_mean
 from neorl_agents.policies import (
     HistoryPolicy,
@@ -35,9 +35,6 @@ from neorl_agents.policies import (
 )
 from neorl_core import Spec
 from neorl_core.losses import masked_mean
-from neorl_core.targets import soft_td_target
-
-LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class SAC(BaseLearner):
@@ -76,11 +73,7 @@ class SAC(BaseLearner):
     steps: Steps = Steps(optimiser="sac", reward_scale="none")
 
     reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
-    rates: ClassVar[Mapping[str, str]] = {
-        "actor": "actor_learning_rate",
-        "critics": "critic_learning_rate",
-        "log_temperature": "temperature_learning_rate",
-    }
+    rates: ClassVar[Mapping[str, str]] = SOFT_RATES
     own_optimisers: ClassVar[Mapping[str, str]] = {"log_temperature": "adam"}
 
     def check(self) -> None:
@@ -105,24 +98,10 @@ class SAC(BaseLearner):
         rows = only_batch(rows)
         target_key, actor_key = jax.random.split(key)
         temperature = jnp.exp(state.parameters["log_temperature"])
-        action, log_prob = sample_action(
-            state.parameters["actor"], rows.next_obs, target_key, LOG_STD_RANGE
-        )
-        next_q = q_values(state.targets["critics"], rows.next_obs, action)
-        target = soft_td_target(
-            rows.reward, next_q, log_prob, rows.terminated,
-            discount=self.discount, temperature=temperature,
-        )  # fmt: skip
+        target = soft_target(self, state, rows, rows.reward, temperature, target_key)
         state, loss, q = self.descend(state, "critics", critic_loss, rows, target)
-        actor_loss_fn = partial(soft_actor_loss, log_std_range=LOG_STD_RANGE)
-        critics = state.parameters["critics"]
-        state, actor_loss, log_prob = self.descend(
-            state, "actor", actor_loss_fn, critics, temperature, rows, actor_key
-        )
-        target_entropy = self.target_entropy * rows.action.shape[-1]
-        state, _, _ = self.descend(
-            state, "log_temperature", temperature_loss, log_prob, rows.mask, target_entropy
-        )
+        state, actor_loss, log_prob = actor_step(self, state, rows, temperature, actor_key)
+        state = temperature_step(self, state, rows, log_prob)
         entropy_bonus = max_entropy(temperature, rows.action.shape[-1])
         values = value_metrics(
             q, state.preparation, rows, discount=self.discount, entropy=entropy_bonus

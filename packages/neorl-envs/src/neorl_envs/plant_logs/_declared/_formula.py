@@ -46,11 +46,7 @@ FOLDED: dict[str, Callable[[Any, Any], Any]] = {
 def formula_of(tree: Any) -> Formula:
     """Translates a polars expression tree.
 
-    Args:
-        tree: Result of :meth:`Expression.tree`.
-
-    Raises:
-        UntranslatableError: Naming the first unknown node.
+    Raises an ``UntranslatableError`` naming the first unknown node.
     """
     match tree:
         case {"Column": str(name)}:
@@ -60,29 +56,24 @@ def formula_of(tree: Any) -> Formula:
         case {"Literal": {"Scalar": scalar}}:
             return ("number", _scalar(scalar))
         case {"BinaryExpr": {"left": left, "op": op, "right": right}}:
-            return (_known(op, op), formula_of(left), formula_of(right))
+            return (_known_name(op, op), formula_of(left), formula_of(right))
         case {"Ternary": {"predicate": when, "truthy": yes, "falsy": no}}:
             return ("Where", formula_of(when), formula_of(yes), formula_of(no))
         case {"Cast": {"expr": inside, "dtype": {"Literal": "Boolean" | "Float64" | "Float32"}}}:
             return formula_of(inside)
         case {"Function": {"input": list(given), "function": function}}:
-            return (_known(_name(function), function), *map(formula_of, given))
+            return (_known_name(_name(function), function), *map(formula_of, given))
     raise UntranslatableError(f"it holds {_short(tree)}, which cannot be compiled")
 
 
-def evaluated(formula: Formula, columns: Mapping[str, Float[Array, "..."]]) -> Array:
-    """Evaluates a formula.
-
-    Args:
-        formula: Result of :func:`formula_of`.
-        columns: Values of every name that the formula uses, all of the same shape.
-    """
+def evaluate(formula: Formula, columns: Mapping[str, Float[Array, "..."]]) -> Array:
+    """Evaluates a formula."""
     operation, *arguments = formula
     if operation == "column":
         return columns[arguments[0]]
     if operation == "number":
         return jnp.asarray(arguments[0], jnp.float32)
-    values = [evaluated(one, columns) for one in arguments]
+    values = [evaluate(one, columns) for one in arguments]
     if operation in FOLDED:
         return functools.reduce(FOLDED[operation], values)
     # Conditions become 0 or 1, so that expressions may multiply by them.
@@ -96,7 +87,7 @@ def _name(function: Any) -> Any:
     return function
 
 
-def _known(name: Any, node: Any) -> str:
+def _known_name(name: Any, node: Any) -> str:
     if isinstance(name, str) and (name in OPERATIONS or name in FOLDED):
         return name
     raise UntranslatableError(f"it holds {_short(node)}, which cannot be compiled")

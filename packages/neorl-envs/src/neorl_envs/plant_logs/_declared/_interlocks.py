@@ -15,7 +15,7 @@ from neorl_envs.plant_logs._configuration import BEFORE, OBSERVED, PlantLog
 from neorl_envs.plant_logs._declared._formula import (
     Formula,
     UntranslatableError,
-    evaluated,
+    evaluate,
     formula_of,
 )
 from neorl_envs.plant_logs._expressions import Expression
@@ -81,9 +81,9 @@ class DeclaredInterlocks:
         measured = {name: obs[i] for i, name in enumerate(self.obs)}
         for when, values in self.interlocks:
             columns = measured | {name: action[i] for i, name in enumerate(self.action)}
-            acts = evaluated(when, columns) > 0.5
+            acts = evaluate(when, columns) > 0.5
             for index, formula in values:
-                value = jnp.asarray(evaluated(formula, columns), action.dtype)
+                value = jnp.asarray(evaluate(formula, columns), action.dtype)
                 # A formula without a value, such as a division by zero, sets nothing.
                 value = jnp.where(acts & ~jnp.isnan(value), value, action[index])
                 action = action.at[index].set(value)
@@ -91,11 +91,7 @@ class DeclaredInterlocks:
 
 
 def check_interlocks(config: PlantLog, source: str) -> None:
-    """Raises unless every interlock of a configuration can be used.
-
-    Raises:
-        InputError: Naming the file, the interlock, the tag and its unit.
-    """
+    """Raises an ``InputError`` unless every interlock of a configuration can be used."""
     observed, manipulated = config.of_role(*OBSERVED), config.of_role("manipulated")
     names = [one.name for one in config.interlocks]
     for name in names:
@@ -123,15 +119,7 @@ def checked_interlocks(
 ) -> tuple[CheckedInterlock, ...]:
     """Parses interlocks.
 
-    Args:
-        records: Name, condition and values of every interlock.
-        observed: Tags or channels that a condition may use.
-        manipulated: Tags or channels that an interlock may set.
-        source: Name of the configuration in error messages.
-        roles: Roles of all other tags, by name, for messages.
-
-    Raises:
-        InputError: See :func:`check_interlocks`.
+    ``roles`` are those of all other tags, for messages.
     """
     ranges = {one.name: one for one in (*observed, *manipulated)}
     actions = [one.name for one in manipulated]
@@ -161,13 +149,10 @@ def require_translation(
     obs: Float[np.ndarray, "row obs"],
     action: Float[np.ndarray, "row act"],
 ) -> None:
-    """Raises unless the compiled expressions have the values that polars computes.
+    """Raises an ``InputError`` unless compiled expressions have the values that polars computes.
 
     They are compared in logged rows and in rows drawn from the ranges of the channels, because an
     interlock may never have acted in the log.
-
-    Raises:
-        InputError: Naming the expression.
     """
     random = np.random.default_rng(0)
     columns = {}
@@ -180,7 +165,7 @@ def require_translation(
     for one in checked:
         for term in (one.when, *one.values.values()):
             exact = term.expression(double)
-            compiled = np.asarray(evaluated(term.formula, single), np.float64)
+            compiled = np.asarray(evaluate(term.formula, single), np.float64)
             scale = float(np.nanmax(np.abs(exact), initial=1.0))
             close = np.isclose(compiled, exact, rtol=1e-3, atol=1e-5 * scale, equal_nan=True)
             # A comparison may differ in rows that lie on its threshold to single precision.

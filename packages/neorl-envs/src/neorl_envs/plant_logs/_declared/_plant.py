@@ -20,7 +20,7 @@ from neorl_envs.plant_logs._declared._activity import (
 from neorl_envs.plant_logs._declared._formula import (
     Formula,
     UntranslatableError,
-    evaluated,
+    evaluate,
     formula_of,
 )
 from neorl_envs.plant_logs._declared._interlocks import (
@@ -69,7 +69,7 @@ class DeclaredObjective:
         inputs = {"obs": obs, "action": action, "next_obs": next_obs, "last_action": last_action}
         columns = {name: inputs[field][index] for name, (field, index) in self.sources}
         values = [
-            jnp.asarray(jnp.nan if one is None else evaluated(one, columns), obs.dtype)
+            jnp.asarray(jnp.nan if one is None else evaluate(one, columns), obs.dtype)
             for one in self.outputs
         ]
         return jnp.stack(values)
@@ -115,11 +115,11 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
     if not isinstance(configuration, Mapping) or "tag" not in configuration:
         return DeclaredPlant(interlock=interlock, notes=tuple(interlock_notes))
     tags: Sequence[Mapping[str, Any]] = configuration["tag"]
-    exogenous = _of_role(dataset.spec, tags, "setpoint", "disturbance")
+    exogenous = _names_of_role(dataset.spec, tags, "setpoint", "disturbance")
     texts = [configuration["reward"]["expression"]]
     texts += [cost["expression"] for cost in configuration.get("cost", ())]
     sources = _sources(dataset.spec, {tag["name"] for tag in tags if tag.get("delay_s")})
-    logged = _logged(dataset)
+    logged = _logged_rows(dataset)
     names = ["reward", *(f"cost {channel.name}" for channel in dataset.spec.cost)]
     outputs, notes = [], []
     for index, (name, text) in enumerate(zip(names, texts, strict=True)):
@@ -138,11 +138,11 @@ def declared_plant(dataset: Dataset) -> DeclaredPlant:
             f"taken from the log, as setpoints and disturbances are: {', '.join(exogenous)}"
         )
     objective = DeclaredObjective(tuple(outputs), tuple(sources.items())) if used else None
-    setpoints = _of_role(dataset.spec, tags, "setpoint")
+    setpoints = _names_of_role(dataset.spec, tags, "setpoint")
     return DeclaredPlant(exogenous, objective, interlock, (*notes, *interlock_notes), setpoints)
 
 
-def _of_role(spec: Spec, tags: Sequence[Mapping[str, Any]], *roles: str) -> tuple[str, ...]:
+def _names_of_role(spec: Spec, tags: Sequence[Mapping[str, Any]], *roles: str) -> tuple[str, ...]:
     """Observations whose tags have one of some roles, with their earlier values."""
     names = {tag["name"] for tag in tags if tag["role"] in roles}
     return tuple(c.name for c in spec.obs if c.name.partition("[-")[0] in names)
@@ -195,7 +195,7 @@ def _formula(text: str, name: str, sources: Mapping[str, tuple[str, int]]) -> Fo
     return formula_of(expression.tree())
 
 
-def _logged(dataset: Dataset) -> dict[str, np.ndarray]:
+def _logged_rows(dataset: Dataset) -> dict[str, np.ndarray]:
     """The first known rows of the log that follow another row of the same episode."""
     rows: Any = dataset.transitions
     part = slice(ROWS)
@@ -226,7 +226,7 @@ def _require_agreement(
     if not len(stored):
         raise UntranslatableError("no row of the log can be compared with it")
     columns = {name: jnp.asarray(logged[field][:, i]) for name, (field, i) in sources.items()}
-    recomputed = np.asarray(jax.jit(evaluated, static_argnums=0)(formula, columns), np.float64)
+    recomputed = np.asarray(jax.jit(evaluate, static_argnums=0)(formula, columns), np.float64)
     difference = float(np.max(np.abs(np.broadcast_to(recomputed, stored.shape) - stored)))
     largest = max((float(np.abs(column).max()) for column in columns.values()), default=0.0)
     # Columns have single precision; the expression was evaluated in double precision.

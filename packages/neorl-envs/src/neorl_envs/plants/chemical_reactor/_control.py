@@ -35,13 +35,8 @@ def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
     is the same in both directions, so a tracking time of two periods is safe and unwinds the
     integral before the temperature overshoots.
 
-    Args:
-        adiabatic_celsius: Setpoint of the adiabatic temperature, °C.
-        feed_gain: Gain of the feed, kg/h per K.
-        dt: Control period in seconds.
-
-    Returns:
-        The controller; its three outputs are in the order of the action channels.
+    ``adiabatic_celsius`` is a setpoint in °C, ``feed_gain`` is in kg/h per K, ``dt`` in seconds.
+    The three outputs are in the order of the action channels.
     """
     return PID(
         kp=jnp.asarray((feed_gain, 6.0, 12.0)),

@@ -110,11 +110,7 @@ def rates(x: Balances, c: Constants, inputs: Float[Array, "3"], supply: Supply) 
     Mass balances of water, monomer and polymer with reaction in the reactor and in the external
     loop, energy balances of reactor, steel wall, jacket, external loop and its coolant.
 
-    Args:
-        x: State.
-        c: Physical constants.
-        inputs: Feed in kg/h, inlet temperatures of jacket and exchanger in K.
-        supply: Deviations of feed and inlet temperatures.
+    ``inputs`` are the feed in kg/h and the inlet temperatures of jacket and exchanger in K.
 
     Source: Lucia, Andersson, Brandt, Diehl and Engell, "Handling uncertainty in economic
     nonlinear model predictive control: A comparative case study", J. Process Control 24 (2014)

@@ -23,7 +23,7 @@ from neorl_envs.plants.dmsd._physics import (
     Masses,
     Targets,
     acceleration,
-    moved,
+    move,
 )
 
 TARGET_BOUND = 1.5  # m
@@ -101,7 +101,7 @@ class DMSD(SimulatedPlant):
         self, c: Constants, plant: Masses, inputs: Array, disturbance: Targets, time: Array
     ) -> Masses:
         """One explicit step of 0.2 s."""
-        return moved(c, plant, inputs)
+        return move(c, plant, inputs)
 
     def derivative(
         self, c: Constants, plant: Masses, inputs: Array, disturbance: Targets, time: Array

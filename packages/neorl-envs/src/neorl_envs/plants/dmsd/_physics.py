@@ -60,7 +60,7 @@ def acceleration(c: Constants, masses: Masses, force: Float[Array, "2"]) -> Floa
     return (pull + force) / c.mass
 
 
-def moved(c: Constants, masses: Masses, force: Float[Array, "2"]) -> Masses:
+def move(c: Constants, masses: Masses, force: Float[Array, "2"]) -> Masses:
     """The masses 0.2 s later, by one explicit Euler step as in the benchmark."""
     x, v = masses
     return Masses(x + DT * v, v + DT * acceleration(c, masses, force))

@@ -85,7 +85,7 @@ def demand(schedule: Schedule, obs: Float[Array, " obs"]) -> Float[Array, "5"]:
     return -(heat + cool)
 
 
-def scheduled(name: str) -> FeedforwardPID:
+def scheduled_control(name: str) -> FeedforwardPID:
     """Two setpoints, compensation of the load of weather, sun and people, and preheating.
 
     The setpoints are 21.7 and 23.5 degC when open and 18 and 27 degC when closed, with a ramp

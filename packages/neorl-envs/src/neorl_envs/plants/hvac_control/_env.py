@@ -18,7 +18,7 @@ from neorl_envs.plants.hvac_control import _physics as physics
 from neorl_envs.plants.hvac_control import _weather as weather
 
 HOUR = weather.AN_HOUR
-_sampled = jax.jit(physics.sampled)
+_sampled = jax.jit(physics.discretise)
 
 
 def _instruments() -> tuple[Instrument, ...]:
@@ -117,7 +117,7 @@ class HVACControl(SimulatedPlant):
     ) -> physics.Building:
         """The temperatures one period later."""
         inputs_of_period = self._held(c, inputs, disturbance, time)
-        return physics.evolved(c.derived, plant, inputs_of_period)
+        return physics.evolve_building(c.derived, plant, inputs_of_period)
 
     def derivative(
         self,
@@ -199,7 +199,7 @@ class HVACControl(SimulatedPlant):
         """The controllers by name, the ordinary one first."""
         return {
             "PI": _control.thermostats(),
-            self.reference: _control.scheduled(self.name),
+            self.reference: _control.scheduled_control(self.name),
         }
 
     def with_records(
@@ -231,5 +231,5 @@ class HVACControl(SimulatedPlant):
             [1.0, 0.0, 0.0]
         """
         given = {"temperature": temperature, "radiation": radiation, "price": price}
-        constants = weather.recorded(params.constants, self.horizon + HOUR, **given)
+        constants = weather.replace_series(params.constants, self.horizon + HOUR, **given)
         return params._replace(constants=constants)

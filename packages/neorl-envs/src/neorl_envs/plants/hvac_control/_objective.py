@@ -50,11 +50,8 @@ def measured_outcome(
 ) -> Float[Array, "3"]:
     """Reward and costs of a period from measurements; the office is open if anyone is there.
 
-    Args:
-        power: Mean power of the period, kW.
-        price: Price of the period, $/kWh.
-        air: Temperatures of the zones at its end, degC.
-        occupancy: Fraction of all people who are present at its end.
+    Power is the mean in kW, the price in $/kWh, temperatures of the zones are those at the end in
+    degC, and the occupancy is a fraction of all people.
     """
     low, high = jnp.where(occupancy > 0, *jnp.asarray((OPEN_BAND, CLOSED_BAND), air.dtype))
     distance = _distance(air, low, high)

@@ -158,7 +158,7 @@ def network(c: Constants) -> tuple[Float[Array, "10 10"], Float[Array, "10 12"]]
     return a, b.at[:, 2:].set(jnp.diag(heat))
 
 
-def sampled(c: Constants) -> Sampled:
+def discretise(c: Constants) -> Sampled:
     """The exact discretisation of the network with inputs held over one period."""
     return Sampled(*zero_order_hold(*network(c), dt=DT))
 
@@ -194,7 +194,7 @@ def held_inputs(
     return jnp.concatenate([weather, to_air, to_mass])
 
 
-def evolved(step: Sampled, building: Building, held: Float[Array, "12"]) -> Building:
+def evolve_building(step: Sampled, building: Building, held: Float[Array, "12"]) -> Building:
     """The building one period later, under inputs that are held."""
     x = step.transition @ jnp.concatenate(building) + step.inputs @ held
     return Building(x[:5], x[5:])

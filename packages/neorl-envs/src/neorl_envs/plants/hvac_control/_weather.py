@@ -123,7 +123,7 @@ def _entry(record: Array, time: Array) -> Array:
     return record[jnp.clip(time, 0, record.shape[0] - 1)]
 
 
-def recorded(
+def replace_series(
     c: Constants,
     steps: int,
     *,

@@ -19,10 +19,10 @@ from neorl_envs.plants.industrial_benchmark._physics import (
     Constants,
     Draws,
     Machine,
-    consumed,
-    fatigued,
+    add_fatigue,
+    consume,
     operational_cost,
-    steered,
+    steer,
 )
 
 PERCENT = (0.0, 100.0)
@@ -113,8 +113,8 @@ class IndustrialBenchmark(SimulatedPlant):
         self, c: Constants, plant: Machine, inputs: Array, disturbance: Draws, time: Array
     ) -> Machine:
         """Steering, fatigue and consumption of one step."""
-        plant = fatigued(c, steered(plant, inputs), disturbance)
-        return consumed(c, plant, disturbance)
+        plant = add_fatigue(c, steer(plant, inputs), disturbance)
+        return consume(c, plant, disturbance)
 
     def measure(self, c: Constants, now: Moment) -> Float[Array, "6"]:
         """The observation that the benchmark returns."""

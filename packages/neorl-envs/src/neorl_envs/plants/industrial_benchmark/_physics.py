@@ -111,7 +111,7 @@ def effective_actions(setpoint: Array, velocity: Array, gain: Array) -> Float[Ar
     )
 
 
-def steered(x: Machine, action: Float[Array, "3"]) -> Machine:
+def steer(x: Machine, action: Float[Array, "3"]) -> Machine:
     """The machine after its steerings have moved."""
     velocity, gain, shift = action
     return x._replace(
@@ -121,7 +121,7 @@ def steered(x: Machine, action: Float[Array, "3"]) -> Machine:
     )
 
 
-def fatigued(c: Constants, x: Machine, draws: Draws) -> Machine:
+def add_fatigue(c: Constants, x: Machine, draws: Draws) -> Machine:
     """The machine with new fatigue and hidden states."""
     effective = effective_actions(x.setpoint, x.velocity, x.gain)
     flipped: Bool[Array, 2] = draws.flip < jnp.clip(effective, 0.001, 0.999)
@@ -136,7 +136,7 @@ def fatigued(c: Constants, x: Machine, draws: Draws) -> Machine:
     return x._replace(hidden=hidden, fatigue=basic * (1 + 2 * level) / 3)
 
 
-def consumed(c: Constants, x: Machine, draws: Draws) -> Machine:
+def consume(c: Constants, x: Machine, draws: Draws) -> Machine:
     """The machine with the cost of this step stored, the next phase, and new consumption."""
     cost = operational_cost(x.setpoint, x.velocity, x.gain)
     costs = jnp.concatenate([x.costs[1:], cost[None]])

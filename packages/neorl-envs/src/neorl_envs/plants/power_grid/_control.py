@@ -44,7 +44,7 @@ def winding_up() -> PID:
     return generation_control(rate=0.03, gain=1e-3, tracking_time=NEVER)
 
 
-def tuned() -> PID:
+def tuned_control() -> PID:
     """Fast action with anti-windup at the ramp limits, and voltage support by frequency."""
     return generation_control(rate=0.25, gain=0.8, tracking_time=5.0, by_frequency=0.25)
 

@@ -25,7 +25,7 @@ from neorl_envs.plants.power_grid._constants import (
 
 SUBSTEPS = 50
 TELEMETRY = 2  # periods of 1 s between an area's substations and its control centre
-_schedule = jax.jit(machines.scheduled)
+_schedule = jax.jit(machines.steady_state)
 UNITS = range(1, 5)
 
 
@@ -88,7 +88,7 @@ def _grid_quantities(c: Derived, now: Moment) -> GridQuantities:
     z = world.matrix_now(schedule, now.disturbance, time)
     electrical = machines.electrical(constants, x, z[:4])
     ed, eq = machines.source(constants, x)
-    e = jax.lax.complex(ed, eq) * machines.turned(x.angle)
+    e = jax.lax.complex(ed, eq) * machines.rotate(x.angle)
     v = jnp.sum(z * (net.norton(constants) * e)[None], axis=-1)
     out = world.outage_now(now.disturbance, time)
     circuits = jnp.where(out == 1, 1.0, 2.0).astype(x.speed.dtype)
@@ -246,4 +246,7 @@ class PowerGrid(SimulatedPlant):
 
     def tunings(self) -> dict[str, Policy]:
         """The controllers by name, the ordinary one first."""
-        return {"AGC that winds up": _control.winding_up(), self.reference: _control.tuned()}
+        return {
+            "AGC that winds up": _control.winding_up(),
+            self.reference: _control.tuned_control(),
+        }

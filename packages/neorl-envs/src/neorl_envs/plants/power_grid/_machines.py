@@ -94,7 +94,7 @@ def ratios(c: Constants) -> tuple[Array, Array, Array, Array]:
     return (c.x2 - c.xl) / d, (c.xd1 - c.x2) / d**2, (c.x2 - c.xl) / q, (c.xq1 - c.x2) / q**2
 
 
-def turned(angle: Float[Array, "4"]) -> Complex[Array, "4"]:
+def rotate(angle: Float[Array, "4"]) -> Complex[Array, "4"]:
     """Rotates machine axes to those of the network; the q axis leads the rotor's angle."""
     return jax.lax.complex(jnp.sin(angle), -jnp.cos(angle))
 
@@ -108,7 +108,7 @@ def source(c: Constants, x: Machines) -> tuple[Array, Array]:
 def electrical(c: Constants, x: Machines, z: Complex[Array, "4 4"]) -> Electrical:
     """Solves machines and network by one product with a constant matrix."""
     ed, eq = source(c, x)
-    turn = turned(x.angle)
+    turn = rotate(x.angle)
     e = jax.lax.complex(ed, eq) * turn
     v = jnp.sum(z * (net.norton(c) * e)[None], axis=-1)
     current = (e - v) / jax.lax.complex(c.ra, c.x2)
@@ -122,12 +122,8 @@ def rates(
 ) -> Machines:
     """Time derivatives of the machines.
 
-    Args:
-        c: Constants.
-        s: Schedule.
-        z: Matrix from source currents to terminal voltages.
-        inputs: Changes of power and voltage references, per unit of the machine base.
-        x: State.
+    ``z`` maps source currents to terminal voltages; ``inputs`` are changes of power and voltage
+    references, per unit of the machine base.
     """
     power, voltage = inputs[:4], inputs[4:]
     gd1, gd2, gq1, gq2 = ratios(c)
@@ -159,7 +155,7 @@ def rates(
     )
 
 
-def scheduled(c: Constants) -> Schedule:
+def steady_state(c: Constants) -> Schedule:
     """Computes the steady state of the schedule from its power flow."""
     flow = net.power_flow(c)
     load = net.load_admittance(c, flow)
@@ -167,8 +163,8 @@ def scheduled(c: Constants) -> Schedule:
     current = jnp.conj(flow.injected / v) / SHARE
     rotor = v + jax.lax.complex(c.ra, c.xq) * current
     angle = jnp.angle(rotor)
-    axes = current * jnp.conj(turned(angle))
-    terminal = v * jnp.conj(turned(angle))
+    axes = current * jnp.conj(rotate(angle))
+    terminal = v * jnp.conj(rotate(angle))
     d, q = jnp.real(axes), jnp.imag(axes)
     ed2 = jnp.real(terminal) + c.ra * d - c.x2 * q
     eq2 = jnp.imag(terminal) + c.ra * q + c.x2 * d

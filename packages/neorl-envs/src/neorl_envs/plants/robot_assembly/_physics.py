@@ -129,12 +129,7 @@ def advance(
     The acceleration is ``ddq = clip(20 (u - dq) + M^-1 J^T F, +-ddq_max)``, since an inner torque
     loop compensates gravity and Coriolis forces. The inertia is that of the start of the period.
 
-    Args:
-        c: Constants of the contact.
-        cell: Cell at the start of the period.
-        target: Joint speeds demanded, rad/s, shape ``(7,)``.
-        fidelity: ``"full"`` or ``"fast"``.
-        substeps: Integration steps.
+    ``target`` are the joint speeds demanded, rad/s; ``fidelity`` is ``"full"`` or ``"fast"``.
     """
     inverse = compliance(cell, fidelity)
     hole = hole_of(cell)

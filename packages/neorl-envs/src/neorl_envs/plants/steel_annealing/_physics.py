@@ -170,14 +170,16 @@ def next_coil(c: Constants, before: Coil, draw: Float[Array, " 4"]) -> Coil:
     setpoint = before.setpoint + step
     outside = jnp.abs(setpoint - SETPOINT) > SETPOINT_STEP
     return Coil(
-        thickness=_folded(before.thickness + root * c.thickness_walk * draw[0], THINNEST, THICKEST),
-        width=_folded(before.width + root * c.width_walk * draw[1], NARROWEST, WIDEST),
+        thickness=_reflect(
+            before.thickness + root * c.thickness_walk * draw[0], THINNEST, THICKEST
+        ),
+        width=_reflect(before.width + root * c.width_walk * draw[1], NARROWEST, WIDEST),
         setpoint=jnp.where(outside, before.setpoint - step, setpoint),
         length=before.length * 0 + (SHORTEST + LONGEST) / 2 + c.length_range * draw[3],
     )
 
 
-def _folded(value: Array, low: float, high: float) -> Array:
+def _reflect(value: Array, low: float, high: float) -> Array:
     """Reflects a random walk at the ends of its range."""
     value = jnp.where(value < low, 2 * low - value, value)
     return jnp.where(value > high, 2 * high - value, value)
@@ -239,13 +241,9 @@ def advance(
     A coil that enters within the period is welded on at its start, while its head is still outside.
     At most one weld is therefore inside, and it moves through the cells without being smeared.
 
-    Args:
-        c: Physical constants.
-        plant: Furnace at the start of the period.
-        fuel: Fuel fractions of the burners.
-        inlet: Temperature of the strip at the entry, degC.
-        following: The coil after ``plant.coming``, used if ``plant.coming`` is welded on now.
-        substeps: Steps of the classical Runge-Kutta method.
+    ``fuel`` are fractions of the burners, ``inlet`` is the temperature of the strip in degC,
+    ``following`` the coil after ``plant.coming``. The period has ``substeps`` steps of the
+    classical Runge-Kutta method.
     """
     ends = plant.entered + c.fastest * PERIOD >= plant.coil.length
     shift = (plant.coil, plant.coming, following)

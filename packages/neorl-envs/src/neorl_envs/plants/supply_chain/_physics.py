@@ -129,7 +129,7 @@ def arriving(network: Network) -> Float[Array, "10"]:
     return jnp.sum(jnp.where(due, network.shipped, 0), axis=0)
 
 
-def allocated(
+def allocate(
     c: Constants, stock: Float[Array, "6"], ordered: Float[Array, "10"], legacy: bool
 ) -> Float[Array, "10"]:
     """Shipments of the suppliers for the orders, in whole units.
@@ -162,7 +162,7 @@ def one_period(
 ) -> Network:
     """Simulates one period: orders, deliveries, shipments, then demand and backlog."""
     ordered = jnp.where(closed, 0, jnp.round(ordered))
-    shipped = allocated(c, network.stock, ordered, legacy)
+    shipped = allocate(c, network.stock, ordered, legacy)
     at_once = jnp.asarray(LEAD_TIME == 0)
     delivered = jnp.where(at_once, shipped, arriving(network))
     receives, supplies = (jnp.asarray(m, shipped.dtype) for m in (RECEIVES, SUPPLIES))

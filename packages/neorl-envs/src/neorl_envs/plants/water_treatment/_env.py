@@ -94,7 +94,7 @@ class WaterTreatment(SimulatedPlant):
 
     def disturb(self, c: Any, disturbance: Any, noise: Any, time: Array) -> world.World:
         """Raw water, storms and demand one period later."""
-        return world.moved(c, disturbance, noise)
+        return world.move_disturbances(c, disturbance, noise)
 
     def evolve(
         self, c: Any, plant: physics.Works, inputs: Array, disturbance: Any, time: Array

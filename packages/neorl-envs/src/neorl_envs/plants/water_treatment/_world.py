@@ -38,7 +38,7 @@ class Draws(NamedTuple):
     storm: Float[Array, " 2"]
 
 
-def moved(c: Constants, world: World, draws: Draws) -> World:
+def move_disturbances(c: Constants, world: World, draws: Draws) -> World:
     """The disturbances one period later."""
     wander = autoregressive(
         world.wander,
