@@ -47,13 +47,14 @@ Side = Callable[[], float]
 
 def ours(worlds: int) -> Side:
     """`train_online`, from the end of its first chunk to that of the last but one."""
+    from tables.online.classic_plants import CartPole
+
     from neorl_agents import PPO
     from neorl_agents.learning import Networks
     from neorl_agents.networks import NETWORKS, init_mlp, tanh
     from neorl_train import train_online
     from neorl_train.configuration import OnlineConfig
     from neorl_train.training import Plan, Watcher
-    from tables.online.classic_plants import CartPole
 
     if "tanh" not in dict(NETWORKS.items()):
         kind = NETWORKS.find("mlp")
