@@ -3,6 +3,7 @@
 The hook must be there before ``neorl_core`` is imported, so this is a process of its own.
 """
 
+import importlib
 import importlib.util
 import inspect
 from pathlib import Path
@@ -27,6 +28,9 @@ with install_import_hook(hooked, "beartype.beartype"):
 
     import neorl_core
     from neorl_core.testing import configure_tests, exports, load_table
+
+    for name in hooked:  # the package itself imports its namespaces when they are used, too late
+        importlib.import_module(name)
 
 
 def is_checked(function) -> bool:

@@ -146,7 +146,8 @@ def test_many_rounds_are_exact_in_float32(links, rounds):
         value = jnp.arange(len(links), dtype=jnp.float32)
         mean = (len(links) - 1) / 2
         value = after(value, matrices)
-        np.testing.assert_allclose(value, mean, atol=1e-5 * len(links))
+        # The rounding of a round is amplified by the later ones, and differs between processors.
+        np.testing.assert_allclose(value, mean, atol=3e-5 * len(links))
 
 
 NOBODY = "clients must be 1 or more, got 0; leave mixing out without a graph"

@@ -96,7 +96,7 @@ def test_a_deploy_counts_the_earlier_runs_of_its_folder(tmp_path, noisy):
 
 @pytest.mark.parametrize("deployable", [True, False])
 def test_what_may_follow_depends_on_the_answer(noisy, monkeypatch, deployable):
-    monkeypatch.setattr(_next_steps, "command_prefix", str)
+    monkeypatch.setattr(_terminal, "command_prefix", str)
     result = object() if deployable else None
     monkeypatch.setattr(_terminal.importlib.util, "find_spec", lambda name: result)
     sealing = ["neorl-deploy export", "neorl-deploy replay", "neorl-deploy init"] * deployable
@@ -108,9 +108,9 @@ def test_what_may_follow_depends_on_the_answer(noisy, monkeypatch, deployable):
         ("do not deploy", False, ["neorl-train model"]),
     ):
         judged = dataclasses.replace(noisy.verdict, answer=answer)
-        steps = _next_steps.next_steps(Path("runs/my run"), judged, simulated=simulated)
+        steps = _terminal.next_steps(Path("runs/my run"), judged, simulated=simulated)
         assert [command.rpartition(" 'runs/my run")[0] for command, _ in steps] == first + sealing
-        lines = _next_steps.next_lines(steps)
+        lines = _terminal.next_lines(steps)
         assert [line.startswith("Next: ") for line in lines] == [True, *[False] * len(lines)][
             : len(lines)
         ]

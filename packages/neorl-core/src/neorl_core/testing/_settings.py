@@ -12,10 +12,9 @@ def configure_tests(*, strict_dtypes: bool = False, examples: int = 15) -> None:
     """Sets JAX and Hypothesis up for tests; call it in ``pytest_configure`` of a ``conftest.py``.
 
     Implicit rank promotion raises an error. Hypothesis has no deadline, since a first example may
-    compile. It has three profiles, chosen by the environment variable ``NEORL_HYPOTHESIS_PROFILE``:
-    ``default`` (the same ``examples`` in every run), ``nightly`` (2,000 random ones) and
-    ``mutation`` (25, the same in every run, without shrinking). Only the settings of JAX and
-    Hypothesis are changed.
+    compile. It has two profiles, chosen by the environment variable ``NEORL_HYPOTHESIS_PROFILE``:
+    ``default`` (the same ``examples`` in every run) and ``nightly`` (2,000 random ones). Only the
+    settings of JAX and Hypothesis are changed.
 
     Args:
         strict_dtypes: Whether mixing dtypes raises an error too. Suitable for pure mathematics;
@@ -35,12 +34,8 @@ def configure_tests(*, strict_dtypes: bool = False, examples: int = 15) -> None:
         print_blob=False,
         suppress_health_check=suppressed,
     )
-    without_shrinking = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     hypothesis.settings.register_profile("default", fixed)
     hypothesis.settings.register_profile(
         "nightly", fixed, max_examples=2000, derandomize=False, print_blob=True
-    )
-    hypothesis.settings.register_profile(
-        "mutation", fixed, max_examples=25, phases=without_shrinking
     )
     hypothesis.settings.load_profile(os.environ.get(PROFILE_VARIABLE, "default"))
