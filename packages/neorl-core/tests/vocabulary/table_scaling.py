@@ -37,12 +37,14 @@ def ends_of_the_range(offset, scale, physical):
 def in_the_unit_interval(physical):
     scaling = unit_interval(RANGES)
     scaled = scaling.to_scaled(physical)
-    return scaled, scaling.to_physical(scaled)
+    # Beside the upper ends, since a number is put back as exactly as the range allows.
+    back = scaling.to_physical(scaled)
+    return scaled, jnp.stack([back, jnp.asarray(highs(RANGES), back.dtype)])
 
 
 def between_the_ends(physical):
     share = (physical - np.asarray(lows(RANGES))) / np.subtract(highs(RANGES), lows(RANGES))
-    return 2 * share - 1, physical
+    return 2 * share - 1, np.stack([physical, np.asarray(highs(RANGES))])
 
 
 def ends_become_plus_and_minus_one(physical):
