@@ -106,7 +106,8 @@ def step_cost_limit(limit: ArrayLike, *, horizon: int | Int[Array, ""]) -> Array
     Args:
         limit: Largest sum of costs over an episode, any shape, not negative; NaN under ``jit``
             where it is negative.
-        horizon: Number of steps of an episode, at least one; NaN under ``jit`` if it is smaller.
+        horizon: Number of steps of an episode, at least one; NaN under ``jit`` if it is smaller or
+            not an integer.
 
     Returns:
         The limit per step, same shape.
@@ -135,7 +136,8 @@ def discounted_cost_limit(
     Args:
         limit: Largest undiscounted sum of costs over an episode, any shape, not negative; NaN
             under ``jit`` where it is negative.
-        horizon: Number of steps of an episode, at least one; NaN under ``jit`` if it is smaller.
+        horizon: Number of steps of an episode, at least one; NaN under ``jit`` if it is smaller or
+            not an integer.
         discount: Discount factor of the critic, in [0, 1]; NaN under ``jit`` if it is outside.
 
     Returns:
@@ -164,9 +166,9 @@ def discounted_cost_limit(
 
 
 def _checked_horizon(horizon: Any) -> Any:
-    """The horizon as a positive integer; a traced one becomes NaN if it is smaller than one."""
+    """The horizon as a positive integer; a traced number becomes NaN if it is not one."""
     if is_concrete(horizon):
         return checked_integer(
             "horizon", horizon, 1, "give the largest number of steps of an episode"
         )
-    return nan_unless(horizon >= 1, horizon)
+    return nan_unless((horizon >= 1) & (horizon == jnp.floor(horizon)), horizon)
