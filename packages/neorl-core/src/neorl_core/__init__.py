@@ -77,40 +77,5 @@ __all__ = [
     "unit_interval",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_core": [
-            "control",
-            "costs",
-            "distributions",
-            "federated",
-            "graphs",
-            "infrastructure",
-            "linear_systems",
-            "losses",
-            "off_policy_evaluation",
-            "projections",
-            "replay",
-            "returns",
-            "statistics",
-            "targets",
-        ],
-        "neorl_core._vocabulary.arrays": ["as_arrays"],
-        "neorl_core._vocabulary.channels": [
-            "Channel",
-            "CostChannel",
-            "CostPer",
-            "Spec",
-            "highs",
-            "lows",
-            "spec_from_dict",
-            "spec_to_dict",
-        ],
-        "neorl_core._vocabulary.data_statistics": ["DataStatistics", "FieldStatistics"],
-        "neorl_core._vocabulary.errors": ["InputError"],
-        "neorl_core._vocabulary.experience": ["Step", "Trajectory", "Transition"],
-        "neorl_core._vocabulary.protocols": ["Environment", "Policy"],
-        "neorl_core._vocabulary.scaling": ["Affine", "standardiser", "unit_interval"],
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -1,7 +1,9 @@
 """Names that are imported on use, and that commands start without JAX."""
 
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,12 +11,24 @@ import neorl_core
 from neorl_core.infrastructure import lazy_names
 
 
-def test_a_name_comes_from_its_module_and_an_unknown_one_is_named() -> None:
-    attribute, names = lazy_names("json", {"json.decoder": ["JSONDecodeError"], "json": ["tool"]})
+def test_a_name_comes_from_its_module_and_an_unknown_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late/__init__.py").write_text(
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n"
+        "    from json.decoder import JSONDecodeError as JSONDecodeError\n"
+        "    from late import tool as tool\n"
+    )
+    (tmp_path / "late/tool.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("late")
+    attribute, names = lazy_names("late")
     assert attribute("JSONDecodeError").__name__ == "JSONDecodeError"
-    assert attribute("tool").__name__ == "json.tool"
+    assert attribute("tool").__name__ == "late.tool"
     assert {"JSONDecodeError", "tool"} <= {*names()}
-    with pytest.raises(AttributeError, match="module 'json' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="module 'late' has no attribute 'nothing'"):
         attribute("nothing")
 
 

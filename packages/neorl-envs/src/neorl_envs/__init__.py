@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
+    from neorl_envs import datasets as datasets
+    from neorl_envs import ingest as ingest
+    from neorl_envs import interfaces as interfaces
+    from neorl_envs import plants as plants
+    from neorl_envs import recording as recording
     from neorl_envs.datasets._checks import DatasetError as DatasetError
     from neorl_envs.datasets._dataset import Dataset as Dataset
     from neorl_envs.datasets._file import write_dataset as write_dataset
@@ -25,18 +30,8 @@ __all__ = [
     "write_dataset",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_envs": ["datasets", "ingest", "interfaces", "plants", "recording"],
-        "neorl_envs.datasets._checks": ["DatasetError"],
-        "neorl_envs.datasets._dataset": ["Dataset"],
-        "neorl_envs.datasets._file": ["write_dataset"],
-        "neorl_envs.ingest._read": ["read_dataset"],
-        "neorl_envs.plants._table": ["environment_names", "make"],
-        "neorl_envs.recording._collect": ["collect_log"],
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 # Importing Gymnasium and the plants takes seconds of processor time, which a command that only
 # prints its help must not take. Whoever has imported Gymnasium before has its registry filled here.

@@ -35,18 +35,5 @@ __all__ = [
     "verdict",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_train._errors": ["InterruptedRunError"],
-        "neorl_train._job.run": ["Run", "resume", "start"],
-        "neorl_train.configuration._validation": ["configure"],
-        "neorl_train.configuration._sections": ["Config"],
-        "neorl_train.judging._logged": ["evaluate_offline"],
-        "neorl_train.judging._simulated": ["evaluate"],
-        "neorl_train.training._agent": ["Agent"],
-        "neorl_train.training._fine_tune": ["fine_tune", "train_online"],
-        "neorl_train.training._loop": ["train"],
-        "neorl_train.judging._rule": ["verdict"],
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__)

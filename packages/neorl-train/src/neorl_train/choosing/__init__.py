@@ -79,55 +79,5 @@ __all__ = [
     "write_selection",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_train.choosing._agreement": ["other_estimates"],
-        "neorl_train.choosing._choice_page": [
-            "lines",
-            "page",
-            "selection_to_json",
-            "write_selection",
-        ],
-        "neorl_train.choosing._critic_fit": [
-            "CriticOptions",
-            "Critics",
-            "TrainingHooks",
-            "critics_text",
-            "fit_critics",
-        ],
-        "neorl_train.choosing._learned_order": [
-            "Task",
-            "estimate_columns",
-            "fit_order",
-            "held_out_picks",
-            "pick",
-            "regret",
-        ],
-        "neorl_train.choosing._model_check": [
-            "ModelOptions",
-            "PlantModelCheck",
-            "check_plant_model",
-        ],
-        "neorl_train.choosing._model_page": ["mark", "write_model_page"],
-        "neorl_train.choosing._predicted_movement": [
-            "PredictedMovement",
-            "movement_rows",
-            "predicted_movement",
-        ],
-        "neorl_train.choosing._return_distribution": ["ReturnDistribution", "return_distribution"],
-        "neorl_train.choosing._select": [
-            "CandidateEstimates",
-            "SelectOptions",
-            "Selection",
-            "select_candidates",
-        ],
-        "neorl_train.choosing._value_estimates": [
-            "LoggedEpisodes",
-            "ValueEstimates",
-            "bootstrapped",
-            "logged_episodes",
-            "value_estimates",
-        ],
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__)

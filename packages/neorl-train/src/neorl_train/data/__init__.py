@@ -39,20 +39,5 @@ __all__ = [
     "training_experience",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_train.data._experience": ["Experience", "training_experience"],
-        "neorl_train.data._log_cache": ["collected_log", "complete_log"],
-        "neorl_train.data._source": [
-            "FileSource",
-            "PlantSource",
-            "declared_penalty",
-            "simulator",
-            "source_named",
-        ],
-        "neorl_train.data._split": ["check_batches", "check_split"],
-        "neorl_train.data._streamed": ["StreamedData", "streamed_data"],
-        "neorl_train.data._training_data": ["TrainingData", "training_data"],
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -57,31 +57,5 @@ __all__ = [
     "serve_federation",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_train.federation._client": ["Client", "Proximal"],
-        "neorl_train.federation._coordinator": ["Coordinator"],
-        "neorl_train.federation._engine": ["Federated", "federate", "federation_checkpoints"],
-        "neorl_train.federation._exchange": ["RoundRecord"],
-        "neorl_train.federation._flower": ["join_federation", "serve_federation"],
-        "neorl_train.federation._messages": [
-            "Compressed",
-            "Introduction",
-            "RoundStart",
-            "Update",
-            "compressed",
-            "decompressed",
-            "n_bytes",
-        ],
-        "neorl_train.federation._privacy": ["Pairings", "epsilon"],
-        "neorl_train.federation._rules": ["Fault"],
-        "neorl_train.federation._settings": [
-            "Federation",
-            "FederationConfig",
-            "GossipConfig",
-            "MessagesConfig",
-            "PrivacyConfig",
-        ],
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__)

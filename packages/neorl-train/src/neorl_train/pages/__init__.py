@@ -19,12 +19,5 @@ __all__ = [
     "write_safety_report",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_train.pages._page": ["write_report"],
-        "neorl_train.pages._plots": ["plot_episode", "plot_learning"],
-        "neorl_train.pages._safety_page": ["write_safety_report"],
-        "neorl_train.pages._terminal": ["print_summary"],
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -42,18 +42,6 @@ __all__ = [
 ]
 
 # A command that lists runs needs no checkpoints, and so neither Orbax nor JAX.
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "neorl_train.runs._checkpoints": [
-            "Checkpoints",
-            "Restored",
-            "complete_steps",
-            "tree_digest",
-        ],
-        "neorl_train.runs._directory": ["RunDirectory", "create_run", "numbered"],
-        "neorl_train.runs._lock": ["file_lock", "holder", "locked"],
-        "neorl_train.runs._records": ["RecordReader", "Records", "read_records"],
-        "neorl_train.runs._tracker": ["MlflowTracker", "NoTracker", "Tracker"],
-    },
-)
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__)
