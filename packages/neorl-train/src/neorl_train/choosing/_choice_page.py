@@ -16,13 +16,11 @@ from neorl_train.judging._wording import number, percent, quantity, with_ends, w
 from neorl_train.pages._html import (
     Column,
     Html,
-    Section,
     bullets,
-    document,
     joined,
+    page_with_answer,
     paragraph,
     table,
-    tag,
 )
 
 VERSION = 1
@@ -87,31 +85,23 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
 def page(selection: Selection) -> str:
     """The page as one HTML document without scripts or external references."""
     changes = selection.chosen != selection.incumbent
-    kind, sign = ("yes", "\N{CHECK MARK}") if changes else ("no", "\N{MULTIPLICATION X}")
-    answer = f"Try {selection.chosen}" if changes else f"Keep {selection.incumbent}"
-    header = [
-        tag("p", "neorl \N{MIDDLE DOT} choice without the plant", class_="over"),
-        tag("h1", f"Which candidate of {selection.source}?"),
-        tag(
-            "div",
-            tag("span", sign, class_="mark", aria_hidden="true"),
-            tag("div", tag("p", answer, class_="answer"), tag("p", selection.sentence)),
-            class_=f"verdict {kind}",
-            id="verdict",
-            role="status",
-        ),
-    ]
-    sections: list[Section] = [
-        ("returns", "Predicted return and costs", _predictions(selection)),
-        ("movement", "Movement of actuators and measurements", _movement(selection)),
-        ("refused", "Reasons against each candidate", _refusals(selection)),
-        ("values", "Other estimators", _values(selection)),
-        ("distribution", "Distribution of the return", _distributions(selection)),
-        ("neighbours", "Errors near what each candidate visits", _corrections(selection)),
-        ("limits", "What this page does not show", _limits(selection)),
-    ]
-    parts = [part for part in sections if part[2].text]
-    return document(f"Choice among the candidates of {selection.source}", header, parts)
+    return page_with_answer(
+        "choice without the plant",
+        f"Which candidate of {selection.source}?",
+        f"Try {selection.chosen}" if changes else f"Keep {selection.incumbent}",
+        selection.sentence,
+        [
+            ("returns", "Predicted return and costs", _predictions(selection)),
+            ("movement", "Movement of actuators and measurements", _movement(selection)),
+            ("refused", "Reasons against each candidate", _refusals(selection)),
+            ("values", "Other estimators", _values(selection)),
+            ("distribution", "Distribution of the return", _distributions(selection)),
+            ("neighbours", "Errors near what each candidate visits", _corrections(selection)),
+            ("limits", "What this page does not show", _limits(selection)),
+        ],
+        good=changes,
+        title=f"Choice among the candidates of {selection.source}",
+    )
 
 
 def lines(selection: Selection) -> list[str]:

@@ -16,8 +16,8 @@ from neorl_train.pages._html import (
     Html,
     Section,
     bullets,
-    document,
     joined,
+    page_with_answer,
     paragraph,
     table,
     tag,
@@ -140,22 +140,15 @@ def write_model_page(check: PlantModelCheck, path: Path) -> Path:
 
 def page(check: PlantModelCheck) -> str:
     """The page as one HTML document without scripts or external references."""
-    kind, sign = ("yes", "\N{CHECK MARK}") if check.usable else ("no", "\N{MULTIPLICATION X}")
-    answer = "The model may be used" if check.usable else "The model must not be used"
-    header = [
-        tag("p", "neorl \N{MIDDLE DOT} plant model", class_="over"),
-        tag("h1", f"Does a model learned from {check.source} reproduce its plant?"),
-        tag(
-            "div",
-            tag("span", sign, class_="mark", aria_hidden="true"),
-            tag("div", tag("p", answer, class_="answer"), tag("p", check.sentence)),
-            class_=f"verdict {kind}",
-            id="verdict",
-            role="status",
-        ),
-    ]
-    parts = [part for part in _sections(check) if part[2].text]
-    return document(f"Plant model of {check.source}", header, parts)
+    return page_with_answer(
+        "plant model",
+        f"Does a model learned from {check.source} reproduce its plant?",
+        "The model may be used" if check.usable else "The model must not be used",
+        check.sentence,
+        _sections(check),
+        good=check.usable,
+        title=f"Plant model of {check.source}",
+    )
 
 
 def _sections(check: PlantModelCheck) -> list[Section]:

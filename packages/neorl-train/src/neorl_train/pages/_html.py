@@ -208,3 +208,40 @@ def _margin(words: str) -> str:
         f'@page {{ @bottom-left {{ content: "{plain}"; {style}; }} '
         f'@bottom-right {{ content: "page " counter(page) " of " counter(pages); {style}; }} }}'
     )
+
+
+def page_with_answer(
+    subject: str,
+    question: str,
+    answer: str,
+    sentence: Content,
+    sections: Sequence[Section],
+    *,
+    good: bool,
+    title: str,
+) -> str:
+    """A page that answers one question, with a mark, before it shows the numbers.
+
+    Args:
+        subject: What the page is about, above the question.
+        question: Its heading.
+        answer: The answer in a few words.
+        sentence: The answer in a sentence.
+        sections: Sections in reading order; those without text are left out.
+        good: Whether the answer is the one that was hoped for.
+        title: Title of the window.
+    """
+    kind, mark = ("yes", "\N{CHECK MARK}") if good else ("no", "\N{MULTIPLICATION X}")
+    header = [
+        tag("p", f"neorl \N{MIDDLE DOT} {subject}", class_="over"),
+        tag("h1", question),
+        tag(
+            "div",
+            tag("span", mark, class_="mark", aria_hidden="true"),
+            tag("div", tag("p", answer, class_="answer"), tag("p", sentence)),
+            class_=f"verdict {kind}",
+            id="verdict",
+            role="status",
+        ),
+    ]
+    return document(title, header, [section for section in sections if section[2].text])

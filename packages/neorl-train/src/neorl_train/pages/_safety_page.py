@@ -36,8 +36,8 @@ from neorl_train.pages._html import (
     Html,
     Section,
     bullets,
-    document,
     joined,
+    page_with_answer,
     paragraph,
     table,
     tag,
@@ -161,23 +161,15 @@ TIERS = {
 
 def page(assessment: Assessment) -> str:
     """The report as one HTML document without scripts or external references."""
-    kind, mark = ("no", "\N{MULTIPLICATION X}") if assessment.broken else ("yes", "\N{CHECK MARK}")
-    header = [
-        tag("p", "neorl \N{MIDDLE DOT} safety report", class_="over"),
-        tag("h1", f"Does {assessment.policy} keep its limits on {assessment.where}?"),
-        tag(
-            "div",
-            tag("span", mark, class_="mark", aria_hidden="true"),
-            tag(
-                "div", tag("p", answer(assessment), class_="answer"), tag("p", headline(assessment))
-            ),
-            class_=f"verdict {kind}",
-            id="verdict",
-            role="status",
-        ),
-    ]
-    sections = [part for part in _sections(assessment) if part[2].text]
-    return document(f"Safety of {assessment.policy} on {assessment.where}", header, sections)
+    return page_with_answer(
+        "safety report",
+        f"Does {assessment.policy} keep its limits on {assessment.where}?",
+        answer(assessment),
+        headline(assessment),
+        _sections(assessment),
+        good=not assessment.broken,
+        title=f"Safety of {assessment.policy} on {assessment.where}",
+    )
 
 
 def _sections(assessment: Assessment) -> list[Section]:
