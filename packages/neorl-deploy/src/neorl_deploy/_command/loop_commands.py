@@ -26,12 +26,7 @@ HANG_PERIODS = 5
 
 
 def add_loop_commands(commands, add) -> None:
-    """Adds ``init``, ``serve`` and ``mode`` to the parsers of the command.
-
-    Args:
-        commands: The sub-parsers.
-        add: Adds one parser, as :func:`neorl_deploy._command.main.main` does for every command.
-    """
+    """Adds ``init``, ``serve`` and ``mode`` to the parsers of the command."""
     init = add(commands, "init", _init, "draft the tag map that binds a bundle to a plant")
     init.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     init.add_argument("--plant", type=Path, metavar="FILE", help="plant.toml of the log")

@@ -57,14 +57,7 @@ completion. For one shell alone, evaluate it:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command.
-
-    Args:
-        arguments: Words after the name of the program; ``None`` uses those of the process.
-
-    Returns:
-        The exit code: 0 done, 2 bad input, 3 do not deploy.
-    """
+    """Runs one command and returns its exit code: 0 done, 2 bad input, 3 do not deploy."""
     options = _parser().parse_args(arguments)
     try:
         return options.command(options)

@@ -86,9 +86,7 @@ def _form_lines(bundle: Bundle) -> Iterator[str]:
 def proof_lines(bundle: Bundle, *, trusted: bool) -> Iterator[str]:
     """States what the verification has shown and what it has not.
 
-    Args:
-        bundle: A verified bundle.
-        trusted: Whether the bundle carries the required signature by a key that the user named.
+    The bundle is ``trusted`` if it carries the required signature by a key that the user named.
     """
     if trusted:
         yield "Every byte is as signed with your key."

@@ -44,12 +44,7 @@ class Chain(NamedTuple):
 
 
 def link(before: str, body: bytes) -> str:
-    """The hash of a record.
-
-    Args:
-        before: Hash of the record before it.
-        body: Its canonical JSON.
-    """
+    """The hash of a record: of its canonical JSON and the hash of the record before it."""
     return hashlib.sha256(bytes.fromhex(before) + body).hexdigest()
 
 

@@ -21,13 +21,7 @@ def rounding(low: float, high: float) -> float:
 
 
 def outside(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Whether numbers lie outside their ranges by more than the rounding of float32.
-
-    Args:
-        values: Rows of numbers, one column per range; NaN is not outside.
-        low: Lower ends of the ranges.
-        high: Upper ends.
-    """
+    """Whether numbers lie outside their ranges by more than float32 rounding; NaN does not."""
     slack = np.array([rounding(*ends) for ends in zip(low, high, strict=True)])
     numbers = np.asarray(values, np.float64)
     return (numbers < low - slack) | (numbers > high + slack)

@@ -33,15 +33,7 @@ Sections = dict[str, dict[str, np.ndarray]]
 
 
 def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Sections:
-    """Test inputs, including extreme cases, with the training side's answers.
-
-    Args:
-        reference: The guarded policy before export.
-        candidate: Artefact whose parity observations are among the inputs.
-
-    Returns:
-        The arrays of both sections by name.
-    """
+    """Test inputs, including extreme cases, with the training side's answers, by section."""
     obs, action = entries(candidate.spec.obs), entries(candidate.spec.action)
     single_obs, single_sent = single_vectors(obs, action, candidate.parity_obs)
     single_actions, single_flags = reference.single(single_obs, single_sent)
@@ -60,16 +52,7 @@ def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Section
 
 
 def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str, bytes]:
-    """The sealed files of a bundle, except for the manifest.
-
-    Args:
-        run: Run whose documents are copied.
-        exported: The programs.
-        vectors: The test vectors.
-
-    Returns:
-        Content by name.
-    """
+    """The sealed files of a bundle by name, except for the manifest."""
     return {
         bundle_files.STEP: exported.step,
         bundle_files.INITIAL_CARRY: exported.initial_carry,
@@ -84,16 +67,7 @@ def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str
 def assembled_manifest(
     run: Run, guarded: GuardedParts, carry: tuple[ArrayEntry, ...]
 ) -> dict[str, Any]:
-    """The manifest of a bundle, before programs, parity and signature are known.
-
-    Args:
-        run: Run that produced the policy.
-        guarded: The policy with its artefacts.
-        carry: The arrays passed from one step to the next.
-
-    Returns:
-        The document.
-    """
+    """The manifest of a bundle, before programs, parity and signature are known."""
     from neorl_core import spec_to_dict
     from neorl_safety.constraints import describe_constraints
     from neorl_safety.filters import Flag, Limit
@@ -174,15 +148,7 @@ def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:
 
 
 def _policy_words(artefact: PolicyArtefact) -> str:
-    """Describes what a policy does, if one sentence can describe its kind.
-
-    Args:
-        artefact: The policy with its channels.
-
-    Returns:
-        For a constant policy the action that it holds, for a PID its loops and interlocks; empty
-        for other kinds.
-    """
+    """Describes what a constant policy holds, or the loops and interlocks of a PID; else empty."""
     spec = artefact.spec
     policy: Any = artefact.policy  # guaranteed by the kind
     if artefact.kind == "constant":

@@ -25,11 +25,6 @@ def numpy_form(
     There is none if the program contains something that NumPy operations cannot express, such as a
     loop, or if its answer to a test vector differs from the training side's.
 
-    Args:
-        guarded: The guarded policy.
-        flags: Bit of every named decision of the filter.
-        vectors: The test vectors with their answers, by section.
-
     Returns:
         Content by name, empty if there is no such form; and the reason, empty if there is one.
     """

@@ -61,12 +61,6 @@ def policy_onnx(candidate: PolicyArtefact) -> bytes:
 
     ONNX's own evaluator checks its answers to the artefact's observations.
 
-    Args:
-        candidate: The policy.
-
-    Returns:
-        The model, serialised.
-
     Raises:
         DeployError: If the policy has memory, contains an operation that is not translated, differs
             from its translation by more than 1e-6 of a channel's size, or the extra ``onnx`` is not
@@ -153,11 +147,7 @@ class _Graph:
         return name
 
     def translate(self, out: str, operation: Operation) -> None:
-        """Adds the nodes of an operation.
-
-        Raises:
-            NoSuchOperationError: If the operation is not translated.
-        """
+        """Adds the nodes of an operation; an unknown one is a :class:`NoSuchOperationError`."""
         inputs = [self.name(number) for number in operation.inputs]
         booleans = bool(operation.inputs) and self._types[operation.inputs[0]] == "bool"
         if operation.name in SAME_NAME:

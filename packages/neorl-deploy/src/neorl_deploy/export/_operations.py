@@ -46,14 +46,7 @@ class NoSuchOperationError(ValueError):
 def operation_list(
     function: Callable[..., Sequence[Any]], inputs: Sequence[ArrayEntry]
 ) -> Operations:
-    """Translates a JAX function to a list of operations.
-
-    Args:
-        function: Pure function of arrays that returns several arrays.
-        inputs: Names, shapes and types of its arguments.
-
-    Returns:
-        The list of operations.
+    """Translates a pure JAX function of arrays to a list of operations.
 
     Raises:
         NoSuchOperationError: If it contains an operation that the list cannot express, such as a

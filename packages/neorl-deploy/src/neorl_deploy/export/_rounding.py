@@ -20,16 +20,7 @@ N_PERTURBATIONS = 8
 def perturbed_observations(
     obs: Sequence[ChannelEntry], observations: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Perturbs every finite number of the observations to a neighbouring float32 number.
-
-    Args:
-        obs: Observed channels. No number leaves the range of its channel, because that would raise
-            another flag instead of testing rounding.
-        observations: One observation per row, float32.
-
-    Yields:
-        Seeds for perturbing the policy, each with randomly perturbed observations.
-    """
+    """Seeds for the policy, with observations each perturbed to a neighbouring float32 number."""
     low = np.array([channel.low for channel in obs], np.float32)
     high = np.array([channel.high for channel in obs], np.float32)
     inside = (observations >= low) & (observations <= high)
@@ -46,13 +37,6 @@ def perturbed_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
     Each rounding inside a program is equivalent to a small perturbation of its inputs (backward
     error analysis), and a different one each time. A policy that is perturbed anew in every step
     therefore differs about as much as two correct compilations of it may.
-
-    Args:
-        policy: Guarded policy; its constraints are not perturbed.
-        key: Random key.
-
-    Returns:
-        A policy of the same structure; zeros and non-finite numbers are unchanged.
     """
     import jax
     import jax.numpy as jnp

@@ -184,14 +184,7 @@ def order(folder: Path, mode: str, by: str) -> None:
 
 
 def drop_old_orders(folder: Path) -> list[str]:
-    """Removes the orders that an earlier process did not take, except for stops.
-
-    Args:
-        folder: The folder of the loop, held by this process.
-
-    Returns:
-        One line for each order that was removed.
-    """
+    """Removes orders that an earlier process did not take, except stops; one line for each."""
     lines = []
     for path in sorted((folder / "orders").glob("*.json")):
         try:

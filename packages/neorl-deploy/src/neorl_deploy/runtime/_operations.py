@@ -59,15 +59,6 @@ class Operations(NamedTuple):
 def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
     """The list as a function of NumPy arrays.
 
-    It is run once here, so that a result whose shape or type differs from the list is detected
-    before use.
-
-    Args:
-        listed: The list.
-
-    Returns:
-        ``(*inputs) -> outputs``.
-
     Raises:
         ValueError: If an operation is unknown, uses a later result, is too large or does not give
             the stated shape and type.

@@ -151,14 +151,7 @@ class StateFile:
         self._digest = digest
 
     def step(self, state: State, *, events: bool) -> None:
-        """Writes the state after a step; a failure is logged once, until writing works again.
-
-        A full disk must not prevent the plant from receiving an action.
-
-        Args:
-            state: The state, with its events.
-            events: Whether there are new events.
-        """
+        """Writes the state after a step; a failure is logged once, until writing works again."""
         try:
             if events or not self._digest:
                 self.replace(state, durable=False)
@@ -269,16 +262,8 @@ def _sync_folder(folder: Path) -> None:
 def aged_words(state: State, layout: Layout, fresh: np.ndarray, dt: float) -> np.ndarray:
     """The words of a restored carry, with ages increased by the time since the state was written.
 
-    Args:
-        state: The state.
-        layout: Layout of the words.
-        fresh: Words of a fresh carry.
-        dt: Control period in seconds.
-
-    Returns:
-        The words in which the ages in steps, and the seconds for which each channel has held, are
-        increased by the time since the state was written; if that time is unknown, every age takes
-        its largest value.
+    These are the ages in steps and the seconds for which each channel has held. If the time is
+    unknown, every age takes its largest value.
     """
     words = np.array(fresh)
     words[: len(state.words)] = state.words

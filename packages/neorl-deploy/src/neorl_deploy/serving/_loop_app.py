@@ -100,12 +100,7 @@ def beside(
     limits: ServingLimits,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[None]:
-    """Serves the application in its own thread while a loop runs.
-
-    Raises:
-        DeployError: If other machines could connect and no token is required, the port is taken, or
-            the extra ``http`` is not installed.
-    """
+    """Serves the application in its own thread while a loop runs."""
     require_token_beyond_this_machine(host, limits)
     server = server_of(loop_application(board, dt, limits=limits, clock=clock), host, port)
     thread = threading.Thread(target=_run, args=(server,), daemon=True)

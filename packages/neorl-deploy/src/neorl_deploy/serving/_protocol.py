@@ -75,12 +75,7 @@ def metadata(name: str, manifest: Manifest, digest: str, n_words: int) -> dict[s
 
 
 def parse_request(document: Any, manifest: Manifest, n_words: int) -> InferenceRequest:
-    """Parses a request.
-
-    Raises:
-        RequestError: If a tensor is missing, unknown, repeated, of another type or shape, or
-            contains a value that is not a number.
-    """
+    """Parses a request; every tensor must be known, of its shape and type, and contain numbers."""
     if not isinstance(document, dict) or not isinstance(document.get("inputs"), list):
         raise RequestError("a request must be an object with a list of inputs")
     if document.get("outputs"):

@@ -70,12 +70,7 @@ class Stored(NamedTuple):
 
 
 def read_dataset_file(path: Path) -> Stored:
-    """Reads a dataset file.
-
-    Raises:
-        DeployError: If it is damaged, of another version or incomplete, or the extra ``replay`` is
-            not installed; one line.
-    """
+    """Reads a dataset file; any defect is a :class:`DeployError` of one line."""
     try:
         import h5py
     except ImportError as error:

@@ -69,11 +69,7 @@ def replay(bundle: Bundle, log: Log, form: FormName = "stablehlo") -> Replay:
 
 
 def require_channels(bundle: Bundle, log: Log) -> None:
-    """Raises unless the log has the bundle's channels, in its order and units.
-
-    Raises:
-        DeployError: Names every channel that differs.
-    """
+    """Raises unless the log has the bundle's channels, in its order and units."""
     pairs = {
         "observation": (bundle.manifest.obs, log.obs_channels),
         "action": (bundle.manifest.action, log.action_channels),
@@ -96,11 +92,7 @@ def require_channels(bundle: Bundle, log: Log) -> None:
 
 
 def require_period(bundle: Bundle, log: Log) -> None:
-    """Raises if the log states another period: each of its rows is one step of the bundle.
-
-    Raises:
-        DeployError: Names both periods.
-    """
+    """Raises if the log states another period: each of its rows is one step of the bundle."""
     dt = bundle.manifest.dt
     if np.isfinite(log.dt) and not np.isclose(log.dt, dt, rtol=1e-6, atol=0):
         raise DeployError(
@@ -129,11 +121,7 @@ def _titled(channel: tuple[str, str]) -> str:
 
 
 def report_of(bundle: Bundle, log: Log, proposed: Shadow) -> Report:
-    """The results of comparing a bundle's proposals with the actual actions.
-
-    Raises:
-        DeployError: If no row can be compared.
-    """
+    """The comparison of a bundle's proposals with the actual actions, over comparable rows."""
     manifest = bundle.manifest
     counted = log.mask & np.isfinite(log.action).all(axis=1)
     if not counted.any():

@@ -76,11 +76,7 @@ def log_of(bundle: Path) -> Path:
 def log_of_run(run: Path) -> Path | None:
     """Path of a run's log, even if the file is gone; ``None`` if no log is named or no run exists.
 
-    Args:
-        run: The run directory.
-
-    Returns:
-        The dataset file in it, or the external file that its record names.
+    It is the dataset file in the run, or the external file that its record names.
     """
     if (run / DATASET).is_file():
         return run / DATASET

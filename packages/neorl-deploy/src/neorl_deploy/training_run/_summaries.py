@@ -13,11 +13,7 @@ SUMMARISED = ("environment", "reason", "reward_unit", "level", "n_starts", "cand
 def evaluation_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
     """Summary of ``evaluation.json``: candidate, reference and log, with intervals.
 
-    Args:
-        evaluation: The complete document; for an unknown layout only its long lists are removed.
-
-    Returns:
-        A small JSON object.
+    Of an unknown layout only the long lists are removed.
     """
     tables = evaluation.get("tables")
     if not isinstance(tables, dict) or not isinstance(tables.get("rows"), list):

@@ -12,11 +12,7 @@ from neorl_safety.constraints._protocol import ChannelRange, number, require, ty
 
 
 def index_of(channels: Sequence[ChannelRange], where: str, field: str, name: Any) -> int:
-    """The index of a channel by its name.
-
-    Raises:
-        InputError: If there is no channel of that name; the nearest one is suggested.
-    """
+    """The index of a channel by its name; the nearest one is suggested for an unknown name."""
     names = [channel.name for channel in channels]
     require(
         bool(names),

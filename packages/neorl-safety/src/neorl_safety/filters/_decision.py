@@ -46,16 +46,7 @@ def substitute(
 def decide(
     bad: Bool[Array, ""], obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> UInt32[Array, ""]:
-    """The reasons for rejecting the request; zero if it is accepted.
-
-    Args:
-        bad: Flag of a malformed constraint.
-        obs: The observation.
-        action: The requested action.
-
-    Returns:
-        Bits of :class:`Flag`.
-    """
+    """The reasons for rejecting the request, as bits of :class:`Flag`; zero if it is accepted."""
     faults = {
         Flag.REQUEST_NONFINITE: ~jnp.all(jnp.isfinite(action)),
         Flag.OBSERVATION_NONFINITE: ~jnp.all(jnp.isfinite(obs)),

@@ -276,16 +276,7 @@ class _Started:
 def exact(formula: Formula, names: Sequence[str], *, positive: bool = True) -> Stream:
     """The robustness of a formula from every step on, delayed by its horizon.
 
-    Args:
-        formula: The formula.
-        names: Names of the observed channels, in order.
-        positive: Whether a lost reading counts against the formula; otherwise it counts for it.
-
-    Returns:
-        The stream.
-
-    Raises:
-        InputError: If a channel is unknown.
+    A lost reading counts against the formula if ``positive``, otherwise for it.
     """
     if formula.operator in ("above", "below"):
         if formula.channel not in names:
