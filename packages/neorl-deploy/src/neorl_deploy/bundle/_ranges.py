@@ -9,14 +9,8 @@ RESOLUTION = float(np.finfo(np.float32).eps)
 
 
 def rounding(low: float, high: float) -> float:
-    """How far rounding to float32 may take a number beyond its range.
-
-    A sensor at the end of its range may send 100.00001 for a limit of 100.
-
-    Args:
-        low: Lower end of the range, possibly minus infinity.
-        high: Upper end, possibly infinity.
-    """
+    """How far rounding to float32 may take a number beyond its range; an end may be infinite."""
+    # A sensor at the end of its range may send 100.00001 for a limit of 100.
     return RESOLUTION * max((abs(end) for end in (low, high) if math.isfinite(end)), default=0.0)
 
 

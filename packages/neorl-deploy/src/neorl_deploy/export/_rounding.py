@@ -27,6 +27,7 @@ def perturbed_observations(
     for seed in range(SEED, SEED + N_PERTURBATIONS):
         up = np.random.default_rng(seed).random(observations.shape) < 0.5
         moved = np.nextafter(observations, np.where(up, np.inf, -np.inf).astype(np.float32))
+        # A number that left its range would raise another flag instead of testing rounding.
         moved = np.where(inside, np.clip(moved, low, high), moved)
         yield seed, np.where(np.isfinite(observations), moved, observations)
 
@@ -47,6 +48,7 @@ def perturbed_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
     flat, restored = ravel_pytree([leaves[i] for i in places])
     up = jax.random.bernoulli(key, shape=flat.shape)
     neighbour = jnp.nextafter(flat, jnp.where(up, jnp.inf, -jnp.inf).astype(flat.dtype))
+    # Rounding leaves zero, infinity and NaN as they are.
     moved = restored(jnp.where(jnp.isfinite(flat) & (flat != 0), neighbour, flat))
     for i, leaf in zip(places, moved, strict=True):
         leaves[i] = leaf

@@ -178,6 +178,7 @@ class ControlLoop:
     def _note_time(self, at: Instant, missed: int, notes: list[str]) -> None:
         now = self._now
         if now.at is not None:
+            # Only a clock that is set moves against the monotonic one.
             jump = (at.wall - now.at.wall) - (at.monotonic - now.at.monotonic)
             if abs(jump) > self.tags.loop.clock_jump:
                 notes.append(f"the clock of this machine was set by {jump:+.1f} s")

@@ -85,7 +85,7 @@ def probability_of_more(policy: Count, incumbent: Count) -> float:
         return 1.0
     fraction = policy.steps / steps
     return min(
-        1.0,
+        1.0,  # the terms are rounded, and their sum may exceed one by it
         math.fsum(
             math.comb(total, k) * fraction**k * (1 - fraction) ** (total - k)
             for k in range(policy.violations, total + 1)

@@ -62,6 +62,7 @@ def serve(
         after(loop.step(missed))
         done += 1
         passed = (clock.now().monotonic - start) / period
+        # The tolerance keeps a step that ends exactly with its period from missing the next one.
         following = max(slot + 1, math.ceil(passed - 1e-9))
         missed, slot = following - slot - 1, following
 

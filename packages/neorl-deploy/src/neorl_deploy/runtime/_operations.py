@@ -83,11 +83,13 @@ def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
     def run(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         values = held.copy()
         values[:n_inputs] = arrays
+        # NaN and overflow are answers here, which the guard in the list deals with.
         with np.errstate(all="ignore"):
             for at, function, inputs in plan:
                 values[at] = function(*[values[number] for number in inputs])
         return tuple(np.asarray(values[number]) for number in outputs)
 
+    # Run once here: a result of another shape or type is detected before use.
     _require_stated(listed, held, plan)
     return run
 
@@ -141,6 +143,7 @@ def _dot(left: Any, right: Any) -> Any:
 
 def _scattered(ufunc: np.ufunc, x: Any, at: Any, values: Any) -> Any:
     """``x`` with each row of ``values`` combined into the row that ``at`` gives."""
+    # Unlike ``result[at] = ...``, ``ufunc.at`` counts an index as often as it occurs.
     result = np.array(x)
     ufunc.at(result, at[..., 0], values)
     return result
@@ -245,6 +248,7 @@ def _sliced(
 
 def _taken(operation: Operation) -> Callable[[Any, Any], Any]:
     """Rows of the first input at the indices in the second (last axis of width one), clipped."""
+    # Clipped because the compiled program clips too; NumPy's default raises.
     return lambda x, at: np.take(x, at[..., 0], axis=0, mode="clip")
 
 

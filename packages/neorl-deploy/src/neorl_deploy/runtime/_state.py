@@ -159,6 +159,7 @@ class StateFile:
                 self._overwrite(state)
             self._failed = False
         except StateError as error:
+            # A full disk must not prevent the plant from receiving an action.
             if not self._failed:
                 LOGGER.error("step %d: %s", state.step, error)
             self._failed = True
@@ -167,6 +168,7 @@ class StateFile:
         stored = RECORD.pack(self._digest, state.step, state.saved_at, state.fell_back)
         data = stored + state.words.astype("<u4").tobytes()
         try:
+            # Two slots in turn: a write that is cut off leaves the step before it whole.
             self._slots.seek(state.step % 2 * (len(data) + 32))
             self._slots.write(data + hashlib.sha256(data).digest())
         except OSError as error:
@@ -269,6 +271,7 @@ def aged_words(state: State, layout: Layout, fresh: np.ndarray, dt: float) -> np
     words[: len(state.words)] = state.words
     passed = state.seconds_ago
     periods = min(math.ceil(passed / dt), OLDEST) if passed < math.inf else OLDEST
+    # In 64 bits, because a sum that wraps round would make an old value young.
     age = np.minimum(layout.get(words, ".age").astype(np.int64) + periods, OLDEST)
     words = layout.set(words, ".age", age)
     return layout.set(words, ".held", layout.get(words, ".held") + np.float32(passed))

@@ -143,6 +143,7 @@ class _Model:
         )
         async with self._lock:
             runtime.restore_words(self._fresh if request.carry is None else request.carry)
+            # JSON holds no infinity, so an age that is not known comes as null.
             ages = None if request.ages is None else np.nan_to_num(request.ages, nan=np.inf)
             decision = runtime.step(request.obs, request.last_sent, ages=ages)
             response = inference_response(

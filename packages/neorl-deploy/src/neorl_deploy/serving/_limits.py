@@ -36,6 +36,7 @@ class ServingLimits:
         if not self.token:
             return True
         given = (authorization or "").encode("utf-8", "replace")
+        # In constant time: how long ``==`` takes tells how much of a guess is right.
         return hmac.compare_digest(given, f"Bearer {self.token}".encode())
 
 

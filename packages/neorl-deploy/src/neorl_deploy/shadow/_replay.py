@@ -94,6 +94,7 @@ def require_channels(bundle: Bundle, log: Log) -> None:
 def require_period(bundle: Bundle, log: Log) -> None:
     """Raises if the log states another period: each of its rows is one step of the bundle."""
     dt = bundle.manifest.dt
+    # A period in float32 differs from the same one in float64 by 6e-8 of it.
     if np.isfinite(log.dt) and not np.isclose(log.dt, dt, rtol=1e-6, atol=0):
         raise DeployError(
             f"{log.source} has a row every {log.dt:g} s, and the bundle acts every {dt:g} s; "

@@ -72,6 +72,7 @@ def excess(
     if not values:
         return jnp.zeros((0,))
     stacked = jnp.stack(values)
+    # What cannot be computed counts as violated.
     return jnp.where(jnp.isnan(stacked), jnp.inf, stacked)
 
 
@@ -83,6 +84,7 @@ def penalty(
         return jnp.zeros(())
     weights = jnp.stack([r.weight for r in requirements])
     violation = jnp.maximum(excess(requirements, obs, action), 0)
+    # Without a weight an infinite violation counts nothing: 0 inf is NaN.
     return jnp.sum(jnp.where(weights > 0, weights * violation, 0))
 
 

@@ -63,8 +63,10 @@ def certify(
     clipped = [clip(anchor, low, high) for anchor in anchors]
     candidates += [clip(_retracted(admissible, tighter, s, first), low, high) for s in clipped]
     candidates += clipped
+    # NaN compares false with both ends, so it would pass through the clip.
     action = clip(jnp.where(jnp.isnan(backup), low, backup), low, high)
     certified = jnp.zeros((), jnp.bool_)
+    # In reverse, so that the first candidate that passes has the last word.
     for answer in reversed(candidates):
         passed = passes(admissible, answer)
         action = jnp.where(passed, answer, action)
@@ -90,6 +92,8 @@ def rounding(admissible: Admissible) -> Float[Array, " row"]:
     eps = jnp.finfo(a.low.dtype).eps
     largest = jnp.maximum(jnp.abs(a.low), jnp.abs(a.high))
     size = jnp.sum(jnp.abs(a.rows) * largest[None], axis=-1) + jnp.abs(a.bounds)
+    # At most one rounding of eps / 2 for each channel reaches a product; the rest is a margin for
+    # the rounding of the bounds, of the comparison and of this number itself.
     return (a.rows.shape[1] + 3) * eps * size
 
 

@@ -170,6 +170,7 @@ def distance(applied: Float[Array, " act"], action: Float[Array, " act"]) -> Flo
     """``|applied - action|``, always finite: zero where the request was not finite."""
     difference = jnp.abs(applied - finite_or_zero(action))
     largest = jnp.finfo(applied.dtype).max
+    # Two finite numbers of opposite sign may differ by more than the largest number.
     return jnp.where(jnp.isfinite(action), jnp.minimum(difference, largest), 0)
 
 

@@ -137,12 +137,14 @@ def wear_limited(constraints: Constraints, situation: Situation) -> Float[Array,
             desired = clip(
                 request, lowered.low.astype(request.dtype), lowered.high.astype(request.dtype)
             )
+            # A malformed wear limit must not move the request.
             request = jnp.where(usable & jnp.isfinite(desired), desired, request)
     return request
 
 
 def clip(x: Array, low: Array, high: Array) -> Array:
     """``x`` itself inside the interval, to the bit and the sign of zero; else the nearer end."""
+    # Not `jnp.clip`: minimum and maximum may return either zero where the signs differ.
     return jnp.where(x < low, low, jnp.where(x > high, high, x))
 
 

@@ -170,7 +170,7 @@ class GuardedPolicy(eqx.Module):
             policy=_keep_finite(policy_carry, carry.policy),
             fallback=_keep_finite(fallback_carry, carry.fallback),
             previous=applied.astype(carry.previous.dtype),
-            age=jnp.minimum(carry.age + 1, 2**30),
+            age=jnp.minimum(carry.age + 1, 2**30),  # it must not wrap round to a young age
             command=applied.astype(carry.command.dtype),
             held=jnp.where(self._moved(position, applied), 0, held),
             acted=jnp.where(fallback_acts, FALLBACK, POLICY).astype(jnp.int32),
@@ -226,6 +226,7 @@ class GuardedPolicy(eqx.Module):
     def _moved(self, position: Array, applied: Array) -> Bool[Array, " act"]:
         """Whether a command moves a channel; always true for the first command."""
         span = _span(usable_limits(self.constraints, applied.dtype))
+        # Not ``>``, which is false for the NaN position before the first command.
         return ~(jnp.abs(applied - position) <= STILL * span)
 
     def _with_hand_over(

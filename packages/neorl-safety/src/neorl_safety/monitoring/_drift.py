@@ -35,6 +35,7 @@ class DriftMonitor(eqx.Module):
         """The largest ``|z|`` over its standard deviation; lost readings are ignored."""
         standardised = (inputs.obs.astype(self.mean.dtype) - self.mean) / self.scale
         average = carry + self.weight * (standardised - carry)
+        # A lost reading leaves the average as it was; taken in, NaN would stay in it for ever.
         z = jnp.where(jnp.isfinite(standardised), average, carry)
         stationary_std = jnp.sqrt(self.weight / (2 - self.weight))
         return z, scored(jnp.max(jnp.abs(z)) / stationary_std, self.threshold)

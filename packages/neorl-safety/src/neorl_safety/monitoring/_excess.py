@@ -138,6 +138,7 @@ def constraint_excess(
     for kind, allowed in lowered.items():
         if rank_of(kind) == Rank.INTERLOCK and isinstance(allowed, Interval):
             interlock_replaces_box |= (allowed.low > limits.high) | (allowed.high < limits.low)
+    # What the rate does not let the action reach yet is no violation.
     box_excess = _interval_excess(
         action, jnp.minimum(limits.low, high), jnp.maximum(limits.high, low)
     )

@@ -33,6 +33,7 @@ class MahalanobisMonitor(eqx.Module):
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The squared distance from the mean, scaled by the covariance of the log."""
         deviation = inputs.obs.astype(self.mean.dtype) - self.mean
+        # A product of matrices would be computed in fewer bits on some accelerators.
         whitened = jnp.sum(self.whitening * deviation[None], axis=1)
         return carry, scored(jnp.sum(whitened * whitened), self.threshold)
 
@@ -51,8 +52,9 @@ def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor
     """
     rows = _log_rows(obs, obs.shape[1] + 1)
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    scale = np.where(scale > 0, scale, 1.0)  # a channel that never moved in the log
     correlation = np.cov((rows - mean) / scale, rowvar=False, bias=True).reshape(len(mean), -1)
+    # Channels that determine one another leave a direction without variance, and no inverse.
     correlation += LEAST_VARIANCE * max(1.0, float(np.trace(correlation))) * np.eye(len(mean))
     whitening = np.linalg.inv(np.linalg.cholesky(correlation)) / scale
     return MahalanobisMonitor(_array(mean), _array(whitening), jnp.asarray(jnp.inf, jnp.float32))
@@ -109,7 +111,7 @@ def neighbour_monitor(
         raise InputError(f"neighbours must lie between 1 and keep, {keep}, got {neighbours}")
     rows = _log_rows(obs, neighbours)
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    scale = np.where(scale > 0, scale, 1.0)  # a channel that never moved in the log
     standardised = (rows - mean) / scale
     stored = standardised[_farthest_first(standardised, min(keep, len(standardised)))]
     no_threshold = jnp.asarray(jnp.inf, jnp.float32)

@@ -36,6 +36,7 @@ class RangeMonitor(eqx.Module):
         """The largest distance outside a range, as a fraction of the range; NaN gives infinity."""
         span = self.high - self.low
         excess = jnp.maximum(self.low - inputs.obs, inputs.obs - self.high) / span
+        # A lost reading is outside any range.
         excess = jnp.where(jnp.isnan(excess), jnp.inf, excess)
         return carry, scored(jnp.maximum(jnp.max(excess), 0), self.tolerance)
 
@@ -103,6 +104,7 @@ class FrozenMonitor(eqx.Module):
         obs = inputs.obs.astype(carry.last.dtype)
         # A NaN on either side counts as a movement, since other flags report it.
         unchanged = jnp.abs(obs - carry.last) <= self.min_change
+        # The count stops long before it would overflow to a negative number, which is no alarm.
         steps = jnp.where(unchanged, jnp.minimum(carry.steps, 2**30) + 1, 0)
         ratio = steps.astype(carry.last.dtype) / jnp.maximum(self.max_steps, 1).astype(
             carry.last.dtype

@@ -85,6 +85,7 @@ def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Windo
     width, index = len(jax.tree.leaves(window.buffer)[0]), window.position
     prefix = join(window.prefix, element)
     last = index + 1 == width
+    # After the last place of a block nothing older is left; the index stays inside for `where`.
     older = jax.tree.map(
         lambda leaf, none: jnp.where(last, none, leaf[jnp.minimum(index + 1, width - 1)]),
         window.buffer,
@@ -118,6 +119,7 @@ class _Comparison:
 
     def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
         margin = self.sign * (obs[self.index].astype(jnp.float32) - jnp.float32(self.threshold))
+        # The clip keeps NaN and bounds infinities, which a guard would replace in its carry.
         margin = jnp.clip(margin, -LARGEST, LARGEST)
         return state, jnp.where(jnp.isnan(margin), self.nan_value, margin)
 
@@ -270,6 +272,7 @@ class _Started:
         inner, value = self.part(inner, obs)
         first = self.delay + self.offset
         value = jnp.where(count >= first, value, LARGEST)
+        # The count stops where it is decided, so that it never wraps round.
         return (inner, jnp.minimum(count + 1, first)), value
 
 

@@ -103,6 +103,7 @@ def violation_depth(
         ValueError: If ``excess`` is not two-dimensional or ``mask`` has another shape.
     """
     excess, valid = _with_mask("excess", np.asarray(excess, np.float64), mask)
+    # An excess that cannot be computed counts as infinite, but not in padding.
     over = np.where(valid, np.maximum(np.where(np.isnan(excess), np.inf, excess), 0), 0)
     total = float(over.sum())
     return Depth(
