@@ -174,7 +174,7 @@ def test_a_bounded_action_lies_between_what_holds_and_what_was_decided(
     held, action, anchor = (np.array(one, np.float32) for one in (held, action, anchor))
     width = np.array([10.0, 20.0])
     decision = Decision(action, 0, np.zeros(2, np.uint32), np.zeros(2), 0)
-    bounded = Authority(anchor, width).bounded(decision, held, runtime.manifest)
+    bounded = Authority(anchor, width).bound(decision, held, runtime.manifest)
     slack = 1e-4
     assert (bounded >= np.minimum(held, action) - slack).all()
     assert (bounded <= np.maximum(held, action) + slack).all()
@@ -192,10 +192,10 @@ def test_what_protects_the_plant_is_not_bounded(runtime):
     limited = np.array([manifest.limits["interval_low"], 0], np.uint32)
     for flags, limits in ((manifest.flags["fallback_used"], none), (0, limited)):
         decision = Decision(action, flags, limits, np.zeros(2), 0)
-        assert narrow.bounded(decision, held, manifest) is action
+        assert narrow.bound(decision, held, manifest) is action
     free = Decision(action, 0, none, np.zeros(2), 0)
-    assert narrow.bounded(free, held, manifest).tolist() == [51.0, 300.0]
-    unknown = narrow.bounded(free, np.array([np.nan, 300.0]), manifest)
+    assert narrow.bound(free, held, manifest).tolist() == [51.0, 300.0]
+    unknown = narrow.bound(free, np.array([np.nan, 300.0]), manifest)
     assert unknown[1] == 300.0
 
 

@@ -40,7 +40,7 @@ def verify_audit(
         raise DeployError(f"--head takes the whole hash of a record (64 digits), got {head!r}")
     chain = verify_chain(folder, head=head)
     events = [one_line(line) for line in event_lines(folder)] if show else []
-    decisions = None if bundle is None else _recomputed(folder, bundle)
+    decisions = None if bundle is None else _recompute(folder, bundle)
     if as_json:
         document = {
             **document_head("audit-verification", 1),
@@ -71,7 +71,7 @@ def verify_audit(
     return 0
 
 
-def _recomputed(folder: Path, bundle: Path) -> int:
+def _recompute(folder: Path, bundle: Path) -> int:
     """Computes every decision again and returns their number; raises if one differs."""
     prepare_jax()
     from neorl_deploy.audit._replay import replay_decisions

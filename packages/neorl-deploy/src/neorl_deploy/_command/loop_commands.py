@@ -125,7 +125,7 @@ def _init(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._tag_draft import draft_tags
     from neorl_deploy.loop._tags import TODO
 
-    bundle = _verified(options)
+    bundle = _read_bundle(options)
     text = draft_tags(bundle, plant=options.plant, name=str(options.out))
     _write_draft(options.out, text)
     if options.rollout is not None:
@@ -169,7 +169,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     if options.form == "stablehlo":
         require_jax(other=NUMPY_FORM)
-    bundle = _verified(options)
+    bundle = _read_bundle(options)
     tags, clock, folder = read_tags(options.tags, bundle), SystemClock(), options.directory
     for line in shared_tags(tags, options.tags):
         print(one_line(line))
@@ -206,7 +206,7 @@ def _serve(options: argparse.Namespace) -> int:
             "`neorl-deploy mode`"
         )
         try:
-            with _shown(options, board, runtime.manifest.dt):
+            with _http_server(options, board, runtime.manifest.dt):
                 serve(
                     loop,
                     _InterruptibleClock(clock, ending),
@@ -224,7 +224,7 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(options: argparse.Namespace, board: Board, dt: float):
+def _http_server(options: argparse.Namespace, board: Board, dt: float):
     """The HTTP server that runs beside the loop, if one was requested."""
     if options.http is None:
         return contextlib.nullcontext()
@@ -280,7 +280,7 @@ def _http(options: argparse.Namespace) -> int:
     token = "" if options.token_file is None else read_token(options.token_file)
     limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
     require_token_beyond_this_machine(options.host, limits)
-    runtime = loaded_runtime(_verified(options), options.form)
+    runtime = loaded_runtime(_read_bundle(options), options.form)
     settle_memory()
     print(f"http://{options.host}:{options.port}/v2/models/{options.name}/infer", flush=True)
     serve_http(runtime, host=options.host, port=options.port, name=options.name, limits=limits)
@@ -300,7 +300,7 @@ def _shadow(options: argparse.Namespace) -> int:
         raise DeployError(f"{options.loop} is not the folder of a loop: it has no audit log")
     numbers = options.json or options.loop / "shadow.json"
     require_place(numbers)
-    bundle = _verified(options)
+    bundle = _read_bundle(options)
     result = shadow_comparison(folder, bundle)
     for line in shadow_lines(result):
         print(one_line(line))
@@ -328,7 +328,7 @@ def _mode(options: argparse.Namespace) -> int:
     return 0
 
 
-def _verified(options: argparse.Namespace) -> Bundle:
+def _read_bundle(options: argparse.Namespace) -> Bundle:
     from neorl_deploy.bundle._read import read_bundle
     from neorl_deploy.bundle._signature import read_public_key
 

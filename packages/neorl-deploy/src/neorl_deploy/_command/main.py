@@ -241,7 +241,7 @@ def _export(options: argparse.Namespace) -> int:
         return 0
     _print_lines(bundle_lines(bundle))
     _print_lines(verdict_lines(bundle))
-    print(f"Next: {command_prefix()} replay {_replayed(bundle.path, run)}")
+    print(f"Next: {command_prefix()} replay {_replay_arguments(bundle.path, run)}")
     return 0
 
 
@@ -258,7 +258,7 @@ def _summary(bundle: Bundle, kind: str) -> dict[str, Any]:
     }
 
 
-def _replayed(bundle: Path, run: Path) -> str:
+def _replay_arguments(bundle: Path, run: Path) -> str:
     """Arguments of ``replay``: the bundle, and a log if none is found beside the bundle."""
     from neorl_deploy.training_run._newest import log_of_run
 

@@ -129,7 +129,7 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
     odd = sorted(set(document) ^ FIELDS)
     _require(not odd, source, f"the fields {', '.join(odd)} are missing or unknown")
     try:
-        manifest = _parsed(document)
+        manifest = _manifest_of(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         fault = f"it lacks {error}" if isinstance(error, KeyError) else repr(error)
         raise BundleError(f"{source} is malformed: {fault}; export the bundle again") from error
@@ -141,7 +141,7 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
     return manifest
 
 
-def _parsed(document: dict[str, Any]) -> Manifest:
+def _manifest_of(document: dict[str, Any]) -> Manifest:
     spec, programs = document["spec"], document["programs"]
     answer = document["verdict"]["answer"]
     if answer not in ANSWERS:

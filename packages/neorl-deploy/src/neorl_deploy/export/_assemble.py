@@ -20,7 +20,7 @@ from neorl_deploy.export._reference import Reference
 from neorl_deploy.export._rounding import perturbed_observations
 from neorl_deploy.export._stablehlo import OUTPUTS, Exported
 from neorl_deploy.training_run._run import Run
-from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trimmed
+from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trim
 
 if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
@@ -87,7 +87,7 @@ def assembled_manifest(
             "data_hash": data_hash(run.record),
             "policy": _artefact_entry(guarded.candidate, run.candidate),
             "fallback": _artefact_entry(guarded.fallback, run.fallback),
-            "record": trimmed(run.record),
+            "record": trim(run.record),
             "versions": {name: importlib.metadata.version(name) for name in VERSIONED},
         },
         "evaluation": evaluation_summary(run.evaluation),
@@ -143,7 +143,7 @@ def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:
         "kind": artefact.kind,
         "words": _policy_words(artefact),
         "digest": artefact.digest,
-        "metadata": trimmed(artefact.metadata),
+        "metadata": trim(artefact.metadata),
     }
 
 

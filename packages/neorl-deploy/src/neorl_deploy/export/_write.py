@@ -44,18 +44,18 @@ def write_proven(
     verified; an error leaves nothing behind.
     """
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}.draft")
-    write_directory(draft, sealed(files, manifest, signer), shown_path=out)
+    write_directory(draft, sealed_files(files, manifest, signer), shown_path=out)
     try:
         manifest["parity"] = prove_parity(draft)
     finally:
         _remove(draft)
-    write_directory(out, sealed(files, manifest, signer), replaces=overwrite)
+    write_directory(out, sealed_files(files, manifest, signer), replaces=overwrite)
     bundle = read_bundle(out, trusted_key=None if signer is None else signer.public_key)
     note_trial(bundle)
     return bundle
 
 
-def sealed(
+def sealed_files(
     files: dict[str, bytes], manifest: dict[str, Any], signer: Signer | None
 ) -> dict[str, bytes]:
     """All files of a bundle: the given ones, the manifest, the checksums and the signature."""

@@ -24,7 +24,7 @@ class Authority(NamedTuple):
     anchor: np.ndarray
     width: np.ndarray
 
-    def bounded(self, decision: Decision, received: np.ndarray, manifest: Manifest) -> np.ndarray:
+    def bound(self, decision: Decision, received: np.ndarray, manifest: Manifest) -> np.ndarray:
         """Brings the decision's action into the band, along the line to the present values.
 
         All channels are scaled back by one factor, so the action lies between two that satisfy box,

@@ -189,7 +189,7 @@ class Rollout:
         if self.stage is Stage.INTERRUPTED:
             return
         self._count(cycle, policy_acts=policy_acts)
-        if policy_acts and (why := self._broken()):
+        if policy_acts and (why := self._broken_rule()):
             self._roll_back(why)
         elif self.stage is not Stage.FULL and self._steps_left <= 0:
             self._next(cycle)
@@ -224,7 +224,7 @@ class Rollout:
         else:
             self.incumbent = self.incumbent.with_step(violation=violation, fallback=False)
 
-    def _broken(self) -> str:
+    def _broken_rule(self) -> str:
         """The rule that the policy has broken; empty if none."""
         counts = self.policy
         if self.stage is Stage.FULL:

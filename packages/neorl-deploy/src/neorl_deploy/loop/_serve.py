@@ -112,14 +112,14 @@ def loop_lock(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise DeployError(f"cannot write to {folder}: {error.strerror}") from error
     with file:
-        if not _locked(file):
+        if not _take_lock(file):
             raise DeployError(
                 f"another loop runs in {folder}; two on one plant would fight. End that one first"
             )
         yield
 
 
-def _locked(file: IO[str]) -> bool:
+def _take_lock(file: IO[str]) -> bool:
     """Whether this process now holds a lock file; true if the system has no such locks."""
     try:
         import fcntl
@@ -139,7 +139,7 @@ def _is_idle(folder: Path) -> bool:
     except ImportError:
         return False
     with (folder / "lock").open("r+") as file:
-        return _locked(file)
+        return _take_lock(file)
 
 
 def order(folder: Path, mode: str, by: str) -> None:

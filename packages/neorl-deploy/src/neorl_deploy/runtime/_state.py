@@ -69,7 +69,7 @@ class State(NamedTuple):
         return passed if passed >= 0 else math.inf
 
     @property
-    def age_in_words(self) -> str:
+    def age_text(self) -> str:
         """The age as text, such as ``"12.3 s old"``."""
         passed = self.seconds_ago
         return f"{passed:.1f} s old" if passed < math.inf else "from the future: the clock was set"
@@ -223,7 +223,7 @@ def read_state(path: Path, digest: str, n_words: int) -> State:
         content = document["content"]
         if document["sha256"] != hashlib.sha256(dump_compact(content)).hexdigest():
             raise StateError(f"the state {path} is damaged: its content does not match its digest")
-        state = _parsed(content)
+        state = _state_of(content)
     except StateError:
         raise
     except Exception as error:
@@ -239,7 +239,7 @@ def read_state(path: Path, digest: str, n_words: int) -> State:
     return _latest(path, bytes.fromhex(document["sha256"]), state)
 
 
-def _parsed(content: dict[str, Any]) -> State:
+def _state_of(content: dict[str, Any]) -> State:
     saved_at, step = (content[name] for name in NUMBERS)
     if not (isinstance(saved_at, float) and type(step) is int and step >= 0):
         raise ValueError("saved_at and step must be numbers")

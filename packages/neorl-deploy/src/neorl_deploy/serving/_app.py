@@ -120,7 +120,7 @@ class _Service:
             response, flags = await self._model.decide(body)
         except (RequestError, BundleError) as error:
             return self._json({"error": str(error)}, 422)
-        self._counts.decided(time.perf_counter() - started, flags)
+        self._counts.count_decision(time.perf_counter() - started, flags)
         return self._json(response)
 
 
@@ -175,7 +175,7 @@ class _Counts:
         """All counts as text."""
         return self._prometheus.generate_latest(self.registry)
 
-    def decided(self, seconds: float, flags: tuple[str, ...]) -> None:
+    def count_decision(self, seconds: float, flags: tuple[str, ...]) -> None:
         """Counts one decision."""
         self._seconds.observe(seconds)
         for flag in flags:

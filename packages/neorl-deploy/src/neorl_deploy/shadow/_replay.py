@@ -79,8 +79,8 @@ def require_channels(bundle: Bundle, log: Log) -> None:
         ours, theirs = [(c.name, c.unit) for c in channels], list(logged)
         if ours == theirs:
             continue
-        missing = [_titled(channel) for channel in ours if channel not in theirs]
-        extra = [_titled(channel) for channel in theirs if channel not in ours]
+        missing = [_title(channel) for channel in ours if channel not in theirs]
+        extra = [_title(channel) for channel in theirs if channel not in ours]
         if missing or extra:
             differences.append(
                 f"{kind}: the bundle expects {_some(missing)}, the log has {_some(extra)}"
@@ -117,7 +117,7 @@ def _some(channels: list[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _titled(channel: tuple[str, str]) -> str:
+def _title(channel: tuple[str, str]) -> str:
     return f"{channel[0]!r} [{channel[1]}]"
 
 

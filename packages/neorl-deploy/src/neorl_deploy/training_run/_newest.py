@@ -21,7 +21,7 @@ def newest_run(root: Path) -> Path:
     Raises:
         DeployError: If there is none.
     """
-    for path in reversed(numbered(root)):
+    for path in reversed(run_directories(root)):
         with contextlib.suppress(DeployError):
             record = read_json(path / RECORD)
             if isinstance(record, dict) and record.get("status") == FINISHED:
@@ -43,7 +43,7 @@ def newest_bundle(root: Path) -> Path:
     Raises:
         DeployError: If there is none.
     """
-    for run in reversed(numbered(root)):
+    for run in reversed(run_directories(root)):
         bundles = sorted(run.glob(BUNDLE_PATTERN), key=lambda path: path.stat().st_mtime)
         if bundles:
             return bundles[-1]
@@ -84,7 +84,7 @@ def log_of_run(run: Path) -> Path | None:
     return None if named is None else run / named  # joining leaves an absolute path unchanged
 
 
-def numbered(root: Path) -> list[Path]:
+def run_directories(root: Path) -> list[Path]:
     """The run directories of a folder, oldest first."""
     if not root.is_dir():
         return []

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_safety.filters._certify import Admissible, rounding, weighted
+from neorl_safety.filters._certify import Admissible, rounding, row_sums
 
 FURTHEST = 100.0
 """Targets further outside the ends than this, in spans, are moved in without any effect."""
@@ -99,7 +99,7 @@ def in_spans(admissible: Admissible, target: Array, scale: Array) -> Polytope:
     rows = a.rows * scale[None]
     length = jnp.sqrt(jnp.sum(rows * rows, axis=-1))
     length = jnp.where(length > 0, length, 1)  # an empty or excluded row: 0 z <= right
-    right = a.bounds - 2 * error - weighted(a.rows, centre)
+    right = a.bounds - 2 * error - row_sums(a.rows, centre)
     one = jnp.eye(target.shape[0], dtype=target.dtype)
     ends = (a.high - centre) / scale, (centre - a.low) / scale
     eps = jnp.finfo(target.dtype).eps

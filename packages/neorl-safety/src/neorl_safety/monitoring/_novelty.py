@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core import InputError
-from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
 
 LEAST_VARIANCE = 1e-6
 """Smallest variance in any direction, as a fraction of the largest."""
@@ -35,7 +35,7 @@ class MahalanobisMonitor(eqx.Module):
         deviation = inputs.obs.astype(self.mean.dtype) - self.mean
         # A product of matrices would be computed in fewer bits on some accelerators.
         whitened = jnp.sum(self.whitening * deviation[None], axis=1)
-        return carry, scored(jnp.sum(whitened * whitened), self.threshold)
+        return carry, score_of(jnp.sum(whitened * whitened), self.threshold)
 
 
 def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor:
@@ -86,7 +86,7 @@ class NeighbourMonitor(eqx.Module):
         point = (inputs.obs.astype(self.mean.dtype) - self.mean) / self.scale
         squared = jnp.sum((self.rows - point[None]) ** 2, axis=1)
         nearest = -jax.lax.top_k(-squared, self.neighbours)[0][-1]
-        return carry, scored(jnp.sqrt(nearest), self.threshold)
+        return carry, score_of(jnp.sqrt(nearest), self.threshold)
 
 
 def neighbour_monitor(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from neorl_core import InputError, Spec, highs, lows
-from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
 
 TOLERANCE = 0.05
 """Fraction of the measuring range by which a reading may lie outside it."""
@@ -38,7 +38,7 @@ class RangeMonitor(eqx.Module):
         excess = jnp.maximum(self.low - inputs.obs, inputs.obs - self.high) / span
         # A lost reading is outside any range.
         excess = jnp.where(jnp.isnan(excess), jnp.inf, excess)
-        return carry, scored(jnp.maximum(jnp.max(excess), 0), self.tolerance)
+        return carry, score_of(jnp.maximum(jnp.max(excess), 0), self.tolerance)
 
 
 def range_monitor(spec: Spec, *, tolerance: float = TOLERANCE) -> RangeMonitor:
@@ -109,7 +109,7 @@ class FrozenMonitor(eqx.Module):
         ratio = steps.astype(carry.last.dtype) / jnp.maximum(self.max_steps, 1).astype(
             carry.last.dtype
         )
-        return FrozenCarry(obs, steps), scored(jnp.max(ratio), jnp.ones((), ratio.dtype))
+        return FrozenCarry(obs, steps), score_of(jnp.max(ratio), jnp.ones((), ratio.dtype))
 
 
 def frozen_monitor(

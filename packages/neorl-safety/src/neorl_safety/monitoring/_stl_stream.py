@@ -295,7 +295,7 @@ def exact(formula: Formula, names: Sequence[str], *, positive: bool = True) -> S
     if formula.operator in ("always", "eventually"):
         least = formula.operator == "always"
         return _sliding(parts[0], last - first + 1, least=least, delay=delay + last)
-    aligned = tuple(_delayed(part, delay - part.delay) for part in parts)
+    aligned = tuple(_delay(part, delay - part.delay) for part in parts)
     if formula.operator == "until":
         part, goal = aligned
         return _Until(part, goal, first, last)
@@ -339,7 +339,7 @@ def _worst(formula: Formula, names: Sequence[str], starts: int, offset: int) -> 
         )
         inner = exact(goal, names)
         delay = max(inner.delay, all_of.delay)
-        aligned = tuple(_delayed(one, delay - one.delay) for one in (inner, all_of))
+        aligned = tuple(_delay(one, delay - one.delay) for one in (inner, all_of))
         either = _Combined(aligned, False, delay)
         return _sliding(either, starts - first - delay + 1, least=True, delay=0)
     whole = exact(formula, names)
@@ -367,7 +367,7 @@ DUAL = {
 }
 
 
-def _delayed(part: Stream, steps: int) -> Stream:
+def _delay(part: Stream, steps: int) -> Stream:
     return _Delayed(part, steps) if steps else part
 
 
