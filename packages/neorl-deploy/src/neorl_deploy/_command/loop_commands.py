@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from neorl_deploy.loop._rollout import Rollout
     from neorl_deploy.loop._serve import Watchdog
 
-MODE_WORDS = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
+MODE_HELP = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
 HANG_PERIODS = 5
 """Periods without a step after which the process of a loop terminates itself."""
 
@@ -38,7 +38,7 @@ def add_loop_commands(commands, add) -> None:
     )
     serve = _add_serve(commands, add)
     mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
-    mode.add_argument("mode", metavar="MODE", help=MODE_WORDS)
+    mode.add_argument("mode", metavar="MODE", help=MODE_HELP)
     mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
     mode.add_argument(
         "--directory", type=Path, default=Path("loop"), help="folder of the loop (loop)"

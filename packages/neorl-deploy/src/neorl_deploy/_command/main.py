@@ -76,16 +76,16 @@ class _Parser(argparse.ArgumentParser):
     """Reports an error in one line and suggests the closest name for a mistyped one."""
 
     def error(self, message: str) -> NoReturn:
-        words = {*self._option_string_actions}
+        known = {*self._option_string_actions}
         for action in self._subparsers._group_actions if self._subparsers else []:
-            words.update(action.choices or ())
+            known.update(action.choices or ())
             for sub in getattr(action, "choices", {}).values():
-                words.update(sub._option_string_actions)
+                known.update(sub._option_string_actions)
         given = message.partition(" (choose from ")[0]  # the rest is not the user's input
         near = [
             f"; did you mean {close[0]}?"
             for word in given.replace("'", " ").split()
-            if (close := difflib.get_close_matches(word, words, n=1)) and word not in words
+            if (close := difflib.get_close_matches(word, known, n=1)) and word not in known
         ]
         hint = "".join(near[:1]) if "required" not in message else ""
         self.exit(2, f"neorl-deploy: {message}{hint}; see `{self.prog} --help`\n")
@@ -263,10 +263,10 @@ def _replay_arguments(bundle: Path, run: Path) -> str:
     from neorl_deploy.training_run._newest import log_of_run
 
     beside, log = log_of_run(bundle.resolve().parent), log_of_run(run)
-    words = [str(bundle)]
+    arguments = [str(bundle)]
     if beside is None or not beside.is_file():
-        words.append(str(log) if log is not None and log.is_file() else "LOG.h5")
-    return " ".join(map(shlex.quote, words))
+        arguments.append(str(log) if log is not None and log.is_file() else "LOG.h5")
+    return " ".join(map(shlex.quote, arguments))
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -154,8 +154,8 @@ def _manifest_of(document: dict[str, Any]) -> Manifest:
         raise TypeError("provenance names no run")
     if not isinstance(provenance["data_hash"], str | None):
         raise TypeError("data_hash of provenance is neither text nor null")
-    words = document["constraint_words"]
-    if not isinstance(words, list) or not all(isinstance(sentence, str) for sentence in words):
+    text = document["constraint_words"]
+    if not isinstance(text, list) or not all(isinstance(sentence, str) for sentence in text):
         raise TypeError("constraint_words must be a list of sentences")
     _check_claim(document["signature"])
     monitors, max_age = _guard_fields(document["guard"], spec)

@@ -141,13 +141,13 @@ def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:
     return {
         "file": f"policies/{path.name}",
         "kind": artefact.kind,
-        "words": _policy_words(artefact),
+        "words": _policy_text(artefact),
         "digest": artefact.digest,
         "metadata": trim(artefact.metadata),
     }
 
 
-def _policy_words(artefact: PolicyArtefact) -> str:
+def _policy_text(artefact: PolicyArtefact) -> str:
     """Describes what a constant policy holds, or the loops and interlocks of a PID; else empty."""
     spec = artefact.spec
     policy: Any = artefact.policy  # guaranteed by the kind
@@ -161,11 +161,11 @@ def _policy_words(artefact: PolicyArtefact) -> str:
             f"{spec.obs[j].unit}"
             for i, (j, setpoint) in enumerate(zip(policy.measured, policy.setpoint, strict=True))
         ]
-        return "; ".join([*loops, *_interlock_words(policy, spec)])
+        return "; ".join([*loops, *_interlock_text(policy, spec)])
     return ""
 
 
-def _interlock_words(bank: Any, spec: Spec) -> Iterator[str]:
+def _interlock_text(bank: Any, spec: Spec) -> Iterator[str]:
     """The caps that a bank of PID loops applies to its outputs; its setpoints do not show them."""
     outputs, inputs = bank.override_output, bank.override_measured
     numbers = zip(bank.override_cap, bank.override_below, strict=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OPSET, IR_VERSION = 18, 9
 """Released in 2023, so that older runtimes can read the model."""
 
-WORDS = (
+DESCRIPTION = (
     "The policy alone: one observation in physical units to one action, clipped to the range of "
     "the actuators. Without the guard of the bundle: no rate limit, no monitor, no fallback, NaN "
     "passes."
@@ -112,7 +112,7 @@ def _model(onnx: Any, listed_steps: Operations, width: int, kind: str) -> Any:
         [onnx.helper.make_tensor_value_info("obs", float_type, list(entry.shape))],
         [onnx.helper.make_tensor_value_info("action", float_type, [width])],
         graph.constants,
-        doc_string=WORDS,
+        doc_string=DESCRIPTION,
     )
     opset = onnx.helper.make_opsetid("", OPSET)
     model = onnx.helper.make_model(body, opset_imports=[opset], producer_name="neorl-deploy")

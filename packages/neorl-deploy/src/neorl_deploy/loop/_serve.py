@@ -159,9 +159,9 @@ def order(folder: Path, mode: str, by: str) -> None:
         DeployError: If no loop runs in the folder, ``mode`` is not one of these words, or ``by``
             is empty.
     """
-    words = (*ORDERS, STOP, BEGIN, FULL)
-    if mode not in words:
-        raise DeployError(f"{mode!r} is not a mode; the modes are {', '.join(words)}")
+    modes = (*ORDERS, STOP, BEGIN, FULL)
+    if mode not in modes:
+        raise DeployError(f"{mode!r} is not a mode; the modes are {', '.join(modes)}")
     if not by.strip():
         raise DeployError("say who asks for it and why with --by; both are recorded")
     orders = folder / "orders"
@@ -224,10 +224,10 @@ def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None)
 def cycle_line(cycle: Cycle) -> str:
     """One line describing a cycle: mode, reason and other events."""
     change = f"{cycle.before} -> {cycle.mode}" if cycle.before != cycle.mode else str(cycle.mode)
-    words = list(cycle.notes)
+    notes = list(cycle.notes)
     if cycle.mode is not Mode.MANUAL:
         lost = {f"no connection: {note}" for note in cycle.notes}  # once, and not for each channel
         faults = cycle.measured.faults.items()
-        words += [f"{channel}: {why}" for channel, why in faults if why not in lost]
-    others = [word for word in dict.fromkeys(words) if word not in cycle.reason]
+        notes += [f"{channel}: {why}" for channel, why in faults if why not in lost]
+    others = [note for note in dict.fromkeys(notes) if note not in cycle.reason]
     return "; ".join([f"{cycle.number}: {change} ({cycle.reason})", *others])

@@ -254,8 +254,8 @@ def read_row(table: Any, kind: type[Row], where: str) -> Row:
             "int": type(value) is int and value > 0,
         }.get(needed, True)
         if not fits:
-            words = {"str": "text", "float": "a number", "int": "an integer above zero"}
-            raise DeployError(f"{where}: {name} must be {words[needed]}, got {value!r}")
+            kinds = {"str": "text", "float": "a number", "int": "an integer above zero"}
+            raise DeployError(f"{where}: {name} must be {kinds[needed]}, got {value!r}")
         values[name] = float(value) if needed == "float" else value
     return kind(**values)
 

@@ -137,7 +137,7 @@ class _Metrics:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         counts = dict(self._board.counts)
-        words = {
+        texts = {
             "periods": "Control periods",
             "missed": "Periods that passed without a step",
             "faults": "Periods in which a measurement was lost",
@@ -145,7 +145,7 @@ class _Metrics:
             "fallback": "Periods in which the fallback would act or acted",
             "refused": "Periods in which a write was refused",
         }
-        for name, text in words.items():
+        for name, text in texts.items():
             yield CounterMetricFamily(f"neorl_loop_{name}", text, value=counts.get(name, 0))
         by_mode = CounterMetricFamily("neorl_loop_mode_periods", "Periods by mode", labels=["mode"])
         for mode in Mode:

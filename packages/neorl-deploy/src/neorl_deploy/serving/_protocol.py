@@ -138,7 +138,7 @@ def inference_response(
 ) -> dict[str, Any]:
     """The response to a request."""
     floats = {"action": decision.action, "intervention": decision.intervention}
-    words = {
+    integers = {
         "flags": [decision.flags],
         "limits": [int(bits) for bits in decision.limits],
         "alarms": [decision.alarms],
@@ -155,7 +155,7 @@ def inference_response(
     ]
     outputs += [
         {"name": output, "datatype": "UINT32", "shape": [1, len(values)], "data": values}
-        for output, values in words.items()
+        for output, values in integers.items()
     ]
     response = {"model_name": name, "model_version": digest, "outputs": outputs}
     return response if request.id is None else {**response, "id": request.id}

@@ -147,7 +147,7 @@ def _channels(path: Path, spec: Any, kind: str) -> tuple[tuple[str, str], ...]:
     except (KeyError, TypeError) as error:
         raise DeployError(f"{path}: attribute 'spec' lists no channels for {kind}") from error
     for channel in channels:
-        if not all(isinstance(word, str) for word in channel):
+        if not all(isinstance(text, str) for text in channel):
             raise DeployError(f"{path}: attribute 'spec' calls a channel of {kind} {channel}")
     return channels
 

@@ -81,8 +81,8 @@ def row_text(channels: Sequence[ChannelRange], row: Any) -> str:
         for channel, entry in zip(channels, np.asarray(row), strict=True)
         if entry != 0
     ]
-    words = " ".join(terms).removeprefix("+ ")
-    return f"-{words[2:]}" if words.startswith("- ") else words
+    text = " ".join(terms).removeprefix("+ ")
+    return f"-{text[2:]}" if text.startswith("- ") else text
 
 
 def signed(value: float) -> str:
