@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from neorl_deploy import DeployError
-from neorl_deploy.loop import Authority, Mode, Plan, Rollout, Stage, read_plan
+from neorl_deploy.loop import Authority, Mode, Plan, Stage, StagedRollout, read_plan
 from neorl_deploy.loop._plan import draft_plan
-from neorl_deploy.loop._rollout import Count, probability_of_more
 from neorl_deploy.loop._serve import loop_lock, order, take_orders
+from neorl_deploy.loop._staged_rollout import Count, probability_of_more
 from neorl_deploy.runtime import Decision
 
 PLAN = Plan(
@@ -51,7 +51,7 @@ def tank(make):
 
 @pytest.fixture
 def rollout(tank):
-    return Rollout(PLAN, tank.bench.loop)
+    return StagedRollout(PLAN, tank.bench.loop)
 
 
 def until(tank, rollout, stage, most=400):
@@ -89,7 +89,7 @@ def test_a_good_policy_is_led_in_turn_by_turn_and_a_person_gives_the_rest(tank, 
 def test_a_policy_that_turns_bad_in_its_turn_is_rolled_back_by_itself(tank, rollback):
     """Row N31: a policy that turns bad is rolled back by itself."""
     plan = dataclasses.replace(PLAN, rollback=rollback, turn_steps=60)
-    rollout = Rollout(plan, tank.bench.loop)
+    rollout = StagedRollout(plan, tank.bench.loop)
     rollout.begin("shift leader")
     until(tank, rollout, Stage.TRIAL_TURN)
     tank.inflow = 66.0
@@ -118,7 +118,7 @@ def test_a_policy_that_turns_bad_with_full_authority_is_rolled_back_too(tank, ro
 
 def test_a_limit_that_both_break_alike_is_no_reason(tank):
     plan = dataclasses.replace(PLAN, limits={"level": (0.0, 0.99)}, turns=1)
-    rollout = Rollout(plan, tank.bench.loop)
+    rollout = StagedRollout(plan, tank.bench.loop)
     rollout.begin("shift leader")
     until(tank, rollout, Stage.PASSED)
     assert rollout.incumbent.violations > 10

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from neorl_deploy.bundle._read import Bundle
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._cycle import Cycle
-    from neorl_deploy.loop._rollout import Rollout
     from neorl_deploy.loop._serve import Watchdog
+    from neorl_deploy.loop._staged_rollout import StagedRollout
 
 MODE_HELP = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
 HANG_PERIODS = 5
@@ -162,8 +162,8 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._plan import read_plan
     from neorl_deploy.loop._plant import SystemClock
     from neorl_deploy.loop._record import audit_log, recorder
-    from neorl_deploy.loop._rollout import Rollout
     from neorl_deploy.loop._serve import Watchdog, drop_old_orders, loop_lock, serve, take_orders
+    from neorl_deploy.loop._staged_rollout import StagedRollout
     from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
 
@@ -194,7 +194,7 @@ def _serve(options: argparse.Namespace) -> int:
             trial=options.trial,
             record=recorder(log),
         )
-        rollout = None if plan is None else Rollout(plan, loop, log)
+        rollout = None if plan is None else StagedRollout(plan, loop, log)
         board = Board(runtime.manifest, None if rollout is None else lambda: _status(rollout))
         watchdog = Watchdog(HANG_PERIODS * runtime.manifest.dt)
         threading.Thread(target=watchdog.watch, args=(clock, ended), daemon=True).start()
@@ -237,11 +237,13 @@ def _http_server(options: argparse.Namespace, board: Board, dt: float):
     return beside(board, dt, host=options.host, port=options.http, limits=limits)
 
 
-def _status(rollout: Rollout) -> tuple[str, str]:
+def _status(rollout: StagedRollout) -> tuple[str, str]:
     return str(rollout.stage), rollout.why
 
 
-def _after_cycle(cycle: Cycle, watchdog: Watchdog, board: Board, rollout: Rollout | None) -> None:
+def _after_cycle(
+    cycle: Cycle, watchdog: Watchdog, board: Board, rollout: StagedRollout | None
+) -> None:
     from neorl_deploy.loop._serve import cycle_line
 
     watchdog.step_ended(cycle.at.monotonic)

@@ -19,7 +19,7 @@ from neorl_deploy.loop._control import ControlLoop
 from neorl_deploy.loop._cycle import Cycle
 from neorl_deploy.loop._modes import TARGETS, Mode
 from neorl_deploy.loop._plant import Clock
-from neorl_deploy.loop._rollout import Rollout
+from neorl_deploy.loop._staged_rollout import StagedRollout
 
 LOGGER = logging.getLogger("neorl_deploy.loop")
 HUNG_EXIT_CODE = 70
@@ -201,7 +201,7 @@ def drop_old_orders(folder: Path) -> list[str]:
     return lines
 
 
-def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None) -> None:
+def take_orders(folder: Path, loop: ControlLoop, rollout: StagedRollout | None = None) -> None:
     """Passes the orders in a folder to the loop and its roll-out, oldest first."""
     for path in sorted((folder / "orders").glob("*.json")):
         try:

@@ -93,7 +93,7 @@ def probability_of_more(policy: Count, incumbent: Count) -> float:
     )
 
 
-class Rollout:
+class StagedRollout:
     """Takes a loop through the stages of a plan; pass its :meth:`after` to :func:`serve`.
 
     A person starts it, and a person ends it by requesting any mode. The audit log names the
