@@ -243,6 +243,7 @@ def _bits(entries: dict[str, int]) -> dict[str, int]:
     bits = {str(name): int(bit) for name, bit in entries.items()}
     if any(bit <= 0 or bit & (bit - 1) or bit >= 2**32 for bit in bits.values()):
         raise ValueError("a flag is not one bit of 32")
+    # In the order of the bits: the file sorts its keys by name.
     return dict(sorted(bits.items(), key=lambda item: item[1]))
 
 

@@ -45,6 +45,7 @@ def _put_in_place(temporary: Path, path: Path) -> None:
     if not path.exists():
         os.rename(temporary, path)
         return
+    # A directory cannot be renamed over one that holds files.
     backup = path.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
     os.rename(path, backup)
     try:

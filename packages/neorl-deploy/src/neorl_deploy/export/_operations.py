@@ -221,6 +221,7 @@ class _Draft:
         """The list without operations that no output needs, and with numbered constants."""
         n_inputs = len(self._inputs)
         needed = {operand for operand in outputs if isinstance(operand, int)}
+        # Backwards, because an operation needs earlier results alone.
         for at in range(len(self._operations) - 1, -1, -1):
             if at + n_inputs in needed:
                 needed |= {p for p in self._operations[at][1] if isinstance(p, int)}

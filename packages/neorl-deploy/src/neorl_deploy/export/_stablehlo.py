@@ -94,6 +94,7 @@ def export_programs(
         return tuple(jax.tree.leaves(policy.initial_carry()))
 
     one_step = flat_step(policy)
+    # The names hold the seal, which the loader compares with the manifest.
     one_step.__name__, initial_carry.__name__ = names
     with _without_source_locations(), _exact_products(platforms):
         step = export.export(jax.jit(one_step), platforms=tuple(platforms))(*inputs)

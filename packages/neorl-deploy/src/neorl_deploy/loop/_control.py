@@ -270,6 +270,7 @@ class ControlLoop:
         if now.failures >= settings.most_failures:
             return f"given up after {now.failures} periods: {now.failure}"
         beat = loop_tags["heartbeat"]
+        # A heartbeat that was not written or read, NaN, is no sign of another runtime.
         if not (math.isnan(now.beat_written) or math.isnan(beat) or beat == now.beat_written):
             return f"somebody else writes the heartbeat {settings.heartbeat}: another runtime?"
         for output, value, sent in zip(self.tags.outputs, received, now.expected, strict=True):

@@ -185,7 +185,10 @@ def order(folder: Path, mode: str, by: str) -> None:
 
 
 def drop_old_orders(folder: Path) -> list[str]:
-    """Removes orders that an earlier process did not take, except stops; one line for each."""
+    """Removes orders that an earlier process did not take, except stops; one line for each.
+
+    This process must hold the folder (:func:`loop_lock`).
+    """
     lines = []
     for path in sorted((folder / "orders").glob("*.json")):
         try:

@@ -262,6 +262,7 @@ class Runtime:
         if ages is not None:
             measured_ages = vector("ages", ages, self.manifest.obs)
             largest_ages = self._max_age if max_age is None else np.minimum(self._max_age, max_age)
+            # An age that is not known is NaN, which compares false: it counts as too old.
             read = np.where(
                 (measured_ages >= 0) & (measured_ages <= largest_ages), read, np.float32(np.nan)
             )

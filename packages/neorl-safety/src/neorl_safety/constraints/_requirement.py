@@ -133,6 +133,7 @@ def _require_affine(each: Requirement, spec: Spec) -> None:
         raise InputError(
             f"requirement {each.name!r} must return one finite number for every action in the box"
         )
+    # The second term allows for float32 rounding of a large value that hardly changes.
     size = np.abs(a - b).max() + 1e-6 * np.abs(m).max()
     if not np.abs(a - b).max() > 0:
         raise InputError(f"requirement {each.name!r} does not depend on the action; make it soft")

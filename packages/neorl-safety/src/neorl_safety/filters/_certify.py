@@ -93,7 +93,7 @@ def rounding(admissible: Admissible) -> Float[Array, " row"]:
     largest = jnp.maximum(jnp.abs(a.low), jnp.abs(a.high))
     size = jnp.sum(jnp.abs(a.rows) * largest[None], axis=-1) + jnp.abs(a.bounds)
     # At most one rounding of eps / 2 for each channel reaches a product; the rest is a margin for
-    # the rounding of the bounds, of the comparison and of this number itself.
+    # the rounding of the bounds less this number, and of this number itself.
     return (a.rows.shape[1] + 3) * eps * size
 
 

@@ -37,6 +37,7 @@ def substitute(
     reachable = clip(flush(finite_or_zero(previous)), limits.actuator_low, limits.actuator_high)
     largest = jnp.finfo(previous.dtype).max
     bounded = (limits.low > -largest) & (limits.high < largest)
+    # Halved before they are added, because the sum of two large ends overflows.
     middle = jnp.where(bounded, limits.low / 2 + limits.high / 2, 0)
     last_resort = jnp.where(known, reachable, middle)
     proposed = jnp.where(jnp.isfinite(fallback), flush(finite_or_zero(fallback)), last_resort)

@@ -157,6 +157,7 @@ def constraint_excess(
             room = allowed.bounds + ROW_TOLERANCE * (size + jnp.abs(allowed.bounds))
             excesses.append(jnp.sum(allowed.rows * action[None], axis=1) - room)
     excess = jnp.concatenate(excesses)
+    # What cannot be computed counts as violated.
     return jnp.where(jnp.isnan(excess) | ~jnp.all(jnp.isfinite(action)), jnp.inf, excess)
 
 

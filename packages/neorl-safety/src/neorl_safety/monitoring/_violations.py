@@ -138,5 +138,6 @@ def _exact_interval(count: int, total: int, level: float) -> Interval:
 
 def _longest_run(violated: np.ndarray) -> int:
     index = np.broadcast_to(np.arange(violated.shape[1]), violated.shape)
+    # The last step without a violation up to each step; the distance to it is the length so far.
     last_clear = np.maximum.accumulate(np.where(violated, -1, index), axis=1)
     return int((index - last_clear).max(initial=0))
