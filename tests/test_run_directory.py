@@ -126,6 +126,6 @@ def test_runs_are_numbered_alike(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "0099").write_text("no folder")
     names = ["0002", "9", "0010", "12345"]
-    assert [path.name for path in newest.numbered(tmp_path)] == names
+    assert [path.name for path in newest.run_directories(tmp_path)] == names
     assert [path.name for path in numbered(tmp_path)] == names
     assert create_run(tmp_path, "", {}).path.name == "12346"

@@ -165,8 +165,8 @@ def _decision(
     layout, action = _packed.layout_of(entries), len(start)
     if packed:
         step = _packed.packed_step(run, layout, len(start))
-        calm = _packed.packed(layout, start)
-        stopped = _packed.packed(layout, jax.tree.leaves(safe.stopped(safe.initial_carry())))
+        calm = _packed.pack(layout, start)
+        stopped = _packed.pack(layout, jax.tree.leaves(safe.stopped(safe.initial_carry())))
         pressed = np.flatnonzero(calm != stopped)
         held = [jax.device_put(calm), sent]
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from neorl_deploy._command.main import _replayed, main
+from neorl_deploy._command.main import _replay_arguments, main
 from neorl_deploy._command.text import _origin, _rows
 
 
@@ -267,9 +267,11 @@ def test_the_next_line_of_an_export_works_wherever_the_bundle_lies(
     words = next_words()
     assert words == ["replay", str(bundle), "runs/0001/dataset.h5"]
     assert main(words) == 0
-    assert _replayed(run_directory / "policy.bundle", run_directory).endswith("/policy.bundle")
+    assert _replay_arguments(run_directory / "policy.bundle", run_directory).endswith(
+        "/policy.bundle"
+    )
     (run_directory / "dataset.h5").unlink()
-    assert shlex.split(_replayed(bundle, run_directory)) == [str(bundle), "LOG.h5"]
+    assert shlex.split(_replay_arguments(bundle, run_directory)) == [str(bundle), "LOG.h5"]
 
 
 def test_a_place_for_the_numbers_that_cannot_be_written(exported, finished_run, tmp_path, capsys):

@@ -16,7 +16,7 @@ from neorl_deploy import NotDeployable
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._files import STEP
 from neorl_deploy.export import ExportOptions, export_run
-from neorl_deploy.export._assemble import _policy_words
+from neorl_deploy.export._assemble import _policy_text
 from neorl_deploy.training_run._summaries import evaluation_summary
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
@@ -179,5 +179,5 @@ def test_the_words_of_a_fallback_name_its_interlocks(pid, spec):
         override_output=(0,),
         override_measured=(1,),
     )
-    words = _policy_words(types.SimpleNamespace(kind="pid", spec=spec, policy=interlocked))
-    assert words.endswith("; valve at most 20 % while temperature is below 340 K or lost")
+    text = _policy_text(types.SimpleNamespace(kind="pid", spec=spec, policy=interlocked))
+    assert text.endswith("; valve at most 20 % while temperature is below 340 K or lost")

@@ -7,7 +7,7 @@ import pytest
 
 from neorl_deploy.bundle._manifest import ArrayEntry
 from neorl_deploy.export._operations import NoSuchOperationError, operation_list
-from neorl_deploy.runtime._operations import prepared
+from neorl_deploy.runtime._operations import as_function
 
 LEFT, RIGHT = (np.random.default_rng(i).normal(size=(3, 3, 3)).astype(np.float32) for i in (0, 1))
 INPUTS = [ArrayEntry(name, (3, 3, 3), "float32") for name in ("left", "right")]
@@ -19,7 +19,7 @@ def test_a_product_of_stacks_is_that_of_jax(over):
         return (jnp.einsum(over, left, right),)
 
     expected = np.einsum(over, LEFT, RIGHT)
-    actual = prepared(operation_list(product, INPUTS))(LEFT, RIGHT)[0]
+    actual = as_function(operation_list(product, INPUTS))(LEFT, RIGHT)[0]
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -35,7 +35,7 @@ def test_several_networks_on_the_same_rows_are_one_product(over):
         ArrayEntry(name, side.shape, "float32")
         for name, side in zip(("left", "right"), sides, strict=True)
     ]
-    actual = prepared(operation_list(lambda a, b: (jnp.einsum(over, a, b),), entries))(*sides)[0]
+    actual = as_function(operation_list(lambda a, b: (jnp.einsum(over, a, b),), entries))(*sides)[0]
     np.testing.assert_allclose(actual, np.einsum(over, *sides), rtol=1e-5, atol=1e-6)
 
 
@@ -57,7 +57,7 @@ def test_a_product_in_a_form_for_each_platform_takes_the_plain_one():
         forms = {"cpu": looped, "default": lambda a, b: a @ b}
         return (jax.lax.platform_dependent(left[0], right[0], **forms),)
 
-    actual = prepared(operation_list(product, INPUTS))(LEFT, RIGHT)[0]
+    actual = as_function(operation_list(product, INPUTS))(LEFT, RIGHT)[0]
     np.testing.assert_allclose(actual, LEFT[0] @ RIGHT[0], rtol=1e-5, atol=1e-6)
     with pytest.raises(NoSuchOperationError, match="a form for"):
         operation_list(lambda x, y: (jax.lax.platform_dependent(x, y, cuda=jnp.add),), INPUTS)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from neorl_deploy import DeployError
-from neorl_deploy.loop import Authority, Mode, Plan, Rollout, Stage, read_plan
+from neorl_deploy.loop import Authority, Mode, Plan, Stage, StagedRollout, read_plan
 from neorl_deploy.loop._plan import draft_plan
-from neorl_deploy.loop._rollout import Count, probability_of_more
 from neorl_deploy.loop._serve import loop_lock, order, take_orders
+from neorl_deploy.loop._staged_rollout import Count, probability_of_more
 from neorl_deploy.runtime import Decision
 
 PLAN = Plan(
@@ -51,7 +51,7 @@ def tank(make):
 
 @pytest.fixture
 def rollout(tank):
-    return Rollout(PLAN, tank.bench.loop)
+    return StagedRollout(PLAN, tank.bench.loop)
 
 
 def until(tank, rollout, stage, most=400):
@@ -89,7 +89,7 @@ def test_a_good_policy_is_led_in_turn_by_turn_and_a_person_gives_the_rest(tank, 
 def test_a_policy_that_turns_bad_in_its_turn_is_rolled_back_by_itself(tank, rollback):
     """Row N31: a policy that turns bad is rolled back by itself."""
     plan = dataclasses.replace(PLAN, rollback=rollback, turn_steps=60)
-    rollout = Rollout(plan, tank.bench.loop)
+    rollout = StagedRollout(plan, tank.bench.loop)
     rollout.begin("shift leader")
     until(tank, rollout, Stage.TRIAL_TURN)
     tank.inflow = 66.0
@@ -118,7 +118,7 @@ def test_a_policy_that_turns_bad_with_full_authority_is_rolled_back_too(tank, ro
 
 def test_a_limit_that_both_break_alike_is_no_reason(tank):
     plan = dataclasses.replace(PLAN, limits={"level": (0.0, 0.99)}, turns=1)
-    rollout = Rollout(plan, tank.bench.loop)
+    rollout = StagedRollout(plan, tank.bench.loop)
     rollout.begin("shift leader")
     until(tank, rollout, Stage.PASSED)
     assert rollout.incumbent.violations > 10
@@ -174,7 +174,7 @@ def test_a_bounded_action_lies_between_what_holds_and_what_was_decided(
     held, action, anchor = (np.array(one, np.float32) for one in (held, action, anchor))
     width = np.array([10.0, 20.0])
     decision = Decision(action, 0, np.zeros(2, np.uint32), np.zeros(2), 0)
-    bounded = Authority(anchor, width).bounded(decision, held, runtime.manifest)
+    bounded = Authority(anchor, width).bound(decision, held, runtime.manifest)
     slack = 1e-4
     assert (bounded >= np.minimum(held, action) - slack).all()
     assert (bounded <= np.maximum(held, action) + slack).all()
@@ -192,10 +192,10 @@ def test_what_protects_the_plant_is_not_bounded(runtime):
     limited = np.array([manifest.limits["interval_low"], 0], np.uint32)
     for flags, limits in ((manifest.flags["fallback_used"], none), (0, limited)):
         decision = Decision(action, flags, limits, np.zeros(2), 0)
-        assert narrow.bounded(decision, held, manifest) is action
+        assert narrow.bound(decision, held, manifest) is action
     free = Decision(action, 0, none, np.zeros(2), 0)
-    assert narrow.bounded(free, held, manifest).tolist() == [51.0, 300.0]
-    unknown = narrow.bounded(free, np.array([np.nan, 300.0]), manifest)
+    assert narrow.bound(free, held, manifest).tolist() == [51.0, 300.0]
+    unknown = narrow.bound(free, np.array([np.nan, 300.0]), manifest)
     assert unknown[1] == 300.0
 
 

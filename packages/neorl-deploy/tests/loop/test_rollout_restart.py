@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from neorl_deploy.audit import records, verify_chain
-from neorl_deploy.loop import Mode, Plan, Rollout, Stage
+from neorl_deploy.loop import Mode, Plan, Stage, StagedRollout
 from neorl_deploy.loop._record import audit_log, recorder
 
 PLAN = Plan(limits={"level": (0.7, 1.3)}, shadow_steps=10, turn_steps=12, turns=2)
@@ -18,7 +18,7 @@ import json, os, pathlib, signal, sys
 sys.path.insert(0, sys.argv[1])
 from conftest import FakeClock, FakePlant, completed
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Plan, Rollout, Stage
+from neorl_deploy.loop import ControlLoop, Plan, StagedRollout, Stage
 from neorl_deploy.loop._record import audit_log, recorder
 from neorl_deploy.loop._tags import tags_of
 from neorl_deploy.runtime import Runtime
@@ -27,7 +27,7 @@ runtime, clock = Runtime(read_bundle(pathlib.Path(bundle)), "numpy"), FakeClock(
 log = audit_log(pathlib.Path(folder), runtime.bundle, form="numpy")
 tags = tags_of(completed(document), runtime.bundle, "tags.toml")
 loop = ControlLoop(runtime, tags, FakePlant(clock), clock, record=recorder(log))
-rollout = Rollout(Plan(**plan), loop, log)
+rollout = StagedRollout(Plan(**plan), loop, log)
 rollout.begin("shift leader")
 for _ in range(100):
     rollout.after(loop.step())
@@ -44,7 +44,7 @@ def process(make, fresh, tmp_path):
     def started(plan=PLAN, **settings):
         log = audit_log(tmp_path / "audit", fresh.bundle, **settings)
         bench = make(record=recorder(log))
-        return bench, Rollout(plan, bench.loop, log)
+        return bench, StagedRollout(plan, bench.loop, log)
 
     return started
 

@@ -16,7 +16,7 @@ from neorl_deploy.bundle._manifest import ArrayEntry
 from neorl_deploy.export._operations import NoSuchOperationError, operation_list
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.runtime._numpy_form import read_operations
-from neorl_deploy.runtime._operations import Operation, Operations, prepared
+from neorl_deploy.runtime._operations import Operation, Operations, as_function
 
 NUMBERS = np.array([0.0, -0.0, 1.5, -2.5, 3e38, -1e-40, np.nan, np.inf, -np.inf], np.float32)
 
@@ -117,7 +117,7 @@ def test_every_operation_answers_as_jax_does():
     whole = np.arange(-4, 5, dtype=np.int32)
     inputs = [ArrayEntry("x", (9,), "float32"), ArrayEntry("y", (9,), "float32")]
     inputs.append(ArrayEntry("whole", (9,), "int32"))
-    run = prepared(operation_list(operations_of_all_kinds, inputs))
+    run = as_function(operation_list(operations_of_all_kinds, inputs))
     compiled = jax.jit(operations_of_all_kinds)(x, y, whole)
     tiny = np.abs(x) < np.finfo(np.float32).tiny  # some processors take them for zero
     for at, (ours, theirs) in enumerate(zip(run(x, y, whole), compiled, strict=True)):
@@ -155,7 +155,7 @@ VECTOR = ArrayEntry("x", (2,), "float32")
 )
 def test_a_list_that_is_none_is_refused_before_it_acts(operation, words):
     with pytest.raises(ValueError, match=words):
-        prepared(Operations((VECTOR,), (), (operation,), (1,)))
+        as_function(Operations((VECTOR,), (), (operation,), (1,)))
 
 
 @pytest.mark.parametrize(

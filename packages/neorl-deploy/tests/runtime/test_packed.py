@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neorl_deploy.bundle._manifest import ArrayEntry
-from neorl_deploy.runtime._packed import layout_of, packed, packed_step
+from neorl_deploy.runtime._packed import layout_of, pack, packed_step
 
 ARRAYS = [
     np.array([[1.5, np.nan, -0.0], [np.inf, 1e-40, -3e38]], np.float32),
@@ -29,13 +29,13 @@ def same(found, expected):
 
 
 def test_every_array_comes_back_bit_for_bit():
-    words = packed(LAYOUT, ARRAYS)
+    words = pack(LAYOUT, ARRAYS)
     for name, array in zip(NAMES, ARRAYS, strict=True):
         same(LAYOUT.get(words, name), array)
 
 
 def test_setting_one_array_leaves_the_others():
-    words = packed(LAYOUT, ARRAYS)
+    words = pack(LAYOUT, ARRAYS)
     changed = LAYOUT.set(words, "part 2", np.array([8, 9], np.int32))
     for name, array in zip(NAMES, ARRAYS, strict=True):
         same(LAYOUT.get(words, name), array)
@@ -53,7 +53,7 @@ def test_a_step_on_words_is_the_step_on_arrays(n_carry):
 
     n_carry = min(n_carry, len(ARRAYS) - 1)
     run = packed_step(step, LAYOUT, n_carry)
-    words = packed(LAYOUT, ARRAYS[:n_carry]) if n_carry else np.zeros(LAYOUT.ends[-1], np.uint32)
+    words = pack(LAYOUT, ARRAYS[:n_carry]) if n_carry else np.zeros(LAYOUT.ends[-1], np.uint32)
     obs = np.array([1.0, 2.0], np.float32)
     expected = step(*map(jnp.asarray, ARRAYS[:n_carry]), obs, obs)
     for _ in range(2):  # what came out goes in again

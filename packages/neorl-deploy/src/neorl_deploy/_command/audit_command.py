@@ -35,27 +35,12 @@ def verify_audit(
     show: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Verifies a log and prints the result.
-
-    Args:
-        folder: Folder of the log.
-        bundle: Bundle whose decisions are recomputed; ``None`` skips this.
-        head: Hash of a record that the log must contain.
-        show: Whether to print its events as well.
-        as_json: Whether to print JSON instead of text.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        AuditError: If the log was changed, or a recomputed decision differs.
-        DeployError: If ``head`` is not a complete hash.
-    """
+    """Verifies a log, which must contain a record of the hash ``head``, and prints the result."""
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise DeployError(f"--head takes the whole hash of a record (64 digits), got {head!r}")
     chain = verify_chain(folder, head=head)
     events = [one_line(line) for line in event_lines(folder)] if show else []
-    decisions = None if bundle is None else _recomputed(folder, bundle)
+    decisions = None if bundle is None else _recompute(folder, bundle)
     if as_json:
         document = {
             **document_head("audit-verification", 1),
@@ -86,7 +71,7 @@ def verify_audit(
     return 0
 
 
-def _recomputed(folder: Path, bundle: Path) -> int:
+def _recompute(folder: Path, bundle: Path) -> int:
     """Computes every decision again and returns their number; raises if one differs."""
     prepare_jax()
     from neorl_deploy.audit._replay import replay_decisions
@@ -108,12 +93,6 @@ def event_lines(folder: Path) -> Iterator[str]:
 
     An event is a change of mode, a fault, an order, another bundle, another stage of a roll-out, or
     the removal of old records. Periods without an event are counted.
-
-    Args:
-        folder: Folder of the log.
-
-    Raises:
-        AuditError: If the log was changed.
     """
     quiet, mode, wall, bundle, stage = 0, "", 0.0, "", ("", "")
     for record, _ in records(folder):

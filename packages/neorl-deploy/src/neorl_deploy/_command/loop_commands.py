@@ -17,21 +17,16 @@ if TYPE_CHECKING:
     from neorl_deploy.bundle._read import Bundle
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._cycle import Cycle
-    from neorl_deploy.loop._rollout import Rollout
     from neorl_deploy.loop._serve import Watchdog
+    from neorl_deploy.loop._staged_rollout import StagedRollout
 
-MODE_WORDS = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
+MODE_HELP = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
 HANG_PERIODS = 5
 """Periods without a step after which the process of a loop terminates itself."""
 
 
 def add_loop_commands(commands, add) -> None:
-    """Adds ``init``, ``serve`` and ``mode`` to the parsers of the command.
-
-    Args:
-        commands: The sub-parsers.
-        add: Adds one parser, as :func:`neorl_deploy._command.main.main` does for every command.
-    """
+    """Adds ``init``, ``serve`` and ``mode`` to the parsers of the command."""
     init = add(commands, "init", _init, "draft the tag map that binds a bundle to a plant")
     init.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     init.add_argument("--plant", type=Path, metavar="FILE", help="plant.toml of the log")
@@ -43,7 +38,7 @@ def add_loop_commands(commands, add) -> None:
     )
     serve = _add_serve(commands, add)
     mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
-    mode.add_argument("mode", metavar="MODE", help=MODE_WORDS)
+    mode.add_argument("mode", metavar="MODE", help=MODE_HELP)
     mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
     mode.add_argument(
         "--directory", type=Path, default=Path("loop"), help="folder of the loop (loop)"
@@ -130,7 +125,7 @@ def _init(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._tag_draft import draft_tags
     from neorl_deploy.loop._tags import TODO
 
-    bundle = _verified(options)
+    bundle = _read_bundle(options)
     text = draft_tags(bundle, plant=options.plant, name=str(options.out))
     _write_draft(options.out, text)
     if options.rollout is not None:
@@ -167,14 +162,14 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._plan import read_plan
     from neorl_deploy.loop._plant import SystemClock
     from neorl_deploy.loop._record import audit_log, recorder
-    from neorl_deploy.loop._rollout import Rollout
     from neorl_deploy.loop._serve import Watchdog, drop_old_orders, loop_lock, serve, take_orders
+    from neorl_deploy.loop._staged_rollout import StagedRollout
     from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
 
     if options.form == "stablehlo":
         require_jax(other=NUMPY_FORM)
-    bundle = _verified(options)
+    bundle = _read_bundle(options)
     tags, clock, folder = read_tags(options.tags, bundle), SystemClock(), options.directory
     for line in shared_tags(tags, options.tags):
         print(one_line(line))
@@ -199,7 +194,7 @@ def _serve(options: argparse.Namespace) -> int:
             trial=options.trial,
             record=recorder(log),
         )
-        rollout = None if plan is None else Rollout(plan, loop, log)
+        rollout = None if plan is None else StagedRollout(plan, loop, log)
         board = Board(runtime.manifest, None if rollout is None else lambda: _status(rollout))
         watchdog = Watchdog(HANG_PERIODS * runtime.manifest.dt)
         threading.Thread(target=watchdog.watch, args=(clock, ended), daemon=True).start()
@@ -211,7 +206,7 @@ def _serve(options: argparse.Namespace) -> int:
             "`neorl-deploy mode`"
         )
         try:
-            with _shown(options, board, runtime.manifest.dt):
+            with _http_server(options, board, runtime.manifest.dt):
                 serve(
                     loop,
                     _InterruptibleClock(clock, ending),
@@ -229,7 +224,7 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(options: argparse.Namespace, board: Board, dt: float):
+def _http_server(options: argparse.Namespace, board: Board, dt: float):
     """The HTTP server that runs beside the loop, if one was requested."""
     if options.http is None:
         return contextlib.nullcontext()
@@ -242,11 +237,13 @@ def _shown(options: argparse.Namespace, board: Board, dt: float):
     return beside(board, dt, host=options.host, port=options.http, limits=limits)
 
 
-def _status(rollout: Rollout) -> tuple[str, str]:
+def _status(rollout: StagedRollout) -> tuple[str, str]:
     return str(rollout.stage), rollout.why
 
 
-def _after_cycle(cycle: Cycle, watchdog: Watchdog, board: Board, rollout: Rollout | None) -> None:
+def _after_cycle(
+    cycle: Cycle, watchdog: Watchdog, board: Board, rollout: StagedRollout | None
+) -> None:
     from neorl_deploy.loop._serve import cycle_line
 
     watchdog.step_ended(cycle.at.monotonic)
@@ -285,7 +282,7 @@ def _http(options: argparse.Namespace) -> int:
     token = "" if options.token_file is None else read_token(options.token_file)
     limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
     require_token_beyond_this_machine(options.host, limits)
-    runtime = loaded_runtime(_verified(options), options.form)
+    runtime = loaded_runtime(_read_bundle(options), options.form)
     settle_memory()
     print(f"http://{options.host}:{options.port}/v2/models/{options.name}/infer", flush=True)
     serve_http(runtime, host=options.host, port=options.port, name=options.name, limits=limits)
@@ -305,7 +302,7 @@ def _shadow(options: argparse.Namespace) -> int:
         raise DeployError(f"{options.loop} is not the folder of a loop: it has no audit log")
     numbers = options.json or options.loop / "shadow.json"
     require_place(numbers)
-    bundle = _verified(options)
+    bundle = _read_bundle(options)
     result = shadow_comparison(folder, bundle)
     for line in shadow_lines(result):
         print(one_line(line))
@@ -333,7 +330,7 @@ def _mode(options: argparse.Namespace) -> int:
     return 0
 
 
-def _verified(options: argparse.Namespace) -> Bundle:
+def _read_bundle(options: argparse.Namespace) -> Bundle:
     from neorl_deploy.bundle._read import read_bundle
     from neorl_deploy.bundle._signature import read_public_key
 

@@ -57,14 +57,7 @@ completion. For one shell alone, evaluate it:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command.
-
-    Args:
-        arguments: Words after the name of the program; ``None`` uses those of the process.
-
-    Returns:
-        The exit code: 0 done, 2 bad input, 3 do not deploy.
-    """
+    """Runs one command and returns its exit code: 0 done, 2 bad input, 3 do not deploy."""
     options = _parser().parse_args(arguments)
     try:
         return options.command(options)
@@ -83,16 +76,16 @@ class _Parser(argparse.ArgumentParser):
     """Reports an error in one line and suggests the closest name for a mistyped one."""
 
     def error(self, message: str) -> NoReturn:
-        words = {*self._option_string_actions}
+        known = {*self._option_string_actions}
         for action in self._subparsers._group_actions if self._subparsers else []:
-            words.update(action.choices or ())
+            known.update(action.choices or ())
             for sub in getattr(action, "choices", {}).values():
-                words.update(sub._option_string_actions)
+                known.update(sub._option_string_actions)
         given = message.partition(" (choose from ")[0]  # the rest is not the user's input
         near = [
             f"; did you mean {close[0]}?"
             for word in given.replace("'", " ").split()
-            if (close := difflib.get_close_matches(word, words, n=1)) and word not in words
+            if (close := difflib.get_close_matches(word, known, n=1)) and word not in known
         ]
         hint = "".join(near[:1]) if "required" not in message else ""
         self.exit(2, f"neorl-deploy: {message}{hint}; see `{self.prog} --help`\n")
@@ -248,7 +241,7 @@ def _export(options: argparse.Namespace) -> int:
         return 0
     _print_lines(bundle_lines(bundle))
     _print_lines(verdict_lines(bundle))
-    print(f"Next: {command_prefix()} replay {_replayed(bundle.path, run)}")
+    print(f"Next: {command_prefix()} replay {_replay_arguments(bundle.path, run)}")
     return 0
 
 
@@ -265,15 +258,15 @@ def _summary(bundle: Bundle, kind: str) -> dict[str, Any]:
     }
 
 
-def _replayed(bundle: Path, run: Path) -> str:
+def _replay_arguments(bundle: Path, run: Path) -> str:
     """Arguments of ``replay``: the bundle, and a log if none is found beside the bundle."""
     from neorl_deploy.training_run._newest import log_of_run
 
     beside, log = log_of_run(bundle.resolve().parent), log_of_run(run)
-    words = [str(bundle)]
+    arguments = [str(bundle)]
     if beside is None or not beside.is_file():
-        words.append(str(log) if log is not None and log.is_file() else "LOG.h5")
-    return " ".join(map(shlex.quote, words))
+        arguments.append(str(log) if log is not None and log.is_file() else "LOG.h5")
+    return " ".join(map(shlex.quote, arguments))
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -35,11 +35,7 @@ def replay_lines(replay: Replay) -> Iterator[str]:
 
 
 def shadow_lines(replay: Replay) -> Iterator[str]:
-    """As :func:`replay_lines`, with agreement, the predicted benefit and drift.
-
-    Args:
-        replay: Replay computed from the audit log of a loop.
-    """
+    """As :func:`replay_lines` for a loop's audit log: also agreement, predicted benefit, drift."""
     yield from replay_lines(replay)
     report = replay.report
     yield "Agreement with what was done"

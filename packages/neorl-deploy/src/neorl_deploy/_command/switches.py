@@ -23,14 +23,7 @@ def prepare_jax() -> None:
 
 
 def require_jax(*, other: str = "") -> None:
-    """Prepares JAX for a task that requires it.
-
-    Args:
-        other: What the user can do instead of installing it.
-
-    Raises:
-        DeployError: If JAX is not installed.
-    """
+    """Prepares JAX, or names what a user without it can do instead of installing it."""
     if importlib.util.find_spec("jax") is None:
         raise DeployError(
             f'a compiled bundle needs jax, which is not installed: pip install "neorl-deploy[jax]"'

@@ -57,10 +57,10 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
 
 def _origin(metadata: Any) -> str:
     """What was trained, and on which data, as far as the run recorded it."""
-    words = {"algorithm": "{}", "seed": "seed {}", "updates": "{} updates", "source": "on {}"}
+    forms = {"algorithm": "{}", "seed": "seed {}", "updates": "{} updates", "source": "on {}"}
     named = metadata if isinstance(metadata, dict) else {}
-    known = {key: named[key] for key in words if named.get(key) not in (None, "")}
-    return ", ".join(words[key].format(value) for key, value in known.items())
+    known = {key: named[key] for key in forms if named.get(key) not in (None, "")}
+    return ", ".join(forms[key].format(value) for key, value in known.items())
 
 
 def _rows(record: Any) -> str:
@@ -74,11 +74,11 @@ def _form_lines(bundle: Bundle) -> Iterator[str]:
     """The additional forms with their sizes, or the reason why there is none."""
     from neorl_deploy.bundle._files import FORMS
 
-    words = {"numpy": "NumPy alone, guard included", "onnx": "ONNX, the policy without its guard"}
+    texts = {"numpy": "NumPy alone, guard included", "onnx": "ONNX, the policy without its guard"}
     for form, names in FORMS.items():
         if form in bundle.manifest.forms:
             size = sum(len(bundle.files[name]) for name in names) / 1024
-            yield f"             {words[form]}: {', '.join(names)}, {size:.0f} KiB"
+            yield f"             {texts[form]}: {', '.join(names)}, {size:.0f} KiB"
     if why := bundle.manifest.document["programs"].get("without_numpy"):
         yield f"             not for NumPy alone: {why}"
 
@@ -86,9 +86,7 @@ def _form_lines(bundle: Bundle) -> Iterator[str]:
 def proof_lines(bundle: Bundle, *, trusted: bool) -> Iterator[str]:
     """States what the verification has shown and what it has not.
 
-    Args:
-        bundle: A verified bundle.
-        trusted: Whether the bundle carries the required signature by a key that the user named.
+    The bundle is ``trusted`` if it carries the required signature by a key that the user named.
     """
     if trusted:
         yield "Every byte is as signed with your key."
@@ -126,8 +124,8 @@ def limit_lines(bundle: Bundle) -> Iterator[str]:
     for sentence in document["constraint_words"]:
         yield f"  {sentence}"
     fallback = document["provenance"]["fallback"]
-    words = f": {fallback['words']}" if fallback["words"] else ""
-    yield f"Fallback, where the policy cannot act ({fallback['kind']}){words}"
+    text = f": {fallback['words']}" if fallback["words"] else ""
+    yield f"Fallback, where the policy cannot act ({fallback['kind']}){text}"
     yield "Supervision"
     for sentence in document["guard"]["words"]:
         yield f"  {sentence}"

@@ -45,13 +45,7 @@ def _cell(logged: bool, shadow: bool) -> str:
 
 
 def typical_episode(starts: np.ndarray, difference: np.ndarray, rows: int) -> slice:
-    """The rows of the episode with the median mean difference.
-
-    Args:
-        starts: First row of every episode.
-        difference: One number per row.
-        rows: Number of rows.
-    """
+    """The rows of the episode whose mean ``difference``, one number per row, is the median."""
     ends = np.append(starts[1:], rows)
     means = np.add.reduceat(difference, starts) / (ends - starts)
     chosen = int(np.argsort(means, kind="stable")[len(means) // 2])

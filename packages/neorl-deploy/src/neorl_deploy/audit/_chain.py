@@ -44,12 +44,7 @@ class Chain(NamedTuple):
 
 
 def link(before: str, body: bytes) -> str:
-    """The hash of a record.
-
-    Args:
-        before: Hash of the record before it.
-        body: Its canonical JSON.
-    """
+    """The hash of a record: of its canonical JSON and the hash of the record before it."""
     return hashlib.sha256(bytes.fromhex(before) + body).hexdigest()
 
 
@@ -132,7 +127,7 @@ def records(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
         tail, count = lines.pop(), 0
         for line in lines:
             count += 1
-            record, digest = _parsed(line, before, f"{path}, line {count}")
+            record, digest = _parse_record(line, before, f"{path}, line {count}")
             if count == 1:
                 _require_opening(record, path, before, torn)
             yield record, digest
@@ -164,7 +159,7 @@ def _require_opening(record: dict[str, Any], path: Path, before: str, torn: byte
         raise AuditError(f"{path}: the previous file does not end as its first record states")
 
 
-def _parsed(line: bytes, before: str, where: str) -> tuple[dict[str, Any], str]:
+def _parse_record(line: bytes, before: str, where: str) -> tuple[dict[str, Any], str]:
     digest, blank, body = line[:64].decode("ascii", "replace"), line[64:65], line[65:]
     if blank != b" " or not re.fullmatch("[0-9a-f]{64}", digest):
         raise AuditError(f"{where} is not a record")

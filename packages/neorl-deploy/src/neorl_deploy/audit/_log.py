@@ -160,6 +160,7 @@ class AuditLog:
             if durable:
                 os.fsync(self._file)
         except OSError:
+            # The next record must not continue a part of this one.
             os.ftruncate(self._file, self._size)
             raise
         self._size += len(line)

@@ -60,6 +60,7 @@ def replay_decisions(
             if record["carry"] is not None:
                 words = base64.b64decode(record["carry"], validate=True)
                 acting.restore_words(np.frombuffer(words, "<u4"))
+            # JSON holds no infinity: the age of a value that never came is recorded as null.
             ages = np.nan_to_num(_numbers(record["ages"]), nan=np.inf)
             again = acting.step(_numbers(record["obs"]), _numbers(record["received"]), ages=ages)
             recorded = np.array(record["action"], np.float32)

@@ -87,6 +87,7 @@ def _require_within_limits(
     inside = known & (start >= limits["low"]) & (start <= limits["high"])
     step = action - start
     largest = {name: limits[name] * manifest.dt for name in ("up", "down")}
+    # The stored float32 numbers are rounded in proportion to their size, not to the step.
     allowed = ROUNDING * (np.abs(action) + np.abs(start))
     violations = {
         "leave the range of the actuator": (action < limits["range_low"] - allowed)

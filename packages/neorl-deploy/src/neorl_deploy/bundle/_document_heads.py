@@ -13,21 +13,7 @@ def head(kind: str, version: int) -> dict[str, Any]:
 def require_head(
     document: Any, kind: str, version: int, source: str, error: type[DeployError] = DeployError
 ) -> dict[str, Any]:
-    """Returns the document if its head is as expected.
-
-    Args:
-        document: The value that was read.
-        kind: Required kind, for example ``"run"``.
-        version: Supported version of the layout.
-        source: File that the document was read from, for the message.
-        error: Class of the error to raise.
-
-    Returns:
-        The same document.
-
-    Raises:
-        DeployError: If it is not an object, or has another format or version.
-    """
+    """Returns a document of this kind and version; for another, ``error`` names ``source``."""
     if not isinstance(document, dict):
         raise error(f"{source} holds no JSON object, expected one of format neorl-{kind}")
     expected = head(kind, version)

@@ -45,13 +45,7 @@ SEALED = tuple(name for name in LARGEST if name not in (CHECKSUMS, SIGNATURE, *F
 
 
 def read_files(path: Path) -> dict[str, bytes]:
-    """Reads every file of a bundle once; later verification uses the bytes read here.
-
-    Args:
-        path: The directory.
-
-    Returns:
-        The content of each file by name.
+    """Reads every file of a bundle once, by name; later verification uses the bytes read here.
 
     Raises:
         BundleError: If it is not a directory, or a file is missing, unknown, a link, not a regular

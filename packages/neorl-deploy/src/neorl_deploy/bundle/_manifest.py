@@ -129,7 +129,7 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
     odd = sorted(set(document) ^ FIELDS)
     _require(not odd, source, f"the fields {', '.join(odd)} are missing or unknown")
     try:
-        manifest = _parsed(document)
+        manifest = _manifest_of(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         fault = f"it lacks {error}" if isinstance(error, KeyError) else repr(error)
         raise BundleError(f"{source} is malformed: {fault}; export the bundle again") from error
@@ -141,7 +141,7 @@ def parse_manifest(data: bytes, source: str, *, proven: bool = True) -> Manifest
     return manifest
 
 
-def _parsed(document: dict[str, Any]) -> Manifest:
+def _manifest_of(document: dict[str, Any]) -> Manifest:
     spec, programs = document["spec"], document["programs"]
     answer = document["verdict"]["answer"]
     if answer not in ANSWERS:
@@ -154,8 +154,8 @@ def _parsed(document: dict[str, Any]) -> Manifest:
         raise TypeError("provenance names no run")
     if not isinstance(provenance["data_hash"], str | None):
         raise TypeError("data_hash of provenance is neither text nor null")
-    words = document["constraint_words"]
-    if not isinstance(words, list) or not all(isinstance(sentence, str) for sentence in words):
+    text = document["constraint_words"]
+    if not isinstance(text, list) or not all(isinstance(sentence, str) for sentence in text):
         raise TypeError("constraint_words must be a list of sentences")
     _check_claim(document["signature"])
     monitors, max_age = _guard_fields(document["guard"], spec)
@@ -243,6 +243,7 @@ def _bits(entries: dict[str, int]) -> dict[str, int]:
     bits = {str(name): int(bit) for name, bit in entries.items()}
     if any(bit <= 0 or bit & (bit - 1) or bit >= 2**32 for bit in bits.values()):
         raise ValueError("a flag is not one bit of 32")
+    # In the order of the bits: the file sorts its keys by name.
     return dict(sorted(bits.items(), key=lambda item: item[1]))
 
 

@@ -9,25 +9,13 @@ RESOLUTION = float(np.finfo(np.float32).eps)
 
 
 def rounding(low: float, high: float) -> float:
-    """How far rounding to float32 may take a number beyond its range.
-
-    A sensor at the end of its range may send 100.00001 for a limit of 100.
-
-    Args:
-        low: Lower end of the range, possibly minus infinity.
-        high: Upper end, possibly infinity.
-    """
+    """How far rounding to float32 may take a number beyond its range; an end may be infinite."""
+    # A sensor at the end of its range may send 100.00001 for a limit of 100.
     return RESOLUTION * max((abs(end) for end in (low, high) if math.isfinite(end)), default=0.0)
 
 
 def outside(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Whether numbers lie outside their ranges by more than the rounding of float32.
-
-    Args:
-        values: Rows of numbers, one column per range; NaN is not outside.
-        low: Lower ends of the ranges.
-        high: Upper ends.
-    """
+    """Whether numbers lie outside their ranges by more than float32 rounding; NaN does not."""
     slack = np.array([rounding(*ends) for ends in zip(low, high, strict=True)])
     numbers = np.asarray(values, np.float64)
     return (numbers < low - slack) | (numbers > high + slack)

@@ -13,18 +13,12 @@ CONTROLLERS = ("policy", "fallback")
 
 
 def seal(document: Mapping[str, Any]) -> str:
-    """The digest of everything that a manifest states about its programs.
+    """The SHA-256 of everything that a manifest states about its programs, in hexadecimal digits.
 
     The export writes it into the names of the programs, and the loader compares it with the
     manifest. This detects later changes of limits, channels, period, flags, monitors or
     descriptions. It does not detect a forger who creates new programs; only a required signing key
-    does.
-
-    Args:
-        document: A manifest, with or without the fields that name the programs.
-
-    Returns:
-        SHA-256 in hexadecimal digits.
+    does. Fields that name the programs are ignored.
     """
     described = {name: document[name] for name in SEALED_FIELDS}
     described |= {name: document["provenance"][name] for name in CONTROLLERS}

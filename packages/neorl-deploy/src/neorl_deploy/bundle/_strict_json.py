@@ -46,11 +46,7 @@ def parse_strict(data: bytes, source: str) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON document of a run.
-
-    Raises:
-        DeployError: If it is missing, unreadable or not JSON.
-    """
+    """Reads a JSON document of a run; a missing or damaged one is a :class:`DeployError`."""
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError as error:

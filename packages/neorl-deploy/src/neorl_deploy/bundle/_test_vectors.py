@@ -137,6 +137,7 @@ def relative_rounding(action: Sequence[ChannelEntry], rounding: np.ndarray | flo
         Numbers between 0 and 1e-4; 0 where the stored value is NaN or negative.
     """
     stated = np.asarray(rounding, np.float64) / _sizes(action)
+    # A forged value, NaN or huge, must not make every difference count as rounding.
     return np.clip(np.nan_to_num(stated, nan=0.0), 0.0, MAX_ROUNDING)
 
 

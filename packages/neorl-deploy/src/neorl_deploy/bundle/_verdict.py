@@ -11,18 +11,12 @@ RELATIONS = (">", "<=")
 
 
 def contradiction(verdict: Mapping[str, Any]) -> str:
-    """Describes how a verdict contradicts itself.
+    """Describes how a verdict contradicts itself; empty if it does not.
 
     "deploy" and "worth a trial" need at least one clause, and all must hold; "do not deploy" needs
     a clause that does not hold; "cannot tell" may have any. A clause must be marked as holding
     exactly if its bound satisfies the stated relation to its limit. The sentences are written for
     people and are not parsed.
-
-    Args:
-        verdict: The content of ``verdict.json``; its answer is one of ``ANSWERS``.
-
-    Returns:
-        The contradiction in words; empty if there is none.
     """
     answer, clauses = verdict.get("answer"), verdict.get("clauses")
     if not isinstance(clauses, list):

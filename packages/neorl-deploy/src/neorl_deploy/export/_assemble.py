@@ -20,7 +20,7 @@ from neorl_deploy.export._reference import Reference
 from neorl_deploy.export._rounding import perturbed_observations
 from neorl_deploy.export._stablehlo import OUTPUTS, Exported
 from neorl_deploy.training_run._run import Run
-from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trimmed
+from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trim
 
 if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
@@ -33,15 +33,7 @@ Sections = dict[str, dict[str, np.ndarray]]
 
 
 def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Sections:
-    """Test inputs, including extreme cases, with the training side's answers.
-
-    Args:
-        reference: The guarded policy before export.
-        candidate: Artefact whose parity observations are among the inputs.
-
-    Returns:
-        The arrays of both sections by name.
-    """
+    """Test inputs, including extreme cases, with the training side's answers, by section."""
     obs, action = entries(candidate.spec.obs), entries(candidate.spec.action)
     single_obs, single_sent = single_vectors(obs, action, candidate.parity_obs)
     single_actions, single_flags = reference.single(single_obs, single_sent)
@@ -60,16 +52,7 @@ def answered_vectors(reference: Reference, candidate: PolicyArtefact) -> Section
 
 
 def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str, bytes]:
-    """The sealed files of a bundle, except for the manifest.
-
-    Args:
-        run: Run whose documents are copied.
-        exported: The programs.
-        vectors: The test vectors.
-
-    Returns:
-        Content by name.
-    """
+    """The sealed files of a bundle by name, except for the manifest."""
     return {
         bundle_files.STEP: exported.step,
         bundle_files.INITIAL_CARRY: exported.initial_carry,
@@ -84,16 +67,7 @@ def assembled_files(run: Run, exported: Exported, vectors: Sections) -> dict[str
 def assembled_manifest(
     run: Run, guarded: GuardedParts, carry: tuple[ArrayEntry, ...]
 ) -> dict[str, Any]:
-    """The manifest of a bundle, before programs, parity and signature are known.
-
-    Args:
-        run: Run that produced the policy.
-        guarded: The policy with its artefacts.
-        carry: The arrays passed from one step to the next.
-
-    Returns:
-        The document.
-    """
+    """The manifest of a bundle, before programs, parity and signature are known."""
     from neorl_core import spec_to_dict
     from neorl_safety.constraints import describe_constraints
     from neorl_safety.filters import Flag, Limit
@@ -113,7 +87,7 @@ def assembled_manifest(
             "data_hash": data_hash(run.record),
             "policy": _artefact_entry(guarded.candidate, run.candidate),
             "fallback": _artefact_entry(guarded.fallback, run.fallback),
-            "record": trimmed(run.record),
+            "record": trim(run.record),
             "versions": {name: importlib.metadata.version(name) for name in VERSIONED},
         },
         "evaluation": evaluation_summary(run.evaluation),
@@ -167,22 +141,14 @@ def _artefact_entry(artefact: PolicyArtefact, path: Path) -> dict[str, Any]:
     return {
         "file": f"policies/{path.name}",
         "kind": artefact.kind,
-        "words": _policy_words(artefact),
+        "words": _policy_text(artefact),
         "digest": artefact.digest,
-        "metadata": trimmed(artefact.metadata),
+        "metadata": trim(artefact.metadata),
     }
 
 
-def _policy_words(artefact: PolicyArtefact) -> str:
-    """Describes what a policy does, if one sentence can describe its kind.
-
-    Args:
-        artefact: The policy with its channels.
-
-    Returns:
-        For a constant policy the action that it holds, for a PID its loops and interlocks; empty
-        for other kinds.
-    """
+def _policy_text(artefact: PolicyArtefact) -> str:
+    """Describes what a constant policy holds, or the loops and interlocks of a PID; else empty."""
     spec = artefact.spec
     policy: Any = artefact.policy  # guaranteed by the kind
     if artefact.kind == "constant":
@@ -195,11 +161,11 @@ def _policy_words(artefact: PolicyArtefact) -> str:
             f"{spec.obs[j].unit}"
             for i, (j, setpoint) in enumerate(zip(policy.measured, policy.setpoint, strict=True))
         ]
-        return "; ".join([*loops, *_interlock_words(policy, spec)])
+        return "; ".join([*loops, *_interlock_text(policy, spec)])
     return ""
 
 
-def _interlock_words(bank: Any, spec: Spec) -> Iterator[str]:
+def _interlock_text(bank: Any, spec: Spec) -> Iterator[str]:
     """The caps that a bank of PID loops applies to its outputs; its setpoints do not show them."""
     outputs, inputs = bank.override_output, bank.override_measured
     numbers = zip(bank.override_cap, bank.override_below, strict=True)

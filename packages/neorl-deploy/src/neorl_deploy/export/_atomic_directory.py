@@ -19,16 +19,8 @@ def write_directory(
     """Writes files into a new directory that appears under its name once it is complete.
 
     Everything is written into a hidden sibling, flushed to disk and renamed. With ``replaces``, an
-    old directory is moved aside first and restored if the rename fails.
-
-    Args:
-        path: The directory; its parent must exist.
-        files: Content by name.
-        replaces: Whether an existing directory may be replaced.
-        shown_path: Directory that an error message names; ``path`` by default.
-
-    Raises:
-        DeployError: If it already exists or cannot be written; nothing new is left behind.
+    old directory is moved aside first and restored if the rename fails. An error names
+    ``shown_path``, if given, and leaves nothing new behind.
     """
     if path.is_symlink() or (path.exists() and not replaces):
         raise DeployError(f"{path} exists; choose another place with --out, or pass --overwrite")
@@ -53,6 +45,7 @@ def _put_in_place(temporary: Path, path: Path) -> None:
     if not path.exists():
         os.rename(temporary, path)
         return
+    # A directory cannot be renamed over one that holds files.
     backup = path.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
     os.rename(path, backup)
     try:

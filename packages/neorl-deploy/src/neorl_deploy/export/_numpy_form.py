@@ -14,7 +14,7 @@ from neorl_deploy.export._read import GuardedParts, entries
 from neorl_deploy.export._stablehlo import carry_entries, flat_step
 from neorl_deploy.runtime._decision import findings
 from neorl_deploy.runtime._numpy_form import operation_files
-from neorl_deploy.runtime._operations import prepared
+from neorl_deploy.runtime._operations import as_function
 
 
 def numpy_form(
@@ -24,11 +24,6 @@ def numpy_form(
 
     There is none if the program contains something that NumPy operations cannot express, such as a
     loop, or if its answer to a test vector differs from the training side's.
-
-    Args:
-        guarded: The guarded policy.
-        flags: Bit of every named decision of the filter.
-        vectors: The test vectors with their answers, by section.
 
     Returns:
         Content by name, empty if there is no such form; and the reason, empty if there is one.
@@ -46,7 +41,7 @@ def numpy_form(
     except NoSuchOperationError as error:
         return {}, f"it holds {error}"
     initial = [np.asarray(leaf) for leaf in jax.tree.leaves(policy.initial_carry())]
-    run, worst, same_flags = prepared(operations), 0.0, True
+    run, worst, same_flags = as_function(operations), 0.0, True
     for section, stored in vectors.items():
         actions, raised_flags = _answers(run, initial, stored, fresh=section == "single")
         difference = relative_difference(

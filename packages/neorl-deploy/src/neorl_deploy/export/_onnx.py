@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OPSET, IR_VERSION = 18, 9
 """Released in 2023, so that older runtimes can read the model."""
 
-WORDS = (
+DESCRIPTION = (
     "The policy alone: one observation in physical units to one action, clipped to the range of "
     "the actuators. Without the guard of the bundle: no rate limit, no monitor, no fallback, NaN "
     "passes."
@@ -60,12 +60,6 @@ def policy_onnx(candidate: PolicyArtefact) -> bytes:
     """A memoryless policy as an ONNX model, ``obs`` to ``action``, both in physical units.
 
     ONNX's own evaluator checks its answers to the artefact's observations.
-
-    Args:
-        candidate: The policy.
-
-    Returns:
-        The model, serialised.
 
     Raises:
         DeployError: If the policy has memory, contains an operation that is not translated, differs
@@ -118,7 +112,7 @@ def _model(onnx: Any, listed_steps: Operations, width: int, kind: str) -> Any:
         [onnx.helper.make_tensor_value_info("obs", float_type, list(entry.shape))],
         [onnx.helper.make_tensor_value_info("action", float_type, [width])],
         graph.constants,
-        doc_string=WORDS,
+        doc_string=DESCRIPTION,
     )
     opset = onnx.helper.make_opsetid("", OPSET)
     model = onnx.helper.make_model(body, opset_imports=[opset], producer_name="neorl-deploy")
@@ -153,11 +147,7 @@ class _Graph:
         return name
 
     def translate(self, out: str, operation: Operation) -> None:
-        """Adds the nodes of an operation.
-
-        Raises:
-            NoSuchOperationError: If the operation is not translated.
-        """
+        """Adds the nodes of an operation; an unknown one is a :class:`NoSuchOperationError`."""
         inputs = [self.name(number) for number in operation.inputs]
         booleans = bool(operation.inputs) and self._types[operation.inputs[0]] == "bool"
         if operation.name in SAME_NAME:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from neorl_deploy.bundle._manifest import ArrayEntry
-from neorl_deploy.runtime._operations import PLAIN, TYPES, Operation, Operations, prepared
+from neorl_deploy.runtime._operations import PLAIN, TYPES, Operation, Operations, as_function
 
 LARGEST_FOLDED = 4096
 """Largest size of a constant that is evaluated here; larger ones are computed in each step."""
@@ -46,14 +46,7 @@ class NoSuchOperationError(ValueError):
 def operation_list(
     function: Callable[..., Sequence[Any]], inputs: Sequence[ArrayEntry]
 ) -> Operations:
-    """Translates a JAX function to a list of operations.
-
-    Args:
-        function: Pure function of arrays that returns several arrays.
-        inputs: Names, shapes and types of its arguments.
-
-    Returns:
-        The list of operations.
+    """Translates a pure JAX function of arrays to a list of operations.
 
     Raises:
         NoSuchOperationError: If it contains an operation that the list cannot express, such as a
@@ -217,7 +210,7 @@ class _Draft:
         if all(isinstance(operand, np.ndarray) for operand in inputs) and np.prod(shape) < (
             LARGEST_FOLDED if name != "transpose" else np.inf
         ):
-            return _computed(name, inputs, shape, dtype, chosen)
+            return _compute(name, inputs, shape, dtype, chosen)
         key = (name, tuple(map(_identity, inputs)), shape, dtype, json.dumps(chosen))
         if key not in self._known:
             self._known[key] = len(self._inputs) + len(self._operations)
@@ -228,6 +221,7 @@ class _Draft:
         """The list without operations that no output needs, and with numbered constants."""
         n_inputs = len(self._inputs)
         needed = {operand for operand in outputs if isinstance(operand, int)}
+        # Backwards, because an operation needs earlier results alone.
         for at in range(len(self._operations) - 1, -1, -1):
             if at + n_inputs in needed:
                 needed |= {p for p in self._operations[at][1] if isinstance(p, int)}
@@ -261,12 +255,12 @@ class _Draft:
         )
 
 
-def _computed(
+def _compute(
     name: str, inputs: Sequence[Any], shape: tuple[int, ...], dtype: str, settings: dict[str, Any]
 ) -> np.ndarray:
     operation = Operation(name, tuple(range(len(inputs))), shape, dtype, settings)
     try:
-        return prepared(Operations((), tuple(inputs), (operation,), (len(inputs),)))()[0]
+        return as_function(Operations((), tuple(inputs), (operation,), (len(inputs),)))()[0]
     except ValueError as error:
         raise NoSuchOperationError(str(error)) from error
 

@@ -14,10 +14,7 @@ PARITY_SECONDS = 300
 
 
 def prove_parity(bundle: Path) -> dict[str, Any]:
-    """Answers a bundle's test vectors in a fresh process without the training stack.
-
-    Args:
-        bundle: A complete draft whose parity has not been checked yet.
+    """Answers a draft's test vectors in a fresh process without the training stack.
 
     Returns:
         Largest differences relative to a channel's size, and the modules that were kept out.

@@ -49,12 +49,6 @@ class GuardedParts(NamedTuple):
 def guarded_policy(run: Run) -> GuardedParts:
     """Loads candidate, fallback and constraints of a run and wraps them in the guard.
 
-    Args:
-        run: A finished run.
-
-    Returns:
-        The guarded policy with its parts.
-
     Raises:
         DeployError: If a part is damaged, belongs to another plant or is not the one that the run
             judged, or a policy acts differently here than where it was trained.

@@ -90,6 +90,7 @@ class Reference:
                 (carry, last_sent), ((obs, override), key) = state, inputs
                 acting = policy if key is None else perturbed_policy(policy, key)
                 carry, action = acting(acting.sent(carry, last_sent), obs, None)
+                # NaN marks a step in which nobody else acted.
                 received = jnp.where(jnp.isnan(override), action, override)
                 return (carry, received), (last_sent, action, carry.report.flags)
 

@@ -20,22 +20,14 @@ N_PERTURBATIONS = 8
 def perturbed_observations(
     obs: Sequence[ChannelEntry], observations: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Perturbs every finite number of the observations to a neighbouring float32 number.
-
-    Args:
-        obs: Observed channels. No number leaves the range of its channel, because that would raise
-            another flag instead of testing rounding.
-        observations: One observation per row, float32.
-
-    Yields:
-        Seeds for perturbing the policy, each with randomly perturbed observations.
-    """
+    """Seeds for the policy, with observations each perturbed to a neighbouring float32 number."""
     low = np.array([channel.low for channel in obs], np.float32)
     high = np.array([channel.high for channel in obs], np.float32)
     inside = (observations >= low) & (observations <= high)
     for seed in range(SEED, SEED + N_PERTURBATIONS):
         up = np.random.default_rng(seed).random(observations.shape) < 0.5
         moved = np.nextafter(observations, np.where(up, np.inf, -np.inf).astype(np.float32))
+        # A number that left its range would raise another flag instead of testing rounding.
         moved = np.where(inside, np.clip(moved, low, high), moved)
         yield seed, np.where(np.isfinite(observations), moved, observations)
 
@@ -46,13 +38,6 @@ def perturbed_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
     Each rounding inside a program is equivalent to a small perturbation of its inputs (backward
     error analysis), and a different one each time. A policy that is perturbed anew in every step
     therefore differs about as much as two correct compilations of it may.
-
-    Args:
-        policy: Guarded policy; its constraints are not perturbed.
-        key: Random key.
-
-    Returns:
-        A policy of the same structure; zeros and non-finite numbers are unchanged.
     """
     import jax
     import jax.numpy as jnp
@@ -63,6 +48,7 @@ def perturbed_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
     flat, restored = ravel_pytree([leaves[i] for i in places])
     up = jax.random.bernoulli(key, shape=flat.shape)
     neighbour = jnp.nextafter(flat, jnp.where(up, jnp.inf, -jnp.inf).astype(flat.dtype))
+    # Rounding leaves zero, infinity and NaN as they are.
     moved = restored(jnp.where(jnp.isfinite(flat) & (flat != 0), neighbour, flat))
     for i, leaf in zip(places, moved, strict=True):
         leaves[i] = leaf

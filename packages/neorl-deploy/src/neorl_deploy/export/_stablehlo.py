@@ -36,14 +36,9 @@ class Exported(NamedTuple):
 
 
 def flat_step(policy: GuardedPolicy) -> Callable[..., tuple[Any, ...]]:
-    """One step of a guarded policy on flat arrays; ``sent`` is called first.
+    """One step of a guarded policy on the carry's arrays; ``sent`` is called first.
 
-    Args:
-        policy: Guarded policy, whose carry contains the report of the last step.
-
-    Returns:
-        A pure function of the carry's arrays, the observation and the action that the plant
-        received last (NaN if unknown).
+    The carry contains the report of the last step; an unknown last action is NaN.
     """
     import jax
 
@@ -76,17 +71,7 @@ def export_programs(
 ) -> Exported:
     """Lowers and serialises a guarded policy, with its weights and limits as constants.
 
-    Args:
-        policy: The guarded policy.
-        n_obs: Number of observed channels.
-        platforms: ``"cpu"``, ``"cuda"``, ``"rocm"`` or ``"tpu"``; one program serves them all.
-        names: Names of the step program and of the fresh-carry program, which contain the seal.
-
-    Returns:
-        The programs.
-
-    Raises:
-        DeployError: If a platform is unknown, or the CPU, where parity is checked, is not included.
+    One program serves all platforms. The CPU, where parity is checked, must be one of them.
     """
     import jax
     from jax import export
@@ -109,6 +94,7 @@ def export_programs(
         return tuple(jax.tree.leaves(policy.initial_carry()))
 
     one_step = flat_step(policy)
+    # The names hold the seal, which the loader compares with the manifest.
     one_step.__name__, initial_carry.__name__ = names
     with _without_source_locations(), _exact_products(platforms):
         step = export.export(jax.jit(one_step), platforms=tuple(platforms))(*inputs)

@@ -15,16 +15,7 @@ from neorl_deploy.runtime._trial import note_trial
 
 
 def require_place(out: Path, *, overwrite: bool) -> None:
-    """Refuses an unsuitable output path before anything is computed.
-
-    Args:
-        out: The directory to write.
-        overwrite: Whether an existing bundle may be replaced.
-
-    Raises:
-        DeployError: If the suffix is wrong, the parent folder is missing, or the path lies in a
-            bundle or already exists.
-    """
+    """Refuses a wrong suffix, a missing parent, a place in a bundle, or one that is taken."""
     if out.suffix != ".bundle":
         raise DeployError(
             f"{out} should end in .bundle, so that nobody mistakes it for something else"
@@ -49,33 +40,22 @@ def write_proven(
 ) -> Bundle:
     """Writes an unproven draft, has its test vectors answered, then writes the bundle.
 
-    Args:
-        out: The directory.
-        files: Sealed files other than the manifest, by name.
-        manifest: Manifest without the parity results, which are filled in here.
-        signer: Key to sign with; ``None`` for an unsigned bundle.
-        overwrite: Whether an existing bundle may be replaced.
-
-    Returns:
-        The written bundle, read back and verified.
-
-    Raises:
-        DeployError: If parity is not achieved or the bundle cannot be written; nothing is left
-            behind.
+    The parity results are filled into the manifest here. The written bundle is read back and
+    verified; an error leaves nothing behind.
     """
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}.draft")
-    write_directory(draft, sealed(files, manifest, signer), shown_path=out)
+    write_directory(draft, sealed_files(files, manifest, signer), shown_path=out)
     try:
         manifest["parity"] = prove_parity(draft)
     finally:
         _remove(draft)
-    write_directory(out, sealed(files, manifest, signer), replaces=overwrite)
+    write_directory(out, sealed_files(files, manifest, signer), replaces=overwrite)
     bundle = read_bundle(out, trusted_key=None if signer is None else signer.public_key)
     note_trial(bundle)
     return bundle
 
 
-def sealed(
+def sealed_files(
     files: dict[str, bytes], manifest: dict[str, Any], signer: Signer | None
 ) -> dict[str, bytes]:
     """All files of a bundle: the given ones, the manifest, the checksums and the signature."""

@@ -17,9 +17,9 @@ from neorl_deploy.loop._plant import PlantError as PlantError
 from neorl_deploy.loop._plant import Quality as Quality
 from neorl_deploy.loop._plant import Reading as Reading
 from neorl_deploy.loop._plant import SystemClock as SystemClock
-from neorl_deploy.loop._rollout import Rollout as Rollout
-from neorl_deploy.loop._rollout import Stage as Stage
 from neorl_deploy.loop._serve import serve as serve
+from neorl_deploy.loop._staged_rollout import Stage as Stage
+from neorl_deploy.loop._staged_rollout import StagedRollout as StagedRollout
 from neorl_deploy.loop._tag_draft import draft_tags as draft_tags
 from neorl_deploy.loop._tags import Input as Input
 from neorl_deploy.loop._tags import LoopSettings as LoopSettings
@@ -45,8 +45,8 @@ __all__ = [
     "PlantError",
     "Quality",
     "Reading",
-    "Rollout",
     "Stage",
+    "StagedRollout",
     "SystemClock",
     "TagMap",
     "draft_tags",

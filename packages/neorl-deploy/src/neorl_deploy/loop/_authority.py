@@ -24,7 +24,7 @@ class Authority(NamedTuple):
     anchor: np.ndarray
     width: np.ndarray
 
-    def bounded(self, decision: Decision, received: np.ndarray, manifest: Manifest) -> np.ndarray:
+    def bound(self, decision: Decision, received: np.ndarray, manifest: Manifest) -> np.ndarray:
         """Brings the decision's action into the band, along the line to the present values.
 
         All channels are scaled back by one factor, so the action lies between two that satisfy box,
@@ -49,7 +49,8 @@ class Authority(NamedTuple):
         move = action - held
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(move > 0, (high - held) / move, (low - held) / move)
-        ratio = np.where(move == 0, 1.0, ratio)
+        ratio = np.where(move == 0, 1.0, ratio)  # in place of a division by zero
+        # An unknown position gives NaN, and then nothing is moved.
         factor = float(np.clip(np.nan_to_num(ratio, nan=0.0), 0.0, 1.0).min(initial=1.0))
         if factor == 1.0:
             return decision.action

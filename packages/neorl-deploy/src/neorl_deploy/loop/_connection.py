@@ -24,12 +24,6 @@ def connect(tags: TagMap) -> Plant:
     A kind is the name of an entry point in the group ``neorl.connections``, or ``MODULE:CLASS``. It
     is called with the tag map as ``tags`` and with all other entries of the table.
 
-    Args:
-        tags: The tag map.
-
-    Returns:
-        The connection.
-
     Raises:
         DeployError: If the kind is unknown, cannot be imported, or refuses its settings.
     """
@@ -45,11 +39,7 @@ def connect(tags: TagMap) -> Plant:
 
 
 def require_timeout(timeout: float) -> None:
-    """Requires that the timeout of a connection is a positive time.
-
-    Raises:
-        DeployError: If it is not.
-    """
+    """Requires that the timeout of a connection is a positive time."""
     if not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
         raise DeployError(f"[connection]: timeout must be a time above zero, got {timeout!r}")
 

@@ -103,7 +103,7 @@ class ControlLoop:
         """
         if target not in TARGETS:
             raise ValueError(f"{target} cannot be requested; `stop` lets the fallback act")
-        self._orders.append((target, _named(by), release))
+        self._orders.append((target, _require_name(by), release))
 
     def stop(self, by: str) -> None:
         """Emergency stop: if the loop is closed, the fallback acts from the next step on.
@@ -127,7 +127,7 @@ class ControlLoop:
         now.unrecorded = ()
         self._note_time(at, missed, notes)
         readings, no_connection = self._read(notes)
-        measured, received, loop_tags = self._measured(readings, no_connection, at, notes)
+        measured, received, loop_tags = self._measure(readings, no_connection, at, notes)
         self._carry_out_orders(loop_tags, notes)
         if now.misses >= settings.most_misses and now.mode in WRITING:
             notes.append(f"{now.misses} periods in a row were missed: stopped")
@@ -152,8 +152,8 @@ class ControlLoop:
             now.target = Mode.MANUAL
         action = decision.action
         if self.authority is not None and now.mode is Mode.CLOSED_LOOP:
-            action = self.authority.bounded(decision, received, self.runtime.manifest)
-        planned = {} if late or no_connection else self._planned(action, notes)
+            action = self.authority.bound(decision, received, self.runtime.manifest)
+        planned = {} if late or no_connection else self._plan_writes(action, notes)
         if late:
             notes.append("the decision was late and was not written")
         cycle = Cycle(
@@ -171,13 +171,14 @@ class ControlLoop:
             carry=carry,
             continued=continued,
         )
-        cycle = self._recorded(cycle, notes)
-        written, refused = self._written(cycle.written, action, notes)
+        cycle = self._record_cycle(cycle, notes)
+        written, refused = self._write(cycle.written, action, notes)
         return cycle._replace(written=written, refused=refused, notes=tuple(notes))
 
     def _note_time(self, at: Instant, missed: int, notes: list[str]) -> None:
         now = self._now
         if now.at is not None:
+            # Only a clock that is set moves against the monotonic one.
             jump = (at.wall - now.at.wall) - (at.monotonic - now.at.monotonic)
             if abs(jump) > self.tags.loop.clock_jump:
                 notes.append(f"the clock of this machine was set by {jump:+.1f} s")
@@ -200,7 +201,7 @@ class ControlLoop:
             notes.append("the connection is back")
         return readings, ""
 
-    def _measured(
+    def _measure(
         self, readings: dict[str, Reading], no_connection: str, at: Instant, notes: list[str]
     ) -> tuple[Measurements, np.ndarray, dict[str, float]]:
         """Measurements, read-backs, and the loop's own tags by name (NaN if unknown)."""
@@ -269,6 +270,7 @@ class ControlLoop:
         if now.failures >= settings.most_failures:
             return f"given up after {now.failures} periods: {now.failure}"
         beat = loop_tags["heartbeat"]
+        # A heartbeat that was not written or read, NaN, is no sign of another runtime.
         if not (math.isnan(now.beat_written) or math.isnan(beat) or beat == now.beat_written):
             return f"somebody else writes the heartbeat {settings.heartbeat}: another runtime?"
         for output, value, sent in zip(self.tags.outputs, received, now.expected, strict=True):
@@ -313,7 +315,7 @@ class ControlLoop:
         causes += [n for n in runtime.flag_names(decision.flags) if n not in NO_CAUSES]
         return "; ".join(causes) or "the guard"
 
-    def _planned(self, action: np.ndarray, notes: list[str]) -> dict[str, float]:
+    def _plan_writes(self, action: np.ndarray, notes: list[str]) -> dict[str, float]:
         """The values to write in this mode, by tag; none if a value is out of range."""
         if self._now.mode not in (*WRITING, Mode.ADVISORY):
             return {}
@@ -331,7 +333,7 @@ class ControlLoop:
             planned[self.tags.loop.heartbeat] = float((self._now.beat + 1) % HEARTBEATS)
         return planned
 
-    def _recorded(self, cycle: Cycle, notes: list[str]) -> Cycle:
+    def _record_cycle(self, cycle: Cycle, notes: list[str]) -> Cycle:
         """Records before anything is written; nothing is written if recording fails."""
         if self._record is None:
             return cycle
@@ -346,7 +348,7 @@ class ControlLoop:
             return cycle._replace(written={})
         return cycle
 
-    def _written(
+    def _write(
         self, planned: dict[str, float], action: np.ndarray, notes: list[str]
     ) -> tuple[dict[str, float], dict[str, str]]:
         now = self._now
@@ -386,7 +388,7 @@ def _raw(output: Output, value: float) -> float:
     return (value - output.offset) / output.scale
 
 
-def _named(by: str) -> str:
+def _require_name(by: str) -> str:
     if not by.strip():
         raise ValueError("say who requests it: the name is recorded")
     return " ".join(by.split())

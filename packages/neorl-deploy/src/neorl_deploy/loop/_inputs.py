@@ -72,7 +72,7 @@ def judge_readings(
     obs, ages = np.full(len(inputs), np.nan), np.zeros(len(inputs))
     faults: dict[str, str] = {}
     for i, (rule, reading, before) in enumerate(zip(inputs, readings, memory, strict=True)):
-        after = _updated(reading, before, now.monotonic)
+        after = _update(reading, before, now.monotonic)
         value = reading.value * rule.scale + rule.offset
         ages[i] = _age(after, now)
         if fault := _fault(rule, reading, value, float(ages[i]), now.monotonic - after.moved):
@@ -124,7 +124,7 @@ def no_measurements(inputs: Sequence[Input], why: str) -> Measurements:
     return Measurements(np.full(width, np.nan), np.full(width, np.inf), faults)
 
 
-def _updated(reading: Reading, before: TagMemory | None, monotonic: float) -> TagMemory:
+def _update(reading: Reading, before: TagMemory | None, monotonic: float) -> TagMemory:
     if before is None:
         return TagMemory(reading.value, monotonic, reading.stamp, monotonic)
     moved = before.moved if reading.value == before.value else monotonic

@@ -101,9 +101,9 @@ def read_plan(path: Path, manifest: Manifest) -> Plan:
     for name, value in parts.items():
         if not 0 < value <= 1:
             raise DeployError(f"{path}: {name} must be above 0 and at most 1, got {value:g}")
-    for name, words in (("full", ("ask", "automatic")), ("rollback", ("fallback", "shadow"))):
-        if getattr(plan, name) not in words:
-            raise DeployError(f"{path}: {name} must be {' or '.join(map(repr, words))}")
+    for name, choices in (("full", ("ask", "automatic")), ("rollback", ("fallback", "shadow"))):
+        if getattr(plan, name) not in choices:
+            raise DeployError(f"{path}: {name} must be {' or '.join(map(repr, choices))}")
     return plan
 
 

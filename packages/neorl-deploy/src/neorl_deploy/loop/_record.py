@@ -39,9 +39,6 @@ def recorder(log: AuditLog) -> Callable[[Cycle], None]:
 
     The policy's state is written when a person or a restart changed it, and with the first cycle of
     every file; between two such records it follows from the inputs.
-
-    Args:
-        log: The log.
     """
     fresh = [True]
 

@@ -19,7 +19,7 @@ from neorl_deploy.loop._control import ControlLoop
 from neorl_deploy.loop._cycle import Cycle
 from neorl_deploy.loop._modes import TARGETS, Mode
 from neorl_deploy.loop._plant import Clock
-from neorl_deploy.loop._rollout import Rollout
+from neorl_deploy.loop._staged_rollout import StagedRollout
 
 LOGGER = logging.getLogger("neorl_deploy.loop")
 HUNG_EXIT_CODE = 70
@@ -62,6 +62,7 @@ def serve(
         after(loop.step(missed))
         done += 1
         passed = (clock.now().monotonic - start) / period
+        # The tolerance keeps a step that ends exactly with its period from missing the next one.
         following = max(slot + 1, math.ceil(passed - 1e-9))
         missed, slot = following - slot - 1, following
 
@@ -111,14 +112,14 @@ def loop_lock(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise DeployError(f"cannot write to {folder}: {error.strerror}") from error
     with file:
-        if not _locked(file):
+        if not _take_lock(file):
             raise DeployError(
                 f"another loop runs in {folder}; two on one plant would fight. End that one first"
             )
         yield
 
 
-def _locked(file: IO[str]) -> bool:
+def _take_lock(file: IO[str]) -> bool:
     """Whether this process now holds a lock file; true if the system has no such locks."""
     try:
         import fcntl
@@ -138,7 +139,7 @@ def _is_idle(folder: Path) -> bool:
     except ImportError:
         return False
     with (folder / "lock").open("r+") as file:
-        return _locked(file)
+        return _take_lock(file)
 
 
 def order(folder: Path, mode: str, by: str) -> None:
@@ -158,9 +159,9 @@ def order(folder: Path, mode: str, by: str) -> None:
         DeployError: If no loop runs in the folder, ``mode`` is not one of these words, or ``by``
             is empty.
     """
-    words = (*ORDERS, STOP, BEGIN, FULL)
-    if mode not in words:
-        raise DeployError(f"{mode!r} is not a mode; the modes are {', '.join(words)}")
+    modes = (*ORDERS, STOP, BEGIN, FULL)
+    if mode not in modes:
+        raise DeployError(f"{mode!r} is not a mode; the modes are {', '.join(modes)}")
     if not by.strip():
         raise DeployError("say who asks for it and why with --by; both are recorded")
     orders = folder / "orders"
@@ -184,13 +185,9 @@ def order(folder: Path, mode: str, by: str) -> None:
 
 
 def drop_old_orders(folder: Path) -> list[str]:
-    """Removes the orders that an earlier process did not take, except for stops.
+    """Removes orders that an earlier process did not take, except stops; one line for each.
 
-    Args:
-        folder: The folder of the loop, held by this process.
-
-    Returns:
-        One line for each order that was removed.
+    This process must hold the folder (:func:`loop_lock`).
     """
     lines = []
     for path in sorted((folder / "orders").glob("*.json")):
@@ -207,7 +204,7 @@ def drop_old_orders(folder: Path) -> list[str]:
     return lines
 
 
-def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None) -> None:
+def take_orders(folder: Path, loop: ControlLoop, rollout: StagedRollout | None = None) -> None:
     """Passes the orders in a folder to the loop and its roll-out, oldest first."""
     for path in sorted((folder / "orders").glob("*.json")):
         try:
@@ -230,10 +227,10 @@ def take_orders(folder: Path, loop: ControlLoop, rollout: Rollout | None = None)
 def cycle_line(cycle: Cycle) -> str:
     """One line describing a cycle: mode, reason and other events."""
     change = f"{cycle.before} -> {cycle.mode}" if cycle.before != cycle.mode else str(cycle.mode)
-    words = list(cycle.notes)
+    notes = list(cycle.notes)
     if cycle.mode is not Mode.MANUAL:
         lost = {f"no connection: {note}" for note in cycle.notes}  # once, and not for each channel
         faults = cycle.measured.faults.items()
-        words += [f"{channel}: {why}" for channel, why in faults if why not in lost]
-    others = [word for word in dict.fromkeys(words) if word not in cycle.reason]
+        notes += [f"{channel}: {why}" for channel, why in faults if why not in lost]
+    others = [note for note in dict.fromkeys(notes) if note not in cycle.reason]
     return "; ".join([f"{cycle.number}: {change} ({cycle.reason})", *others])

@@ -49,7 +49,7 @@ def draft_tags(bundle: Bundle, *, plant: Path | None = None, name: str = "tags.t
     Raises:
         DeployError: If the ``plant.toml`` cannot be read, or has a channel in another unit.
     """
-    known = {} if plant is None else _known(plant)
+    known = {} if plant is None else _plant_tags(plant)
     manifest = bundle.manifest
     parts = [HEAD.format(todo=TODO, name=name, digest=_text(f"sha256:{bundle.digest}"))]
     for channel in manifest.obs:
@@ -92,7 +92,7 @@ def _tag(channel: ChannelEntry, known: dict[str, dict[str, Any]], plant: Path | 
     return str(entry.get("tag", channel.name))
 
 
-def _known(plant: Path) -> dict[str, dict[str, Any]]:
+def _plant_tags(plant: Path) -> dict[str, dict[str, Any]]:
     try:
         document = tomllib.loads(plant.read_text("utf-8"))
     except OSError as error:

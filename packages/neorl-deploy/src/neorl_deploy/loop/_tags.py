@@ -168,19 +168,7 @@ def read_tags(path: Path, bundle: Bundle) -> TagMap:
 
 
 def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
-    """As :func:`read_tags`, for a document that is already parsed.
-
-    Args:
-        document: The tables of the file.
-        bundle: The bundle for which it was written.
-        source: Name of the file for messages.
-
-    Returns:
-        The tag map.
-
-    Raises:
-        DeployError: If it is incomplete or does not fit the bundle.
-    """
+    """As :func:`read_tags`, for a document that is already parsed."""
     odd = sorted(set(document) - {"bundle", "connection", "input", "output", "loop"})
     if odd:
         raise DeployError(f"{source}: unknown entries {', '.join(odd)}")
@@ -244,16 +232,7 @@ def _rows(
 
 
 def read_row(table: Any, kind: type[Row], where: str) -> Row:
-    """Builds a dataclass from a table after checking the type of every entry.
-
-    Args:
-        table: The table.
-        kind: The dataclass; only entries that are text or numbers are checked.
-        where: Name of the table for messages.
-
-    Raises:
-        DeployError: If an entry is missing, unknown or of another type.
-    """
+    """Builds a dataclass from a table after checking the type of every text and number."""
     if not isinstance(table, dict):
         raise DeployError(f"{where} is not a table")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore
@@ -275,8 +254,8 @@ def read_row(table: Any, kind: type[Row], where: str) -> Row:
             "int": type(value) is int and value > 0,
         }.get(needed, True)
         if not fits:
-            words = {"str": "text", "float": "a number", "int": "an integer above zero"}
-            raise DeployError(f"{where}: {name} must be {words[needed]}, got {value!r}")
+            kinds = {"str": "text", "float": "a number", "int": "an integer above zero"}
+            raise DeployError(f"{where}: {name} must be {kinds[needed]}, got {value!r}")
         values[name] = float(value) if needed == "float" else value
     return kind(**values)
 

@@ -124,9 +124,9 @@ class BundleModel:
             raise DeployError(f"this model takes no parameters, got {', '.join(params)}")
         rows = model_input.to_dict("records") if hasattr(model_input, "to_dict") else model_input
         with self._lock:
-            return [self._decided(row) for row in rows]
+            return [self._decide(row) for row in rows]
 
-    def _decided(self, row: Any) -> dict[str, Any]:
+    def _decide(self, row: Any) -> dict[str, Any]:
         runtime = self._runtime
         names = [c.name for c in runtime.manifest.obs]
         actuators = [c.name for c in runtime.manifest.action]

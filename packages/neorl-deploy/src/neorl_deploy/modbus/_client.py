@@ -148,7 +148,7 @@ class ModbusPlant:
                 refused[tag] = why
             else:
                 words = self._words(tag, value)
-                if code := self._written(tag, words, deadline):
+                if code := self._write_words(tag, words, deadline):
                     refused[tag] = _meaning(code)
                 else:
                     sent[tag] = words
@@ -186,7 +186,7 @@ class ModbusPlant:
             raise PlantError(f"{self.address}, {tag}: the answer holds {len(words)} registers")
         return words, answer.exception_code
 
-    def _written(self, tag: str, words: list[int], deadline: float) -> int:
+    def _write_words(self, tag: str, words: list[int], deadline: float) -> int:
         first = self._registers[tag].first
         if len(words) == 1:
             answer = self._request(tag, "write_register", deadline, first, words[0])

@@ -90,7 +90,7 @@ class OpcUaPlant:
             PlantError: If there is no connection, or a tag is unknown to the server.
         """
         self._connect()
-        values = self._bounded(self._client.read_attributes([self._node(tag) for tag in tags]))
+        values = self._wait(self._client.read_attributes([self._node(tag) for tag in tags]))
         return [self._reading(value) for value in values]
 
     def write(self, values: Mapping[str, float]) -> dict[str, str]:
@@ -116,13 +116,13 @@ class OpcUaPlant:
         if not variants:
             return refused
         nodes = [self._node(tag) for tag in variants]
-        statuses = self._bounded(
+        statuses = self._wait(
             self._client.write_values(nodes, variants.values(), raise_on_partial_error=False)
         )
         for tag, status in zip(variants, statuses, strict=True):
             if not status.is_good():
                 refused[tag] = status.name
-        back = self._bounded(self._client.read_attributes(nodes))
+        back = self._wait(self._client.read_attributes(nodes))
         for (tag, sent), value in zip(variants.items(), back, strict=True):
             reading = self._reading(value)
             if tag not in refused and reading.value != float(sent.Value):
@@ -148,13 +148,13 @@ class OpcUaPlant:
             return
         client = self._asyncua.Client(self.address, timeout=self._timeout)
         try:
-            self._bounded(self._opened(client))
+            self._wait(self._open(client))
         except PlantError:
             self._abandon(client)
             raise
         self._client = client
 
-    async def _opened(self, client: Any) -> None:
+    async def _open(self, client: Any) -> None:
         if self._security:
             await client.set_security_string(self._security)
         if self._user:
@@ -193,7 +193,7 @@ class OpcUaPlant:
         number = float(held) if isinstance(held, bool | int | float) else math.nan
         return Reading(number, quality, _seconds(value.SourceTimestamp))
 
-    def _bounded(self, call: Coroutine[Any, Any, Any]) -> Any:
+    def _wait(self, call: Coroutine[Any, Any, Any]) -> Any:
         """The result of a call to the server within the time limit, or a one-line error."""
         future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:

@@ -12,8 +12,8 @@ from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._manifest import ArrayEntry
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.runtime._numpy_form import read_operations
-from neorl_deploy.runtime._operations import prepared
-from neorl_deploy.runtime._packed import Layout, layout_of, packed, packed_step
+from neorl_deploy.runtime._operations import as_function
+from neorl_deploy.runtime._packed import Layout, layout_of, pack, packed_step
 from neorl_deploy.runtime._programs import (
     device_for,
     jax_module,
@@ -44,7 +44,7 @@ class Form(NamedTuple):
     place: Callable[[np.ndarray], Any]
 
 
-def opened(bundle: Bundle, form: FormName) -> Form:
+def open_form(bundle: Bundle, form: FormName) -> Form:
     """Opens a form of a verified bundle.
 
     Raises:
@@ -53,13 +53,13 @@ def opened(bundle: Bundle, form: FormName) -> Form:
         ValueError: If there is no form of that name.
     """
     if form == "stablehlo":
-        return _compiled(bundle)
+        return _compiled_form(bundle)
     if form == "numpy":
         return _with_numpy(bundle)
     raise ValueError(f'form must be "stablehlo" or "numpy", got {form!r}')
 
 
-def _compiled(bundle: Bundle) -> Form:
+def _compiled_form(bundle: Bundle) -> Form:
     programs, device = open_programs(bundle), device_for(bundle)
     # Place the words where a step leaves them, so that one compiled program takes either.
     place = functools.partial(jax_module().device_put, device=device)
@@ -67,7 +67,7 @@ def _compiled(bundle: Bundle) -> Form:
         fresh = tuple(programs.initial_carry.call())
         layout = layout_of([*bundle.manifest.carry, *output_entries(bundle)])
         step = packed_step(programs.step.call, layout, len(fresh))
-        initial = place(packed(layout, fresh))
+        initial = place(pack(layout, fresh))
     return Form(step, initial, layout, _carry_words(layout, len(fresh)), place)
 
 
@@ -82,16 +82,16 @@ def _with_numpy(bundle: Bundle) -> Form:
     operations, fresh = read_operations(bundle.files, inputs, str(bundle.path))
     layout = layout_of([*manifest.carry, *output_entries(bundle)])
     with one_line_of(bundle, "its operations do not run"):
-        run = prepared(operations)
+        run = as_function(operations)
         _require_outputs(bundle, layout, run(*fresh, *(_zeros(e) for e in inputs[-2:])))
     n_carry = len(manifest.carry)
     names = [entry.name for entry in manifest.carry]
 
     def step(words: np.ndarray, obs: np.ndarray, last_sent: np.ndarray) -> np.ndarray:
         carry = (layout.get(words, name) for name in names)
-        return packed(layout, run(*carry, obs, last_sent))
+        return pack(layout, run(*carry, obs, last_sent))
 
-    initial = packed(layout, fresh)
+    initial = pack(layout, fresh)
     return Form(step, initial, layout, _carry_words(layout, n_carry), np.asarray)
 
 

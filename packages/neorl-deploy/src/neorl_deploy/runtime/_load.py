@@ -91,17 +91,7 @@ def loaded_runtime(
 ) -> Runtime:
     """A runtime whose programs first ran in another process and passed the test; not stopped.
 
-    Args:
-        bundle: A verified bundle.
-        form: As in :func:`load_bundle`.
-        require_deploy: As in :func:`load_bundle`.
-        self_test: As in :func:`load_bundle`.
-        time_limit: As in :func:`load_bundle`.
-
-    Raises:
-        NotDeployable: As in :func:`load_bundle`.
-        BundleError: As in :func:`load_bundle`.
-        DeployError: As in :func:`load_bundle`.
+    Arguments and errors are those of :func:`load_bundle`.
     """
     verdict = bundle.manifest.verdict
     if verdict != DEPLOY:

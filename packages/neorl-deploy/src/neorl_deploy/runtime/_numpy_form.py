@@ -22,15 +22,7 @@ ENTRY_FIELDS = frozenset({"op", "in", "shape", "dtype"})
 
 
 def operation_files(listed: Operations, initial: Sequence[np.ndarray]) -> dict[str, bytes]:
-    """The two files of a step: its operations and their constants.
-
-    Args:
-        listed: The step as a list of operations.
-        initial: The carry of a fresh episode.
-
-    Returns:
-        Content by name; equal steps give equal bytes.
-    """
+    """The files of a step, its operations and their constants; equal steps give equal bytes."""
     arrays = {f"{CONSTANT}_{i}": array for i, array in enumerate(listed.constants)}
     arrays |= {f"{INITIAL}_{i}": np.asarray(array) for i, array in enumerate(initial)}
     buffer = io.BytesIO()
@@ -59,15 +51,7 @@ def operation_files(listed: Operations, initial: Sequence[np.ndarray]) -> dict[s
 def read_operations(
     files: Mapping[str, bytes], inputs: Sequence[ArrayEntry], source: str
 ) -> tuple[Operations, list[np.ndarray]]:
-    """Inverse of :func:`operation_files`.
-
-    Args:
-        files: Content by name.
-        inputs: Names, shapes and types of the step's inputs, the carry first.
-        source: Name of the file for messages.
-
-    Returns:
-        The list, and the carry of a fresh episode.
+    """Inverse of :func:`operation_files`; the inputs of the step name the carry first.
 
     Raises:
         BundleError: If the files are missing, damaged or inconsistent.

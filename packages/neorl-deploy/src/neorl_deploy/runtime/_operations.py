@@ -56,24 +56,15 @@ class Operations(NamedTuple):
     outputs: tuple[int, ...]
 
 
-def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
+def as_function(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
     """The list as a function of NumPy arrays.
-
-    It is run once here, so that a result whose shape or type differs from the list is detected
-    before use.
-
-    Args:
-        listed: The list.
-
-    Returns:
-        ``(*inputs) -> outputs``.
 
     Raises:
         ValueError: If an operation is unknown, uses a later result, is too large or does not give
             the stated shape and type.
     """
     n_inputs = len(listed.inputs)
-    held: list[Any] = [None] * n_inputs + [_held(constant) for constant in listed.constants]
+    held: list[Any] = [None] * n_inputs + [_constant(constant) for constant in listed.constants]
     begin = len(held)
     plan = []
     for at, operation in enumerate(listed.operations, begin):
@@ -92,11 +83,13 @@ def prepared(listed: Operations) -> Callable[..., tuple[np.ndarray, ...]]:
     def run(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         values = held.copy()
         values[:n_inputs] = arrays
+        # NaN and overflow are answers here, which the guard in the list deals with.
         with np.errstate(all="ignore"):
             for at, function, inputs in plan:
                 values[at] = function(*[values[number] for number in inputs])
         return tuple(np.asarray(values[number]) for number in outputs)
 
+    # Run once here: a result of another shape or type is detected before use.
     _require_stated(listed, held, plan)
     return run
 
@@ -116,7 +109,7 @@ def _require_stated(listed: Operations, held: list[Any], plan: Sequence[Any]) ->
             values[at] = result
 
 
-def _held(constant: np.ndarray) -> Any:
+def _constant(constant: np.ndarray) -> Any:
     # A scalar is cheaper for NumPy than an array without axes.
     return constant[()] if constant.ndim == 0 else constant
 
@@ -148,8 +141,9 @@ def _dot(left: Any, right: Any) -> Any:
     return np.asarray(left @ right)
 
 
-def _scattered(ufunc: np.ufunc, x: Any, at: Any, values: Any) -> Any:
+def _scatter(ufunc: np.ufunc, x: Any, at: Any, values: Any) -> Any:
     """``x`` with each row of ``values`` combined into the row that ``at`` gives."""
+    # Unlike ``result[at] = ...``, ``ufunc.at`` counts an index as often as it occurs.
     result = np.array(x)
     ufunc.at(result, at[..., 0], values)
     return result
@@ -186,9 +180,9 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "rem": np.fmod,
     "rsqrt": _rsqrt,
-    "scatter_add": functools.partial(_scattered, np.add),
-    "scatter_max": functools.partial(_scattered, np.maximum),
-    "scatter_min": functools.partial(_scattered, np.minimum),
+    "scatter_add": functools.partial(_scatter, np.add),
+    "scatter_max": functools.partial(_scatter, np.maximum),
+    "scatter_min": functools.partial(_scatter, np.minimum),
     "select_n": _select,
     "shift_left": np.left_shift,
     "shift_right": np.right_shift,
@@ -203,7 +197,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
 """Operations without settings."""
 
 
-def _reduced(ufunc: np.ufunc, operation: Operation, *, axes: Sequence[int]) -> Callable[..., Any]:
+def _reduce(ufunc: np.ufunc, operation: Operation, *, axes: Sequence[int]) -> Callable[..., Any]:
     return functools.partial(ufunc.reduce, axis=tuple(axes))
 
 
@@ -219,7 +213,7 @@ def _broadcast(operation: Operation, *, axes: Sequence[int]) -> Callable[[Any], 
     return broadcast
 
 
-def _converted(operation: Operation) -> Callable[[Any], Any]:
+def _convert(operation: Operation) -> Callable[[Any], Any]:
     dtype = np.dtype(operation.dtype)
     return lambda x: x.astype(dtype)
 
@@ -229,31 +223,32 @@ def _same_bits(operation: Operation) -> Callable[[Any], Any]:
     return lambda x: x.view(dtype)
 
 
-def _reshaped(operation: Operation) -> Callable[[Any], Any]:
+def _reshape(operation: Operation) -> Callable[[Any], Any]:
     return lambda x: np.reshape(x, operation.shape)
 
 
-def _transposed(operation: Operation, *, axes: Sequence[int]) -> Callable[[Any], Any]:
+def _transpose(operation: Operation, *, axes: Sequence[int]) -> Callable[[Any], Any]:
     return lambda x: np.transpose(x, axes)
 
 
-def _concatenated(operation: Operation, *, axis: int) -> Callable[..., Any]:
+def _concatenate(operation: Operation, *, axis: int) -> Callable[..., Any]:
     return lambda *parts: np.concatenate(parts, axis)
 
 
-def _stacked(operation: Operation, *, axis: int) -> Callable[..., Any]:
+def _stack(operation: Operation, *, axis: int) -> Callable[..., Any]:
     return lambda *parts: np.stack(parts, axis)
 
 
-def _sliced(
+def _slice(
     operation: Operation, *, start: Sequence[int], stop: Sequence[int], step: Sequence[int]
 ) -> Callable[[Any], Any]:
     part = tuple(slice(*ends) for ends in zip(start, stop, step, strict=True))
     return lambda x: x[part]
 
 
-def _taken(operation: Operation) -> Callable[[Any, Any], Any]:
+def _take(operation: Operation) -> Callable[[Any, Any], Any]:
     """Rows of the first input at the indices in the second (last axis of width one), clipped."""
+    # Clipped because the compiled program clips too; NumPy's default raises.
     return lambda x, at: np.take(x, at[..., 0], axis=0, mode="clip")
 
 
@@ -272,19 +267,19 @@ WITH_SETTINGS: dict[str, Callable[..., Callable[..., Any]]] = {
     "argmin": functools.partial(_first_of, np.argmin),
     "bitcast": _same_bits,
     "broadcast": _broadcast,
-    "concatenate": _concatenated,
-    "convert": _converted,
+    "concatenate": _concatenate,
+    "convert": _convert,
     "integer_pow": _whole_power,
-    "reduce_and": functools.partial(_reduced, np.bitwise_and),
-    "reduce_max": functools.partial(_reduced, np.maximum),
-    "reduce_min": functools.partial(_reduced, np.minimum),
-    "reduce_or": functools.partial(_reduced, np.bitwise_or),
-    "reduce_sum": functools.partial(_reduced, np.add),
-    "reshape": _reshaped,
-    "slice": _sliced,
-    "stack": _stacked,
-    "take": _taken,
-    "transpose": _transposed,
+    "reduce_and": functools.partial(_reduce, np.bitwise_and),
+    "reduce_max": functools.partial(_reduce, np.maximum),
+    "reduce_min": functools.partial(_reduce, np.minimum),
+    "reduce_or": functools.partial(_reduce, np.bitwise_or),
+    "reduce_sum": functools.partial(_reduce, np.add),
+    "reshape": _reshape,
+    "slice": _slice,
+    "stack": _stack,
+    "take": _take,
+    "transpose": _transpose,
 }
 """Operations that are built from their settings and from the shape and type of their result."""
 

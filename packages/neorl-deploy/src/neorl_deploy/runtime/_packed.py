@@ -52,7 +52,7 @@ def layout_of(entries: Sequence[ArrayEntry]) -> Layout:
     return Layout(tuple(entries), ends, places)
 
 
-def packed(layout: Layout, arrays: Sequence[Any]) -> np.ndarray:
+def pack(layout: Layout, arrays: Sequence[Any]) -> np.ndarray:
     """The first arrays of a layout as words on the host, with zeros for the rest."""
     words = np.zeros(layout.ends[-1], np.uint32)
     given = np.concatenate([_to_words(np.asarray(array)) for array in arrays])

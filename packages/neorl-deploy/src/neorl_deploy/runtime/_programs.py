@@ -104,11 +104,7 @@ def output_entries(bundle: Bundle) -> list[ArrayEntry]:
 
 @contextlib.contextmanager
 def one_line_of(bundle: Bundle, fault: str) -> Iterator[None]:
-    """Reports any exception that a damaged program raises in one line.
-
-    Raises:
-        BundleError: Instead of any other exception.
-    """
+    """Reports any exception that a damaged program raises as a :class:`BundleError` of one line."""
     try:
         yield
     except DeployError:

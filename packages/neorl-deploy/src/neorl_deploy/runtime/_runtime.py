@@ -26,7 +26,7 @@ from neorl_deploy.runtime._events import (
     Event,
     Events,
 )
-from neorl_deploy.runtime._forms import FormName, opened
+from neorl_deploy.runtime._forms import FormName, open_form
 from neorl_deploy.runtime._programs import OUTPUTS, STOPPED, one_line_of
 from neorl_deploy.runtime._state import (
     State,
@@ -63,7 +63,7 @@ class Runtime:
     def __init__(self, bundle: Bundle, form: FormName = "stablehlo") -> None:
         self.bundle, self.form = bundle, form
         self.manifest: Manifest = bundle.manifest
-        opening = opened(bundle, form)
+        opening = open_form(bundle, form)
         self._step, self._initial, self._layout, self._n_carry_words, self._place = opening
         self._carry = self._initial
         self._proposed = self._nothing_sent()
@@ -205,7 +205,7 @@ class Runtime:
             self._set(own_values)
         self._steps, self._fell_back = state.step, state.fell_back
         self._events.recall(state.events)
-        self._events.note(self._steps, RESTART, f"with the state {path}, {state.age_in_words}")
+        self._events.note(self._steps, RESTART, f"with the state {path}, {state.age_text}")
 
     def keep(self, path: str | os.PathLike[str]) -> None:
         """Saves to a file from now on: after every step, and durably after every operator action.
@@ -262,6 +262,7 @@ class Runtime:
         if ages is not None:
             measured_ages = vector("ages", ages, self.manifest.obs)
             largest_ages = self._max_age if max_age is None else np.minimum(self._max_age, max_age)
+            # An age that is not known is NaN, which compares false: it counts as too old.
             read = np.where(
                 (measured_ages >= 0) & (measured_ages <= largest_ages), read, np.float32(np.nan)
             )

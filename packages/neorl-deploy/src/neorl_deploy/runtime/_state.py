@@ -69,7 +69,7 @@ class State(NamedTuple):
         return passed if passed >= 0 else math.inf
 
     @property
-    def age_in_words(self) -> str:
+    def age_text(self) -> str:
         """The age as text, such as ``"12.3 s old"``."""
         passed = self.seconds_ago
         return f"{passed:.1f} s old" if passed < math.inf else "from the future: the clock was set"
@@ -151,14 +151,7 @@ class StateFile:
         self._digest = digest
 
     def step(self, state: State, *, events: bool) -> None:
-        """Writes the state after a step; a failure is logged once, until writing works again.
-
-        A full disk must not prevent the plant from receiving an action.
-
-        Args:
-            state: The state, with its events.
-            events: Whether there are new events.
-        """
+        """Writes the state after a step; a failure is logged once, until writing works again."""
         try:
             if events or not self._digest:
                 self.replace(state, durable=False)
@@ -166,6 +159,7 @@ class StateFile:
                 self._overwrite(state)
             self._failed = False
         except StateError as error:
+            # A full disk must not prevent the plant from receiving an action.
             if not self._failed:
                 LOGGER.error("step %d: %s", state.step, error)
             self._failed = True
@@ -174,6 +168,7 @@ class StateFile:
         stored = RECORD.pack(self._digest, state.step, state.saved_at, state.fell_back)
         data = stored + state.words.astype("<u4").tobytes()
         try:
+            # Two slots in turn: a write that is cut off leaves the step before it whole.
             self._slots.seek(state.step % 2 * (len(data) + 32))
             self._slots.write(data + hashlib.sha256(data).digest())
         except OSError as error:
@@ -228,7 +223,7 @@ def read_state(path: Path, digest: str, n_words: int) -> State:
         content = document["content"]
         if document["sha256"] != hashlib.sha256(dump_compact(content)).hexdigest():
             raise StateError(f"the state {path} is damaged: its content does not match its digest")
-        state = _parsed(content)
+        state = _state_of(content)
     except StateError:
         raise
     except Exception as error:
@@ -244,7 +239,7 @@ def read_state(path: Path, digest: str, n_words: int) -> State:
     return _latest(path, bytes.fromhex(document["sha256"]), state)
 
 
-def _parsed(content: dict[str, Any]) -> State:
+def _state_of(content: dict[str, Any]) -> State:
     saved_at, step = (content[name] for name in NUMBERS)
     if not (isinstance(saved_at, float) and type(step) is int and step >= 0):
         raise ValueError("saved_at and step must be numbers")
@@ -269,21 +264,14 @@ def _sync_folder(folder: Path) -> None:
 def aged_words(state: State, layout: Layout, fresh: np.ndarray, dt: float) -> np.ndarray:
     """The words of a restored carry, with ages increased by the time since the state was written.
 
-    Args:
-        state: The state.
-        layout: Layout of the words.
-        fresh: Words of a fresh carry.
-        dt: Control period in seconds.
-
-    Returns:
-        The words in which the ages in steps, and the seconds for which each channel has held, are
-        increased by the time since the state was written; if that time is unknown, every age takes
-        its largest value.
+    These are the ages in steps and the seconds for which each channel has held. If the time is
+    unknown, every age takes its largest value.
     """
     words = np.array(fresh)
     words[: len(state.words)] = state.words
     passed = state.seconds_ago
     periods = min(math.ceil(passed / dt), OLDEST) if passed < math.inf else OLDEST
+    # In 64 bits, because a sum that wraps round would make an old value young.
     age = np.minimum(layout.get(words, ".age").astype(np.int64) + periods, OLDEST)
     words = layout.set(words, ".age", age)
     return layout.set(words, ".held", layout.get(words, ".held") + np.float32(passed))

@@ -57,11 +57,7 @@ def require_trial(bundle: Bundle, seconds: float = TIME_LIMIT) -> None:
 
 
 def note_trial(bundle: Bundle) -> None:
-    """Records that another process has already run the programs of a bundle to completion.
-
-    Args:
-        bundle: A bundle that this process has exported; its parity check was that trial.
-    """
+    """Records that the parity check of an exported bundle was its trial in another process."""
     _passed_digests.add(bundle.digest)
 
 

@@ -120,7 +120,7 @@ class _Service:
             response, flags = await self._model.decide(body)
         except (RequestError, BundleError) as error:
             return self._json({"error": str(error)}, 422)
-        self._counts.decided(time.perf_counter() - started, flags)
+        self._counts.count_decision(time.perf_counter() - started, flags)
         return self._json(response)
 
 
@@ -143,6 +143,7 @@ class _Model:
         )
         async with self._lock:
             runtime.restore_words(self._fresh if request.carry is None else request.carry)
+            # JSON holds no infinity, so an age that is not known comes as null.
             ages = None if request.ages is None else np.nan_to_num(request.ages, nan=np.inf)
             decision = runtime.step(request.obs, request.last_sent, ages=ages)
             response = inference_response(
@@ -174,7 +175,7 @@ class _Counts:
         """All counts as text."""
         return self._prometheus.generate_latest(self.registry)
 
-    def decided(self, seconds: float, flags: tuple[str, ...]) -> None:
+    def count_decision(self, seconds: float, flags: tuple[str, ...]) -> None:
         """Counts one decision."""
         self._seconds.observe(seconds)
         for flag in flags:

@@ -36,15 +36,12 @@ class ServingLimits:
         if not self.token:
             return True
         given = (authorization or "").encode("utf-8", "replace")
+        # In constant time: how long ``==`` takes tells how much of a guess is right.
         return hmac.compare_digest(given, f"Bearer {self.token}".encode())
 
 
 def read_token(path: Path) -> str:
-    """The token in a file that nobody else can read.
-
-    Raises:
-        DeployError: If it cannot be read, others can read it, or it is too short.
-    """
+    """The token in a file; refused if it is too short or others can read the file."""
     try:
         mode, token = path.stat().st_mode, path.read_text("utf-8").strip()
     except (OSError, UnicodeError) as error:
@@ -92,11 +89,7 @@ def refusal(
 ) -> tuple[int, str] | None:
     """Status and reason for refusing a request, before its body is read.
 
-    Args:
-        request: The framework's request.
-        limits: Token, size and rate.
-        bucket: Requests that the rate still allows.
-        free: Paths that need no token and do not count towards the rate.
+    Paths in ``free`` need no token and do not count towards the rate.
     """
     if request.url.path in free:
         return None

@@ -100,12 +100,7 @@ def beside(
     limits: ServingLimits,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[None]:
-    """Serves the application in its own thread while a loop runs.
-
-    Raises:
-        DeployError: If other machines could connect and no token is required, the port is taken, or
-            the extra ``http`` is not installed.
-    """
+    """Serves the application in its own thread while a loop runs."""
     require_token_beyond_this_machine(host, limits)
     server = server_of(loop_application(board, dt, limits=limits, clock=clock), host, port)
     thread = threading.Thread(target=_run, args=(server,), daemon=True)
@@ -142,7 +137,7 @@ class _Metrics:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         counts = dict(self._board.counts)
-        words = {
+        texts = {
             "periods": "Control periods",
             "missed": "Periods that passed without a step",
             "faults": "Periods in which a measurement was lost",
@@ -150,7 +145,7 @@ class _Metrics:
             "fallback": "Periods in which the fallback would act or acted",
             "refused": "Periods in which a write was refused",
         }
-        for name, text in words.items():
+        for name, text in texts.items():
             yield CounterMetricFamily(f"neorl_loop_{name}", text, value=counts.get(name, 0))
         by_mode = CounterMetricFamily("neorl_loop_mode_periods", "Periods by mode", labels=["mode"])
         for mode in Mode:

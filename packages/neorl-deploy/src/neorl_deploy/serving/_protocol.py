@@ -75,12 +75,7 @@ def metadata(name: str, manifest: Manifest, digest: str, n_words: int) -> dict[s
 
 
 def parse_request(document: Any, manifest: Manifest, n_words: int) -> InferenceRequest:
-    """Parses a request.
-
-    Raises:
-        RequestError: If a tensor is missing, unknown, repeated, of another type or shape, or
-            contains a value that is not a number.
-    """
+    """Parses a request; every tensor must be known, of its shape and type, and contain numbers."""
     if not isinstance(document, dict) or not isinstance(document.get("inputs"), list):
         raise RequestError("a request must be an object with a list of inputs")
     if document.get("outputs"):
@@ -143,7 +138,7 @@ def inference_response(
 ) -> dict[str, Any]:
     """The response to a request."""
     floats = {"action": decision.action, "intervention": decision.intervention}
-    words = {
+    integers = {
         "flags": [decision.flags],
         "limits": [int(bits) for bits in decision.limits],
         "alarms": [decision.alarms],
@@ -160,7 +155,7 @@ def inference_response(
     ]
     outputs += [
         {"name": output, "datatype": "UINT32", "shape": [1, len(values)], "data": values}
-        for output, values in words.items()
+        for output, values in integers.items()
     ]
     response = {"model_name": name, "model_version": digest, "outputs": outputs}
     return response if request.id is None else {**response, "id": request.id}

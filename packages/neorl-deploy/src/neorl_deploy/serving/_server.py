@@ -77,11 +77,7 @@ def server_of(app: Any, host: str, port: int) -> Any:
 
 
 def require_token_beyond_this_machine(host: str, limits: ServingLimits) -> None:
-    """Refuses to listen to other machines without a token.
-
-    Raises:
-        DeployError: If other machines could connect and there is no token.
-    """
+    """Refuses to listen to other machines without a token."""
     try:
         own = ipaddress.ip_address(host).is_loopback
     except ValueError:

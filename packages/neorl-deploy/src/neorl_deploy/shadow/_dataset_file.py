@@ -70,12 +70,7 @@ class Stored(NamedTuple):
 
 
 def read_dataset_file(path: Path) -> Stored:
-    """Reads a dataset file.
-
-    Raises:
-        DeployError: If it is damaged, of another version or incomplete, or the extra ``replay`` is
-            not installed; one line.
-    """
+    """Reads a dataset file; any defect is a :class:`DeployError` of one line."""
     try:
         import h5py
     except ImportError as error:
@@ -90,7 +85,7 @@ def read_dataset_file(path: Path) -> Stored:
     except REFUSALS as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DeployError(f"{path} is damaged or incomplete: {reason}; copy it again") from error
-    spec, attributes = (_parsed(path, name, texts[name]) for name in ("spec", "attributes"))
+    spec, attributes = (_parse(path, name, texts[name]) for name in ("spec", "attributes"))
     digest = _content_hash(path, spec, columns)
     if digest != texts["content_hash"]:
         raise DeployError(
@@ -137,7 +132,7 @@ def _text(path: Path, file: h5py.File, name: str) -> str:
 
 def _columns(path: Path, file: h5py.File) -> dict[str, np.ndarray]:
     present = {name: code for name, code in OPTIONAL_COLUMNS.items() if name in file}
-    stored = {name: _stored(path, file, name, code) for name, code in (COLUMNS | present).items()}
+    stored = {name: _column(path, file, name, code) for name, code in (COLUMNS | present).items()}
     declared = sum(math.prod(column.shape) * column.dtype.itemsize for column in stored.values())
     require_size(path, "the file", declared)
     columns = {name: column[()] for name, column in stored.items()}
@@ -147,7 +142,7 @@ def _columns(path: Path, file: h5py.File) -> dict[str, np.ndarray]:
     return columns
 
 
-def _stored(path: Path, file: h5py.File, name: str, code: str) -> h5py.Dataset:
+def _column(path: Path, file: h5py.File, name: str, code: str) -> h5py.Dataset:
     import h5py
 
     link = file.get(name, getlink=True)
@@ -168,7 +163,7 @@ def _complete(column: h5py.Dataset) -> bool:
     return column.id.get_num_chunks() >= math.prod(-(-rows // chunk) for rows, chunk in pairs)
 
 
-def _parsed(path: Path, name: str, text: str) -> dict[str, Any]:
+def _parse(path: Path, name: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

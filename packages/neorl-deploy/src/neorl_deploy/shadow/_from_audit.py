@@ -168,6 +168,7 @@ def _drift(manifest: Manifest, obs: np.ndarray) -> Report:
         if not (len(first) > 1 and len(last)):
             drift[channel.name] = None
             continue
+        # A channel that stood still in the first part would make any later movement infinite.
         spread = max(float(first.std(ddof=1)), 1e-6 * (channel.high - channel.low))
         drift[channel.name] = float(last.mean() - first.mean()) / spread
     return drift

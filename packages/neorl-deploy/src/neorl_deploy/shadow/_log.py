@@ -99,7 +99,7 @@ def _read_hdf5(path: Path) -> Log:
         dt=_seconds(path, spec),
         ranges=_ranges(path, spec),
     )
-    return _validated(log)
+    return _validate(log)
 
 
 def _read_neorl2(path: Path) -> Log:
@@ -121,10 +121,10 @@ def _read_neorl2(path: Path) -> Log:
         dt=math.nan,
         ranges=np.full((obs.shape[1] + action.shape[1], 2), np.nan),
     )
-    return _validated(log)
+    return _validate(log)
 
 
-def _validated(log: Log) -> Log:
+def _validate(log: Log) -> Log:
     rows = len(log.obs)
     if rows == 0:
         raise DeployError(f"{log.source} has no rows; a replay needs at least one")
@@ -147,7 +147,7 @@ def _channels(path: Path, spec: Any, kind: str) -> tuple[tuple[str, str], ...]:
     except (KeyError, TypeError) as error:
         raise DeployError(f"{path}: attribute 'spec' lists no channels for {kind}") from error
     for channel in channels:
-        if not all(isinstance(word, str) for word in channel):
+        if not all(isinstance(text, str) for text in channel):
             raise DeployError(f"{path}: attribute 'spec' calls a channel of {kind} {channel}")
     return channels
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.runtime._forms import FormName, opened
+from neorl_deploy.runtime._forms import FormName, open_form
 from neorl_deploy.runtime._programs import one_line_of, open_programs
 from neorl_deploy.runtime._trial import require_trial
 
@@ -76,7 +76,7 @@ def shadow(
 def _row_by_row(
     bundle: Bundle, obs: np.ndarray, last_sent: np.ndarray, starts_episode: np.ndarray
 ) -> Shadow:
-    form = opened(bundle, "numpy")
+    form = open_form(bundle, "numpy")
     words, rows = form.initial, []
     with one_line_of(bundle, "its operations do not run"):
         for seen, sent, starts in zip(obs, last_sent, starts_episode, strict=True):

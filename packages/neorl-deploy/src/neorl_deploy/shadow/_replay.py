@@ -69,11 +69,7 @@ def replay(bundle: Bundle, log: Log, form: FormName = "stablehlo") -> Replay:
 
 
 def require_channels(bundle: Bundle, log: Log) -> None:
-    """Raises unless the log has the bundle's channels, in its order and units.
-
-    Raises:
-        DeployError: Names every channel that differs.
-    """
+    """Raises unless the log has the bundle's channels, in its order and units."""
     pairs = {
         "observation": (bundle.manifest.obs, log.obs_channels),
         "action": (bundle.manifest.action, log.action_channels),
@@ -83,8 +79,8 @@ def require_channels(bundle: Bundle, log: Log) -> None:
         ours, theirs = [(c.name, c.unit) for c in channels], list(logged)
         if ours == theirs:
             continue
-        missing = [_titled(channel) for channel in ours if channel not in theirs]
-        extra = [_titled(channel) for channel in theirs if channel not in ours]
+        missing = [_title(channel) for channel in ours if channel not in theirs]
+        extra = [_title(channel) for channel in theirs if channel not in ours]
         if missing or extra:
             differences.append(
                 f"{kind}: the bundle expects {_some(missing)}, the log has {_some(extra)}"
@@ -96,12 +92,9 @@ def require_channels(bundle: Bundle, log: Log) -> None:
 
 
 def require_period(bundle: Bundle, log: Log) -> None:
-    """Raises if the log states another period: each of its rows is one step of the bundle.
-
-    Raises:
-        DeployError: Names both periods.
-    """
+    """Raises if the log states another period: each of its rows is one step of the bundle."""
     dt = bundle.manifest.dt
+    # A period in float32 differs from the same one in float64 by 6e-8 of it.
     if np.isfinite(log.dt) and not np.isclose(log.dt, dt, rtol=1e-6, atol=0):
         raise DeployError(
             f"{log.source} has a row every {log.dt:g} s, and the bundle acts every {dt:g} s; "
@@ -124,16 +117,12 @@ def _some(channels: list[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _titled(channel: tuple[str, str]) -> str:
+def _title(channel: tuple[str, str]) -> str:
     return f"{channel[0]!r} [{channel[1]}]"
 
 
 def report_of(bundle: Bundle, log: Log, proposed: Shadow) -> Report:
-    """The results of comparing a bundle's proposals with the actual actions.
-
-    Raises:
-        DeployError: If no row can be compared.
-    """
+    """The comparison of a bundle's proposals with the actual actions, over comparable rows."""
     manifest = bundle.manifest
     counted = log.mask & np.isfinite(log.action).all(axis=1)
     if not counted.any():

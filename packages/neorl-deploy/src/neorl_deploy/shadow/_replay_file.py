@@ -23,14 +23,7 @@ def replay_path(bundle: Path) -> Path:
 
 
 def require_place(path: Path) -> None:
-    """Refuses an unsuitable output path before any computing time is spent.
-
-    Args:
-        path: The file to write.
-
-    Raises:
-        DeployError: If it cannot be written, lies in a bundle, or is a file of another kind.
-    """
+    """Refuses an unsuitable output path before any computing time is spent."""
     reason = ""
     if path.is_dir():
         reason = "it is a folder"
@@ -47,15 +40,7 @@ def require_place(path: Path) -> None:
 
 
 def require_same_log(path: Path, log: Log) -> None:
-    """Refuses to replace the results of another log; those of the same log are recomputed.
-
-    Args:
-        path: The file to write, after :func:`require_place`.
-        log: The log that is about to be replayed.
-
-    Raises:
-        DeployError: If the file holds the replay of another log.
-    """
+    """Refuses to replace the results of another log; those of the same log are recomputed."""
     earlier = _earlier(path) if path.exists() else None
     if earlier is None:
         return
@@ -72,11 +57,7 @@ def require_same_log(path: Path, log: Log) -> None:
 
 
 def write_replay(path: Path, value: object) -> None:
-    """Writes the results as JSON, completely or not at all.
-
-    Raises:
-        DeployError: If the file cannot be written; an existing file is unchanged.
-    """
+    """Writes the results as JSON, completely or not at all."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -9,9 +9,6 @@ from neorl_deploy.training_run._names import LOCK
 def holder(run: Path) -> str | None:
     """Identifies the process that is training or continuing a run.
 
-    Args:
-        run: The run directory.
-
     Returns:
         Its process number as written in the lock file, ``"unknown"`` if the file has none; ``None``
         if nobody holds the lock, or the system has no such locks.

@@ -21,7 +21,7 @@ def newest_run(root: Path) -> Path:
     Raises:
         DeployError: If there is none.
     """
-    for path in reversed(numbered(root)):
+    for path in reversed(run_directories(root)):
         with contextlib.suppress(DeployError):
             record = read_json(path / RECORD)
             if isinstance(record, dict) and record.get("status") == FINISHED:
@@ -43,7 +43,7 @@ def newest_bundle(root: Path) -> Path:
     Raises:
         DeployError: If there is none.
     """
-    for run in reversed(numbered(root)):
+    for run in reversed(run_directories(root)):
         bundles = sorted(run.glob(BUNDLE_PATTERN), key=lambda path: path.stat().st_mtime)
         if bundles:
             return bundles[-1]
@@ -76,11 +76,7 @@ def log_of(bundle: Path) -> Path:
 def log_of_run(run: Path) -> Path | None:
     """Path of a run's log, even if the file is gone; ``None`` if no log is named or no run exists.
 
-    Args:
-        run: The run directory.
-
-    Returns:
-        The dataset file in it, or the external file that its record names.
+    It is the dataset file in the run, or the external file that its record names.
     """
     if (run / DATASET).is_file():
         return run / DATASET
@@ -88,7 +84,7 @@ def log_of_run(run: Path) -> Path | None:
     return None if named is None else run / named  # joining leaves an absolute path unchanged
 
 
-def numbered(root: Path) -> list[Path]:
+def run_directories(root: Path) -> list[Path]:
     """The run directories of a folder, oldest first."""
     if not root.is_dir():
         return []

@@ -13,15 +13,11 @@ SUMMARISED = ("environment", "reason", "reward_unit", "level", "n_starts", "cand
 def evaluation_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
     """Summary of ``evaluation.json``: candidate, reference and log, with intervals.
 
-    Args:
-        evaluation: The complete document; for an unknown layout only its long lists are removed.
-
-    Returns:
-        A small JSON object.
+    Of an unknown layout only the long lists are removed.
     """
     tables = evaluation.get("tables")
     if not isinstance(tables, dict) or not isinstance(tables.get("rows"), list):
-        return trimmed(evaluation)
+        return trim(evaluation)
     named = {tables.get("candidate"), tables.get("reference")}
     return {
         "units": evaluation.get("units"),
@@ -43,14 +39,14 @@ def finite(value: Any) -> Any:
     return value
 
 
-def trimmed(value: Any) -> Any:
+def trim(value: Any) -> Any:
     """A larger document without its long lists, for the manifest."""
     if isinstance(value, dict):
-        return {name: trimmed(entry) for name, entry in value.items()}
+        return {name: trim(entry) for name, entry in value.items()}
     if isinstance(value, list):
         if len(value) > LONGEST_LIST:
             return f"{len(value)} entries"
-        return [trimmed(entry) for entry in value]
+        return [trim(entry) for entry in value]
     return value
 
 

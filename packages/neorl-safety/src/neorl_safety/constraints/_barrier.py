@@ -142,6 +142,7 @@ class BarrierKind:
         c: Barrier = jax.tree.map(lambda leaf: leaf.astype(dtype), constraint)
         shrinkage = 1 - c.decay
         by_obs = c.next_by_obs - shrinkage[:, None] * c.now
+        # A lost observation that the row does not use must not spoil it: 0 NaN is NaN.
         parts = jnp.where(by_obs == 0, 0, by_obs * situation.obs.astype(dtype)[None])
         bounds = jnp.sum(parts, axis=-1) + c.next_offset - shrinkage * c.offset - c.margin
         rows = -c.next_by_action

@@ -131,7 +131,7 @@ class RateKind:
         sentences, unlimited = [], []
         for channel, up, down in zip(channels.action, constraint.up, constraint.down, strict=True):
             limited = [
-                f"{verb} by at most {_rate_words(float(rate), channel.unit)}"
+                f"{verb} by at most {_rate_text(float(rate), channel.unit)}"
                 for verb, rate in (("rises", up), ("falls", down))
                 if np.isfinite(rate)
             ]
@@ -265,11 +265,11 @@ def _seconds(where: str, record: Mapping[str, Any], channel: ChannelRange) -> fl
     return SECONDS[per]
 
 
-def _rate_words(rate: float, unit: str) -> str:
+def _rate_text(rate: float, unit: str) -> str:
     """A rate per second, or per minute or hour if the rate per second has more than four digits.
 
     Example:
-        >>> _rate_words(0.5, "%"), _rate_words(5 / 60, "%")
+        >>> _rate_text(0.5, "%"), _rate_text(5 / 60, "%")
         ('0.5 % per second', '5 % per minute')
     """
     numbers = {name: f"{rate * SECONDS[per]:g}" for per, name in PERIODS.items()}

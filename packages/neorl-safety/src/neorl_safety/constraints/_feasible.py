@@ -73,7 +73,7 @@ def _none_satisfies(rows: list[_LinearRow], low: np.ndarray, high: np.ndarray) -
     """
     from scipy.optimize import linprog  # slow to import, and needed only for declarations
 
-    span = np.where(high > low, high - low, 1.0)
+    span = np.where(high > low, high - low, 1.0)  # an actuator that is held has no span
     sizes = np.array(
         [
             np.abs(r.coefficients) @ np.maximum(np.abs(low), np.abs(high)) + abs(r.bound)
@@ -83,6 +83,7 @@ def _none_satisfies(rows: list[_LinearRow], low: np.ndarray, high: np.ndarray) -
     matrix = np.array([row.coefficients * span for row in rows])
     bounds = np.array([row.bound - row.coefficients @ low for row in rows]) + SLACK * sizes
     row_size = np.abs(matrix).max(axis=1)
+    # The solver has absolute tolerances, so actions and rows are scaled to one.
     matrix, bounds = matrix / row_size[:, None], bounds / row_size
     result = linprog(
         np.zeros(len(low)), matrix, bounds, bounds=np.stack([0 * low, (high - low) / span], 1)

@@ -53,11 +53,7 @@ class FunctionKind:
     def to_records(
         self, channels: Channels, constraint: Sequence[Requirement]
     ) -> Sequence[Mapping[str, Any]]:
-        """Not supported.
-
-        Raises:
-            InputError: Always.
-        """
+        """Not supported: always an :class:`InputError`."""
         names = ", ".join(repr(requirement.name) for requirement in constraint)
         raise InputError(
             f"the requirements {names} are Python functions and cannot be written to a file: "
@@ -66,11 +62,7 @@ class FunctionKind:
         )
 
     def from_records(self, channels: Channels, records: Sequence[Record]) -> NoReturn:
-        """Not supported.
-
-        Raises:
-            InputError: Always.
-        """
+        """Not supported: always an :class:`InputError`."""
         raise InputError(
             f"{records[0].where if records else 'function'}: a Python function cannot be read from "
             "a file; declare a linear or barrier record"

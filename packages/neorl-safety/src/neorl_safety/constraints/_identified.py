@@ -209,6 +209,7 @@ def _best_lookahead(
             break
         margin = max(float(np.quantile(errors, 1 - misses, method="higher")), 0.0)
         largest_effect = float(np.abs(weight @ effect) @ model.action_spans)
+        # A model without any error gives a large ratio, and no division by zero.
         ratio = largest_effect / max(margin, 1e-12 * max(largest_effect, 1e-300))
         lookaheads.append((ratio, steps, margin, float(np.mean(errors > margin)), largest_effect))
         if ratio >= SUFFICIENT_RATIO:

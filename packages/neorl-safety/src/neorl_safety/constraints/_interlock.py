@@ -111,9 +111,11 @@ class InterlockKind:
         low, high, bad = usable_ends(c.low.astype(dtype), c.high.astype(dtype))
         bad = bad | jnp.isnan(c.below) | jnp.isnan(c.above)
         reading = situation.obs[c.measured]
+        # Not ``<`` or ``>``, which are false for NaN: a lost measurement trips.
         tripped = ~((reading >= c.below) & (reading <= c.above))
         lowest = jnp.where(tripped & ~bad, low, -jnp.inf).astype(dtype)
         highest = jnp.where(tripped & ~bad, high, jnp.inf).astype(dtype)
+        # Several interlocks may act on one channel; the narrowest ends hold.
         return Interval(
             jnp.full(shape, -jnp.inf, dtype).at[c.act].max(lowest),
             jnp.full(shape, jnp.inf, dtype).at[c.act].min(highest),

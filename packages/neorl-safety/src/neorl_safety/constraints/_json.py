@@ -89,15 +89,7 @@ def constraints_from_dict(data: Mapping[str, Any], source: str = "constraints") 
 
 
 def build_constraints(channels: Channels, records: Mapping[str, list[Record]]) -> Constraints:
-    """Builds constraints from records that were read, and checks that they are feasible.
-
-    Args:
-        channels: Channels that the records may name.
-        records: Records by kind.
-
-    Raises:
-        InputError: See :func:`constraints_from_dict`.
-    """
+    """Builds constraints from records by kind, with the errors of :func:`constraints_from_dict`."""
     constraint_by_kind = {
         name: KINDS.find(name).from_records(channels, records.get(name, []))
         for name in dict.fromkeys((*CHANNEL_KINDS, *records))

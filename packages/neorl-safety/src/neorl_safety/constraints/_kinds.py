@@ -25,15 +25,7 @@ _OWN: dict[str, ConstraintKind] = {
 
 
 def _check_kind(name: str, kind: Any) -> None:
-    """Raises an error unless a kind has all required members.
-
-    Args:
-        name: Name under which the kind is registered.
-        kind: The object.
-
-    Raises:
-        TypeError: If a member is missing; the message names the first one.
-    """
+    """Raises a ``TypeError`` that names the first required member that a kind lacks."""
     if isinstance(kind, type):
         raise TypeError(f"a kind must be an object, got the class; give {kind.__name__}()")
     for member in MEMBERS:

@@ -181,11 +181,7 @@ def limit(where: str, field: str, data: Mapping[str, Any], unlimited: float) -> 
 
 
 def number(where: str, field: str, value: Any) -> float:
-    """A number of a document as a float.
-
-    Raises:
-        InputError: If it is not a number, or an integer too large for a float.
-    """
+    """A number of a document as a float; an integer too large for one is refused."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     require(is_number, f"{where}: {field} must be a number, got {type_name(value)}")
     try:

@@ -12,11 +12,7 @@ from neorl_safety.constraints._protocol import ChannelRange, number, require, ty
 
 
 def index_of(channels: Sequence[ChannelRange], where: str, field: str, name: Any) -> int:
-    """The index of a channel by its name.
-
-    Raises:
-        InputError: If there is no channel of that name; the nearest one is suggested.
-    """
+    """The index of a channel by its name; the nearest one is suggested for an unknown name."""
     names = [channel.name for channel in channels]
     require(
         bool(names),
@@ -85,8 +81,8 @@ def row_text(channels: Sequence[ChannelRange], row: Any) -> str:
         for channel, entry in zip(channels, np.asarray(row), strict=True)
         if entry != 0
     ]
-    words = " ".join(terms).removeprefix("+ ")
-    return f"-{words[2:]}" if words.startswith("- ") else words
+    text = " ".join(terms).removeprefix("+ ")
+    return f"-{text[2:]}" if text.startswith("- ") else text
 
 
 def signed(value: float) -> str:

@@ -72,6 +72,7 @@ def excess(
     if not values:
         return jnp.zeros((0,))
     stacked = jnp.stack(values)
+    # What cannot be computed counts as violated.
     return jnp.where(jnp.isnan(stacked), jnp.inf, stacked)
 
 
@@ -83,6 +84,7 @@ def penalty(
         return jnp.zeros(())
     weights = jnp.stack([r.weight for r in requirements])
     violation = jnp.maximum(excess(requirements, obs, action), 0)
+    # Without a weight an infinite violation counts nothing: 0 inf is NaN.
     return jnp.sum(jnp.where(weights > 0, weights * violation, 0))
 
 
@@ -131,6 +133,7 @@ def _require_affine(each: Requirement, spec: Spec) -> None:
         raise InputError(
             f"requirement {each.name!r} must return one finite number for every action in the box"
         )
+    # The second term allows for float32 rounding of a large value that hardly changes.
     size = np.abs(a - b).max() + 1e-6 * np.abs(m).max()
     if not np.abs(a - b).max() > 0:
         raise InputError(f"requirement {each.name!r} does not depend on the action; make it soft")

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from neorl_safety.filters._certify import Admissible, rounding, weighted
+from neorl_safety.filters._certify import Admissible, rounding, row_sums
 
 FURTHEST = 100.0
 """Targets further outside the ends than this, in spans, are moved in without any effect."""
@@ -98,8 +98,8 @@ def in_spans(admissible: Admissible, target: Array, scale: Array) -> Polytope:
     error = rounding(a)
     rows = a.rows * scale[None]
     length = jnp.sqrt(jnp.sum(rows * rows, axis=-1))
-    length = jnp.where(length > 0, length, 1)
-    right = a.bounds - 2 * error - weighted(a.rows, centre)
+    length = jnp.where(length > 0, length, 1)  # an empty or excluded row: 0 z <= right
+    right = a.bounds - 2 * error - row_sums(a.rows, centre)
     one = jnp.eye(target.shape[0], dtype=target.dtype)
     ends = (a.high - centre) / scale, (centre - a.low) / scale
     eps = jnp.finfo(target.dtype).eps
@@ -200,6 +200,7 @@ def _orthogonal(
     for i in range(rows.shape[0]):
         row = _orthogonal_part(basis, rows[i])
         length = jnp.sqrt(jnp.sum(row * row))
+        # The inner `where` keeps an unused slot, of length zero, from giving 0 / 0.
         basis = basis.at[i].set(jnp.where(used[i], row / jnp.where(used[i], length, 1), 0))
     lower = jnp.sum(rows[:, None] * basis[None], axis=-1)
     return basis, jnp.where(used[:, None], lower, jnp.eye(len(rows), dtype=rows.dtype))

@@ -57,14 +57,16 @@ def certify(
         The action, and whether it satisfies the rows.
     """
     low, high = admissible.low, admissible.high
-    tighter = tightened(admissible)[1]
+    tighter = tightened_bounds(admissible)[1]
     first = clip(proposal, low, high)
     candidates = [first]
     clipped = [clip(anchor, low, high) for anchor in anchors]
-    candidates += [clip(_retracted(admissible, tighter, s, first), low, high) for s in clipped]
+    candidates += [clip(_retract(admissible, tighter, s, first), low, high) for s in clipped]
     candidates += clipped
+    # NaN compares false with both ends, so it would pass through the clip.
     action = clip(jnp.where(jnp.isnan(backup), low, backup), low, high)
     certified = jnp.zeros((), jnp.bool_)
+    # In reverse, so that the first candidate that passes has the last word.
     for answer in reversed(candidates):
         passed = passes(admissible, answer)
         action = jnp.where(passed, answer, action)
@@ -74,11 +76,11 @@ def certify(
 
 def passes(admissible: Admissible, action: Float[Array, " act"]) -> Bool[Array, ""]:
     """The check of the last step: finite, and every row holds with a margin for its rounding."""
-    holds = weighted(admissible.rows, action) <= tightened(admissible)[0]
+    holds = row_sums(admissible.rows, action) <= tightened_bounds(admissible)[0]
     return jnp.all(jnp.isfinite(action)) & jnp.all(holds)
 
 
-def tightened(admissible: Admissible) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
+def tightened_bounds(admissible: Admissible) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
     """Right sides minus the rounding error of the sums: once for the check, twice as a target."""
     error = rounding(admissible)
     return admissible.bounds - error, admissible.bounds - 2 * error
@@ -90,19 +92,21 @@ def rounding(admissible: Admissible) -> Float[Array, " row"]:
     eps = jnp.finfo(a.low.dtype).eps
     largest = jnp.maximum(jnp.abs(a.low), jnp.abs(a.high))
     size = jnp.sum(jnp.abs(a.rows) * largest[None], axis=-1) + jnp.abs(a.bounds)
+    # At most one rounding of eps / 2 for each channel reaches a product; the rest is a margin for
+    # the rounding of the bounds less this number, and of this number itself.
     return (a.rows.shape[1] + 3) * eps * size
 
 
-def weighted(rows: Float[Array, "row act"], action: Float[Array, " act"]) -> Float[Array, " row"]:
+def row_sums(rows: Float[Array, "row act"], action: Float[Array, " act"]) -> Float[Array, " row"]:
     """``rows @ action`` as a plain sum, because accelerators round products to fewer bits."""
     return jnp.sum(rows * action[None], axis=-1)
 
 
-def _retracted(admissible: Admissible, bounds: Array, anchor: Array, proposal: Array) -> Array:
+def _retract(admissible: Admissible, bounds: Array, anchor: Array, proposal: Array) -> Array:
     """``anchor + t (proposal - anchor)`` with the largest ``t`` in [0, 1] that the rows allow."""
     step = proposal - anchor
-    along = weighted(admissible.rows, step)
-    distance = jnp.maximum(bounds - weighted(admissible.rows, anchor), 0)
+    along = row_sums(admissible.rows, step)
+    distance = jnp.maximum(bounds - row_sums(admissible.rows, anchor), 0)
     approaches = along > 0
     fractions = jnp.where(approaches, distance / jnp.where(approaches, along, 1), 1)
     return anchor + jnp.clip(jnp.min(fractions, initial=1), 0, 1) * step

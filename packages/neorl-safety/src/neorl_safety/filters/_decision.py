@@ -37,6 +37,7 @@ def substitute(
     reachable = clip(flush(finite_or_zero(previous)), limits.actuator_low, limits.actuator_high)
     largest = jnp.finfo(previous.dtype).max
     bounded = (limits.low > -largest) & (limits.high < largest)
+    # Halved before they are added, because the sum of two large ends overflows.
     middle = jnp.where(bounded, limits.low / 2 + limits.high / 2, 0)
     last_resort = jnp.where(known, reachable, middle)
     proposed = jnp.where(jnp.isfinite(fallback), flush(finite_or_zero(fallback)), last_resort)
@@ -46,16 +47,7 @@ def substitute(
 def decide(
     bad: Bool[Array, ""], obs: Float[Array, " obs"], action: Float[Array, " act"]
 ) -> UInt32[Array, ""]:
-    """The reasons for rejecting the request; zero if it is accepted.
-
-    Args:
-        bad: Flag of a malformed constraint.
-        obs: The observation.
-        action: The requested action.
-
-    Returns:
-        Bits of :class:`Flag`.
-    """
+    """The reasons for rejecting the request, as bits of :class:`Flag`; zero if it is accepted."""
     faults = {
         Flag.REQUEST_NONFINITE: ~jnp.all(jnp.isfinite(action)),
         Flag.OBSERVATION_NONFINITE: ~jnp.all(jnp.isfinite(obs)),

@@ -16,10 +16,10 @@ from neorl_safety.filters._lowering import (
     Limits,
     clip,
     intersect,
+    limit_wear,
     reach,
     usable_limits,
     usable_period,
-    wear_limited,
 )
 from neorl_safety.filters._report import Flag, Limit, SafetyReport
 
@@ -90,10 +90,10 @@ def filter_action(
         >>> filter_action(limits, now, jnp.array([90.0]))[0].tolist()
         [65.0]
     """
-    return filtered(constraints, context, action, jnp.uint32(0), candidate)
+    return filter_request(constraints, context, action, jnp.uint32(0), candidate)
 
 
-def filtered(
+def filter_request(
     constraints: AnyConstraints,
     context: Context,
     action: Float[Array, " act"],
@@ -116,7 +116,7 @@ def filtered(
     request = jnp.where(request_accepted, flush(finite_or_zero(action)), backup)
     # Wear limits spare the actuator from the policy; the fallback acts without delay.
     desired = jnp.where(
-        request_accepted, wear_limited(full, situation._replace(request=request)), request
+        request_accepted, limit_wear(full, situation._replace(request=request)), request
     )
     inside = clip(desired, intersection.low, intersection.high)
     # The start lies in the actuator range, so clipping these ends to the rate stays in it too.
@@ -170,6 +170,7 @@ def distance(applied: Float[Array, " act"], action: Float[Array, " act"]) -> Flo
     """``|applied - action|``, always finite: zero where the request was not finite."""
     difference = jnp.abs(applied - finite_or_zero(action))
     largest = jnp.finfo(applied.dtype).max
+    # Two finite numbers of opposite sign may differ by more than the largest number.
     return jnp.where(jnp.isfinite(action), jnp.minimum(difference, largest), 0)
 
 

@@ -90,25 +90,25 @@ def intersect(constraints: Constraints, limits: Limits, situation: Situation) ->
     empty = jnp.zeros((n_action,), jnp.bool_)
     bad = jnp.any(limits.bad)
     low, high = limits.actuator_low, limits.actuator_high
-    for lowered in _lowered(constraints, situation, Rank.INTERLOCK):
+    for lowered in _lower(constraints, situation, Rank.INTERLOCK):
         if isinstance(lowered, Rows):
             raise TypeError("a kind of rank INTERLOCK must lower to an interval, not to rows")
-        low, high, conflict, malformed = _narrowed(low, high, lowered)
+        low, high, conflict, malformed = _narrow(low, high, lowered)
         empty, bad = empty | conflict, bad | jnp.any(malformed)
     outranked = (low > limits.high) | (high < limits.low)
     low = jnp.where(outranked, low, jnp.maximum(low, limits.low))
     high = jnp.where(outranked, high, jnp.minimum(high, limits.high))
     rows, bounds = [jnp.zeros((0, n_action), dtype)], [jnp.zeros((0,), dtype)]
-    for lowered in _lowered(constraints, situation, Rank.LIMIT):
+    for lowered in _lower(constraints, situation, Rank.LIMIT):
         if isinstance(lowered, Rows):
             new_rows, new_bounds, malformed = _usable_rows(lowered, dtype)
             rows.append(new_rows)
             bounds.append(new_bounds)
         else:
-            low, high, conflict, malformed = _narrowed(low, high, lowered)
+            low, high, conflict, malformed = _narrow(low, high, lowered)
             empty = empty | conflict
         bad = bad | jnp.any(malformed)
-    for lowered in _lowered(constraints, situation, Rank.WEAR):
+    for lowered in _lower(constraints, situation, Rank.WEAR):
         bad = bad | jnp.any(lowered.bad)
     return Intersection(
         low=low,
@@ -128,25 +128,27 @@ def reach(constraints: Constraints, situation: Situation) -> Interval:
     return RateKind().lower(rate, situation)
 
 
-def wear_limited(constraints: Constraints, situation: Situation) -> Float[Array, " act"]:
+def limit_wear(constraints: Constraints, situation: Situation) -> Float[Array, " act"]:
     """The request after wear limits: the nearest point in the intervals of kinds of that rank."""
     request = situation.request
-    for lowered in _lowered(constraints, situation, Rank.WEAR):
+    for lowered in _lower(constraints, situation, Rank.WEAR):
         if isinstance(lowered, Interval):
             usable = ~(lowered.bad | jnp.isnan(lowered.low) | jnp.isnan(lowered.high))
             desired = clip(
                 request, lowered.low.astype(request.dtype), lowered.high.astype(request.dtype)
             )
+            # A malformed wear limit must not move the request.
             request = jnp.where(usable & jnp.isfinite(desired), desired, request)
     return request
 
 
 def clip(x: Array, low: Array, high: Array) -> Array:
     """``x`` itself inside the interval, to the bit and the sign of zero; else the nearer end."""
+    # Not `jnp.clip`: minimum and maximum may return either zero where the signs differ.
     return jnp.where(x < low, low, jnp.where(x > high, high, x))
 
 
-def _lowered(constraints: Constraints, situation: Situation, rank: Rank) -> list[Interval | Rows]:
+def _lower(constraints: Constraints, situation: Situation, rank: Rank) -> list[Interval | Rows]:
     return [
         KINDS.find(name).lower(constraint, situation)
         for name, constraint in constraints.further.items()
@@ -154,7 +156,7 @@ def _lowered(constraints: Constraints, situation: Situation, rank: Rank) -> list
     ]
 
 
-def _narrowed(low: Array, high: Array, interval: Interval) -> tuple[Array, Array, Array, Array]:
+def _narrow(low: Array, high: Array, interval: Interval) -> tuple[Array, Array, Array, Array]:
     # A NaN end compares like no limit below, so it must be counted here.
     is_nan = jnp.isnan(interval.low), jnp.isnan(interval.high)
     ends = flush(interval.low.astype(low.dtype)), flush(interval.high.astype(low.dtype))

@@ -50,6 +50,7 @@ class FallbackChain(eqx.Module):
             carries.append(new)
             actions.append(action)
         can_act = jnp.stack([jnp.all(jnp.isfinite(action)) for action in actions])
+        # `argmax` finds the first that can act, and also 0 where none can.
         acted = jnp.where(jnp.any(can_act), jnp.argmax(can_act), len(actions) - 1).astype(jnp.int32)
         return ChainCarry(tuple(carries), acted), jnp.stack(actions)[acted]
 

@@ -13,7 +13,7 @@ from neorl_core.control import follow
 from neorl_safety.constraints import AnyConstraints, Constraints
 from neorl_safety.constraints._constraints import as_constraints
 from neorl_safety.filters import Candidate, Context, Flag, SafetyReport, empty_report, nearest
-from neorl_safety.filters._filter import bit, distance, filtered
+from neorl_safety.filters._filter import bit, distance, filter_request
 from neorl_safety.filters._lowering import Limits, clip, usable_limits
 from neorl_safety.guards._hand_over import decayed_offset
 from neorl_safety.guards._supervisor import (
@@ -158,7 +158,7 @@ class GuardedPolicy(eqx.Module):
         position = self._position(carry)
         held = carry.held + self.dt.astype(carry.held.dtype)
         context = Context(obs, carry.previous, self.dt, fallback_action, held, position)
-        applied, report = filtered(
+        applied, report = filter_request(
             self.constraints, context, policy_action, refused, self.candidate
         )
         fallback_acts = (report.flags & Flag.FALLBACK_USED) != 0
@@ -170,9 +170,9 @@ class GuardedPolicy(eqx.Module):
             policy=_keep_finite(policy_carry, carry.policy),
             fallback=_keep_finite(fallback_carry, carry.fallback),
             previous=applied.astype(carry.previous.dtype),
-            age=jnp.minimum(carry.age + 1, 2**30),
+            age=jnp.minimum(carry.age + 1, 2**30),  # it must not wrap round to a young age
             command=applied.astype(carry.command.dtype),
-            held=jnp.where(self._moved(position, applied), 0, held),
+            held=jnp.where(self._moves(position, applied), 0, held),
             acted=jnp.where(fallback_acts, FALLBACK, POLICY).astype(jnp.int32),
             offset=offset.astype(carry.offset.dtype),
             supervisor=supervisor,
@@ -223,9 +223,10 @@ class GuardedPolicy(eqx.Module):
         policy_action = jnp.abs(carry.previous - carry.command) <= READ_BACK * span
         return jnp.where(policy_action, carry.command, carry.previous)
 
-    def _moved(self, position: Array, applied: Array) -> Bool[Array, " act"]:
+    def _moves(self, position: Array, applied: Array) -> Bool[Array, " act"]:
         """Whether a command moves a channel; always true for the first command."""
         span = _span(usable_limits(self.constraints, applied.dtype))
+        # Not ``>``, which is false for the NaN position before the first command.
         return ~(jnp.abs(applied - position) <= STILL * span)
 
     def _with_hand_over(

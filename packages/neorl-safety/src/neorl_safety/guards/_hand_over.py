@@ -36,6 +36,7 @@ def decayed_offset(
     Returns:
         The offset, always finite; zero where it would be negligible.
     """
+    # `settle` of zero gives exp(-inf) = 0, and 0 / 0 with a bad period NaN, taken as zero below.
     decay = jnp.exp(-dt / settle)
     fresh = jnp.where(acted, offset, last - proposal)
     remaining = fresh * jnp.where(jnp.isfinite(decay), decay, 0)

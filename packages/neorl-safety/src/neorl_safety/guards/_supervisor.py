@@ -126,7 +126,7 @@ def supervise(
     Returns:
         The new state, whose ``tripped`` decides which controller acts in this step.
     """
-    limit = 2**30
+    limit = 2**30  # counters stop before they wrap round to negative numbers
     alarms = jnp.where(alarm, jnp.minimum(carry.alarms + 1, limit), 0)
     clean = jnp.where(fault | alarm, 0, jnp.minimum(carry.clean + 1, limit))
     trip = fault | (alarms >= settings.trip_after)

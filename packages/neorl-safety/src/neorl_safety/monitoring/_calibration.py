@@ -158,6 +158,7 @@ def _scan_continuous(monitor: Any, obs: Array, action: Array, valid: Array) -> A
     def step(carry: Any, row: tuple[Array, Array, Array]) -> tuple[Any, Array]:
         obs_now, action_now, is_valid = row
         next_carry, score = monitor(carry, MonitorInput(obs_now, action_now, action_now))
+        # Padding must not reach the memory, which continues with the next episode.
         next_carry = jax.tree.map(lambda new, old: jnp.where(is_valid, new, old), next_carry, carry)
         return next_carry, jnp.where(is_valid, score.value, -jnp.inf)
 

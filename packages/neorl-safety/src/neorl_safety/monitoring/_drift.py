@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core import InputError
-from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
 from neorl_safety.monitoring._novelty import _array, _log_rows
 
 
@@ -35,9 +35,10 @@ class DriftMonitor(eqx.Module):
         """The largest ``|z|`` over its standard deviation; lost readings are ignored."""
         standardised = (inputs.obs.astype(self.mean.dtype) - self.mean) / self.scale
         average = carry + self.weight * (standardised - carry)
+        # A lost reading leaves the average as it was; taken in, NaN would stay in it for ever.
         z = jnp.where(jnp.isfinite(standardised), average, carry)
         stationary_std = jnp.sqrt(self.weight / (2 - self.weight))
-        return z, scored(jnp.max(jnp.abs(z)) / stationary_std, self.threshold)
+        return z, score_of(jnp.max(jnp.abs(z)) / stationary_std, self.threshold)
 
 
 def drift_monitor(obs: Float[np.ndarray, "row obs"], *, weight: float = 0.05) -> DriftMonitor:

@@ -138,6 +138,7 @@ def constraint_excess(
     for kind, allowed in lowered.items():
         if rank_of(kind) == Rank.INTERLOCK and isinstance(allowed, Interval):
             interlock_replaces_box |= (allowed.low > limits.high) | (allowed.high < limits.low)
+    # What the rate does not let the action reach yet is no violation.
     box_excess = _interval_excess(
         action, jnp.minimum(limits.low, high), jnp.maximum(limits.high, low)
     )
@@ -156,6 +157,7 @@ def constraint_excess(
             room = allowed.bounds + ROW_TOLERANCE * (size + jnp.abs(allowed.bounds))
             excesses.append(jnp.sum(allowed.rows * action[None], axis=1) - room)
     excess = jnp.concatenate(excesses)
+    # What cannot be computed counts as violated.
     return jnp.where(jnp.isnan(excess) | ~jnp.all(jnp.isfinite(action)), jnp.inf, excess)
 
 

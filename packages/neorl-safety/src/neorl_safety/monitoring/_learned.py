@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
 
 Apply = Callable[[Any, Array, Array], Array]
 
@@ -32,7 +32,7 @@ class CriticMonitor(eqx.Module):
 
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The critic's value; infinite where it is NaN."""
-        return carry, scored(self.apply(self.critic, inputs.obs, inputs.action), self.threshold)
+        return carry, score_of(self.apply(self.critic, inputs.obs, inputs.action), self.threshold)
 
 
 class EnsembleMonitor(eqx.Module):
@@ -57,4 +57,4 @@ class EnsembleMonitor(eqx.Module):
         predictions = jax.vmap(self.apply, in_axes=(0, None, None))(
             self.members, inputs.obs, inputs.action
         )
-        return carry, scored(jnp.max(jnp.std(predictions, axis=0)), self.threshold)
+        return carry, score_of(jnp.max(jnp.std(predictions, axis=0)), self.threshold)

@@ -46,7 +46,9 @@ class Monitor(Protocol):
         ...
 
 
-def scored(value: Float[Array, ""], threshold: Float[Array, ""]) -> Score:
+def score_of(value: Float[Array, ""], threshold: Float[Array, ""]) -> Score:
     """Compares a value with its threshold; NaN in either of them is an alarm."""
+    # A value that cannot be computed counts as the worst, also in the maxima of a calibration.
     value = jnp.where(jnp.isnan(value), jnp.inf, value)
+    # Not ``value > threshold``, which is false for a NaN threshold.
     return Score(value, ~(value <= threshold))

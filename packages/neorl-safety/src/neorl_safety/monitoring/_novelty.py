@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core import InputError
-from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
 
 LEAST_VARIANCE = 1e-6
 """Smallest variance in any direction, as a fraction of the largest."""
@@ -33,8 +33,9 @@ class MahalanobisMonitor(eqx.Module):
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The squared distance from the mean, scaled by the covariance of the log."""
         deviation = inputs.obs.astype(self.mean.dtype) - self.mean
+        # A product of matrices would be computed in fewer bits on some accelerators.
         whitened = jnp.sum(self.whitening * deviation[None], axis=1)
-        return carry, scored(jnp.sum(whitened * whitened), self.threshold)
+        return carry, score_of(jnp.sum(whitened * whitened), self.threshold)
 
 
 def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor:
@@ -51,8 +52,9 @@ def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor
     """
     rows = _log_rows(obs, obs.shape[1] + 1)
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    scale = np.where(scale > 0, scale, 1.0)  # a channel that never moved in the log
     correlation = np.cov((rows - mean) / scale, rowvar=False, bias=True).reshape(len(mean), -1)
+    # Channels that determine one another leave a direction without variance, and no inverse.
     correlation += LEAST_VARIANCE * max(1.0, float(np.trace(correlation))) * np.eye(len(mean))
     whitening = np.linalg.inv(np.linalg.cholesky(correlation)) / scale
     return MahalanobisMonitor(_array(mean), _array(whitening), jnp.asarray(jnp.inf, jnp.float32))
@@ -84,7 +86,7 @@ class NeighbourMonitor(eqx.Module):
         point = (inputs.obs.astype(self.mean.dtype) - self.mean) / self.scale
         squared = jnp.sum((self.rows - point[None]) ** 2, axis=1)
         nearest = -jax.lax.top_k(-squared, self.neighbours)[0][-1]
-        return carry, scored(jnp.sqrt(nearest), self.threshold)
+        return carry, score_of(jnp.sqrt(nearest), self.threshold)
 
 
 def neighbour_monitor(
@@ -109,7 +111,7 @@ def neighbour_monitor(
         raise InputError(f"neighbours must lie between 1 and keep, {keep}, got {neighbours}")
     rows = _log_rows(obs, neighbours)
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    scale = np.where(scale > 0, scale, 1.0)  # a channel that never moved in the log
     standardised = (rows - mean) / scale
     stored = standardised[_farthest_first(standardised, min(keep, len(standardised)))]
     no_threshold = jnp.asarray(jnp.inf, jnp.float32)

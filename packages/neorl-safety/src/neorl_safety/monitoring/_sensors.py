@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from neorl_core import InputError, Spec, highs, lows
-from neorl_safety.monitoring._monitor import MonitorInput, Score, scored
+from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
 
 TOLERANCE = 0.05
 """Fraction of the measuring range by which a reading may lie outside it."""
@@ -36,8 +36,9 @@ class RangeMonitor(eqx.Module):
         """The largest distance outside a range, as a fraction of the range; NaN gives infinity."""
         span = self.high - self.low
         excess = jnp.maximum(self.low - inputs.obs, inputs.obs - self.high) / span
+        # A lost reading is outside any range.
         excess = jnp.where(jnp.isnan(excess), jnp.inf, excess)
-        return carry, scored(jnp.maximum(jnp.max(excess), 0), self.tolerance)
+        return carry, score_of(jnp.maximum(jnp.max(excess), 0), self.tolerance)
 
 
 def range_monitor(spec: Spec, *, tolerance: float = TOLERANCE) -> RangeMonitor:
@@ -103,11 +104,12 @@ class FrozenMonitor(eqx.Module):
         obs = inputs.obs.astype(carry.last.dtype)
         # A NaN on either side counts as a movement, since other flags report it.
         unchanged = jnp.abs(obs - carry.last) <= self.min_change
+        # The count stops long before it would overflow to a negative number, which is no alarm.
         steps = jnp.where(unchanged, jnp.minimum(carry.steps, 2**30) + 1, 0)
         ratio = steps.astype(carry.last.dtype) / jnp.maximum(self.max_steps, 1).astype(
             carry.last.dtype
         )
-        return FrozenCarry(obs, steps), scored(jnp.max(ratio), jnp.ones((), ratio.dtype))
+        return FrozenCarry(obs, steps), score_of(jnp.max(ratio), jnp.ones((), ratio.dtype))
 
 
 def frozen_monitor(

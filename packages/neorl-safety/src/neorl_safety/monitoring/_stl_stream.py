@@ -85,6 +85,7 @@ def slide(window: Window, element: Any, join: Join, neutral: Any) -> tuple[Windo
     width, index = len(jax.tree.leaves(window.buffer)[0]), window.position
     prefix = join(window.prefix, element)
     last = index + 1 == width
+    # After the last place of a block nothing older is left; the index stays inside for `where`.
     older = jax.tree.map(
         lambda leaf, none: jnp.where(last, none, leaf[jnp.minimum(index + 1, width - 1)]),
         window.buffer,
@@ -118,6 +119,7 @@ class _Comparison:
 
     def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
         margin = self.sign * (obs[self.index].astype(jnp.float32) - jnp.float32(self.threshold))
+        # The clip keeps NaN and bounds infinities, which a guard would replace in its carry.
         margin = jnp.clip(margin, -LARGEST, LARGEST)
         return state, jnp.where(jnp.isnan(margin), self.nan_value, margin)
 
@@ -270,22 +272,14 @@ class _Started:
         inner, value = self.part(inner, obs)
         first = self.delay + self.offset
         value = jnp.where(count >= first, value, LARGEST)
+        # The count stops where it is decided, so that it never wraps round.
         return (inner, jnp.minimum(count + 1, first)), value
 
 
 def exact(formula: Formula, names: Sequence[str], *, positive: bool = True) -> Stream:
     """The robustness of a formula from every step on, delayed by its horizon.
 
-    Args:
-        formula: The formula.
-        names: Names of the observed channels, in order.
-        positive: Whether a lost reading counts against the formula; otherwise it counts for it.
-
-    Returns:
-        The stream.
-
-    Raises:
-        InputError: If a channel is unknown.
+    A lost reading counts against the formula if ``positive``, otherwise for it.
     """
     if formula.operator in ("above", "below"):
         if formula.channel not in names:
@@ -301,7 +295,7 @@ def exact(formula: Formula, names: Sequence[str], *, positive: bool = True) -> S
     if formula.operator in ("always", "eventually"):
         least = formula.operator == "always"
         return _sliding(parts[0], last - first + 1, least=least, delay=delay + last)
-    aligned = tuple(_delayed(part, delay - part.delay) for part in parts)
+    aligned = tuple(_delay(part, delay - part.delay) for part in parts)
     if formula.operator == "until":
         part, goal = aligned
         return _Until(part, goal, first, last)
@@ -345,7 +339,7 @@ def _worst(formula: Formula, names: Sequence[str], starts: int, offset: int) -> 
         )
         inner = exact(goal, names)
         delay = max(inner.delay, all_of.delay)
-        aligned = tuple(_delayed(one, delay - one.delay) for one in (inner, all_of))
+        aligned = tuple(_delay(one, delay - one.delay) for one in (inner, all_of))
         either = _Combined(aligned, False, delay)
         return _sliding(either, starts - first - delay + 1, least=True, delay=0)
     whole = exact(formula, names)
@@ -373,7 +367,7 @@ DUAL = {
 }
 
 
-def _delayed(part: Stream, steps: int) -> Stream:
+def _delay(part: Stream, steps: int) -> Stream:
     return _Delayed(part, steps) if steps else part
 
 

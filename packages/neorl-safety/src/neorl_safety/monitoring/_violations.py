@@ -103,6 +103,7 @@ def violation_depth(
         ValueError: If ``excess`` is not two-dimensional or ``mask`` has another shape.
     """
     excess, valid = _with_mask("excess", np.asarray(excess, np.float64), mask)
+    # An excess that cannot be computed counts as infinite, but not in padding.
     over = np.where(valid, np.maximum(np.where(np.isnan(excess), np.inf, excess), 0), 0)
     total = float(over.sum())
     return Depth(
@@ -137,5 +138,6 @@ def _exact_interval(count: int, total: int, level: float) -> Interval:
 
 def _longest_run(violated: np.ndarray) -> int:
     index = np.broadcast_to(np.arange(violated.shape[1]), violated.shape)
+    # The last step without a violation up to each step; the distance to it is the length so far.
     last_clear = np.maximum.accumulate(np.where(violated, -1, index), axis=1)
     return int((index - last_clear).max(initial=0))

@@ -85,7 +85,7 @@ def probability_of_more(policy: Count, incumbent: Count) -> float:
         return 1.0
     fraction = policy.steps / steps
     return min(
-        1.0,
+        1.0,  # the terms are rounded, and their sum may exceed one by it
         math.fsum(
             math.comb(total, k) * fraction**k * (1 - fraction) ** (total - k)
             for k in range(policy.violations, total + 1)
@@ -93,7 +93,7 @@ def probability_of_more(policy: Count, incumbent: Count) -> float:
     )
 
 
-class Rollout:
+class StagedRollout:
     """Takes a loop through the stages of a plan; pass its :meth:`after` to :func:`serve`.
 
     A person starts it, and a person ends it by requesting any mode. The audit log names the
@@ -189,7 +189,7 @@ class Rollout:
         if self.stage is Stage.INTERRUPTED:
             return
         self._count(cycle, policy_acts=policy_acts)
-        if policy_acts and (why := self._broken()):
+        if policy_acts and (why := self._broken_rule()):
             self._roll_back(why)
         elif self.stage is not Stage.FULL and self._steps_left <= 0:
             self._next(cycle)
@@ -224,7 +224,7 @@ class Rollout:
         else:
             self.incumbent = self.incumbent.with_step(violation=violation, fallback=False)
 
-    def _broken(self) -> str:
+    def _broken_rule(self) -> str:
         """The rule that the policy has broken; empty if none."""
         counts = self.policy
         if self.stage is Stage.FULL:
