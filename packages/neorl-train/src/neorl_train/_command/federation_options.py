@@ -45,16 +45,7 @@ def read_federation(
 ) -> tuple[Path | None, FederationPlan, str, Flags]:
     """The plan of a federation, and the folder in which to continue it.
 
-    Args:
-        arguments: Arguments after the name of the command.
-        algorithms: Class of every algorithm by name.
-
-    Returns:
-        The folder of a federation to continue, or ``None`` for a new one; its plan; the plan as
-        TOML text; and the flags.
-
-    Raises:
-        InputError: If anything is wrong, in one line.
+    The folder is ``None`` for a new federation; the text is the plan as TOML.
     """
     names = {f"--{name}": name for name in fields_of(Flags())}
     words = [word for word in arguments if word not in names]

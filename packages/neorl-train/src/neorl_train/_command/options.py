@@ -43,16 +43,7 @@ def read_run_options(
 ) -> tuple[Config, RunFlags]:
     """The configuration and the flags of ``neorl-train run``.
 
-    Args:
-        arguments: Optionally a file name (flags may precede it), then options.
-        algorithms: Class of every algorithm by name.
-
-    Returns:
-        The configuration, not yet validated, and the flags.
-
-    Raises:
-        InputError: If anything is wrong, in one line that names the closest option. An option of a
-            learner that is not trained is refused too.
+    The configuration is not yet validated. An option of a learner that is not trained is refused.
     """
     default = config_type(algorithms)()
     words = list(arguments)
@@ -67,16 +58,7 @@ def read_fine_tuning_options(
 ) -> tuple[Config, TrainingFlags]:
     """The configuration and the flags of ``neorl-train finetune``.
 
-    Args:
-        arguments: The directory of a finished run, then optionally a file name, then options.
-        algorithms: Class of every algorithm by name.
-
-    Returns:
-        The configuration of that run updated with the given options, not yet validated, and the
-        flags.
-
-    Raises:
-        InputError: If no run is named, it cannot be fine-tuned, or an option is wrong; one line.
+    It is the configuration of the named run with the given options, not yet validated.
     """
     words = list(arguments)
     require_importable(config_type(algorithms)(), words)
@@ -145,12 +127,7 @@ def _with_fitting_chunk(config: Config) -> Config:
 
 
 def part_of(options: Any, part: Part) -> Part:
-    """The values that options have for the fields of a part of them.
-
-    Args:
-        options: An object that has all fields of the part.
-        part: An object of the class to return.
-    """
+    """The values that options have for the fields of a part of them."""
     return type(part)(**{name: getattr(options, name) for name in fields_of(part)})
 
 

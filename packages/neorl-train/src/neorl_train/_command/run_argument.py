@@ -26,9 +26,6 @@ class RunArgument:
     def directory(self, command: str) -> "RunDirectory":
         """The directory that is named.
 
-        Args:
-            command: Name of the command, for messages.
-
         Raises:
             InputError: If no run is named and none exists.
         """
@@ -80,11 +77,8 @@ RUNS = Path("runs")
 def named_run(word: str) -> Path:
     """The run directory that an argument names.
 
-    Args:
-        word: A path, or the number of a run in the folder ``runs``, with or without leading zeros.
-
-    Returns:
-        The path of the run; if there is no such run, the argument as a path.
+    A number is that of a run in the folder ``runs``; if there is no such run, it is the path
+    itself.
     """
     path = Path(word)
     if word.isdecimal() and not path.exists():
@@ -96,9 +90,6 @@ def named_run(word: str) -> Path:
 
 def newest_run(command: str) -> Path:
     """The run with the highest number in the folder ``runs``.
-
-    Args:
-        command: Name of the command that was called without a run.
 
     Raises:
         InputError: If there is none.
@@ -116,11 +107,6 @@ def newest_run(command: str) -> Path:
 
 
 def take_flag(flag: str, words: Iterable[str]) -> tuple[list[str], bool]:
-    """Removes a flag from the arguments; also returns whether it was there.
-
-    Args:
-        flag: The flag, such as ``"--json"``.
-        words: Arguments of a command.
-    """
+    """Removes a flag from the arguments; also returns whether it was there."""
     words = list(words)
     return [word for word in words if word != flag], flag in words

@@ -45,11 +45,6 @@ def fit_run_critics(
     The training loop is that of the learners: an interrupted fit continues from its last checkpoint
     if it is started again with the same options, and its metrics are in ``critics/metrics.jsonl``.
 
-    Args:
-        run: A run that still has its log.
-        options: Sizes and error rates.
-        print_line: Called before the fit with messages for the user.
-
     Returns:
         The critics; their files are ``critics/*.safetensors`` and ``critics.json``.
 

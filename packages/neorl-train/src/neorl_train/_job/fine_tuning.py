@@ -78,15 +78,7 @@ def fine_tuning_results(
     validation: PolicyValidation,
     metrics: Path,
 ) -> FineTuning:
-    """Results of every learner before and after fine-tuning, and its regret.
-
-    Args:
-        learned: Training result of every learner, by name.
-        run: The run.
-        evaluation: Paired episodes of the policies before and after.
-        validation: Validation of the policies during fine-tuning.
-        metrics: File with the training records.
-    """
+    """Results of every learner before and after fine-tuning, and its regret."""
     assert run.environment is not None  # a fine-tuning has a plant
     reference = run.environment.tunings()[run.environment.reference]
     reference_return = jax.device_get(validation(reference)).get("plant_return")

@@ -53,16 +53,6 @@ def run_job(
     Problems that only the log can reveal, such as too few episodes for a promised error rate, are
     detected before training begins, and then no run directory is left behind either.
 
-    Args:
-        config: Configuration as given by the user.
-        reporter: Progress reporter.
-        timings: Record of where the time goes.
-        extra: Additional entries of the run's record, as plain JSON; none by default.
-        profile: Whether to write traces of every learner's first chunks into the run directory.
-
-    Returns:
-        The directory of the finished run.
-
     Raises:
         InputError: In one line; if training had begun, the run directory stays and can be resumed.
         InterruptedRunError: After a signal; the run can be resumed.
@@ -76,19 +66,7 @@ def run_job(
 def begin_job(
     config: Config, reporter: Reporter, extra: Mapping[str, Any] | None = None
 ) -> tuple[ResolvedRun, RunDirectory]:
-    """Checks every value and creates the directory of a new run, without carrying anything out.
-
-    Args:
-        config: Configuration as given by the user.
-        reporter: Progress reporter.
-        extra: Additional entries of the run's record, as plain JSON; none by default.
-
-    Returns:
-        The inputs of its stages, and its directory.
-
-    Raises:
-        InputError: In one line; nothing has been written then.
-    """
+    """Checks every value and creates the directory of a new run, without carrying anything out."""
     validate(config)
     resolution = resolved(config)
     config, record = resolution.run.config, {**(extra or {}), **first_record(resolution)}
@@ -131,16 +109,6 @@ def resume_job(
 
     A finished run whose results are complete is left unchanged; if a result is missing or damaged,
     the run is evaluated again.
-
-    Args:
-        run: Directory of the run.
-        config: Configuration read from that directory.
-        reporter: Progress reporter.
-        timings: Record of where the time goes.
-        profile: As in :func:`run_job`, for the remaining chunks of each learner.
-
-    Returns:
-        The directory of the finished run.
 
     Raises:
         InputError: As in :func:`run_job`; also if the configuration was changed.
@@ -269,19 +237,7 @@ def continue_run(
     *,
     profile: bool = False,
 ) -> RunDirectory:
-    """Carries out the rest of a run in its own directory and records how it ended.
-
-    Args:
-        resolved_run: Settings and sources that its stages read.
-        run: Its directory.
-        reporter: Progress reporter.
-        timings: Record of where the time goes.
-        profile: Whether the first chunks of every learner are traced.
-
-    Raises:
-        InputError: As in :func:`run_job`.
-        InterruptedRunError: After a signal; the run can be resumed.
-    """
+    """Carries out the rest of a run in its own directory and records how it ended."""
     with locked(run), StopSignal(reporter.print_line) as stop:
         traces = Profile(run.path / PROFILE if profile else None)
         session = Session(run, reporter, stop, timings, traces)

@@ -22,8 +22,7 @@ BYTES_OF_VALUE = 4
 def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
     """Reads the data on which a run is trained and judged, and reports warnings about the log.
 
-    Returns:
-        The log with its split; ``None`` for a run on a plant that records no log.
+    It is ``None`` for a run on a plant that records no log.
 
     Raises:
         InputError: If the log is gone, damaged beyond repair, or not the one the run began with.
@@ -94,11 +93,7 @@ def _collect(run: ResolvedRun, session: Session) -> None:
 
 
 def require_memory_for_log(plant: str, spec: Spec, steps: int) -> None:
-    """Refuses a log that would not fit into memory, before its first step is simulated.
-
-    Raises:
-        InputError: States both amounts, and how to record a log in several files.
-    """
+    """Refuses a log that would not fit into memory, before its first step is simulated."""
     values = 2 * spec.n_obs + spec.n_action + spec.n_cost + 1
     needed, available = float(BYTES_OF_VALUE * values * steps), machine_memory()
     if needed > available:

@@ -28,9 +28,6 @@ from neorl_train.training._queues import devices_for, offline_seeds
 def offline_run(path: str) -> tuple[RunDirectory, Config]:
     """A run that can be fine-tuned, and its configuration.
 
-    Args:
-        path: Its directory.
-
     Raises:
         InputError: If it is not a run, was not finished, or is itself a fine-tuning; a policy
             artefact, which has no critics, gets its own message.
@@ -117,11 +114,6 @@ def _can_be_fine_tuned(learner: Any) -> bool:
 def check_offline_run(config: Config, environment: Plant | None, dataset: Dataset | None) -> None:
     """Refuses a fine-tuning that does not fit its offline run, before anything is written.
 
-    Args:
-        config: Configuration of the fine-tuning, validated.
-        environment: Simulated plant; ``None`` if there is none.
-        dataset: The log, if it is a file.
-
     Raises:
         InputError: Names what does not fit: no simulator, other channels, another log or penalty,
             or learners, seeds or checkpoints that the run does not have.
@@ -182,12 +174,6 @@ def offline_states(
     config: Config, experience: Experience, name: str, print_line: Any
 ) -> dict[int, tuple[Any, Any]]:
     """State and policy of every seed of one learner, as its offline training left them.
-
-    Args:
-        config: Configuration of the fine-tuning.
-        experience: Experience of the offline run.
-        name: Name of the learner.
-        print_line: Called with one line about a damaged checkpoint.
 
     Raises:
         InputError: If the checkpoint is damaged, or does not belong to this run.

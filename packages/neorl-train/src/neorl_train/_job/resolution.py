@@ -92,17 +92,7 @@ class Resolved:
 
 
 def resolved(config: Config) -> Resolved:
-    """Takes penalties, limits and fallback from the source if the configuration has none.
-
-    Args:
-        config: A validated configuration.
-
-    Returns:
-        The configuration that the run stores, with its descriptions.
-
-    Raises:
-        InputError: If the source cannot be read, or a value does not fit it.
-    """
+    """Takes penalties, limits and fallback from the source if the configuration has none."""
     config = dataclasses.replace(config, data=config.data.recorded(config.training.on))
     source, kind, environment = (
         source_named(config.data.source, config.data.constants),
@@ -168,14 +158,7 @@ def resolved(config: Config) -> Resolved:
 
 
 def reopened(config: Config) -> ResolvedRun:
-    """A run that was resolved when it began.
-
-    Args:
-        config: Configuration in the run directory.
-
-    Raises:
-        InputError: If the source cannot be read.
-    """
+    """A run that was resolved when it began."""
     source = source_named(config.data.source, config.data.constants)
     return _run(config, source, kind_of(config), simulator(config), _log(config, source))
 
@@ -349,10 +332,6 @@ def _undeclared(config: Config, limits: LimitsConfig, fallback: str, spec: Spec)
 
 def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str]]:
     """Distribution and version of every third-party learner, plant, reader and constraint.
-
-    Args:
-        config: Configuration whose source has been read.
-        constraints: Constraints of the run.
 
     Returns:
         By kind (``"algorithm"``, ``"environment"``, ``"reader"``, ``"constraint"``,

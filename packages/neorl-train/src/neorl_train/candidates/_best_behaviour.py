@@ -45,11 +45,6 @@ def best_behaviour(dataset: Dataset, spec: Spec, level: float) -> tuple[str, lis
     disturbances are alike. Its result is the mean reward per step, because the last episode before
     a change is short. In a log without times every episode is a unit, with its return.
 
-    Args:
-        dataset: Episodes that may be used for the choice.
-        spec: Cost channels with the limits in force.
-        level: Confidence level.
-
     Returns:
         Its name, and sentences on the comparison; an empty name if the log shows no best one.
 
@@ -114,12 +109,7 @@ def best_behaviour(dataset: Dataset, spec: Spec, level: float) -> tuple[str, lis
 
 
 def turn_results(dataset: Dataset, episodes: Episodes) -> dict[str, Float[np.ndarray, " turn"]]:
-    """The result of every turn of each behaviour; see :func:`best_behaviour`.
-
-    Args:
-        dataset: Log that states who recorded each episode.
-        episodes: Result of :func:`recorded_episodes` for it.
-    """
+    """The result of every turn of each behaviour; see :func:`best_behaviour`."""
     labels, returns = np.asarray(dataset.behaviour), episodes.returns
     if dataset.time is not None:
         is_first = np.append(True, labels[1:] != labels[:-1])
@@ -138,12 +128,7 @@ def best_mean(
 
     It is the best, by the rule of :func:`best_behaviour`, if the lower end of that is above zero.
 
-    Args:
-        results: At least two results of each.
-        level: Confidence level.
-
-    Returns:
-        The name, and the difference with the smallest lower end; ``None`` if there is no other.
+    The difference is the one with the smallest lower end; ``None`` if there is no other name.
     """
     best = max(results, key=lambda name: float(results[name].mean()))
     own_level = 1 - (1 - level) / len(results)

@@ -27,15 +27,8 @@ def identification_lines(
 ) -> Iterator[str]:
     """One line per loop for a fit of loops, otherwise one line; then the warnings.
 
-    Args:
-        name: Name of the controller.
-        report: The report in a :class:`neorl_agents.classical.FittedController`. A report with
-            other keys, from another package's controller, is described key by key.
-        task: The loops that were fitted.
-        spec: Channels of the log.
-
-    Returns:
-        Sentences; warnings begin with ``"warning: "``.
+    A report with other keys, from another package's controller, is described key by key. Warnings
+    begin with ``"warning: "``.
     """
     loops = report.get("loops")
     pairs = list(zip(task.loops, loops, strict=True)) if loops else []

@@ -17,16 +17,7 @@ DECLARED = "declared"
 
 
 def check_controllers(config: Config, spec: Spec, *, logged: bool) -> None:
-    """Refuses declared controllers that do not fit the channels, before anything is written.
-
-    Args:
-        config: Configuration, validated.
-        spec: Channels of the run.
-        logged: Whether the run has a log, from which a bias can be taken.
-
-    Raises:
-        InputError: Names the controller, the channel and the fault.
-    """
+    """Refuses declared controllers that do not fit the channels, before anything is written."""
     for name, records in config.classical.declared.items():
         declared_controller(name, records, spec)
         without = [loop for loop in declared_loops(name, records) if loop.bias is None]

@@ -39,12 +39,7 @@ def _refined(material: Material) -> Made:
 
 
 def residual_sentences(result: RefineResult, spec: Spec) -> list[str]:
-    """Describes the authority and the predictions of a network on top of the retuned controller.
-
-    Args:
-        result: Result of its training.
-        spec: Channels, for names and units.
-    """
+    """Describes the authority and the predictions of a network on top of the retuned controller."""
     chosen = {row.name: row for row in result.table}[result.chosen]
     if result.chosen == result.table[0].name:
         best = max(result.table[1:], key=lambda prediction: prediction.low)

@@ -239,15 +239,8 @@ def checks_from_actions(
 ) -> tuple[ErrorsAhead, FreeEpisodes, tuple[Check, ...]]:
     """Checks what the model predicts from the logged actions alone, without any controller.
 
-    Args:
-        plants: Result of :func:`neorl_agents.retuning.learned_plants`.
-        unit: Unit of the reward.
-        seed: Seed of the random samples.
-        decides: Whether the checks of the steps and of the return decide; that of finite rollouts
-            always does.
-
-    Returns:
-        The errors several steps ahead, the predicted episodes, and the checks.
+    With ``decides``, the checks of the steps and of the return decide; that of finite rollouts
+    always does.
     """
     spec = plants.model.spec
     predicted = tuple(spec.obs[i].name for i in plants.model.predicted)

@@ -50,10 +50,6 @@ def own_returns(plants: LearnedPlants, incumbent: Policy) -> OwnReturns:
     """Replays the incumbent in the judging episodes that it recorded, or in all if none is known.
 
     In the episodes of others, its return differs from the logged one however good the model is.
-
-    Args:
-        plants: The learned plants of a log.
-        incumbent: The controller that runs today.
     """
     own = plants.by_incumbent
     if own is None or not own.any():
@@ -101,13 +97,7 @@ class ReplayedController(NamedTuple):
 def replayed_controllers(
     plants: LearnedPlants, dataset: Dataset, controllers: Mapping[str, Policy]
 ) -> tuple[ReplayedController, ...]:
-    """The known controllers of the log, each replayed in the judging episodes that it recorded.
-
-    Args:
-        plants: Learned plants of the log.
-        dataset: The log.
-        controllers: Controllers by the name under which they recorded it, or as imitations of it.
-    """
+    """The known controllers of the log, each replayed in the judging episodes that it recorded."""
     names = [
         name
         for behaviour in behaviours_of(dataset)
@@ -132,12 +122,7 @@ def replayed_controllers(
 
 
 def log_modes(dataset: Dataset, controllers: Mapping[str, Policy]) -> tuple[Mode, ...]:
-    """The controllers that recorded a log, as far as they are known.
-
-    Args:
-        dataset: The log.
-        controllers: Controllers by the name under which they recorded it, or as imitations of it.
-    """
+    """The controllers that recorded a log, as far as they are known."""
     if dataset.behaviour is None:
         return ()
     recorded_by = np.asarray(dataset.behaviour)
@@ -168,16 +153,7 @@ def incumbent_replay(
     facts: PlantFacts,
     settings: RetuneSettings,
 ) -> OwnReplay:
-    """The controller that runs today in its held-out episodes, or in all if they are not known.
-
-    Args:
-        plants: Learned plants of the log.
-        policy: The controller.
-        own: Its mode, if the log says which episodes it recorded.
-        seed: Seed of the plants.
-        facts: Declarations of the plants.
-        settings: Settings of the plants.
-    """
+    """The controller that runs today in its held-out episodes, or in all if they are not known."""
     for mode in own:
         with contextlib.suppress(InputError):  # it recorded too few episodes
             return own_replay(plants, mode, seed, facts, settings)
@@ -187,15 +163,7 @@ def incumbent_replay(
 def replay_checks(
     returns: OwnReturns, replay: OwnReplay, name: str, plants: LearnedPlants, unit: str
 ) -> list[Check]:
-    """The checks *model* of the controller that runs today: its return and each of its costs.
-
-    Args:
-        returns: Its returns in the judging episodes, as a run and a choice compare them.
-        replay: The controller in its held-out episodes.
-        name: Name of the controller.
-        plants: Learned plants of the log.
-        unit: Unit of the return.
-    """
+    """The checks *model* of the controller that runs today: its return and each of its costs."""
     of_return = ReplayCheck(name, returns.predicted, returns.logged, plants.scale, unit)
     spec = plants.model.spec
     spread = logged_outcomes(plants.rows, spec).std(axis=0)
@@ -219,12 +187,7 @@ def cost_checks(
     rule of the choice tolerates. It does not decide, because operators cause such peaks and are not
     replayed.
 
-    Args:
-        replay: The controller in its held-out episodes.
-        column: Column of the cost in it.
-        channel: The cost.
-        spread: Standard deviation of this cost between the episodes of the log.
-        name: Name of the controller.
+    ``spread`` is the standard deviation of this cost between the episodes of the log.
     """
     predicted, logged = replay.predicted[..., column], replay.logged[:, column]
     means = float(predicted.mean()), float(logged.mean())
@@ -258,14 +221,7 @@ def cost_checks(
 def mode_checks(
     left_out: Sequence[HeldOutMode], spec: Spec, unit: str, why_none: str = ""
 ) -> list[Check]:
-    """The check *held-out mode*, and a warning for every cost that is predicted badly.
-
-    Args:
-        left_out: The modes that were left out of the fit.
-        spec: Channels.
-        unit: Unit of the return.
-        why_none: Why no mode was left out, if none was.
-    """
+    """The check *held-out mode*, and a warning for every cost that is predicted badly."""
     judging = judging_modes(left_out, RULE)
     if not judging:
         words = "; ".join(_says_nothing(one, unit) for one in left_out) or why_none

@@ -279,15 +279,8 @@ def _learned_plants(
 ) -> tuple[LearnedPlants, list[str]]:
     """The plant model with its errors for other controllers of the log.
 
-    Args:
-        dataset: Log with rewards.
-        candidates: Policies by name, the incumbent first.
-        options: Options of the choice.
-        facts: Declared facts about the plant.
-        settings: Settings of the model.
-
-    Returns:
-        The model, and the names of the candidates that recorded a part of the log.
+    The incumbent is the first candidate. Also returns the names of those that recorded a part of
+    the log.
     """
     incumbent = next(iter(candidates))
     exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))

@@ -311,10 +311,6 @@ def ensemble_estimate(values: Float[np.ndarray, "member episode"], level: float)
 
     The variation between episodes is that of the members' mean. That between members is added by
     squares; see :func:`reach_of_members`.
-
-    Args:
-        values: What each member predicts for each episode.
-        level: Coverage of the interval, in (0, 1).
     """
     plain = mean_estimate(values.mean(axis=0), level)
     reach = reach_of_members(values.mean(axis=1), level)
@@ -331,10 +327,6 @@ def reach_of_members(means: Float[np.ndarray, " member"], level: float) -> float
     of Student's distribution with ``m - 1`` degrees of freedom. The true value takes the place of
     the further member: ``s`` is the error of one fit, which a mean of fits to resamples of the same
     log does not reduce. Zero for a single member, whose error is not known.
-
-    Args:
-        means: Estimate of each member.
-        level: Coverage, in (0, 1).
     """
     count = len(means)
     if count == 1:

@@ -129,17 +129,7 @@ def fallback_policy(
     spec: Spec,
     controllers: Mapping[str, Policy] | None = None,
 ) -> Policy:
-    """The controller that a resolved fallback names.
-
-    Args:
-        fallback: A resolved fallback.
-        environment: The plant; ``None`` if there is only a log.
-        spec: Channels of the action.
-        controllers: Fitted classical controllers by name.
-
-    Raises:
-        InputError: If the fallback is not resolved.
-    """
+    """The controller that a resolved fallback names."""
     return _rule(fallback.kind).policy(fallback, environment, spec, controllers or {})
 
 
@@ -149,14 +139,7 @@ def fallback_policies(
     spec: Spec,
     controllers: Mapping[str, Policy] | None = None,
 ) -> list[Policy]:
-    """The controllers of a resolved fallback, the preferred one first.
-
-    Args:
-        fallback: A resolved fallback.
-        environment: The plant; ``None`` if there is only a log.
-        spec: Channels of the action.
-        controllers: Fitted classical controllers by name.
-    """
+    """The controllers of a resolved fallback, the preferred one first."""
     one_per_kind = [dataclasses.replace(fallback, kind=kind) for kind in fallback.kinds]
     return [fallback_policy(single, environment, spec, controllers) for single in one_per_kind]
 
@@ -169,21 +152,7 @@ def fallback_sentence(
     given: bool,
     declared: Collection[str] = (),
 ) -> str:
-    """Describes in one sentence what the fallback does.
-
-    Args:
-        fallback: A resolved fallback.
-        spec: Channels with their units.
-        reference: Name of the plant's reference controller.
-        given: Whether the run declared it.
-        declared: Names of the controllers that the configuration declares with their numbers.
-
-    Returns:
-        A sentence without a full stop.
-
-    Raises:
-        InputError: If the fallback is not resolved.
-    """
+    """Describes in one sentence, without a full stop, what the fallback does."""
     clauses = [
         f"the declared controller {fallback.controller}"
         if kind == "classical" and fallback.controller in declared

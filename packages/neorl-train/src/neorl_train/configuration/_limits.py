@@ -48,12 +48,6 @@ def declared_limits(
         rates: Largest change of every action per second, infinite for no limit; ``None`` if nothing
             is known about them, as for a log.
         constraints: Constraints that the ``plant.toml`` of a log declares.
-
-    Returns:
-        A value for every cost and every action channel.
-
-    Raises:
-        InputError: If a constraint is invalid.
     """
     names = [channel.name for channel in spec.action]
     known = [math.inf] * spec.n_action if rates is None else [float(rate) for rate in rates]
@@ -76,14 +70,6 @@ def _lowered(rates: Mapping[str, float], declared: Mapping[str, float]) -> dict[
 
 def resolved_limits(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) -> LimitsConfig:
     """All limits written out: the run's own if it has one, else the declared one.
-
-    Args:
-        limits: Limits as configured.
-        declared: Limits of :func:`declared_limits`.
-        spec: Channels, whose units the messages name.
-
-    Returns:
-        A value for every cost and every action channel.
 
     Raises:
         InputError: If a name is unknown, a cost's limit is negative or not finite, a box leaves
@@ -167,11 +153,7 @@ def _check_rates(channel: Channel, limits: LimitsConfig, declared: LimitsConfig)
 
 
 def require_known(kind: str, used: Iterable[str], known: Iterable[str]) -> None:
-    """Refuses an unknown name.
-
-    Raises:
-        InputError: Suggests the closest name.
-    """
+    """Refuses an unknown name and suggests the closest one."""
     names = list(known)
     for name in used:
         if name not in names:
@@ -208,10 +190,6 @@ def limited_spec(spec: Spec, cost: Mapping[str, float]) -> Spec:
 
 def cost_sentences(limits: LimitsConfig, spec: Spec) -> list[str]:
     """Describes the limits of the costs in words.
-
-    Args:
-        limits: Resolved limits.
-        spec: Specification that gives the units, and whether a limit is per step or per episode.
 
     Returns:
         Sentences such as ``"cost heat at most 20 K min per episode"``, one for each cost.

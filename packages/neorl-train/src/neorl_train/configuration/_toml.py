@@ -64,13 +64,6 @@ def dump_toml(data: Mapping[str, Any]) -> str:
 def updated(default: T, data: Mapping[str, Any]) -> T:
     """A dataclass in which the values in ``data`` replace its own.
 
-    Args:
-        default: A frozen dataclass, possibly nested.
-        data: Nested mapping by field name.
-
-    Returns:
-        A new instance.
-
     Raises:
         InputError: For an unknown key or a value of another type.
     """

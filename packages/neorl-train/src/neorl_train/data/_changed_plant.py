@@ -22,10 +22,6 @@ def changed_plant(name: str, factors: Mapping[str, float]) -> Plant:
     Its controllers are those of the plant as declared, as if a design had been copied. The same
     factors give the same object, so that its compiled programs are reused.
 
-    Args:
-        name: Name of the plant.
-        factors: Factor of every constant that changes, by name.
-
     Raises:
         InputError: If the plant declares no constants, or none of that name, or a value is
             physically impossible.

@@ -121,9 +121,6 @@ def cut_at_gaps(rows: Transition) -> Transition:
     Once masked rows are gone, only the flags show which rows are consecutive: otherwise windows,
     n-step returns and returns-to-go would join rows that do not belong together.
 
-    Args:
-        rows: A log in order, as host arrays.
-
     Returns:
         The same rows, with ``truncated`` also true if the next row is masked and the row is not
         terminal.

@@ -131,11 +131,7 @@ def federate(
 def checked_learner(
     learner: Learner, sites: Mapping[str, TrainingData], settings: Federation
 ) -> Learner:
-    """The learner with resolved schedules, if sites can train it.
-
-    Raises:
-        InputError: Names the learner and what does not fit.
-    """
+    """The learner with resolved schedules, if sites can train it."""
     local = settings.federation.local_updates
     plan = Plan(local * settings.federation.rounds, local, local)
     check_learner(learner, plan)

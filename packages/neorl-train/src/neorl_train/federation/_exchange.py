@@ -90,12 +90,7 @@ class Exchange:
     def round(self, number: int, vectors: list[Vector]) -> tuple[list[Vector], RoundRecord]:
         """Carries out one round.
 
-        Args:
-            number: Its number, from 0.
-            vectors: The common parameters; without a server those of every site.
-
-        Returns:
-            The parameters after the round, and its record.
+        ``vectors`` are the common parameters; without a server those of every site.
         """
         outcomes, updates, down = self._updates_of_round(number, vectors)
         up = sum(n_bytes(update) for update in updates.values())

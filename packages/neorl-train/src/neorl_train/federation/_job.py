@@ -38,16 +38,7 @@ VERSION = 1
 def new_federation(plan: FederationPlan, file: str, reporter: Reporter) -> Path:
     """Creates the numbered folder of a federation after checking everything that can be checked.
 
-    Args:
-        plan: Sites and settings.
-        file: TOML text from which the plan can be read again.
-        reporter: Progress reporter.
-
-    Returns:
-        The folder, with one run directory per site.
-
-    Raises:
-        InputError: In one line; nothing is left behind.
+    It contains one run directory per site; after an error nothing is left behind.
     """
     complete = {}
     for name, config in plan.sites.items():
@@ -80,18 +71,7 @@ def new_federation(plan: FederationPlan, file: str, reporter: Reporter) -> Path:
 def run_federation(folder: Path, plan: FederationPlan, reporter: Reporter, timings: Timings) -> str:
     """Carries out the rest of a federation; a second call continues it with identical bits.
 
-    Args:
-        folder: Folder from :func:`new_federation`.
-        plan: The plan of that folder.
-        reporter: Progress reporter.
-        timings: Record of where the time goes.
-
-    Returns:
-        The comparison as text.
-
-    Raises:
-        InputError: In one line; completed work is kept.
-        InterruptedRunError: After a signal.
+    Returns the comparison as text; after an error completed work is kept.
     """
     runs = {name: _site_run(folder, name) for name in plan.sites}
     with file_lock(folder / "lock"), StopSignal(reporter.print_line) as stop:
@@ -123,11 +103,7 @@ def continue_line(folder: Path) -> str:
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """Reads ``federation.json``.
-
-    Raises:
-        InputError: If it is missing or damaged.
-    """
+    """Reads ``federation.json``."""
     path = folder / RESULTS
     try:
         return check_head(json.loads(path.read_text("utf-8")), "federation", VERSION, str(path))

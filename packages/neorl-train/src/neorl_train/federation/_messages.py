@@ -54,10 +54,6 @@ class Layout(NamedTuple):
 def layout_of(parameters: Any, learner: str) -> Layout:
     """Layout of the parameters of a learner in the vector.
 
-    Args:
-        parameters: Tree of float32 arrays.
-        learner: Name of the learner, for messages.
-
     Raises:
         InputError: If a leaf has another type, for which a mean would be meaningless.
     """
@@ -249,11 +245,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def check_introductions(introductions: list[Introduction]) -> None:
-    """Refuses sites that do not have the same plant, or whose numbers are impossible.
-
-    Raises:
-        InputError: Names the site, the channel, the expected value and the actual one.
-    """
+    """Refuses sites that do not have the same plant, or whose numbers are impossible."""
     first = introductions[0]
     for introduction in introductions:
         _check_same_plant(first, introduction)

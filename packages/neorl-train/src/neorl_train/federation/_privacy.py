@@ -192,10 +192,7 @@ def as_whole(
     Rounding towards zero makes no vector longer, so a clipped one stays clipped. Coordinates beyond
     ``largest`` are cut to it; a term with a non-finite number becomes zero.
 
-    Args:
-        term: Float array.
-        largest: Largest magnitude of a coordinate.
-        scale: Result of :func:`scale_of`.
+    ``scale`` is the result of :func:`scale_of`.
     """
     term = np.asarray(term, np.float64)
     if not np.isfinite(term).all():

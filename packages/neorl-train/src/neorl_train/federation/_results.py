@@ -17,16 +17,7 @@ from neorl_train.runs._directory import RunDirectory
 def federation_results(
     plan: FederationPlan, sites: Mapping[str, RunDirectory], rounds: Sequence[Mapping[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
-    """The comparison over all sites, as text and as JSON.
-
-    Args:
-        plan: Sites and settings.
-        sites: The finished run of every site.
-        rounds: Records of all rounds of all seeds.
-
-    Returns:
-        Text to print, and the document.
-    """
+    """The comparison over all sites, as text and as JSON."""
     site_results = {name: _site(plan.algorithm, run) for name, run in sites.items()}
     document: dict[str, Any] = {
         "algorithm": plan.algorithm,

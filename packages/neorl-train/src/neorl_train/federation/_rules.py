@@ -142,11 +142,7 @@ class Fault:
 def check_faults(
     faults: Sequence[Fault], names: Sequence[str], *, secure_sum: bool = False
 ) -> None:
-    """Refuses faults of unknown sites, and those that masks would hide.
-
-    Raises:
-        InputError: Suggests the closest site.
-    """
+    """Refuses faults of unknown sites, and those that masks would hide."""
     for fault in faults:
         if fault.site not in names:
             raise unknown_name("site of a fault", fault.site, names)
@@ -192,10 +188,6 @@ _STEP = jax.jit(gossip_step)
 
 def mixings(gossip: GossipConfig, names: Sequence[str]) -> Float[np.ndarray, "step site site"]:
     """The mixing matrices of one round, in the order of use.
-
-    Args:
-        gossip: Graph and number of steps.
-        names: Names of the sites, in order.
 
     Raises:
         InputError: If a link names an unknown site, the links leave a site unconnected, or the
@@ -258,11 +250,6 @@ def mixed(
     The weight of an absent site's contribution, or of one that is not finite, stays with each
     receiver; the mean over the present sites is preserved. A site whose own parameters are not
     finite takes the mean of its neighbours'.
-
-    Args:
-        present: Parameters of the present sites.
-        names: Names of all sites, in order.
-        matrices: Result of :func:`mixings`.
 
     Returns:
         Their new parameters, the sites whose parameters were not finite, and the bytes sent.

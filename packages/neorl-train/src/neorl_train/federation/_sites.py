@@ -73,12 +73,6 @@ def federation_plan(
 ) -> FederationPlan:
     """Makes the plan from sections that all sites share and sections of each site.
 
-    Args:
-        shared: Sections of a run that all sites share.
-        settings: Settings of the federation.
-        sites: Settings of each site, by its name, as sections of a run.
-        faults: Faults to simulate.
-
     Raises:
         InputError: If a site's name is not a plain word, or it has an unknown section or other
             learners, seeds or lengths than the rest; or if the settings do not fit the sites.

@@ -30,13 +30,6 @@ def to_plain(value: Any) -> Any:
 def from_plain(kind: type[T], plain: Any) -> T:
     """Inverse of :func:`to_plain` for a type made of dataclasses, tuples, arrays and scalars.
 
-    Args:
-        kind: The type to create.
-        plain: Value as parsed from JSON.
-
-    Returns:
-        An instance of ``kind``.
-
     Raises:
         InputError: If a field is missing, unknown or of another type; the message names its path.
     """
@@ -73,11 +66,7 @@ _BINDER = Binder(complete=True, number=_numbers, special=_array)
 
 
 def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """The object in a file, whose head must be as given, without that head.
-
-    Raises:
-        InputError: If the file is missing, damaged or of another kind or version.
-    """
+    """The object in a file, whose head must be as given, without that head."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -92,11 +81,7 @@ def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
 
 
 def decoded(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T:
-    """Applies ``decode`` to the content of a file; its errors name the file.
-
-    Raises:
-        InputError: As raised by ``decode``, preceded by the path.
-    """
+    """Applies ``decode`` to the content of a file; its errors name the file."""
     try:
         return decode(*content)
     except InputError as error:
@@ -108,14 +93,7 @@ VERSION = 1
 
 
 def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
-    """The content of ``evaluation.json``: tables, episodes and units; rows are left out.
-
-    Args:
-        evaluation: Results of an evaluation.
-
-    Returns:
-        JSON data with its head.
-    """
+    """The content of ``evaluation.json``: tables, episodes and units; rows are left out."""
     plain = to_plain(evaluation)
     del plain["traces"], plain["stretches"]
     spec = evaluation.tables.spec
@@ -146,11 +124,7 @@ def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> Evaluation:
-    """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their heads.
-
-    Raises:
-        InputError: If a field is missing, unknown or of another type; the message names it.
-    """
+    """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their heads."""
     plain = {name: value for name, value in evaluation.items() if name != "units"}
     tables = plain.get("tables")
     rows = tables.get("rows") if isinstance(tables, dict) else None

@@ -121,10 +121,6 @@ class FineTuning:
 def exploration_summary(collected: Sequence[Collected], costs: Sequence[str]) -> str:
     """Describes what happened on a plant while learners were trained on it.
 
-    Args:
-        collected: Counts of every seed.
-        costs: Names of the costs.
-
     Returns:
         A phrase such as ``"of 40 episodes: 3 over the limit of heat, 0 trips, the guard acted in 2
         % of the steps"``.
@@ -174,16 +170,8 @@ def fine_tuned(
 ) -> FineTuned:
     """Effect of fine-tuning one learner, paired by start, with the policies behind the guard.
 
-    Args:
-        evaluation: Evaluation of the policies before and after.
-        after: Group of the fine-tuned policies, such as ``"iql"``.
-        before: Group of the offline ones, such as ``"iql_offline"``.
-        seeds: Seeds of both.
-        collected: Record of every seed's collection on the plant.
-        regret: Shortfall of every seed during learning.
-
-    Returns:
-        Means with intervals at the level of the evaluation.
+    ``after`` and ``before`` are groups such as ``"iql"`` and ``"iql_offline"``; the intervals have
+    the level of the evaluation.
     """
     returns = {
         result.name: result.episodes.returns for result in evaluation.results if result.guarded

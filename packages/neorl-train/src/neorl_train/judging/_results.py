@@ -353,12 +353,7 @@ def line_warnings(fits: Sequence[ActionFit]) -> list[str]:
     Controllers are left out: a retuned one is meant to act otherwise, and one that was fitted to
     the log is described where it is fitted.
 
-    Args:
-        fits: Results of an evaluation on a log.
-
-    Returns:
-        The sentences, each with the numbers of one policy, the first seed that is worse; empty if
-        there is none.
+    Each sentence has the numbers of one policy, the first seed that is worse.
     """
     worse: dict[str, dict[str, list[ActionFit]]] = {}
     for fit in fits:

@@ -85,9 +85,7 @@ def verdict(tables: ResultTables) -> Verdict:
 def rule_of(level: float, episode_margin: float) -> str:
     """The rule as text.
 
-    Args:
-        level: Confidence level of the intervals whose ends it compares.
-        episode_margin: Margin of single episodes; infinite for no requirement on them.
+    An infinite ``episode_margin`` is no requirement on single episodes.
     """
     bounds = f"{confidence(level)} bounds"
     rule = f"return above the reference and every cost within its limit, by {bounds}"
@@ -308,9 +306,6 @@ def _sentence(answer: Answer, deciding: Sequence[Clause], tables: ResultTables) 
 
 def violation_sentences(tables: ResultTables) -> list[str]:
     """Episodes of the candidate over their limit, which a clause on a mean does not show.
-
-    Args:
-        tables: Tables of one evaluation in a simulator.
 
     Returns:
         One sentence for each such cost, with the count of the reference; empty without a simulator.

@@ -55,13 +55,7 @@ def further_starts(
 ) -> list[int]:
     """Additional starts to keep, spread evenly from the largest loss to the largest gain.
 
-    Args:
-        gains: Return minus that of the reference, one for each paired episode.
-        chosen: Starts that are already kept.
-        spec: Determines the size of a row; the starts are limited to about 200,000 numbers.
-
-    Returns:
-        Numbers of the starts, at most eight.
+    At most eight, and at most about 200,000 numbers in their rows.
     """
     width = spec.n_obs + 2 * spec.n_action + spec.n_cost + 2
     available = MAX_NUMBERS // (2 * spec.horizon * width) - len(chosen)
@@ -126,13 +120,6 @@ def stretches(
 
     For each row, the coverage of the log is the range of the actions in the 50 rows of other
     stretches whose standardised observations are nearest.
-
-    Args:
-        policy: Policy, wrapped in its guard if it has one.
-        dataset: Complete log.
-        name: Name of the policy.
-        channels: Observations to show.
-        held_out: Numbers of the episodes on which the policy was not trained.
 
     Returns:
         Best, median and worst; fewer if the log has fewer than three stretches.
@@ -255,10 +242,6 @@ def declared_bands(dataset: Dataset, spec: Spec) -> tuple[Band, ...]:
 
     A cost per step ``greatest(PRESSURE - 2895, 0)`` with the limit 5 is a limit of 2900 for the
     pressure. A cost of another form gives no limit for a single observation.
-
-    Args:
-        dataset: The log.
-        spec: Its channels, with the cost limits of the run.
     """
     texts = {
         str(cost.get("name")): str(cost.get("expression"))
@@ -282,12 +265,6 @@ def shown_channels(
     dataset: Dataset, spec: Spec, loops: Sequence[str], bands: Sequence[Band]
 ) -> tuple[str, ...]:
     """Observations of interest: those controlled by loops, limited, or part of the reward.
-
-    Args:
-        dataset: The log.
-        spec: Its channels.
-        loops: Controlled variables of declared loops.
-        bands: Limits of observations.
 
     Returns:
         At most four; the first three channels if nothing is declared.

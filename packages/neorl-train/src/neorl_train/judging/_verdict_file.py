@@ -19,11 +19,7 @@ def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def verdict_from_json(content: dict[str, Any]) -> Verdict:
-    """Inverse of :func:`verdict_to_json`, without its head.
-
-    Raises:
-        InputError: If a field is missing, unknown or of another type; the message names it.
-    """
+    """Inverse of :func:`verdict_to_json`, without its head."""
     return from_plain(Verdict, {k: v for k, v in content.items() if k != "artefact"})
 
 

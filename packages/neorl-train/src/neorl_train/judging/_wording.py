@@ -10,11 +10,7 @@ MINUS, DASH, NBSP = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
 
 
 def no_simulator(plant: str = "NAME") -> str:
-    """Why a log alone gives no answer, and the options that change that.
-
-    Args:
-        plant: Name of the simulated plant on which the log was recorded, if that is known.
-    """
+    """Why a log alone gives no answer, and the options that change that."""
     return (
         "there is no simulator of this plant, and its log alone does not show the results of "
         f"another policy; name a simulator with --evaluation.environment {plant}, or, for an "
@@ -94,10 +90,7 @@ def sign_digits(estimate: Estimate, digits: int, *, most: int = 4) -> int:
 def difference(estimate: Estimate, digits: int, *, space: str = NBSP) -> str:
     """A paired difference with its interval, in which the sign of each end is visible.
 
-    Args:
-        estimate: The difference.
-        digits: Smallest number of decimal places.
-        space: Space between the difference and its interval; a normal space allows a line break.
+    A normal space allows a line break before the interval.
     """
     digits = sign_digits(estimate, digits)
     return f"{signed(estimate.value, digits)}{space}{interval(estimate, digits)}"
@@ -182,12 +175,6 @@ def table_text(tables: ResultTables) -> str:
     """Return, paired gain and limited costs of every policy, one line each.
 
     Learners are shown with their guard, as they would be deployed, all others as they are.
-
-    Args:
-        tables: Tables of one evaluation.
-
-    Returns:
-        Aligned columns under a title.
     """
     shown = [row for row in tables.rows if row.guarded == (row.role == "learner")]
     digits = decimals(row.returns for row in shown)

@@ -13,9 +13,6 @@ from neorl_envs.plants import PLANTS
 def glossary(environment: str) -> tuple[str, str]:
     """Explains the terms of the return, the names of controllers, and the channels.
 
-    Args:
-        environment: Name of the environment, as results state it.
-
     Returns:
         Two sentences; each is empty if the environment is unknown here or explains nothing.
     """
@@ -100,11 +97,6 @@ def table(
 ) -> Html:
     """A table; the first cell of every row is its heading.
 
-    Args:
-        caption: Description of the table, with remarks that apply to the whole table.
-        columns: Column heads.
-        rows: Cells in the order of the columns, or the heading of the rows that follow.
-
     Returns:
         The table in a frame that scrolls sideways; on a narrow screen every row becomes a list, in
         which each cell repeats the head of its column.
@@ -161,15 +153,8 @@ def document(
 ) -> str:
     """A page as one HTML document, suitable for light and dark mode and for printing.
 
-    Args:
-        title: Title of the window.
-        header: Elements above the contents.
-        sections: Sections in reading order; the table of contents links to them.
-        margin: Text at the bottom of every printed page, left of the page number; the title by
-            default.
-
-    Returns:
-        The document.
+    ``margin`` is printed at the bottom of every page, left of the page number; by default it is the
+    title.
     """
     head = joined(
         [

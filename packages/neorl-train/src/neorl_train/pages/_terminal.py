@@ -41,11 +41,6 @@ Step = tuple[str, str]
 def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
     """What a user can do with a finished run.
 
-    Args:
-        run: Directory of the run.
-        verdict: Its verdict.
-        simulated: Whether policies were run in a simulator.
-
     Returns:
         Commands, the most useful first. Those of neorl-deploy are left out if it is not installed.
     """
@@ -137,13 +132,7 @@ def _relative(run: Path) -> Path:
 def print_evaluation(
     evaluation: Evaluation, verdict: Verdict, stream: TextIO | None = None
 ) -> None:
-    """Prints the table of an evaluation and its verdict.
-
-    Args:
-        evaluation: Results.
-        verdict: Verdict on them.
-        stream: Stream to print to; standard output by default.
-    """
+    """Prints the table of an evaluation and its verdict."""
     console = _console(stream)
     _print_table(console, evaluation)
     _print_verdict(console, evaluation, verdict)

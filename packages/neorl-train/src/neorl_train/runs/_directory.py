@@ -138,10 +138,7 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
 def fill_run(path: Path, config_toml: str, record: dict[str, Any]) -> RunDirectory:
     """Writes configuration and record into an empty folder, which makes it a run.
 
-    Args:
-        path: Absolute path of the folder; removed if it cannot be written.
-        config_toml: The resolved configuration.
-        record: Initial content of ``run.json``.
+    The folder is removed if they cannot be written.
 
     Raises:
         OSError: If it cannot be written.
@@ -160,9 +157,6 @@ def earlier_verdicts(run: Path) -> int:
     """Number of earlier runs in the same folder that were judged on the same source.
 
     Keeping the best of several runs selects it by its verdict.
-
-    Args:
-        run: Directory of a run.
     """
     earlier = [path for path in numbered(run.parent) if path.name < run.name]
     judged = [path for path in earlier if (path / VERDICT).is_file()]

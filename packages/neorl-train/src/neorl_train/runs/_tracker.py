@@ -123,9 +123,6 @@ def failure(error: Exception) -> str:
 def copy_once(run: RunDirectory) -> None:
     """Copies the records of a run to MLflow now.
 
-    Args:
-        run: The run.
-
     Raises:
         InputError: If they cannot be copied; one line gives the reason, and what to do if the
             database is damaged.

@@ -185,18 +185,7 @@ def benchmark_of(
     level: float,
     curve_starts: int,
 ) -> Benchmark:
-    """Reads the runs of a benchmark.
-
-    Args:
-        entries: All runs, in order.
-        controllers: The controllers of every task on the starts of the runs.
-        scales: Scale of every plant.
-        level: Confidence level of all intervals.
-        curve_starts: Number of episodes per validation during training.
-
-    Raises:
-        InputError: If a file of a run is damaged.
-    """
+    """Reads the runs of a benchmark."""
     rows: list[BenchmarkRow] = []
     curves: list[Learning] = []
     by_task: dict[Task, dict[str, tuple[PolicyScores | None, int, bool]]] = {}

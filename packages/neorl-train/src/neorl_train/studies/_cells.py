@@ -89,9 +89,6 @@ class SweepFile:
     def cell(self, values: Mapping[str, Any]) -> Cell:
         """Makes one configuration.
 
-        Args:
-            values: Values by dotted name.
-
         Raises:
             InputError: If it is not a valid configuration; the message names the values.
         """

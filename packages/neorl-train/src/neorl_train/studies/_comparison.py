@@ -44,10 +44,6 @@ _test = jax.jit(wilcoxon_test)
 def seed_returns(evaluation: Evaluation, name: str) -> np.ndarray | None:
     """Returns of a learner's seeds behind their guard, or of a controller, by seed and start.
 
-    Args:
-        evaluation: Results of one run.
-        name: A learner, one of its seeds, or a controller.
-
     Returns:
         Shape ``(seed, start)``; ``None`` if there is no such policy.
     """
@@ -69,11 +65,8 @@ def baselines(
 ) -> list[np.ndarray]:
     """The returns of the policy to compare with, on the starts of each run.
 
-    Args:
-        runs: Names of the runs.
-        evaluations: Their results.
-        name: The policy. A run that does not have it takes it from the first other run on the same
-            starts, on which the controller that runs today has the same returns.
+    A run that does not have it takes it from the first other run on the same starts, on which the
+    controller that runs today has the same returns.
 
     Raises:
         InputError: If no policy of this name was run on the starts of some run.

@@ -76,9 +76,6 @@ def evaluate_again(
         candidate: Policy to judge; empty uses the candidate of the run.
         plant: Simulated plant with the channels of the run; empty uses that of the run.
 
-    Returns:
-        Results and verdict, which are also on disk.
-
     Raises:
         InputError: If the run is not finished or has no simulator, the named plant has other
             channels, the candidate is not one of its policies, or there are fewer than two starts.

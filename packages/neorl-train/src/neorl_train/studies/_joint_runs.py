@@ -66,11 +66,7 @@ class _OpenRun:
 def joint_key(config: Config) -> Hashable | None:
     """Runs with equal keys can be trained together: only numbers of their learners differ.
 
-    Args:
-        config: Configuration, after the checks that need no data.
-
-    Returns:
-        The key; ``None`` for a run that is not trained on a log.
+    It is ``None`` for a run that is not trained on a log.
     """
     if config.finetune.run or config.training.on != "log":
         return None
@@ -93,10 +89,6 @@ def train_runs_together(jobs: Sequence[JointRun], reporter: Reporter) -> dict[st
     Each run has its own directory with the records and the checkpoints that it would have alone, so
     that resuming it writes the policies, the evaluation and the report without further training. A
     run whose training fails records this, and the others continue.
-
-    Args:
-        jobs: The runs, all with the same :func:`joint_key`.
-        reporter: Progress reporter.
 
     Returns:
         Reason in one line for each run that failed, by name.

@@ -48,18 +48,7 @@ class ShownPicture:
 
 
 def write_benchmark_pictures(folder: Path, benchmark: Benchmark) -> list[Path]:
-    """Writes the page of a benchmark, and its figures as PNG if matplotlib is installed.
-
-    Args:
-        folder: Folder of the benchmark.
-        benchmark: Results of the benchmark.
-
-    Returns:
-        The files.
-
-    Raises:
-        OSError: If one cannot be written.
-    """
+    """Writes the page of a benchmark, and its figures as PNG if matplotlib is installed."""
     shown, page = _of_benchmark(benchmark), folder / "benchmark.html"
     learners = _learners(benchmark.rows)
     tables = benchmark_tables(benchmark)

@@ -104,16 +104,7 @@ class PolicyScores:
 
 
 def run_scores(run: RunDirectory, learner: str, scale: Scale) -> PolicyScores:
-    """A learner of a finished run on a plant, with its guard.
-
-    Args:
-        run: The run.
-        learner: Name of the learner.
-        scale: Scale of the plant.
-
-    Raises:
-        InputError: If a file of the run is damaged.
-    """
+    """A learner of a finished run on a plant, with its guard."""
     evaluation = read_evaluation(run.path)
     results = [
         result for result in evaluation.results if result.group == learner and result.guarded
@@ -189,10 +180,6 @@ def means_of(
 
     With several seeds, the intervals resample both seeds and starts. Policies with one seed and
     the same number of starts are resampled together.
-
-    Args:
-        policies: Policies of one task.
-        level: Confidence level of the intervals.
 
     Returns:
         Score, return and gain of every policy; NaN where a value is unknown.

@@ -108,9 +108,6 @@ def search(
             one program, if they share this process.
         print_line: Called with a line for each trial.
 
-    Returns:
-        The cells of all trials, in order.
-
     Raises:
         InputError: If Optuna is not installed, or a trial is not a valid configuration.
     """

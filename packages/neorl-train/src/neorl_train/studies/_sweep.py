@@ -86,16 +86,7 @@ def one_command(directory: Path) -> Iterator[None]:
 
 
 def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> SweepState:
-    """Reads the progress of a sweep from the run directories.
-
-    Args:
-        directory: Folder of the sweep.
-        cells: Its cells.
-        retry: Whether to rerun failed cells.
-
-    Raises:
-        InputError: If a run is damaged, or another process works on one.
-    """
+    """Reads the progress of a sweep from the run directories."""
     names = {cell.name for cell in cells}
     runs: dict[str, RunDirectory] = {}
     others = 0
@@ -234,12 +225,6 @@ def run_cell(
     name: str, sections: Mapping[str, Any], values: Mapping[str, Any], run: str
 ) -> Outcome:
     """Runs one cell, or resumes its run, and returns the outcome; failures are not raised.
-
-    Args:
-        name: Name of the cell.
-        sections: Its configuration as plain sections.
-        values: Varied values.
-        run: Directory of the interrupted run; empty for none.
 
     Raises:
         StoppedError: After a signal.

@@ -54,24 +54,14 @@ class Table(NamedTuple):
 def rendered(tables: Sequence[Table], suffix: str) -> str:
     """The tables one below the other.
 
-    Args:
-        tables: Tables in order.
-        suffix: ``".txt"``, ``".md"`` or ``".tex"``.
+    ``suffix`` is ``".txt"``, ``".md"`` or ``".tex"``.
     """
     style = {".txt": _text, ".md": _markdown, ".tex": _latex}[suffix]
     return "\n".join(style(table) for table in tables)
 
 
 def check_output(path: Path, suffixes: Sequence[str]) -> None:
-    """Refuses an output file that could not be written, before anything is computed for it.
-
-    Args:
-        path: File to write.
-        suffixes: Suffixes of the available formats.
-
-    Raises:
-        InputError: If the name has another suffix, or the folder is missing.
-    """
+    """Refuses an output file that could not be written, before anything is computed for it."""
     if path.suffix not in suffixes:
         raise unknown_name(f"ending of {path}:", path.suffix, suffixes)
     if not path.parent.is_dir():

@@ -76,9 +76,6 @@ def lost_in_one_line(advice: str) -> Iterator[None]:
 
     If such blocks are nested, the message takes its advice from the outer one.
 
-    Args:
-        advice: Advice to the user.
-
     Raises:
         LostProcessError: With the first characters of the original error.
     """
@@ -94,10 +91,6 @@ def lost_in_one_line(advice: str) -> Iterator[None]:
 
 def require_equal(text: str, quantity: str) -> None:
     """Refuses processes that have different values.
-
-    Args:
-        text: The value of this process, such as a content hash.
-        quantity: Name of the value for the message.
 
     Raises:
         InputError: In all processes; the message names the first that differs from process 0.

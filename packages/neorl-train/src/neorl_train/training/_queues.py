@@ -449,11 +449,7 @@ def _chunk_of_seeds(
 
 
 def execution_mode(batch_devices: int) -> str:
-    """The execution mode that a run records, because the bits of a seed depend on it.
-
-    Args:
-        batch_devices: Number of devices that share every batch, as in :func:`placements_for`.
-    """
+    """The execution mode that a run records, because the bits of a seed depend on it."""
     if batch_devices > 1 or jax.process_count() > 1:
         return SHARED_MODE
     return EXECUTION_MODE if chosen_form("") == "queued" else BATCHED_MODE
@@ -463,9 +459,6 @@ def chosen_form(form: Form) -> Form:
     """The requested form, or the one that was measured to be faster.
 
     On a CPU queues are faster, while one small network does not fill a GPU.
-
-    Raises:
-        InputError: If there is no form of that name.
     """
     if form not in get_args(Form):
         raise InputError(f"form must be 'queued', 'vmap' or '', got {form!r}")

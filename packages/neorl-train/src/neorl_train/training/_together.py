@@ -56,11 +56,7 @@ class Batched:
         self._on_host: tuple[int, Any] = (-1, None)
 
     def member(self, queues: SeedQueues) -> "_Member":
-        """Adds a training to this group.
-
-        Args:
-            queues: Its states before the first update, or to be restored.
-        """
+        """Adds a training to this group."""
         return _Member(self, queues)
 
     def join(self, member: "_Member", n_updates: int) -> None:

@@ -56,17 +56,7 @@ def run_state(run: RunDirectory) -> dict[str, Any]:
 
 
 def describe_run(run: RunDirectory) -> str:
-    """Describes one run on a page of text.
-
-    Args:
-        run: Directory of the run.
-
-    Returns:
-        Text to print.
-
-    Raises:
-        InputError: If the directory is damaged.
-    """
+    """Describes one run on a page of text."""
     record, process = run.record(), holder(run)
     dataset = record.get("dataset", {})
     lines = [

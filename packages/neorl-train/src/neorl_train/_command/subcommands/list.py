@@ -101,11 +101,7 @@ def _require_folder_of_runs(runs: Path) -> None:
 def describe_all(runs: Path) -> str:
     """Lists environments, algorithms, and one line for each run in a folder.
 
-    Args:
-        runs: Folder of the numbered runs; it need not exist.
-
-    Returns:
-        Text to print; it names damaged runs and learners that cannot be imported.
+    Damaged runs and learners that cannot be imported are named.
     """
     known = known_names()
     lines = ["environments"]

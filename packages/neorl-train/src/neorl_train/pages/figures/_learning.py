@@ -53,12 +53,7 @@ class Panel:
 def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
     """The records of one kind, as one curve for each metric, algorithm and seed.
 
-    Args:
-        records: Lines of ``metrics.jsonl``.
-        kind: ``"validation"`` or ``"chunk"``.
-
-    Returns:
-        The curves, in order of appearance.
+    ``kind`` is ``"validation"`` or ``"chunk"``.
     """
     points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
     for line in records:
@@ -75,10 +70,6 @@ def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
 
 def single_validation(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) -> str:
     """Describes the values if every policy was validated only once, so that there is no curve.
-
-    Args:
-        curves_to_draw: Curves of all metrics.
-        panels: Metrics to show.
 
     Returns:
         One sentence with the values and one on how to get a curve; empty if there is a curve.
@@ -103,15 +94,7 @@ def single_validation(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) 
 
 
 def learning_curves(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) -> Any:
-    """One panel per metric: a thin line for each seed, a thick line for the mean.
-
-    Args:
-        curves_to_draw: Curves of all metrics.
-        panels: Metrics to show; at least one.
-
-    Returns:
-        The figure.
-    """
+    """One panel per metric: a thin line for each seed, a thick line for the mean."""
     figure = new_figure(3.4)
     colour_of = colours([curve.algorithm for curve in curves_to_draw])
     axes = figure.subplots(1, len(panels), squeeze=False)[0]

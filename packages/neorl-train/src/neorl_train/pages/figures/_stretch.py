@@ -29,16 +29,7 @@ def shown_actions(stretch: Stretch, spec: Spec) -> list[int]:
 
 
 def stretch_trend(stretch: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
-    """Draws logged and proposed actions, then logged measurements and costs.
-
-    Args:
-        stretch: The stretch.
-        spec: Channels, limits and control period.
-        bands: Limits of observed channels.
-
-    Returns:
-        The figure.
-    """
+    """Draws logged and proposed actions, then logged measurements and costs."""
     actions = shown_actions(stretch, spec)
     costs = [j for j in range(spec.n_cost) if np.nanmax(stretch.cost[:, j], initial=0.0) > 0]
     rows = len(actions) + len(stretch.channels) + len(costs)

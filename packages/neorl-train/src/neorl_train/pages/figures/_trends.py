@@ -44,16 +44,8 @@ def trends(
 ) -> Any:
     """Measurements and costs on the left, manipulated variables and the guard on the right.
 
-    Args:
-        ours: Episode of the guarded candidate.
-        reference: Episode of the reference controller from the same start.
-        spec: Channels, limits and control period.
-        bands: Soft limits of observed channels, and limits of actions that are tighter than their
-            ranges; if no observed channel has limits, the first ones are shown.
-        names: Names of the two; by default those of the policies.
-
-    Returns:
-        The figure.
+    ``bands`` are soft limits of observed channels, and limits of actions that are tighter than
+    their ranges; if no observed channel has limits, the first ones are shown.
     """
     left = [("obs", i) for i in _shown(spec, bands)] + [("cost", j) for j in _costs(ours, spec)]
     right = [("action", i) for i in range(spec.n_action)] + [("guard", 0)]

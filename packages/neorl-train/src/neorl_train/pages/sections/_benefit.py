@@ -62,14 +62,7 @@ def amount_table(
 ) -> Html:
     """Amounts per episode: the candidate's, the reference's and their paired difference.
 
-    Args:
-        inputs: Inputs of the report.
-        kinds: Kinds of amounts in order, each with its heading.
-        caption: Caption of the table.
-        total: Gain in return that the worths should add up to; none by default.
-
-    Returns:
-        The table; nothing if there is no such amount.
+    Nothing if there is no such amount. The worths should add up to ``total``.
     """
     tables, row = inputs.evaluation.tables, described_row(inputs)
     if row is None or not any(cell.kind in kinds for cell in row.amounts):

@@ -82,10 +82,7 @@ def _plant_words(verdict: Verdict) -> list[Content]:
 def clause_table(verdict: Verdict, level: float | None = None) -> Html:
     """Every condition with its numbers; a figure shows interval and limit on one scale.
 
-    Args:
-        verdict: Verdict with its clauses.
-        level: Confidence level of the intervals; ``None`` for predictions, whose intervals have
-            none.
+    ``level`` is ``None`` for predictions, whose intervals have none.
     """
     columns = [
         Column("Clause", align="left"),
