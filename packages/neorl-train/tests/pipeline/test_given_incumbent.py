@@ -221,7 +221,6 @@ def test_names_of_other_controllers_are_refused(name):
 
 
 def test_a_declared_controller_belongs_to_the_configuration_and_survives_its_file(tmp_path):
-    """Runs without one keep the hash that they had before there were any."""
     with_loop, without = settings("CSTR-v0"), settings("CSTR-v0", loops=())
     assert config_hash(with_loop) != config_hash(without)
     faster = settings("CSTR-v0", loops=[{**LOOP, "integral_time": 120.0}])

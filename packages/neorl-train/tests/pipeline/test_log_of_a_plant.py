@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import hashlib
 import json
 
 import jax
@@ -18,7 +17,7 @@ from neorl_train import configure
 from neorl_train._command.main import main
 from neorl_train._job.plant_model import log_context, run_facts
 from neorl_train._job.resolution import resolved
-from neorl_train.configuration import config_hash, config_to_dict, validate
+from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs._directory import create_run
 
 CSTR = make("CSTR-v0")
@@ -130,23 +129,6 @@ def test_a_rate_that_the_log_declares_lowers_that_of_the_actuator(recorded, tmp_
     limits = resolved(settings(path, evaluation=NAMED)).run.config.limits
     assert limits.rate_up == {"T_c": 0.1}
     assert limits.rate_down == {"T_c": pytest.approx(CSTR.action_rates()[0])}
-
-
-def test_runs_from_before_the_option_keep_their_hash():
-    """Otherwise they could not be resumed."""
-    without = configure(data={"quality": "expert", "readers": 2})
-    before = config_to_dict(without)
-    del before["evaluation"]["environment"]
-    del before["classical"]["declared"]
-    for section in ("output", "checkpoints", "devices"):
-        del before[section]
-    text = json.dumps(before, sort_keys=True, separators=(",", ":"))
-    assert config_hash(without) == f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-    assert config_hash(without) != config_hash(
-        dataclasses.replace(
-            without, evaluation=dataclasses.replace(without.evaluation, environment="CSTR-v0")
-        )
-    )
 
 
 def test_a_log_that_only_other_tunings_filled_is_compared_with_them(recorded, tmp_path):

@@ -356,16 +356,5 @@ def config_hash(config: Config) -> str:
     """
     plain = config_to_dict(config)
     hashed = {name: plain[name] for name in plain if name not in NOT_HASHED}
-    # Runs from before these options existed keep their hash.
-    defaults = {"quality": MIXED, "readers": 1}
-    hashed["data"] = {
-        name: v for name, v in plain["data"].items() if name not in defaults or defaults[name] != v
-    }
-    hashed["evaluation"] = {
-        name: v for name, v in plain["evaluation"].items() if name != "environment" or v
-    }
-    hashed["classical"] = {
-        name: v for name, v in plain["classical"].items() if name != "declared" or v
-    }
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -126,26 +126,8 @@ def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
 def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> Evaluation:
     """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their heads."""
     plain = {name: value for name, value in evaluation.items() if name != "units"}
-    tables = plain.get("tables")
-    rows = tables.get("rows") if isinstance(tables, dict) else None
-    for row in _objects(rows):  # files from before the verdict considered the worst episode
-        row.setdefault("least_difference", None)
-        row.setdefault("amounts", [])  # and from before there were any
-    for result in _objects(plain.get("results")):
-        if isinstance(result.get("episodes"), dict):
-            for name in ("travel", "reversals", "terms"):
-                result["episodes"].setdefault(name, [])
-    for fit in _objects(plain.get("imitation")):  # files from before this comparison
-        fit.setdefault("beyond_line", None)
-    rows_of = {"traces": traces.get("traces"), "stretches": traces.get("stretches", [])}
-    return from_plain(Evaluation, {**plain, **rows_of})
-
-
-def _objects(entries: Any) -> list[dict[str, Any]]:
-    """The objects in a list that a file may contain in damaged form."""
-    return (
-        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    )
+    rows = {name: traces[name] for name in ("traces", "stretches") if name in traces}
+    return from_plain(Evaluation, {**plain, **rows})
 
 
 def write_evaluation(run: str | os.PathLike[str], evaluation: Evaluation) -> None:

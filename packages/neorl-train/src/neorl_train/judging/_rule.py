@@ -55,7 +55,7 @@ def verdict(tables: ResultTables) -> Verdict:
     episode_clauses = _episode_clauses(row, tables)
     clauses = (
         _return_clause(row, tables),
-        *_worst_clauses(row, tables),
+        _worst_clause(row, tables),
         *(_cost_clause(cell, row.n_episodes) for cell in row.costs),
         *episode_clauses,
         *_fallback_clauses(row),
@@ -132,35 +132,33 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
     )
 
 
-def _worst_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
-    """Whether the gain depends on a rare worst episode; empty for older files without it."""
+def _worst_clause(row: PolicyRow, tables: ResultTables) -> Clause:
+    """Whether the gain depends on a rare worst episode."""
     estimate, worst_gain = row.difference, row.least_difference
-    if estimate is None or worst_gain is None:
-        return []
+    assert estimate is not None  # the clause of the return requires it
+    assert worst_gain is not None
     n = row.n_episodes
     fraction = undetected_fraction(n, tables.level)
     others = (n * estimate.value - worst_gain) / (n - 1)
     gain = fraction * worst_gain + (1 - fraction) * others
     holds = bool(gain > 0)
     unit = tables.reward_unit
-    return [
-        Clause(
-            name="worst episode",
-            statistic=f"paired difference of the return to {tables.reference} in the worst of "
-            f"{n} episodes, and the mean if {number(100 * fraction)} % of episodes were like it",
-            value=worst_gain,
-            low=worst_gain,
-            high=worst_gain,
-            bound=gain,
-            relation=">",
-            limit=0.0,
-            unit=unit,
-            holds=holds,
-            sentence=f"if {number(100 * fraction)} % of the episodes were like its worst one "
-            f"({quantity(worst_gain, unit)}), which {n} episodes do not rule out, its gain would "
-            f"be {quantity(gain, unit)}, {'above' if holds else 'not above'} 0",
-        )
-    ]
+    return Clause(
+        name="worst episode",
+        statistic=f"paired difference of the return to {tables.reference} in the worst of "
+        f"{n} episodes, and the mean if {number(100 * fraction)} % of episodes were like it",
+        value=worst_gain,
+        low=worst_gain,
+        high=worst_gain,
+        bound=gain,
+        relation=">",
+        limit=0.0,
+        unit=unit,
+        holds=holds,
+        sentence=f"if {number(100 * fraction)} % of the episodes were like its worst one "
+        f"({quantity(worst_gain, unit)}), which {n} episodes do not rule out, its gain would "
+        f"be {quantity(gain, unit)}, {'above' if holds else 'not above'} 0",
+    )
 
 
 @functools.cache
