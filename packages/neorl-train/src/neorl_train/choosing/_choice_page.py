@@ -1,7 +1,6 @@
 """The page and the data file of a choice without the plant."""
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train.choosing._return_distribution import MOST_FAR
 from neorl_train.choosing._select import CandidateEstimates, Selection
 from neorl_train.choosing._value_estimates import MIN_SIZE
+from neorl_train.judging._evaluation_file import to_plain
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import number, percent, quantity, with_ends, with_unit
 from neorl_train.pages._html import (
@@ -54,8 +54,6 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
         for field in dataclasses.fields(selection)
         if field.name not in ("spec", "candidates")
     }
-    plain["agreement"] = _known(selection.agreement)
-    plain["agreements"] = {name: _known(value) for name, value in selection.agreements.items()}
     costs = [
         {"name": c.name, "unit": c.unit, "limit": c.limit, "per": c.per}
         for c in selection.spec.cost
@@ -65,23 +63,19 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
         prediction = dataclasses.asdict(candidate.prediction)
         del prediction["refused_by"]
         prediction["refusals"] = candidate.prediction.refusals
-        row: dict[str, Any] = {"prediction": _finite(prediction)}
+        row: dict[str, Any] = {"prediction": prediction}
         if candidate.movement is not None:
-            movement = candidate.movement._asdict()
-            row["movement"] = {name: _plain(value) for name, value in movement.items()}
+            row["movement"] = candidate.movement._asdict()
         if candidate.values is not None:
             values = candidate.values._asdict()
             del values["first"]
-            row["values"] = {name: _plain(value) for name, value in values.items()}
-            row["others"] = [dataclasses.asdict(other) for other in candidate.others]
+            row["values"] = values
+            row["others"] = candidate.others
         if candidate.distribution is not None:
-            estimates = candidate.distribution._asdict()
-            row["distribution"] = {name: _plain(value) for name, value in estimates.items()}
+            row["distribution"] = candidate.distribution._asdict()
         rows.append(row)
-    return {
-        **head("selection", VERSION), **plain, "sentence": selection.sentence, "costs": costs,
-        "candidates": rows,
-    }  # fmt: skip
+    content = {**plain, "sentence": selection.sentence, "costs": costs, "candidates": rows}
+    return {**head("selection", VERSION), **to_plain(content)}
 
 
 def page(selection: Selection) -> str:
@@ -345,27 +339,6 @@ def _corrections(selection: Selection) -> Html:
 
 def _interval(estimate: Estimate) -> str:
     return with_ends(estimate.value, estimate.low, estimate.high)
-
-
-def _known(value: float) -> float | None:
-    return None if value != value else value
-
-
-def _finite(value: Any) -> Any:
-    """Plain JSON with null for numbers that are not finite."""
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Estimate):
-        return {
-            k: v if abs(v) < float("inf") else None for k, v in dataclasses.asdict(value).items()
-        }
-    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 def _limits(selection: Selection) -> Html:

@@ -328,16 +328,9 @@ def config_to_dict(config: Config) -> dict[str, Any]:
         for name, value in sections.items()
     }
     plain["algorithms"] = {
-        name: _plain_fields(hyperparameters(config, name)) for name in config.training.algorithms
+        name: dataclasses.asdict(hyperparameters(config, name))
+        for name in config.training.algorithms
     }
-    return plain
-
-
-def _plain_fields(settings: Any) -> dict[str, Any]:
-    plain = {}
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        plain[field.name] = _plain_fields(value) if dataclasses.is_dataclass(value) else value
     return plain
 
 
