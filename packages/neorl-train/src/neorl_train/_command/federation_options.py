@@ -11,7 +11,7 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.options import fields_of, part_of
 from neorl_train._command.run_argument import Flags
 from neorl_train.configuration._sections import Config, config_to_dict, config_type
-from neorl_train.configuration._toml import dump_toml, updated
+from neorl_train.configuration._toml import dump_toml, update
 from neorl_train.configuration._untrained import refuse_untrained, require_importable
 from neorl_train.federation._rules import Fault
 from neorl_train.federation._settings import (
@@ -50,7 +50,7 @@ def read_federation(
     names = {f"--{name}": name for name in fields_of(Flags())}
     words = [word for word in arguments if word not in names]
     flags = Flags(**{name: flag in arguments for flag, name in names.items()})
-    base = updated(config_type(algorithms)(), DEFAULTS)
+    base = update(config_type(algorithms)(), DEFAULTS)
     require_importable(base, words)
     positional = []
     while words and not words[0].startswith("-"):
@@ -124,8 +124,8 @@ def _from_document(
     if not isinstance(faults, list):
         raise InputError(f"{where}: write each fault as [[faults]], with two brackets")
     try:
-        filled = updated(default, rest)
-        return filled, sites, tuple(updated(Fault(), fault) for fault in faults)
+        filled = update(default, rest)
+        return filled, sites, tuple(update(Fault(), fault) for fault in faults)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

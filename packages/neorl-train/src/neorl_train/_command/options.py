@@ -68,9 +68,9 @@ def read_fine_tuning_options(
             "finetune takes the directory of a finished run first, for example "
             "`neorl-train finetune runs/0001`"
         )
-    from neorl_train._job.offline_run import continued
+    from neorl_train._job.offline_run import fine_tuning_defaults
 
-    default = continued(str(named_run(run)))
+    default = fine_tuning_defaults(str(named_run(run)))
     if file := _take_word(words, TrainingFlags):
         default = load_toml(Path(file), default)
     config, flags = _config_and_flags(default, words, TrainingFlags(), "neorl-train finetune RUN")

@@ -94,9 +94,9 @@ def newest_run(command: str) -> Path:
     Raises:
         InputError: If there is none.
     """
-    from neorl_train.runs._directory import numbered
+    from neorl_train.runs._directory import numbered_runs
 
-    runs = numbered(RUNS)
+    runs = numbered_runs(RUNS)
     if not runs:
         raise InputError(
             f"{command} needs a run, and there is none in {RUNS.absolute()}; for example "

@@ -14,7 +14,7 @@ from neorl_train._job.resolved_run import Learned, ResolvedRun, Task
 from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.data._experience import Experience
 from neorl_train.data._streamed import StreamedData
-from neorl_train.judging._fine_tuning import Collected, FineTuning, fine_tuned
+from neorl_train.judging._fine_tuning import Collected, FineTuning, fine_tuning_effect
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._records import read_records
@@ -104,7 +104,7 @@ def fine_tuning_results(
         if reference_return is not None:
             regret = tuple(float(np.mean(reference_return - np.asarray(curve))) for curve in curves)
         results.append(
-            fine_tuned(
+            fine_tuning_effect(
                 evaluation,
                 name,
                 f"{name}_{OFFLINE}",

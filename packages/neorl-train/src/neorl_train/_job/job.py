@@ -17,7 +17,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure import cache_fault, is_full_disk
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train._errors import InterruptedRunError
-from neorl_train._job.resolution import Resolved, reopened, resolved
+from neorl_train._job.resolution import Resolved, reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import all_stages
 from neorl_train._job.watcher import READY
@@ -59,7 +59,7 @@ def run_job(
     """
     with all_or_none("begin the run"), timings.stage(FIRST_STAGE):
         resolved_run, run = begin_job(config, reporter, extra)
-    with _removed_unless_started(run, timings):
+    with _remove_unless_started(run, timings):
         return continue_run(resolved_run, run, reporter, timings, profile=profile)
 
 
@@ -68,7 +68,7 @@ def begin_job(
 ) -> tuple[ResolvedRun, RunDirectory]:
     """Checks every value and creates the directory of a new run, without carrying anything out."""
     validate(config)
-    resolution = resolved(config)
+    resolution = resolve(config)
     config, record = resolution.run.config, {**(extra or {}), **first_record(resolution)}
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
@@ -81,7 +81,7 @@ def begin_job(
 
 
 @contextmanager
-def _removed_unless_started(run: RunDirectory, timings: Timings) -> Iterator[None]:
+def _remove_unless_started(run: RunDirectory, timings: Timings) -> Iterator[None]:
     """Removes a new run that was refused, because with other settings it could not be resumed.
 
     A full disk does not count as a refusal: the same run can continue once there is space.
@@ -116,7 +116,7 @@ def resume_job(
     with all_or_none("resume the run"):
         _require_resumable(run, config)
         with timings.stage(FIRST_STAGE):
-            resolved_run = None if is_complete(run) else _reopened(run, config, reporter)
+            resolved_run = None if is_complete(run) else _reopen(run, config, reporter)
     if resolved_run is None:
         reporter.print_line(
             f"run {run.path} is finished and its results are complete; there is nothing to do"
@@ -142,9 +142,9 @@ def _require_resumable(run: RunDirectory, config: Config) -> None:
         )
 
 
-def _reopened(run: RunDirectory, config: Config, reporter: Reporter) -> ResolvedRun:
+def _reopen(run: RunDirectory, config: Config, reporter: Reporter) -> ResolvedRun:
     _note_other_versions(run, run.record(), reporter)
-    return reopened(config)
+    return reopen(config)
 
 
 PACKAGES = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
@@ -242,7 +242,7 @@ def continue_run(
         traces = Profile(run.path / PROFILE if profile else None)
         session = Session(run, reporter, stop, timings, traces)
         with (
-            _status_recorded(session),
+            _record_status(session),
             one_line_when_full(f"run {run.path.name}", run.resume_line()),
         ):
             run.update_record(status=RUNNING, resume=run.resume_line(), error="")
@@ -252,7 +252,7 @@ def continue_run(
 
 
 @contextmanager
-def _status_recorded(session: Session) -> Iterator[None]:
+def _record_status(session: Session) -> Iterator[None]:
     """Records how the run ended."""
     try:
         yield

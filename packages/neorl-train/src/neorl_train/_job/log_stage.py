@@ -14,7 +14,7 @@ from neorl_train.data._experience import Experience, training_experience
 from neorl_train.data._log_cache import collected_log, complete_log, more_rows
 from neorl_train.data._source import PlantSource, is_streamed
 from neorl_train.data._streamed import StreamedData, streamed_sentence
-from neorl_train.training._memory import in_words, machine_memory
+from neorl_train.training._memory import machine_memory, memory_text
 
 BYTES_OF_VALUE = 4
 
@@ -98,8 +98,8 @@ def require_memory_for_log(plant: str, spec: Spec, steps: int) -> None:
     needed, available = float(BYTES_OF_VALUE * values * steps), machine_memory()
     if needed > available:
         raise InputError(
-            f"{steps} steps of {plant} take {in_words(needed)} of memory, and this machine has "
-            f"{in_words(available)}; set a smaller data.steps, or record several files with "
+            f"{steps} steps of {plant} take {memory_text(needed)} of memory, and this machine has "
+            f"{memory_text(available)}; set a smaller data.steps, or record several files with "
             f"`neorl-envs collect {plant} --steps {steps} --shard-rows 1000000 --out "
             "log.shards.json` and run on log.shards.json"
         )

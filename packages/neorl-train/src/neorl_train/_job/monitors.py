@@ -61,7 +61,7 @@ def fitted_watches(config: Config, experience: Experience | None, spec: Spec) ->
     rows = _rows(config, experience.dataset) if kinds else np.zeros((0, spec.n_obs))
     uncalibrated = {name: fitters[name](rows) for name in kinds}
     fitted = [
-        _calibrated(name, monitor, monitors, experience.held_out)
+        _calibrate(name, monitor, monitors, experience.held_out)
         for name, monitor in uncalibrated.items()
     ]
     return [*declared_watches(monitors, spec), *fitted]
@@ -85,7 +85,7 @@ def disagreement_watch(
         )
     except InputError as error:
         raise InputError(f"monitors.disagreement: {error}") from error
-    watch = _calibrated(DISAGREEMENT, uncalibrated, config.monitors, experience.held_out)
+    watch = _calibrate(DISAGREEMENT, uncalibrated, config.monitors, experience.held_out)
     return [dataclasses.replace(watch, policies=tuple(candidate.id for candidate in seeds))]
 
 
@@ -131,7 +131,7 @@ def _rows(config: Config, dataset: Dataset) -> np.ndarray:
     return obs[np.asarray(columns.mask) & np.isfinite(obs).all(axis=1)]
 
 
-def _calibrated(
+def _calibrate(
     name: str, uncalibrated: Monitor, monitors: MonitorsConfig, held_out: Dataset
 ) -> NamedMonitor:
     obs, action, mask = padded_episodes(held_out)

@@ -66,7 +66,7 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
     return run, config
 
 
-def continued(path: str) -> Config:
+def fine_tuning_defaults(path: str) -> Config:
     """The default configuration for fine-tuning a finished run.
 
     It is that of the run: its log, penalties, limits and hyperparameters, with those of its

@@ -20,7 +20,7 @@ from neorl_train.judging._results import Evaluation
 from neorl_train.judging._verdict import Verdict
 from neorl_train.judging._verdict_file import read_verdict, write_verdict
 from neorl_train.runs._checkpoints import tree_digest
-from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._names import (
     CONSTRAINTS,
     EVALUATION,
@@ -79,7 +79,7 @@ def matching_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluatio
 
     An empty digest matches none.
     """
-    for path in reversed(numbered(run.path.parent)):
+    for path in reversed(numbered_runs(run.path.parent)):
         try:
             record = RunDirectory(path).record()
             same = bool(inputs) and record.get(INPUTS) == inputs

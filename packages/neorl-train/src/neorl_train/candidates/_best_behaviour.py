@@ -14,7 +14,7 @@ from neorl_train.data._behaviours import behaviours_of, own_episodes
 from neorl_train.judging._logged import reward_unit
 from neorl_train.judging._results import Episodes
 from neorl_train.judging._rollouts import recorded_episodes
-from neorl_train.judging._wording import confidence, listed, quantity, with_ends, with_unit
+from neorl_train.judging._wording import confidence, enumeration, quantity, with_ends, with_unit
 
 MIN_EPISODES = 8
 """Smallest number of episodes of a behaviour that is imitated."""
@@ -79,7 +79,7 @@ def best_behaviour(dataset: Dataset, spec: Spec, level: float) -> tuple[str, lis
     sentences = []
     if left_out:
         sentences.append(
-            f"not compared, for too few training episodes or turns: {listed(left_out)}"
+            f"not compared, for too few training episodes or turns: {enumeration(left_out)}"
         )
     within = []
     for name in eligible:

@@ -65,7 +65,7 @@ def _loop_text(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
         formatters["slope"] = lambda v: f"integrating, {v:.4g} {y} per {u} and s"
     # A first-order model is described by its step response rather than its pole.
     known = {"gain", "pole", "slope"} if "static_gain" in identified else set()
-    return _formatted(identified, formatters, known)
+    return _format(identified, formatters, known)
 
 
 def _model_text(identified: dict[str, Any], task: Task, spec: Spec) -> str:
@@ -97,7 +97,7 @@ def _model_text(identified: dict[str, Any], task: Task, spec: Spec) -> str:
         "loop_radius": lambda v: f"of the loop {_mode(v, spec.dt)}",
         "horizon": lambda v: f"horizon {v * spec.dt:g} s",
     }
-    return _formatted(identified, formatters, set())
+    return _format(identified, formatters, set())
 
 
 def _mode(radius: float, dt: float) -> str:
@@ -106,7 +106,7 @@ def _mode(radius: float, dt: float) -> str:
     return f"{dt / -math.log(max(radius, 1e-12)):.3g} s"
 
 
-def _formatted(
+def _format(
     identified: dict[str, Any], formatters: dict[str, Callable[[Any], str]], hidden: set[str]
 ) -> str:
     parts = []

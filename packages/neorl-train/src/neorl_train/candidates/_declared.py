@@ -33,7 +33,7 @@ def _names(inputs: RunInputs) -> tuple[str, ...]:
     return tuple(inputs.config.classical.declared)
 
 
-def _declared(material: Material) -> Made:
+def _declare(material: Material) -> Made:
     """The declared controllers; loops without a bias take it from the training episodes."""
     config, spec, dataset = material.config, material.spec, material.dataset
     declared, seed = config.classical.declared, material.seed
@@ -64,4 +64,4 @@ def _bias_text(name: str, config: Config, policy: Policy, spec: Spec) -> str:
     )
 
 
-DECLARATIONS = Family(_names, _declared)
+DECLARATIONS = Family(_names, _declare)

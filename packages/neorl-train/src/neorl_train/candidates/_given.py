@@ -43,7 +43,7 @@ def _names(inputs: RunInputs) -> list[str]:
     return [Path(file).stem for file in inputs.config.evaluation.policies]
 
 
-def _given(material: Material) -> Made:
+def _read(material: Material) -> Made:
     candidates = []
     for file in material.config.evaluation.policies:
         artefact = unchanged_artefact(file, material.spec, material.digests)
@@ -53,7 +53,7 @@ def _given(material: Material) -> Made:
     return Made(candidates, [])
 
 
-FILES = Family(_names, _given)
+FILES = Family(_names, _read)
 
 
 def stored_pool(path: Path) -> Pool:

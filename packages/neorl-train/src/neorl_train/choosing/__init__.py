@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from neorl_train.choosing._select import select_candidates as select_candidates
     from neorl_train.choosing._value_estimates import LoggedEpisodes as LoggedEpisodes
     from neorl_train.choosing._value_estimates import ValueEstimates as ValueEstimates
-    from neorl_train.choosing._value_estimates import bootstrapped as bootstrapped
+    from neorl_train.choosing._value_estimates import bootstrap as bootstrap
     from neorl_train.choosing._value_estimates import logged_episodes as logged_episodes
     from neorl_train.choosing._value_estimates import value_estimates as value_estimates
 
@@ -48,7 +48,7 @@ __all__ = [
     "Selection",
     "TrainingHooks",
     "ValueEstimates",
-    "bootstrapped",
+    "bootstrap",
     "check_plant_model",
     "critics_text",
     "fit_critics",
@@ -105,7 +105,7 @@ __getattr__, __dir__ = lazy_names(
         "neorl_train.choosing._value_estimates": [
             "LoggedEpisodes",
             "ValueEstimates",
-            "bootstrapped",
+            "bootstrap",
             "logged_episodes",
             "value_estimates",
         ],

@@ -19,7 +19,7 @@ from neorl_train.pages._html import (
     Section,
     bullets,
     document,
-    joined,
+    join,
     paragraph,
     table,
     tag,
@@ -146,7 +146,7 @@ def _predictions(selection: Selection) -> Html:
             Column(f"{channel.name}, episodes near the limit"),
         ]
     rows = [
-        [_named(candidate, selection), *_cells(candidate, selection)]
+        [_label(candidate, selection), *_cells(candidate, selection)]
         for candidate in selection.candidates
     ]
     words = (
@@ -154,7 +154,7 @@ def _predictions(selection: Selection) -> Html:
         "under every candidate, with the model's error in each logged step added. In brackets: the "
         "95 % interval over episodes and the networks of the model."
     )
-    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(words), table("Means over episodes.", columns, rows)])
 
 
 def _cells(candidate: CandidateEstimates, selection: Selection) -> list[str]:
@@ -169,7 +169,7 @@ def _cells(candidate: CandidateEstimates, selection: Selection) -> list[str]:
     return cells
 
 
-def _named(candidate: CandidateEstimates, selection: Selection) -> str:
+def _label(candidate: CandidateEstimates, selection: Selection) -> str:
     name = candidate.prediction.name
     return f"{name} (the choice)" if name == selection.chosen else name
 
@@ -193,7 +193,7 @@ def _movement(selection: Selection) -> Html:
     measured = [c for c in spec.obs if c.name in selection.predicted]
     columns += [Column(f"{c.name}, standard deviation", c.unit) for c in measured]
     rows = [
-        [_named(one, selection), *map(_interval, (*one.movement.travel, *one.movement.deviation))]
+        [_label(one, selection), *map(_interval, (*one.movement.travel, *one.movement.deviation))]
         for one in selection.candidates
         if one.movement is not None
     ]
@@ -203,7 +203,7 @@ def _movement(selection: Selection) -> Html:
         "follows, in the same replayed episodes. In brackets: the 95 % interval over episodes and "
         "the networks of the model."
     )
-    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(words), table("Means over episodes.", columns, rows)])
 
 
 def _refusals(selection: Selection) -> Html:
@@ -258,7 +258,7 @@ def _values(selection: Selection) -> Html:
     known = [f"{name} {number(value)}" for name, value in agreements.items() if value == value]
     if known:
         words += f" Rank correlation with the returns of the model: {'; '.join(known)}."
-    return joined([paragraph(words), table("Estimates of the other estimators.", columns, rows)])
+    return join([paragraph(words), table("Estimates of the other estimators.", columns, rows)])
 
 
 def _of_members(selection: Selection) -> str:
@@ -306,7 +306,7 @@ def _distributions(selection: Selection) -> Html:
         "limit per step. The intervals cover the variation between starts, not the error of the "
         "fit."
     )
-    return joined([paragraph(words), table("Distribution from the logged starts.", columns, rows)])
+    return join([paragraph(words), table("Distribution from the logged starts.", columns, rows)])
 
 
 def _corrections(selection: Selection) -> Html:
@@ -334,7 +334,7 @@ def _corrections(selection: Selection) -> Html:
         f"than {percent(MOST_FAR)} of what a candidate visits is farther from the log than 99 % of "
         "the logged rows are from other episodes, no error is stated."
     )
-    return joined([paragraph(words), table("Corrected by the nearest logged rows.", columns, rows)])
+    return join([paragraph(words), table("Corrected by the nearest logged rows.", columns, rows)])
 
 
 def _interval(estimate: Estimate) -> str:

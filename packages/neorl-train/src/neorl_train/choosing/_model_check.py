@@ -41,7 +41,7 @@ from neorl_train.choosing._model_trust import (
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.judging._logged import reward_unit
-from neorl_train.judging._trial import setpoint_words
+from neorl_train.judging._trial import setpoint_text
 from neorl_train.judging._wording import number, percent, quantity
 
 MAX_BIAS = 0.25
@@ -288,7 +288,7 @@ def _excitation_check(excitation: Excitation) -> Check:
         excitation.suffices,
         "; ".join(excitation.warnings)
         or "every action also moved independently of the measurements, with a fraction of at least "
-        f"{excitation.least:.2g} of its variance{setpoint_words(excitation)}",
+        f"{excitation.least:.2g} of its variance{setpoint_text(excitation)}",
     )
 
 

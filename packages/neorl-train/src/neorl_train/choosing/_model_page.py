@@ -17,7 +17,7 @@ from neorl_train.pages._html import (
     Section,
     bullets,
     document,
-    joined,
+    join,
     paragraph,
     table,
     tag,
@@ -161,9 +161,9 @@ def page(check: PlantModelCheck) -> str:
 def _sections(check: PlantModelCheck) -> list[Section]:
     pictures = [] if _style.installed() else [missing()]
     return [
-        ("checks", "What was checked", joined([*pictures, paragraph(CHECKS_TEXT), _checks(check)])),
+        ("checks", "What was checked", join([*pictures, paragraph(CHECKS_TEXT), _checks(check)])),
         ("sums", "Return and costs of whole episodes", _sums(check)),
-        ("replayed", "The controllers that recorded the log", _replayed(check)),
+        ("replayed", "The controllers that recorded the log", _replay_table(check)),
         ("held-out-modes", "Controllers that were left out of the fit", _held_out(check)),
         ("episodes", "Predicted episodes", _episodes(check)),
         ("ahead", "Prediction errors several steps ahead", _ahead(check)),
@@ -202,7 +202,7 @@ def _rank_correlation(predicted: Any, logged: Any) -> str:
     return DASH if np.isnan(value) else number(value)
 
 
-def _replayed(check: PlantModelCheck) -> Html:
+def _replay_table(check: PlantModelCheck) -> Html:
     """One table row per controller; nothing if none is known."""
     if not check.replayed:
         return Html("")
@@ -225,7 +225,7 @@ def _replayed(check: PlantModelCheck) -> Html:
         "added. Manual holds and test signals of operators are in the log but are not replayed, so "
         "a prediction that is somewhat better than the log is not an error of the model."
     )
-    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(words), table("Means over episodes.", columns, rows)])
 
 
 def _held_out(check: PlantModelCheck) -> Html:
@@ -262,7 +262,7 @@ def _held_out(check: PlantModelCheck) -> Html:
         "others, in standard deviations per step, is more than the rule of the choice allows would "
         "be refused as a candidate; its error does not count."
     )
-    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(words), table("Means over episodes.", columns, rows)])
 
 
 def _sums(check: PlantModelCheck) -> Html:
@@ -293,7 +293,7 @@ def _sums(check: PlantModelCheck) -> Html:
         Column("Order", "rank correlation"),
         Column("Unit", align="left"),
     ]
-    return joined(
+    return join(
         [
             picture(sums_figure, check, name="sums", alt=words, caption=words),
             table(
@@ -328,7 +328,7 @@ def _episodes(check: PlantModelCheck) -> Html:
                 episode_figure, check, episode, name=f"episode-{episode}", alt=words, caption=words
             )
         )
-    return joined(parts)
+    return join(parts)
 
 
 def _ahead(check: PlantModelCheck) -> Html:
@@ -350,7 +350,7 @@ def _ahead(check: PlantModelCheck) -> Html:
             for k in steps
         ),
     ]
-    return joined(
+    return join(
         [
             picture(ahead_figure, check, name="ahead", alt=words, caption=words),
             table("Errors in standard deviations of each channel.", columns, rows),
@@ -394,7 +394,7 @@ def _interlocks(check: PlantModelCheck) -> Html:
         ]
         for interlock in check.interlocks
     ]
-    return joined([paragraph(words), table("Interlocks, in their order.", columns, rows)])
+    return join([paragraph(words), table("Interlocks, in their order.", columns, rows)])
 
 
 def _limits() -> Html:

@@ -178,7 +178,7 @@ def _reference_policy(
     return environment.tunings()[environment.reference]
 
 
-def _reference_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
+def _reference_text(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
     return f"the plant's reference controller, {reference}"
 
 
@@ -211,7 +211,7 @@ def _constant_policy(
     return ConstantPolicy(jnp.asarray(values, jnp.float32))
 
 
-def _constant_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
+def _constant_text(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
     values = [f"{c.name} {fallback.values[c.name]:.4g} {c.unit}" for c in spec.action]
     why = "" if given else " (the mean logged action, because no fallback was declared)"
     return f"holds {', '.join(values)}{why}"
@@ -229,7 +229,7 @@ def _classical_policy(
     return controllers[fallback.controller]
 
 
-def _classical_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
+def _classical_text(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
     return f"the classical controller {fallback.controller}, fitted on the log"
 
 
@@ -251,9 +251,9 @@ class _Rule:
 
 
 _RULES: dict[str, _Rule] = {
-    "reference": _Rule(False, _check_reference, _reference_policy, _reference_words),
-    "constant": _Rule(True, _check_constant, _constant_policy, _constant_words),
-    "classical": _Rule(False, _check_classical, _classical_policy, _classical_words),
+    "reference": _Rule(False, _check_reference, _reference_policy, _reference_text),
+    "constant": _Rule(True, _check_constant, _constant_policy, _constant_text),
+    "classical": _Rule(False, _check_classical, _classical_policy, _classical_text),
 }
 """Every kind except ``"default"``, which is resolved to one of these."""
 

@@ -57,13 +57,13 @@ def declared_limits(
         low={channel.name: float(channel.low) for channel in spec.action} | constraint_limits.low,
         high={channel.name: float(channel.high) for channel in spec.action}
         | constraint_limits.high,
-        rate_up=_lowered(dict(zip(names, known, strict=True)), constraint_limits.up),
-        rate_down=_lowered(dict(zip(names, known, strict=True)), constraint_limits.down),
+        rate_up=_lower(dict(zip(names, known, strict=True)), constraint_limits.up),
+        rate_down=_lower(dict(zip(names, known, strict=True)), constraint_limits.down),
         further=tuple(dict(record) for record in constraint_limits.further),
     )
 
 
-def _lowered(rates: Mapping[str, float], declared: Mapping[str, float]) -> dict[str, float]:
+def _lower(rates: Mapping[str, float], declared: Mapping[str, float]) -> dict[str, float]:
     """The rates of the actuators, or lower ones that a log declares."""
     return {name: min(rate, declared.get(name, math.inf)) for name, rate in rates.items()}
 

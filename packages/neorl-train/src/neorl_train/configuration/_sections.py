@@ -18,7 +18,7 @@ from neorl_train.configuration._monitors import MonitorsConfig, SupervisorConfig
 from neorl_train.configuration._online import FineTuningConfig, OnlineConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
 from neorl_train.configuration._retuning import RetuningConfig
-from neorl_train.configuration._toml import updated
+from neorl_train.configuration._toml import update
 
 DEFAULT_STEPS = 120_000
 """Default number of steps of a collected log."""
@@ -296,7 +296,7 @@ class _Defaults:
     values: dict[str, Any]
 
     def __call__(self) -> Any:
-        return updated(self.kind(), self.values)
+        return update(self.kind(), self.values)
 
 
 def hyperparameters(config: Config, name: str) -> Any:

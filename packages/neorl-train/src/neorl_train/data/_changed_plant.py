@@ -26,11 +26,11 @@ def changed_plant(name: str, factors: Mapping[str, float]) -> Plant:
         InputError: If the plant declares no constants, or none of that name, or a value is
             physically impossible.
     """
-    return _changed(name, tuple(sorted(factors.items())))
+    return _change(name, tuple(sorted(factors.items())))
 
 
 @functools.cache
-def _changed(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
+def _change(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
     plant = make(name)
     if not factors:
         return plant

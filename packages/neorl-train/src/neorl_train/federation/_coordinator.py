@@ -15,10 +15,10 @@ from neorl_train.federation._messages import (
     Update,
     Vector,
     check_introductions,
-    decompressed,
+    decompress,
 )
-from neorl_train.federation._privacy import as_floats, scale_of, summed
-from neorl_train.federation._rules import combined, limited_shares
+from neorl_train.federation._privacy import as_floats, scale_of, sum_of_terms
+from neorl_train.federation._rules import combine, limited_shares
 from neorl_train.federation._settings import ROBUST, Federation, sites_needed
 
 SECRET_WORDS = 4
@@ -110,9 +110,7 @@ class Coordinator:
             InputError: If its arrays have another form.
         """
         messages = self.settings.messages
-        return decompressed(
-            update.arrays, size=size, bits=messages.bits, fraction=messages.fraction
-        )
+        return decompress(update.arrays, size=size, bits=messages.bits, fraction=messages.fraction)
 
     def shares(self, names: Sequence[str]) -> tuple[dict[str, float], list[str]]:
         """Weight of every site in a mean, and the sites whose weight was limited."""
@@ -154,7 +152,7 @@ class Coordinator:
         stacked = np.stack([changes[name] for name in names])
         shares, _ = self.shares(names)
         weights = np.asarray([shares[name] for name in names])
-        value, usable = combined(self.settings.federation, stacked, weights)
+        value, usable = combine(self.settings.federation, stacked, weights)
         not_finite = [name for name, ok in zip(names, usable, strict=True) if not ok]
         return value, not_finite
 
@@ -175,7 +173,7 @@ class Coordinator:
 
     def unmasked(self, round_: int, terms: Sequence[np.ndarray], scale: float) -> Vector:
         """The change of the common parameters, computed from masked terms that sum to it."""
-        total = as_floats(summed(list(terms)), scale=scale)
+        total = as_floats(sum_of_terms(list(terms)), scale=scale)
         if not self.settings.private:
             return total
         expected = self.settings.federation.participation * len(self.names)

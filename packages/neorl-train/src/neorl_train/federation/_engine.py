@@ -18,7 +18,7 @@ from neorl_train.federation._client import (
     proximal_strength,
 )
 from neorl_train.federation._coordinator import Coordinator
-from neorl_train.federation._exchange import Exchange, RoundRecord, worst_words
+from neorl_train.federation._exchange import Exchange, RoundRecord, worst_text
 from neorl_train.federation._messages import Vector
 from neorl_train.federation._privacy import epsilon
 from neorl_train.federation._rules import Fault, check_faults, mixings
@@ -205,11 +205,11 @@ class _Engine:
 
     def _check_round(self, record: RoundRecord) -> None:
         if not record.counted:
-            self.print_line(f"round {record.round}: too few sites answered ({worst_words(record)})")
+            self.print_line(f"round {record.round}: too few sites answered ({worst_text(record)})")
         if self.failed >= self.settings.federation.patience:
             raise InputError(
                 f"no round has been completed since round {record.round - self.failed + 1}: "
-                f"{worst_words(record)}; bring the sites back and repeat the command, which "
+                f"{worst_text(record)}; bring the sites back and repeat the command, which "
                 "continues from the last checkpoint"
             )
 

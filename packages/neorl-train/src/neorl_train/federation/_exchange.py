@@ -8,7 +8,7 @@ import numpy as np
 from neorl_train.federation._client import Client
 from neorl_train.federation._coordinator import Coordinator
 from neorl_train.federation._messages import RoundStart, Update, Vector, n_bytes
-from neorl_train.federation._rules import Fault, altered, is_fault, mixed
+from neorl_train.federation._rules import Fault, alter, is_fault, mix
 
 
 class RoundRecord(NamedTuple):
@@ -53,7 +53,7 @@ class RoundRecord(NamedTuple):
 ANSWERED, NOT_DRAWN, DEAD, LATE, NOT_FINITE = "answered", "not drawn", "dead", "late", "not finite"
 
 
-def worst_words(record: RoundRecord) -> str:
+def worst_text(record: RoundRecord) -> str:
     """Describes the outcomes of the sites that did not answer."""
     return "; ".join(
         f"{name}: {outcome}" for name, outcome in record.outcomes.items() if outcome != ANSWERED
@@ -146,7 +146,7 @@ class Exchange:
             running[name] = client.work(start)
         updates = {}
         for name, finish in running.items():
-            update = altered(self._faults, finish())
+            update = alter(self._faults, finish())
             refused = self._coordinator.reason_to_refuse(update, number, size)
             is_late = is_fault(self._faults, name, "late", number)
             secure = self._coordinator.settings.messages.secure_sum
@@ -178,7 +178,7 @@ class Exchange:
             name: vectors[names.index(name)] + update.arrays[0] for name, update in updates.items()
         }
         assert self._matrices is not None
-        after, not_finite, sent = mixed(present, names, self._matrices)
+        after, not_finite, sent = mix(present, names, self._matrices)
         for name in not_finite:
             outcomes[name] = NOT_FINITE
         new_vectors: list[Any] = [

@@ -42,7 +42,7 @@ def federation_results(
     means = _means(site_results)
     if means:
         document["mean_of_sites"] = means
-    return "\n".join(_words(document)), document
+    return "\n".join(_sentences(document)), document
 
 
 def _site(algorithm: str, run: RunDirectory) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _outcomes(rounds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _words(document: Mapping[str, Any]) -> list[str]:
+def _sentences(document: Mapping[str, Any]) -> list[str]:
     lines = [f"{document['algorithm']} by {document['rule']}, {document['rounds']} rounds"]
     for name, site in document["sites"].items():
         line = f"  {name}: {site['rows']} rows, {site['verdict']}"

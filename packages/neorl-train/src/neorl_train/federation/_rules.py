@@ -64,7 +64,7 @@ def limited_shares(
         cut |= over
 
 
-def combined(
+def combine(
     federation: FederationConfig,
     updates: Float[np.ndarray, "site parameter"],
     shares: Float[np.ndarray, " site"],
@@ -87,10 +87,10 @@ def combined(
 
 @functools.cache
 def _program(rule: str, byzantine: int) -> Any:
-    return jax.jit(functools.partial(_combined, rule, byzantine))
+    return jax.jit(functools.partial(_combine, rule, byzantine))
 
 
-def _combined(rule: str, byzantine: int, updates: Array, shares: Array, radius: Array) -> Aggregate:
+def _combine(rule: str, byzantine: int, updates: Array, shares: Array, radius: Array) -> Aggregate:
     sites = updates.shape[0]
     match rule:
         case "median":
@@ -163,7 +163,7 @@ def is_fault(faults: Sequence[Fault], site: str, kind: FaultKind, round_: int) -
     return any(fault.site == site and fault.kind == kind and fault.at(round_) for fault in faults)
 
 
-def altered(faults: Sequence[Fault], update: Update) -> Update:
+def alter(faults: Sequence[Fault], update: Update) -> Update:
     """The update that a site with these faults sends instead of an honest one."""
     for fault in faults:
         if fault.site != update.site or not fault.at(update.round):
@@ -240,7 +240,7 @@ def _adjacency(links: Sequence[Sequence[str]], names: Sequence[str]) -> np.ndarr
     return adjacency
 
 
-def mixed(
+def mix(
     present: Mapping[str, Vector],
     names: Sequence[str],
     matrices: Float[np.ndarray, "step site site"],

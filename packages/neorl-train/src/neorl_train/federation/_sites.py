@@ -8,7 +8,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_train.configuration._sections import Config, config_to_dict
-from neorl_train.configuration._toml import updated
+from neorl_train.configuration._toml import update
 from neorl_train.federation._rules import Fault, check_faults
 from neorl_train.federation._settings import (
     Federation,
@@ -105,7 +105,7 @@ def federation_plan(
                     f"section; move it to [{section}]"
                 )
         try:
-            configs[name] = updated(shared, section_of_site)
+            configs[name] = update(shared, section_of_site)
         except InputError as error:
             raise InputError(f"sites.{name}: {error}") from None
     return FederationPlan(settings, configs, faults, Path(shared.output.directory))

@@ -53,8 +53,8 @@ def require_same_channels(
         for channel, logged in zip(ours, theirs, strict=True):
             if channel != logged:
                 raise InputError(
-                    f"{environment} has the {kind} channel {_described(channel)}, where the log "
-                    f"and its policies have {_described(logged)}; {_advice(logged, advice)}"
+                    f"{environment} has the {kind} channel {_describe(channel)}, where the log "
+                    f"and its policies have {_describe(logged)}; {_advice(logged, advice)}"
                 )
     if simulator.dt != log.dt:
         raise InputError(
@@ -68,7 +68,7 @@ def _without_limits(costs: Sequence[CostChannel]) -> list[tuple[str, str, str]]:
     return [(channel.name, channel.unit, channel.per) for channel in costs]
 
 
-def _described(channel: Channel | tuple[str, str, str]) -> str:
+def _describe(channel: Channel | tuple[str, str, str]) -> str:
     """Describes a channel with its range, or a cost with what it counts."""
     if isinstance(channel, Channel):
         return f"{channel.name} ({channel.low:g} to {channel.high:g} {channel.unit})"

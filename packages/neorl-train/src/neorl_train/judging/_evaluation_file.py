@@ -80,7 +80,7 @@ def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
     return check_head(content, kind, version, str(path))
 
 
-def decoded(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T:
+def decode(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T:
     """Applies ``decode`` to the content of a file; its errors name the file."""
     try:
         return decode(*content)
@@ -158,4 +158,4 @@ def read_evaluation(run: str | os.PathLike[str]) -> Evaluation:
     path = Path(run) / EVALUATION
     evaluation = read_json(path, "evaluation", VERSION)
     traces = read_json(path.with_name(TRACES), "traces", VERSION)
-    return decoded(path, evaluation_from_json, evaluation, traces)
+    return decode(path, evaluation_from_json, evaluation, traces)

@@ -10,14 +10,14 @@ import numpy as np
 
 from neorl_core.infrastructure import head, write_text
 from neorl_train.judging._estimates import crossed_estimate, mean_estimates
-from neorl_train.judging._evaluation_file import decoded, from_plain, read_json, to_plain
+from neorl_train.judging._evaluation_file import decode, from_plain, read_json, to_plain
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import (
     decimals,
     difference,
-    fixed,
     percent,
+    with_decimals,
     with_interval,
 )
 from neorl_train.runs._names import FINE_TUNING
@@ -110,7 +110,8 @@ class FineTuning:
         if learner.regret is not None:
             mean = sum(learner.regret) / len(learner.regret)
             lines.append(
-                f"  regret relative to the reference while it learned: {fixed(mean, digits)}"
+                "  regret relative to the reference while it learned: "
+                f"{with_decimals(mean, digits)}"
             )
         lines.append(
             f"  on the simulated plant, {exploration_summary(learner.collected, self.costs)}"
@@ -156,10 +157,10 @@ def read_fine_tuning(run: str | os.PathLike[str]) -> FineTuning:
     """
     path = Path(run) / FINE_TUNING
     content = read_json(path, "finetune", VERSION)
-    return decoded(path, lambda plain: from_plain(FineTuning, plain), content)
+    return decode(path, lambda plain: from_plain(FineTuning, plain), content)
 
 
-def fine_tuned(
+def fine_tuning_effect(
     evaluation: Evaluation,
     after: str,
     before: str,

@@ -11,7 +11,13 @@ from neorl_core import Spec
 from neorl_core.costs import limit_kind
 from neorl_train.judging._pool import LEARNER
 from neorl_train.judging._tables import Estimate, ResultTables, Role
-from neorl_train.judging._wording import decimals, difference, listed, table_text, with_interval
+from neorl_train.judging._wording import (
+    decimals,
+    difference,
+    enumeration,
+    table_text,
+    with_interval,
+)
 
 SMALLEST = 1e-3
 """Fraction of a channel's range below which a move does not count as a reversal."""
@@ -69,7 +75,7 @@ class Episodes:
         return Episodes(**columns)
 
 
-def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
+def limited_quantity(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
     """The quantity that the limit of a cost bounds, per episode: largest step, or sum."""
     kind = limit_kind(spec.cost[cost])
     return kind.of_episode(total=episodes.cost_sum, worst=episodes.cost_worst)[:, cost]
@@ -372,6 +378,6 @@ def _beyond(fits: Sequence[ActionFit]) -> str:
         amounts.append(f"{difference(fit.beyond_line, digits)} {fit.unit} of {fit.channel}")
     return (
         "its action is farther from the logged one than a linear function of the same "
-        f"measurements, by {listed(amounts)}. Either it was trained too briefly, or it "
+        f"measurements, by {enumeration(amounts)}. Either it was trained too briefly, or it "
         "deliberately acts differently, and nothing in the log shows that this is better"
     )

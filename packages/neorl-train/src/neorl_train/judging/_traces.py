@@ -21,7 +21,7 @@ from neorl_train.judging._results import (
     Episodes,
     Stretch,
     Trace,
-    limited,
+    limited_quantity,
 )
 from neorl_train.judging._rollouts import Rollout
 from neorl_train.judging._shadow import shadow
@@ -71,7 +71,7 @@ def _margin_used(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"
     """Constraint margin used: the largest limited cost over its limit (over 1 where that is 0)."""
     used = np.zeros(episodes.count)
     for i, channel in enumerate(spec.cost):
-        cost = np.nan_to_num(limited(episodes, spec, i), nan=np.inf)
+        cost = np.nan_to_num(limited_quantity(episodes, spec, i), nan=np.inf)
         used = np.maximum(used, cost / (channel.limit or 1.0))
     return used
 
@@ -126,7 +126,7 @@ def stretches(
     """
     length = max(int(min(LONGEST_S / dataset.spec.dt, LONGEST)), 2)
     spans, rewards = _spans(dataset, length)
-    chosen = _chosen(rewards)
+    chosen = _choose(rewards)
     starts = np.asarray(dataset.episode_starts)
     episodes = np.searchsorted(starts, spans[:, 0], side="right") - 1
     warm_up_starts = np.maximum(spans[:, 0] - length, starts[episodes])
@@ -144,7 +144,7 @@ def stretches(
     for row, (label, span) in enumerate(chosen.items()):
         (begin, end), lead = spans[span], spans[span, 0] - warm_up_starts[span] + 1
         window = slice(lead, lead + end - begin)
-        low, high = _covered(dataset, begin, end)
+        low, high = _coverage(dataset, begin, end)
         stamp = np.nan if dataset.time is None else float(dataset.time[begin])
         selected.append(
             Stretch(
@@ -193,7 +193,7 @@ def _spans(
     return spans[usable], means[usable]
 
 
-def _chosen(rewards: Float[np.ndarray, " stretch"]) -> dict[str, int]:
+def _choose(rewards: Float[np.ndarray, " stretch"]) -> dict[str, int]:
     order = [int(span) for span in np.argsort(-rewards, kind="stable")]
     chosen = {BEST: order[0]}
     if len(order) > 2:
@@ -203,7 +203,7 @@ def _chosen(rewards: Float[np.ndarray, " stretch"]) -> dict[str, int]:
     return chosen
 
 
-def _covered(dataset: Dataset, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+def _coverage(dataset: Dataset, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest action of the log in situations similar to those of given rows."""
     columns: Any = dataset.transitions
     usable = np.asarray(columns.mask, bool).copy()

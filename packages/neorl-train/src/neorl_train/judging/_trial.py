@@ -438,7 +438,7 @@ def _excitation_clauses(excitation: Excitation | None) -> list[Clause]:
             holds=excitation.suffices,
             sentence="; ".join(excitation.warnings)
             or "every action of the log also moved independently of the measurements"
-            f"{setpoint_words(excitation)}",
+            f"{setpoint_text(excitation)}",
         )
     ]
 
@@ -482,7 +482,7 @@ def _none_clause(
     )
 
 
-def setpoint_words(excitation: Excitation) -> str:
+def setpoint_text(excitation: Excitation) -> str:
     """Says which actions moved freely only because a setpoint did, if there are any."""
     if not excitation.by_setpoints:
         return ""

@@ -71,7 +71,7 @@ def tag(name: str, *content: Content, **attributes: str) -> Html:
     return Html(f"<{name}{given}>{''.join(text(part) for part in content)}</{name}>")
 
 
-def joined(parts: Iterable[Content]) -> Html:
+def join(parts: Iterable[Content]) -> Html:
     """Concatenates pieces of HTML."""
     return Html("\n".join(text(part) for part in parts))
 
@@ -136,7 +136,7 @@ def figure(picture: Html, caption: Content) -> Html:
     return tag("figure", picture, tag("figcaption", caption), class_="picture")
 
 
-def folded(title: str, *content: Content) -> Html:
+def fold(title: str, *content: Content) -> Html:
     """Content that is collapsed on screen and expanded in print."""
     return tag("details", tag("summary", title), *content)
 
@@ -156,7 +156,7 @@ def document(
     ``margin`` is printed at the bottom of every page, left of the page number; by default it is the
     title.
     """
-    head = joined(
+    head = join(
         [
             Html('<meta charset="utf-8">'),
             Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
@@ -169,7 +169,7 @@ def document(
     )
     links = (tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _ in sections)
     contents = tag("nav", tag("ul", *links), aria_label="Contents")
-    body = joined(
+    body = join(
         [
             tag("header", *header, contents),
             tag("main", *(section(*entry) for entry in sections)),

@@ -22,11 +22,11 @@ from neorl_train.judging._wording import (
     DASH,
     confidence,
     decimals,
-    fixed,
+    enumeration,
     fraction_interval,
-    listed,
     number,
     percent,
+    with_decimals,
     with_interval,
 )
 from neorl_train.pages._html import (
@@ -37,7 +37,7 @@ from neorl_train.pages._html import (
     Section,
     bullets,
     document,
-    joined,
+    join,
     paragraph,
     table,
     tag,
@@ -100,7 +100,7 @@ def headline(assessment: Assessment) -> str:
             for constraint in assessment.broken
         ]
         return (
-            f"{assessment.policy} broke hard constraints with the filter on: {listed(texts)}, "
+            f"{assessment.policy} broke hard constraints with the filter on: {enumeration(texts)}, "
             f"{where}.{unseen}"
         )
     counted = [constraint for constraint in hard_of(assessment) if WITH in constraint.violations]
@@ -211,7 +211,7 @@ def _violations(assessment: Assessment) -> Html:
                 class_="note",
             )
         )
-    return joined(parts)
+    return join(parts)
 
 
 def _violation_table(assessment: Assessment) -> Html:
@@ -246,7 +246,7 @@ def _violation_table(assessment: Assessment) -> Html:
 
 def _violation_row(constraint: Constraint, label: str, part: Violations) -> list[Content]:
     first = label == next(iter(constraint.violations))
-    name = joined([tag("span", constraint.name), tag("span", constraint.words, class_="detail")])
+    name = join([tag("span", constraint.name), tag("span", constraint.words, class_="detail")])
     bad = bool(part.steps) and constraint.tier == "hard" and label == WITH
     fraction = fraction_interval(part.episode_fraction)
     return [
@@ -292,7 +292,7 @@ def _interventions(assessment: Assessment) -> Html:
     listed: list[Sequence[Content] | Group] = [
         [row.words, percent(row.steps), str(row.episodes), row.flag] for row in assessment.reasons
     ]
-    return joined(
+    return join(
         [
             paragraph(
                 f"The filter changed the policy's action in {percent(assessment.changed)} of the "
@@ -315,7 +315,7 @@ def _cases(assessment: Assessment) -> Html:
         parts.append(
             picture(case_figure, case, assessment, name=f"case{number_}", alt=words, caption=words)
         )
-    return joined(parts)
+    return join(parts)
 
 
 def _monitors(assessment: Assessment) -> Html:
@@ -328,7 +328,7 @@ def _monitors(assessment: Assessment) -> Html:
     ]
     rows: list[Sequence[Content] | Group] = [
         [
-            joined([tag("span", monitor.name), tag("span", monitor.words, class_="detail")]),
+            join([tag("span", monitor.name), tag("span", monitor.words, class_="detail")]),
             DASH if monitor.promised is None else f"at most {percent(monitor.promised)}",
             fraction_interval(monitor.episodes),
             f"{monitor.before_violation} of {monitor.violating}",
@@ -385,11 +385,11 @@ def _cell(field: str, value: object) -> str:
         if field in FRACTIONS:
             return fraction_interval(value)
         return with_interval(value, max(decimals([value]), 1))
-    return f"{value}" if isinstance(value, int) else fixed(float(str(value)), 2)
+    return f"{value}" if isinstance(value, int) else with_decimals(float(str(value)), 2)
 
 
 def _guarantee(assessment: Assessment) -> Html:
-    return joined(
+    return join(
         [
             paragraph("For this policy the filter keeps:"),
             bullets(list(assessment.demands)),
@@ -449,9 +449,10 @@ def write_safety_report(assessment: Assessment, directory: str | os.PathLike[str
         raise InputError(f"cannot make the folder {folder}: {error.strerror}") from error
     write_json(folder / NUMBERS, assessment_to_json(assessment))
     if _style.installed():
-        _save(_style.styled(overview, assessment), folder / OVERVIEW)
+        _save(_style.draw_styled(overview, assessment), folder / OVERVIEW)
         for i, case in enumerate(assessment.cases):
-            _save(_style.styled(case_figure, case, assessment), folder / f"safety-case-{i + 1}.png")
+            figure = _style.draw_styled(case_figure, case, assessment)
+            _save(figure, folder / f"safety-case-{i + 1}.png")
     write_text(folder / PAGE, page(assessment))
     return folder / PAGE
 

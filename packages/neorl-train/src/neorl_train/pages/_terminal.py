@@ -24,9 +24,9 @@ from neorl_train.judging._wording import (
     confidence,
     decimals,
     difference,
-    fixed,
     percent,
     quantity,
+    with_decimals,
     with_interval,
 )
 from neorl_train.pages._html import glossary
@@ -284,7 +284,8 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
         "log": "recorded log",
     }
     simulated, gain = bool(tables.environment), row.difference
-    mean = fixed(row.returns.value, digits) if simulated else with_interval(row.returns, digits)
+    returns = row.returns
+    mean = with_decimals(returns.value, digits) if simulated else with_interval(returns, digits)
     cells = [names.get(row.role, row.name), mean]
     if simulated:
         paired = "" if gain is None else difference(gain, digits, space=" ")

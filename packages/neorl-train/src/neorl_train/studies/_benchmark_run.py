@@ -208,7 +208,7 @@ def _check_list(name: str, values: Any, kind: type) -> None:
 _WORDS = {int: "integers", str: "names"}
 
 
-def state_words(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:
+def state_text(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:
     """Progress of a benchmark, in one line."""
     state = state_of(plan.directory, cells, retry=retry)
     return (

@@ -92,7 +92,7 @@ class SweepFile:
         Raises:
             InputError: If it is not a valid configuration; the message names the values.
         """
-        merged = _nested(self.base)
+        merged = _nest(self.base)
         for name, value in values.items():
             *sections, key = name.split(".")
             part = merged
@@ -208,10 +208,8 @@ def _leaves(value: Mapping[str, Any], where: str, *, stop: Any) -> Iterator[tupl
             yield dotted, entry
 
 
-def _nested(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        k: _nested(entry) if isinstance(entry, Mapping) else entry for k, entry in value.items()
-    }
+def _nest(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _nest(entry) if isinstance(entry, Mapping) else entry for k, entry in value.items()}
 
 
 def _word(value: Any) -> str:

@@ -14,7 +14,7 @@ from neorl_core.infrastructure.command_line import one_line
 from neorl_train._job.job import begin_job
 from neorl_train._job.kinds import Offline
 from neorl_train._job.log_stage import read_experience, store_log
-from neorl_train._job.resolution import reopened
+from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import task_of, validation_of
 from neorl_train._job.watcher import RunWatcher
@@ -133,7 +133,7 @@ def _open(job: JointRun, stop: StopSignal) -> _OpenRun:
             raise InputError(
                 f"{run.config} was changed since the run was started; restore the file"
             )
-        resolved_run = reopened(config)
+        resolved_run = reopen(config)
     return _OpenRun(job.name, resolved_run, Session(run, quiet, stop, Timings()), job.run is None)
 
 

@@ -17,7 +17,7 @@ from neorl_train.pages._html import (
     bullets,
     document,
     figure,
-    joined,
+    join,
     paragraph,
     table,
     tag,
@@ -100,7 +100,7 @@ def _learners(rows: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _write_png(path: Path, shown: Sequence[ShownPicture], learners: Sequence[str]) -> None:
-    image = _style.styled(study_figure, [entry.picture for entry in shown], learners)
+    image = _style.draw_styled(study_figure, [entry.picture for entry in shown], learners)
     with replacing(path) as partial:
         image.savefig(partial, format="png", dpi=DOTS_PER_INCH, facecolor="white")
 
@@ -117,13 +117,13 @@ def _page(
     for number, entry in enumerate(shown):
         words, name = entry.caption, f"picture{number}"
         if _style.installed():
-            svg = _style.drawn(study_figure, [entry.picture], learners, name=name, alt=words)
+            svg = _style.svg_figure(study_figure, [entry.picture], learners, name=name, alt=words)
             pictures.append((name, entry.heading, figure(Html(svg), words)))
     missing = []
     if not _style.installed():
         missing = [paragraph(f"Pictures need matplotlib: {_style.EXTRA}", class_="note")]
     remarks = [bullets(list(note_lines))] if note_lines else []
-    content = joined([*missing, *(_table(content) for content in tables), *remarks])
+    content = join([*missing, *(_table(content) for content in tables), *remarks])
     return document(title, header, [*pictures, ("tables", "Tables", content)])
 
 

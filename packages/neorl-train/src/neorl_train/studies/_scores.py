@@ -148,18 +148,18 @@ def _scores(
         role=first.role,
         tables=tables,
         seeds=seeds,
-        scores=_stacked(members, lambda e: scale.of(e, costs)),
-        returns=_stacked(members, lambda e: e.returns),
-        gains=_stacked(members, gain),
-        violated=_stacked(members, lambda e: e.violated.mean(axis=0)),
-        trips=_stacked(members, lambda e: math.nan if e.trip is None else e.trip.mean()),
+        scores=_stack(members, lambda e: scale.of(e, costs)),
+        returns=_stack(members, lambda e: e.returns),
+        gains=_stack(members, gain),
+        violated=_stack(members, lambda e: e.violated.mean(axis=0)),
+        trips=_stack(members, lambda e: math.nan if e.trip is None else e.trip.mean()),
         steps=steps,
         curves=curves,
         best_tuning=scale.best_tuning,
     )
 
 
-def joined(parts: Sequence[PolicyScores]) -> PolicyScores:
+def join(parts: Sequence[PolicyScores]) -> PolicyScores:
     """The same learner from several runs, with their seeds concatenated."""
     first = parts[0]
     names = ("scores", "returns", "gains", "violated", "trips")
@@ -209,7 +209,7 @@ def over_seeds(values: Float[np.ndarray, " seed"], level: float) -> Estimate:
         return Estimate(float(np.mean(values)), float(interval.low), float(interval.high))
 
 
-def _stacked(members: Iterable[PolicyResult], value: Any) -> np.ndarray:
+def _stack(members: Iterable[PolicyResult], value: Any) -> np.ndarray:
     return np.stack([np.asarray(value(result.episodes), np.float64) for result in members])
 
 

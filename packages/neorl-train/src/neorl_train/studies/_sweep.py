@@ -20,7 +20,7 @@ from neorl_train._process.progress import Reporter
 from neorl_train._process.switches import prepare_process
 from neorl_train._process.timings import IMPORTS, Timings
 from neorl_train.configuration._validation import configure
-from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._lock import file_lock, holder
 from neorl_train.runs._names import FAILED, FINISHED
 from neorl_train.studies._cells import Cell, plain
@@ -90,14 +90,14 @@ def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> 
     names = {cell.name for cell in cells}
     runs: dict[str, RunDirectory] = {}
     others = 0
-    for path in numbered(directory):
+    for path in numbered_runs(directory):
         run = RunDirectory(path.absolute())
         name = run.record().get(SWEEP, {}).get("cell", "")
         if name in names:
             runs[name] = run
         else:
             others += 1
-    failed = {} if retry else {n: e for n, e in _refused(directory).items() if n in names}
+    failed = {} if retry else {n: e for n, e in _read_refused(directory).items() if n in names}
     unfinished = []
     for cell in cells:
         record = runs[cell.name].record() if cell.name in runs else {"status": ""}
@@ -316,7 +316,7 @@ def _prepared_cell(*job: Any) -> tuple[str, str]:
     return cell, error
 
 
-def _refused(directory: Path) -> dict[str, str]:
+def _read_refused(directory: Path) -> dict[str, str]:
     path = directory / REFUSED
     if not path.is_file():
         return {}

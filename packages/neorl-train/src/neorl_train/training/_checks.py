@@ -138,7 +138,7 @@ def require_finite_metrics(
     for i, (seed, metrics_of_seed) in enumerate(zip(seeds, metrics, strict=True)):
         for metric, value in metrics_of_seed.items():
             if not math.isfinite(value):
-                tensors = _listed(_not_finite(snapshot(), i))
+                tensors = _enumeration(_not_finite(snapshot(), i))
                 _raise_diverged(
                     name, f"{metric} of seed {seed} is {value}{tensors}", step, checkpoints
                 )
@@ -158,9 +158,8 @@ def require_finite_states(
     for i, seed in enumerate(seeds):
         if nonfinite := _not_finite(snapshot, i):
             first, *others = nonfinite
-            _raise_diverged(
-                name, f"{first} of seed {seed}{_listed(others)} is not finite", step, checkpoints
-            )
+            fault = f"{first} of seed {seed}{_enumeration(others)} is not finite"
+            _raise_diverged(name, fault, step, checkpoints)
 
 
 def _not_finite(snapshot: Any, i: int) -> list[str]:
@@ -173,7 +172,7 @@ def _not_finite(snapshot: Any, i: int) -> list[str]:
     ]
 
 
-def _listed(tensors: list[str]) -> str:
+def _enumeration(tensors: list[str]) -> str:
     if not tensors:
         return ""
     more = len(tensors) - MAX_NAMED

@@ -55,12 +55,12 @@ class TrainingMemory(NamedTuple):
     def __str__(self) -> str:
         """The total with its parts, as text."""
         return (
-            f"{in_words(self.total)} (rows {in_words(self.rows)}, states {in_words(self.states)}, "
-            f"work {in_words(self.work)})"
+            f"{memory_text(self.total)} (rows {memory_text(self.rows)}, "
+            f"states {memory_text(self.states)}, work {memory_text(self.work)})"
         )
 
 
-def in_words(n_bytes: float) -> str:
+def memory_text(n_bytes: float) -> str:
     """An amount of memory with three digits and its unit.
 
     Example:
@@ -135,7 +135,7 @@ def require_room(name: str, memory: TrainingMemory, limit: float) -> None:
     allowed = min(limit, memory.available)
     if memory.total > allowed:
         from_config = limit < memory.available
-        has = f"{'devices.memory allows' if from_config else memory.place} {in_words(allowed)}"
+        has = f"{'devices.memory allows' if from_config else memory.place} {memory_text(allowed)}"
         raise InputError(
             f"training {name} needs {memory}, and {has}; set a smaller steps.batch_size or "
             "networks.hidden, fewer training.seeds"

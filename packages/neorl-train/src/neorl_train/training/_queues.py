@@ -253,7 +253,7 @@ class SeedQueues:
             raise InputError("devices cannot share batches from a plant; leave devices.batch at 0")
         self._devices = [devices_used[i % len(devices_used)] for i in range(len(seeds))]
         self._settings = {
-            device: (put(learner, device), put(_shared(self._source, device), device))
+            device: (put(learner, device), put(_share(self._source, device), device))
             for device in devices_used
         }
         self._key_data = np.stack([np.array(jax.random.key_data(key)) for key in keys])
@@ -409,7 +409,7 @@ class SeedQueues:
         return program.lower(*self._arguments(i, example), n_updates=n_updates).compile()
 
 
-def _shared(source: Any, placement: Placement) -> Any:
+def _share(source: Any, placement: Placement) -> Any:
     return SharedBatches(source, placement) if isinstance(placement, NamedSharding) else source
 
 

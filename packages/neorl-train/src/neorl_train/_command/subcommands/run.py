@@ -80,11 +80,11 @@ def single_seed_note(config: Config, words: Sequence[str]) -> str:
 
 def _print_resolved(config: Config, *, as_json: bool) -> None:
     """Prints the configuration that the run would use, after every check that needs no training."""
-    from neorl_train._job.resolution import resolved
+    from neorl_train._job.resolution import resolve
     from neorl_train.configuration._validation import validate
 
     validate(config)
-    complete = resolved(config)
+    complete = resolve(config)
     for note in complete.notes:
         print(note, file=sys.stderr)
     content = config_to_dict(complete.run.config)

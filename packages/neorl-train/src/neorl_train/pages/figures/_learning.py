@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_train.judging._wording import listed, number, plain
+from neorl_train.judging._wording import enumeration, number, plain
 from neorl_train.pages.figures._style import CLASSICAL, LIMIT, colours, new_figure
 
 DASHES = ((0, (4, 2)), (0, (1, 1.5)))
@@ -85,11 +85,11 @@ def single_validation(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) 
             by_learner.setdefault(curve.algorithm, []).append(float(curve.value[0]))
         means = [f"{name} {number(float(np.mean(v)))}" for name, v in by_learner.items()]
         texts.append(f"{panel.label}: {', '.join(means)}")
+    updates = enumeration([str(step) for step in sorted(steps)])
     return (
-        "Every policy was validated only once, after "
-        f"{listed([str(step) for step in sorted(steps)])} updates, so there is no curve to draw. "
-        f"Means over the seeds are: {'; '.join(texts)}. For a curve, set checkpoints.interval to a "
-        "tenth of training.updates."
+        f"Every policy was validated only once, after {updates} updates, so there is no curve to "
+        f"draw. Means over the seeds are: {'; '.join(texts)}. For a curve, set "
+        "checkpoints.interval to a tenth of training.updates."
     )
 
 

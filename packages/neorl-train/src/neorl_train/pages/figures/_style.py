@@ -73,7 +73,7 @@ def new_figure(height: float, *, width: float = WIDTH, layout: Any = "constraine
         return Figure(figsize=(width, height), layout=layout)
 
 
-def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> str:
+def svg_figure(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> str:
     """Draws a figure in the style of the report and returns it as inline SVG.
 
     ``name`` is unique on the page, which prevents clashes between the identifiers of two figures;
@@ -83,7 +83,7 @@ def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> st
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     target = io.StringIO()
-    figure = styled(draw, *arguments, **options)
+    figure = draw_styled(draw, *arguments, **options)
     with matplotlib.rc_context(_STYLE):
         # savefig would lay the figure out by drawing all of it once more, only to throw that away.
         FigureCanvasSVG(figure)
@@ -95,7 +95,7 @@ def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> st
     return inline(target.getvalue(), name=name, alt=alt)
 
 
-def styled(draw: Any, *arguments: Any, **options: Any) -> Any:
+def draw_styled(draw: Any, *arguments: Any, **options: Any) -> Any:
     """The figure that ``draw`` returns, drawn in the style of the report."""
     import matplotlib
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from neorl_safety.filters import Flag
 from neorl_train.judging._results import BEST, MEDIAN, WORST, Stretch
-from neorl_train.judging._wording import listed, number, percent
-from neorl_train.pages._html import Html, joined, paragraph, tag
+from neorl_train.judging._wording import enumeration, number, percent
+from neorl_train.pages._html import Html, join, paragraph, tag
 from neorl_train.pages._inputs import Inputs
 from neorl_train.pages.figures._stretch import MAX_ACTIONS, shown_actions, stretch_trend
 from neorl_train.pages.figures._style import duration
@@ -27,7 +27,7 @@ def stretch_pictures(inputs: Inputs) -> Html:
         return Html("")
     columns = []
     for index, stretch in enumerate(evaluation.stretches):
-        words = _described(stretch, inputs)
+        words = _describe(stretch, inputs)
         shown = picture(
             stretch_trend,
             stretch,
@@ -39,7 +39,7 @@ def stretch_pictures(inputs: Inputs) -> Html:
         )
         content = shown if shown.text else paragraph(words)
         columns.append(tag("div", tag("h3", TITLES.get(stretch.label, stretch.label)), content))
-    return joined([paragraph(_introduction(inputs)), tag("div", *columns, class_="columns")])
+    return join([paragraph(_introduction(inputs)), tag("div", *columns, class_="columns")])
 
 
 def _introduction(inputs: Inputs) -> str:
@@ -60,7 +60,7 @@ def _introduction(inputs: Inputs) -> str:
     return text
 
 
-def _described(stretch: Stretch, inputs: Inputs) -> str:
+def _describe(stretch: Stretch, inputs: Inputs) -> str:
     tables = inputs.evaluation.tables
     spec = tables.spec
     when = f"Episode {stretch.episode + 1}"
@@ -112,4 +112,4 @@ def _beyond_limits(stretch: Stretch, inputs: Inputs) -> str:
                     f"{name} was beyond its limit of {number(limit)} in "
                     f"{percent(float(over.mean()))} of the steps"
                 )
-    return listed(words) if words else ""
+    return enumeration(words) if words else ""
