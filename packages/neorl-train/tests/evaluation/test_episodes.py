@@ -165,4 +165,4 @@ def test_a_recorded_log_is_summed_episode_by_episode():
     twice = join([result, result])
     assert twice.count == 6
     assert twice.success is None
-    assert twice.reordered(np.arange(6)[::-1]).returns[0] == result.returns[-1]
+    assert twice.reorder(np.arange(6)[::-1]).returns[0] == result.returns[-1]

@@ -73,7 +73,7 @@ def episodes(env: Any, policy: Policy) -> Episodes:
 
 def part(whole: Episodes, rows: slice) -> Episodes:
     """Some of the episodes."""
-    return whole.reordered(np.arange(whole.count)[rows])
+    return whole.reorder(np.arange(whole.count)[rows])
 
 
 def answer(env: Any, mine: Episodes, today: Episodes, number: int) -> str:

@@ -74,15 +74,15 @@ def read_federation(
 
 
 def _document(
-    positional: Sequence[str], words: Sequence[str]
+    positional: Sequence[str], arguments: Sequence[str]
 ) -> tuple[Path | None, dict[str, Any]]:
     """The content of a plan file, or one site per named source; and the folder to continue."""
     if len(positional) == 1 and (Path(positional[0]) / PLAN).is_file():
-        if words:
+        if arguments:
             raise InputError(
-                f"{positional[0]} continues with its own settings; leave {words[0]} out, or start "
-                f"a new federation with `neorl-train federate {positional[0]}/{PLAN} "
-                f"{' '.join(words)}`"
+                f"{positional[0]} continues with its own settings; leave {arguments[0]} out, or "
+                f"start a new federation with `neorl-train federate {positional[0]}/{PLAN} "
+                f"{' '.join(arguments)}`"
             )
         return Path(positional[0]).absolute(), _read(Path(positional[0]) / PLAN)
     if len(positional) == 1 and positional[0].endswith(".toml"):

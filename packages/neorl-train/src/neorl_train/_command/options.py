@@ -78,24 +78,24 @@ def read_fine_tuning_options(
     return (config if chunk_given else _with_fitting_chunk(config)), flags
 
 
-def _take_word(words: list[str], flags: type) -> str:
+def _take_word(arguments: list[str], flags: type) -> str:
     """Removes the first word, which only flags may precede; empty if an option comes first."""
     names = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(flags)}
-    first = next((i for i, word in enumerate(words) if word not in names), None)
-    return "" if first is None or words[first].startswith("-") else words.pop(first)
+    first = next((i for i, word in enumerate(arguments) if word not in names), None)
+    return "" if first is None or arguments[first].startswith("-") else arguments.pop(first)
 
 
 def _config_and_flags(
-    default: Config, words: list[str], flags: FlagsType, program: str
+    default: Config, arguments: list[str], flags: FlagsType, program: str
 ) -> tuple[Config, FlagsType]:
     """Parses the options and flags of a command that trains."""
     kind = dataclasses.make_dataclass(
         "Options", [], bases=(type(flags), type(default)), frozen=True
     )
     given = kind(**fields_of(default), **fields_of(flags))
-    options = parse_options(kind, words, program=program, default=given)
+    options = parse_options(kind, arguments, program=program, default=given)
     config = part_of(options, default)
-    refuse_untrained(config, words)
+    refuse_untrained(config, arguments)
     return config, part_of(options, flags)
 
 

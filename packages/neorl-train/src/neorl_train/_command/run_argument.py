@@ -106,7 +106,7 @@ def newest_run(command: str) -> Path:
     return runs[-1]
 
 
-def take_flag(flag: str, words: Iterable[str]) -> tuple[list[str], bool]:
+def take_flag(flag: str, arguments: Iterable[str]) -> tuple[list[str], bool]:
     """Removes a flag from the arguments; also returns whether it was there."""
-    words = list(words)
-    return [word for word in words if word != flag], flag in words
+    arguments = list(arguments)
+    return [word for word in arguments if word != flag], flag in arguments

@@ -184,10 +184,10 @@ def source_commit() -> str:
     # A virtual environment may lie in an unrelated checkout, which does not track this file.
     git_commands = (["ls-files", "--error-unmatch", this_file.name], ["rev-parse", "HEAD"])
     answer = ""
-    for words in git_commands:
+    for arguments in git_commands:
         try:
             process = subprocess.run(
-                ["git", "-C", str(this_file.parent), *words],
+                ["git", "-C", str(this_file.parent), *arguments],
                 capture_output=True,
                 text=True,
                 timeout=SECONDS_FOR_GIT,

@@ -191,6 +191,6 @@ def offline_states(
     if restored is None or restored.step != offline_config.training.updates:
         _require_critics(run, name, -1)
         raise AssertionError("the last checkpoint disappeared while it was read")
-    trainings = queues.unstacked(restored.tree["state"])
+    trainings = queues.unstack(restored.tree["state"])
     states, policies = [training.learner for training in trainings], queues.policies(restored.tree)
     return dict(zip(seeds, zip(states, policies, strict=True), strict=True))

@@ -130,7 +130,7 @@ def resolve(config: Config) -> Resolved:
     check_controllers(config, spec, logged=dataset is not None or config.data.steps != 0)
     constraints = hard_constraints(limits, spec)
     limit_sentences = _sentences(limits, spec)
-    words = fallback_sentence(
+    text = fallback_sentence(
         fallback,
         spec,
         reference=reference,
@@ -146,11 +146,11 @@ def resolve(config: Config) -> Resolved:
         replaced=[
             sentence for sentence in _sentences(declared, spec) if sentence not in limit_sentences
         ],
-        fallback=words,
+        fallback=text,
         notes=incumbent_notes
         + untrained_notes(config, kind.usual_hyperparameters(config))
         + size_notes({name: hyperparameters(config, name) for name in config.training.algorithms})
-        + ([] if environment is not None else _guard_warnings(config, limits, words, spec))
+        + ([] if environment is not None else _guard_warnings(config, limits, text, spec))
         + _limits_of_the_log(config, environment, dataset),
         origins=origins(config, constraints),
         given_policies=given_policies,

@@ -84,7 +84,7 @@ def best_behaviour(dataset: Dataset, spec: Spec, level: float) -> tuple[str, lis
     within = []
     for name in eligible:
         broken = _broken_limits(episodes, own_episodes(dataset, name), spec)
-        sentences += [f"{name} is not imitated: {words}" for words in broken]
+        sentences += [f"{name} is not imitated: {text}" for text in broken]
         within += [] if broken else [name]
     if not within:
         return "", sentences
@@ -148,16 +148,16 @@ def best_mean(
 
 def _broken_limits(episodes: Episodes, own: np.ndarray, spec: Spec) -> list[str]:
     """The costs whose mean over the given episodes is above its limit, in words."""
-    words = []
+    texts = []
     for j, channel in enumerate(spec.cost):
         total, worst = episodes.cost_sum[own, j], episodes.cost_worst[own, j]
         mean = float(np.mean(limit_kind(channel).of_episode(total=total, worst=worst)))
         if mean > channel.limit:
-            words.append(
+            texts.append(
                 f"its logged cost {channel.name}, {quantity(mean, channel.unit)} per {channel.per},"
                 f" exceeds the limit of {quantity(channel.limit, channel.unit)}"
             )
-    return words
+    return texts
 
 
 def _turns(count: int) -> str:

@@ -149,12 +149,12 @@ def _predictions(selection: Selection) -> Html:
         [_label(candidate, selection), *_cells(candidate, selection)]
         for candidate in selection.candidates
     ]
-    words = (
+    text = (
         f"{selection.episodes} logged episodes that the plant model was not fitted to are replayed "
         "under every candidate, with the model's error in each logged step added. In brackets: the "
         "95 % interval over episodes and the networks of the model."
     )
-    return join([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(text), table("Means over episodes.", columns, rows)])
 
 
 def _cells(candidate: CandidateEstimates, selection: Selection) -> list[str]:
@@ -164,8 +164,8 @@ def _cells(candidate: CandidateEstimates, selection: Selection) -> list[str]:
     for channel, value, high, over in zip(
         selection.spec.cost, prediction.cost, prediction.cost_high, prediction.over, strict=True
     ):
-        words = f"{limit_kind(channel.per).quantity}: " if channel.per == "step" else ""
-        cells += [f"{words}{number(value)} (up to {number(high)})", percent(over)]
+        text = f"{limit_kind(channel.per).quantity}: " if channel.per == "step" else ""
+        cells += [f"{text}{number(value)} (up to {number(high)})", percent(over)]
     return cells
 
 
@@ -197,13 +197,13 @@ def _movement(selection: Selection) -> Html:
         for one in selection.candidates
         if one.movement is not None
     ]
-    words = (
+    text = (
         "Mean absolute move of each actuator from one step to the next, and the standard deviation "
         "of each measurement within an episode, which contains the moves of a setpoint that it "
         "follows, in the same replayed episodes. In brackets: the 95 % interval over episodes and "
         "the networks of the model."
     )
-    return join([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(text), table("Means over episodes.", columns, rows)])
 
 
 def _refusals(selection: Selection) -> Html:
@@ -246,7 +246,7 @@ def _values(selection: Selection) -> Html:
                 number(values.effective),
             ]
         )
-    words = (
+    text = (
         f"Returns discounted by {number(selection.discount)} per step. {_of_members(selection)} "
         "Importance sampling weights "
         "logged episodes by how likely a candidate would have acted in the same way; with fewer "
@@ -257,8 +257,8 @@ def _values(selection: Selection) -> Html:
     agreements = {"fitted Q evaluation": selection.agreement, **selection.agreements}
     known = [f"{name} {number(value)}" for name, value in agreements.items() if value == value]
     if known:
-        words += f" Rank correlation with the returns of the model: {'; '.join(known)}."
-    return join([paragraph(words), table("Estimates of the other estimators.", columns, rows)])
+        text += f" Rank correlation with the returns of the model: {'; '.join(known)}."
+    return join([paragraph(text), table("Estimates of the other estimators.", columns, rows)])
 
 
 def _of_members(selection: Selection) -> str:
@@ -299,14 +299,14 @@ def _distributions(selection: Selection) -> Html:
             if over is not None:
                 cells.append(f"{percent(over.value)} [{percent(over.low)}, {percent(over.high)}]")
         rows.append(cells)
-    words = (
+    text = (
         "Distributional fitted Q evaluation of the same discounted sums: their means, and the "
         "means of the worst tenth of the episodes. An episode is over a limit if its discounted "
         "cost is higher than that of a cost spread evenly up to the limit; the sum does not show a "
         "limit per step. The intervals cover the variation between starts, not the error of the "
         "fit."
     )
-    return join([paragraph(words), table("Distribution from the logged starts.", columns, rows)])
+    return join([paragraph(text), table("Distribution from the logged starts.", columns, rows)])
 
 
 def _corrections(selection: Selection) -> Html:
@@ -326,7 +326,7 @@ def _corrections(selection: Selection) -> Html:
         pairs = [(one.bias, one.corrected), *zip(one.cost_bias, one.corrected_costs, strict=True)]
         cells = [_interval(x) if one.near else "too far to tell" for pair in pairs for x in pair]
         rows.append([candidate.prediction.name, *cells, percent(one.far)])
-    words = (
+    text = (
         "The means above were fitted to a part of the log. Their errors in the other episodes are "
         "averaged over the logged observations and actions that are nearest to those that a "
         "candidate visits in the plant model, and added. The interval of a corrected value "
@@ -334,7 +334,7 @@ def _corrections(selection: Selection) -> Html:
         f"than {percent(MOST_FAR)} of what a candidate visits is farther from the log than 99 % of "
         "the logged rows are from other episodes, no error is stated."
     )
-    return join([paragraph(words), table("Corrected by the nearest logged rows.", columns, rows)])
+    return join([paragraph(text), table("Corrected by the nearest logged rows.", columns, rows)])
 
 
 def _interval(estimate: Estimate) -> str:

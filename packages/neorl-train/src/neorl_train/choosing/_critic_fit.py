@@ -386,9 +386,9 @@ def _monitor(monitor: dict[str, Any]) -> list[str]:
         ("false alarms", "false_alarms", f", {promised}"),
         ("alarms over a limit", "alarmed_over_limit", ""),
     )
-    for words, name, more in counts:
+    for text, name, more in counts:
         if monitor[name] is not None:
             alarms, of, low, high = monitor[name]
             ends = f"[{100 * low:.1f}, {100 * high:.1f}]"
-            lines.append(f"    {words}: {alarms} of {of} episodes, {ends} %{more}")
+            lines.append(f"    {text}: {alarms} of {of} episodes, {ends} %{more}")
     return lines

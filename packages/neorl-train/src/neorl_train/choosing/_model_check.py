@@ -327,8 +327,8 @@ def _outcome_checks(free: FreeEpisodes, spec: Spec, unit: str, *, decides: bool)
         error = float(np.mean(predicted[:, j] - free.outcome_logged[:, j]))
         holds = bool(abs(error) <= MAX_BIAS * spread + 1e-9)
         if not np.isfinite(error):
-            words = "predicted episodes diverge, so it cannot be computed"
-            checks.append(Check(name, False, words, decides=decides and j == 0))
+            text = "predicted episodes diverge, so it cannot be computed"
+            checks.append(Check(name, False, text, decides=decides and j == 0))
             continue
         checks.append(
             Check(

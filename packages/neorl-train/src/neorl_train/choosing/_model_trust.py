@@ -201,19 +201,19 @@ def cost_checks(
     allowed = MAX_REPLAY_ERROR * spread or RULE.rise * channel.limit
     near = bool(abs(means[0] - means[1]) <= allowed) or (allowed == 0 and usual)
     too_high = means[0] > means[1] + allowed
-    words = (
+    text = (
         f"the model predicts a mean {limit_kind(channel.per).quantity} of {number(means[0])} for "
         f"{name} and the log shows {quantity(means[1], channel.unit)}"
     )
     if allowed:
         relation = "is within" if near else "exceeds"
-        words += f"; the difference {relation} the allowed {quantity(allowed, channel.unit)}"
+        text += f"; the difference {relation} the allowed {quantity(allowed, channel.unit)}"
     over = (
         f"the model predicts that {percent(share)} of the episodes of {name} are over the limit, "
         f"and the log shows {percent(float(recorded.mean()))} ({percent(low)} to {percent(high)})"
     )
     return [
-        Check(f"model, {channel.name}", near, words, decides=not (too_high and not near)),
+        Check(f"model, {channel.name}", near, text, decides=not (too_high and not near)),
         Check(f"model, {channel.name} over its limit", usual, over, decides=False),
     ]
 
@@ -224,12 +224,12 @@ def mode_checks(
     """The check *held-out mode*, and a warning for every cost that is predicted badly."""
     judging = judging_modes(left_out, RULE)
     if not judging:
-        words = "; ".join(_says_nothing(one, unit) for one in left_out) or why_none
-        words += "; how much the model errs for a controller that recorded nothing is not known"
-        return [Check(TITLE, False, words, decides=False)]
+        text = "; ".join(_says_nothing(one, unit) for one in left_out) or why_none
+        text += "; how much the model errs for a controller that recorded nothing is not known"
+        return [Check(TITLE, False, text, decides=False)]
     worst = judging[0]
     holds = worst.share <= RULE.held_out
-    words = (
+    text = (
         f"a model fitted without the episodes of {worst.name} predicts for it a return of "
         f"{number(float(worst.predicted[0]))} where the log shows "
         f"{quantity(float(worst.outcome.expected[0]), unit)} without the operators; beyond chance "
@@ -238,8 +238,8 @@ def mode_checks(
         f"allowed {percent(RULE.held_out)}"
     )
     if not np.isfinite(worst.predicted[0]):
-        words = f"a model fitted without the episodes of {worst.name} diverges when it acts"
-    return [Check(TITLE, holds, words), *_cost_warnings(judging, spec)]
+        text = f"a model fitted without the episodes of {worst.name} diverges when it acts"
+    return [Check(TITLE, holds, text), *_cost_warnings(judging, spec)]
 
 
 def _says_nothing(one: HeldOutMode, unit: str) -> str:
@@ -263,11 +263,11 @@ def _cost_warnings(judging: Sequence[HeldOutMode], spec: Spec) -> list[Check]:
         worst = max(judging, key=lambda one: float(one.sure_error[j]))
         allowed = max(RULE.held_out * float(worst.spread[j]), RULE.rise * channel.limit)
         if worst.sure_error[j] > allowed:
-            words = (
+            text = (
                 f"without the episodes of {worst.name} its mean is "
                 f"{number(float(worst.predicted[j]))} as predicted and "
                 f"{quantity(float(worst.outcome.expected[j]), channel.unit)} as the log shows; "
                 f"beyond chance, {number(allowed)} is allowed"
             )
-            checks.append(Check(f"{TITLE}, {channel.name}", False, words, decides=False))
+            checks.append(Check(f"{TITLE}, {channel.name}", False, text, decides=False))
     return checks

@@ -156,7 +156,7 @@ def fallback_sentence(
     clauses = [
         f"the declared controller {fallback.controller}"
         if kind == "classical" and fallback.controller in declared
-        else _rule(kind).words(fallback, spec, reference, given)
+        else _rule(kind).text(fallback, spec, reference, given)
         for kind in fallback.kinds
     ]
     return "; if that gives no finite action, ".join(clauses)
@@ -241,13 +241,13 @@ class _Rule:
         takes_values: Whether ``fallback.values`` is its action.
         check: Refuses what the source or the limits do not allow.
         policy: Builder of the controller.
-        words: Describes the fallback as text.
+        text: Describes the fallback as text.
     """
 
     takes_values: bool
     check: Callable[[FallbackConfig, LimitsConfig, Spec, str], None]
     policy: Callable[[FallbackConfig, Any, Spec, Mapping[str, Policy]], Policy]
-    words: Callable[[FallbackConfig, Spec, str, bool], str]
+    text: Callable[[FallbackConfig, Spec, str, bool], str]
 
 
 _RULES: dict[str, _Rule] = {

@@ -13,17 +13,17 @@ OPTION = re.compile(r"--algorithms\.([^.=]+)\.[^=]+")
 """Pattern of a learner's option as typed."""
 
 
-def require_importable(config: Config, words: Iterable[str]) -> None:
+def require_importable(config: Config, arguments: Iterable[str]) -> None:
     """Raises if options are given for a learner that has no section: its distribution is broken."""
     sections = set(_names(config.algorithms))
-    for word in words:
+    for word in arguments:
         option = OPTION.match(word)
         name = option[1].replace("-", "_") if option else ""
         if name in ALGORITHMS and name not in sections:
             ALGORITHMS.find(name)
 
 
-def refuse_untrained(config: Config, words: Iterable[str]) -> None:
+def refuse_untrained(config: Config, arguments: Iterable[str]) -> None:
     """Refuses an option that was typed for a learner that is not trained.
 
     A file may serve several runs, so unused sections in it are allowed (:func:`untrained_notes`);
@@ -34,7 +34,7 @@ def refuse_untrained(config: Config, words: Iterable[str]) -> None:
     trained = config.training.algorithms
     if not set(trained) <= set(_names(config.algorithms)):
         return
-    for word in words:
+    for word in arguments:
         option = OPTION.match(word)
         name = option[1].replace("-", "_") if option else ""
         if option and name not in trained:

@@ -211,7 +211,7 @@ class Client:
         self._pending = (start.round, change)
         return Update(self.name, start.round, self._data.n_rows, arrays)
 
-    def masked(self, start: RoundStart, *, share: float, largest: float, scale: float) -> Update:
+    def mask(self, start: RoundStart, *, share: float, largest: float, scale: float) -> Update:
         """The masked answer to a round, multiplied by the site's share, for the sites present.
 
         Args:

@@ -67,12 +67,12 @@ class Coordinator:
         drawn = [secrets.randbits(32) for _ in range(SECRET_WORDS)]
         self.secret = np.asarray(drawn if secret is None else secret, np.uint32)
 
-    def merged(self) -> DataStatistics | None:
+    def merge(self) -> DataStatistics | None:
         """Statistics of the rows of all sites together; ``None`` to use declared ranges."""
         known = [statistics for statistics in self._statistics if statistics is not None]
         return jax.device_get(merge_statistics(known)) if known else None
 
-    def drawn(self, round_: int) -> list[str]:
+    def draw(self, round_: int) -> list[str]:
         """The sites that take part in a round."""
         probability = self.settings.federation.participation
         if probability >= 1:
@@ -98,12 +98,12 @@ class Coordinator:
         if self.settings.messages.secure_sum:
             return ""
         try:
-            self.decoded(update, size)
+            self.decode(update, size)
         except InputError as error:
             return str(error)
         return ""
 
-    def decoded(self, update: Update, size: int) -> Vector:
+    def decode(self, update: Update, size: int) -> Vector:
         """The change that an update contains.
 
         Raises:
@@ -171,7 +171,7 @@ class Coordinator:
             return dict.fromkeys(names, 1.0), clip, scale_of(clip, len(self.names))
         return self.shares(names)[0], largest, scale_of(largest, len(self.names))
 
-    def unmasked(self, round_: int, terms: Sequence[np.ndarray], scale: float) -> Vector:
+    def unmask(self, round_: int, terms: Sequence[np.ndarray], scale: float) -> Vector:
         """The change of the common parameters, computed from masked terms that sum to it."""
         total = as_floats(sum_of_terms(list(terms)), scale=scale)
         if not self.settings.private:

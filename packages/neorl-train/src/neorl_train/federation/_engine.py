@@ -107,7 +107,7 @@ def federate(
     coordinator = Coordinator(
         settings, [client.introduce() for client in clients], seed=seed, secret=secret
     )
-    merged = coordinator.merged()
+    merged = coordinator.merge()
     vectors = [client.begin(merged) for client in clients]
     if settings.federation.proximal:
         proximal_strength(learner, clients[0].parameter_tree, settings.federation.proximal)

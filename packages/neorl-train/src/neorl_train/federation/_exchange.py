@@ -96,16 +96,14 @@ class Exchange:
         up = sum(n_bytes(update) for update in updates.values())
         plain = 4 * len(vectors[0]) * len(updates)
         if self._matrices is not None:
-            return self._mixed(number, vectors, updates, outcomes)
+            return self._mix(number, vectors, updates, outcomes)
         record = RoundRecord(number, outcomes, {}, False, 0.0, 0.0, up, down, plain)
         if not self._coordinator.enough(list(updates)):
             return vectors, record
         if self._coordinator.settings.messages.secure_sum:
-            return self._masked(number, vectors[0], updates, record)
+            return self._masked_sum(number, vectors[0], updates, record)
         size = len(vectors[0])
-        changes = {
-            name: self._coordinator.decoded(update, size) for name, update in updates.items()
-        }
+        changes = {name: self._coordinator.decode(update, size) for name, update in updates.items()}
         value, not_finite = self._coordinator.combine(number, changes, size)
         for name in not_finite:
             outcomes[name] = NOT_FINITE
@@ -127,7 +125,7 @@ class Exchange:
     ) -> tuple[dict[str, str], dict[str, Update], int]:
         """Trains all participating sites in parallel; returns their outcomes and answers."""
         outcomes, running, down = {}, {}, 0
-        drawn = self._coordinator.drawn(number)
+        drawn = self._coordinator.draw(number)
         size = len(vectors[0])
         for i, client in enumerate(self._clients):
             name = client.name
@@ -163,7 +161,7 @@ class Exchange:
         whole = np.sqrt(sum(length**2 for _, length in errors))
         return float(np.sqrt(sum(error**2 for error, _ in errors)) / whole) if whole else 0.0
 
-    def _mixed(
+    def _mix(
         self,
         number: int,
         vectors: list[Vector],
@@ -198,7 +196,7 @@ class Exchange:
         )  # fmt: skip
         return new_vectors, record
 
-    def _masked(
+    def _masked_sum(
         self, number: int, vector: Vector, updates: Mapping[str, Update], record: RoundRecord
     ) -> tuple[list[Vector], RoundRecord]:
         """The masked sum; restarted without any site that stops answering before it is complete."""
@@ -213,7 +211,7 @@ class Exchange:
                 if is_fault(self._faults, client.name, "late", number):
                     silent.append(client.name)
                     continue
-                term = client.masked(start, share=shares[client.name], largest=largest, scale=scale)
+                term = client.mask(start, share=shares[client.name], largest=largest, scale=scale)
                 up += n_bytes(term)
                 terms[client.name] = term.arrays[0]
             for name in silent:
@@ -225,6 +223,6 @@ class Exchange:
             attempt += 1
             if not present or not self._coordinator.enough(present):
                 return [vector], record
-        value = self._coordinator.unmasked(number, list(terms.values()), scale)
+        value = self._coordinator.unmask(number, list(terms.values()), scale)
         record = record._replace(counted=True, shares=shares, change=float(np.linalg.norm(value)))
         return [vector + value], record

@@ -228,7 +228,7 @@ class Rounds:
         try:
             introductions = self._introductions(client_manager)
             self.coordinator = Coordinator(self.settings, introductions, seed=self.seed)
-            merged = pack_statistics(self.coordinator.merged())
+            merged = pack_statistics(self.coordinator.merge())
             self.config = {MERGED: merged, SETTINGS: _settings_text(self.settings)}
             first = next(iter(client_manager.all().values()))
             request = self.flower.GetParametersIns(config=self.config)
@@ -262,7 +262,7 @@ class Rounds:
         """Sends the number of the round and the parameters to the participating sites."""
         if self.fault is not None:
             return []
-        drawn = set(self.coordinator.drawn(server_round - 1))
+        drawn = set(self.coordinator.draw(server_round - 1))
         config = {**self.config, ROUND: server_round - 1}
         instruction = self.flower.FitIns(self.flower.to_parameters([self.vector]), config)
         return [
@@ -284,7 +284,7 @@ class Rounds:
     def _combine(self, round_: int, results: Any) -> None:
         if self.fault is not None:
             return
-        drawn, size = self.coordinator.drawn(round_), len(self.vector)
+        drawn, size = self.coordinator.draw(round_), len(self.vector)
         outcomes = {name: DEAD if name in drawn else NOT_DRAWN for name in self.names}
         updates: dict[str, Update] = {}
         for _, answer in results:
@@ -303,7 +303,7 @@ class Rounds:
             bytes_down=4 * size * len(results), bytes_plain=4 * size * len(updates),
         )  # fmt: skip
         if self.coordinator.enough(list(updates)):
-            changes = {n: self.coordinator.decoded(update, size) for n, update in updates.items()}
+            changes = {n: self.coordinator.decode(update, size) for n, update in updates.items()}
             value, lost = self.coordinator.combine(round_, changes, size)
             outcomes.update(dict.fromkeys(lost, NOT_FINITE))
             if np.isfinite(value).all():

@@ -92,9 +92,9 @@ def run_federation(folder: Path, plan: FederationPlan, reporter: Reporter, timin
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
     sites = {name: run for name, (run, _) in runs.items()}
-    words, document = federation_results(plan, sites, list(read_records(folder / ROUNDS)))
+    text, document = federation_results(plan, sites, list(read_records(folder / ROUNDS)))
     write_json(folder / RESULTS, {**head("federation", VERSION), **document})
-    return words
+    return text
 
 
 def continue_line(folder: Path) -> str:

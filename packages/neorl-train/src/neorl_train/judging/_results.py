@@ -67,7 +67,7 @@ class Episodes:
         """Number of episodes."""
         return len(self.returns)
 
-    def reordered(self, order: Int[np.ndarray, " episode"]) -> "Episodes":
+    def reorder(self, order: Int[np.ndarray, " episode"]) -> "Episodes":
         """The episodes in another order."""
         columns: dict[str, Any] = {
             name: None if column is None else column[order] for name, column in vars(self).items()

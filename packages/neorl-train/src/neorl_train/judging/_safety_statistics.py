@@ -250,7 +250,7 @@ def alarms_of(
         alarms.append(
             Alarms(
                 name=watch.name,
-                words=describe_monitor(watch, spec),
+                text=describe_monitor(watch, spec),
                 promised=watch.false_alarms if watch.calibrated else None,
                 episodes=fraction,
                 before_violation=int(early.sum()),

@@ -320,7 +320,7 @@ def _result(
         chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=STARTS_AT_ONCE)
         parts += [episodes_of(rows, spec) for rows in chunks]
         order.append(indices)
-    episodes = join(parts).reordered(np.argsort(np.concatenate(order)))
+    episodes = join(parts).reorder(np.argsort(np.concatenate(order)))
     group = entry.group or entry.name
     return PolicyResult(entry.name, group, entry.role, entry.guarded, episodes, entry.seeds)
 

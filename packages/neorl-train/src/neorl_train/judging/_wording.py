@@ -182,8 +182,8 @@ def table_text(tables: ResultTables) -> str:
     if tables.environment:
         heads.append(f"gain over {tables.reference}")
     for channel in tables.spec.cost:
-        words = limit_kind(channel).limit_words(channel.limit, channel.unit)
-        heads.append(f"{channel.name} (limit {words})")
+        text = limit_kind(channel).limit_words(channel.limit, channel.unit)
+        heads.append(f"{channel.name} (limit {text})")
     cells = [heads, *(_cells(row, tables, digits) for row in shown)]
     where = (
         f"{tables.environment}, {tables.n_starts} common starts"

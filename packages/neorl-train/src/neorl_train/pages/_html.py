@@ -185,9 +185,9 @@ def _stylesheet() -> str:
     return (importlib.resources.files("neorl_train.pages") / "style.css").read_text("utf-8")
 
 
-def _margin(words: str) -> str:
+def _margin(text: str) -> str:
     """The CSS rule that prints a text and the page number at the bottom of every page."""
-    plain = "".join(c if c.isalnum() or c in " .:,()-_+/" else " " for c in words)
+    plain = "".join(c if c.isalnum() or c in " .:,()-_+/" else " " for c in text)
     style = "font: 8pt sans-serif; color: #444444"
     return (
         f'@page {{ @bottom-left {{ content: "{plain}"; {style}; }} '

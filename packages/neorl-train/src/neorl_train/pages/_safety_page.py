@@ -193,14 +193,14 @@ def _sections(assessment: Assessment) -> list[Section]:
 
 
 def _violations(assessment: Assessment) -> Html:
-    words = (
+    text = (
         "Left: fraction of the episodes in which each constraint was broken, with its exact "
         "interval; hard constraints in red. Right: how often the filter moved each channel, and "
         "how far."
     )
     parts: list[Content] = []
     if _style.installed():
-        parts.append(picture(overview, assessment, name="overview", alt=words, caption=words))
+        parts.append(picture(overview, assessment, name="overview", alt=text, caption=text))
     else:
         parts.append(missing())
     parts.append(_violation_table(assessment))
@@ -246,7 +246,7 @@ def _violation_table(assessment: Assessment) -> Html:
 
 def _violation_row(constraint: Constraint, label: str, part: Violations) -> list[Content]:
     first = label == next(iter(constraint.violations))
-    name = join([tag("span", constraint.name), tag("span", constraint.words, class_="detail")])
+    name = join([tag("span", constraint.name), tag("span", constraint.text, class_="detail")])
     bad = bool(part.steps) and constraint.tier == "hard" and label == WITH
     fraction = fraction_interval(part.episode_fraction)
     return [
@@ -290,7 +290,7 @@ def _interventions(assessment: Assessment) -> Html:
         Column("Flag", align="left"),
     ]
     listed: list[Sequence[Content] | Group] = [
-        [row.words, percent(row.steps), str(row.episodes), row.flag] for row in assessment.reasons
+        [row.text, percent(row.steps), str(row.episodes), row.flag] for row in assessment.reasons
     ]
     return join(
         [
@@ -307,13 +307,13 @@ def _interventions(assessment: Assessment) -> Html:
 def _cases(assessment: Assessment) -> Html:
     parts: list[Content] = []
     for number_, case in enumerate(assessment.cases):
-        words = (
+        text = (
             f"{case.title}. Shaded: beyond a limit. Dotted: ends of the actuator. Last panel on "
             "the right: when the filter changed the action, and when the fallback acted."
         )
         parts.append(tag("h3", case.title))
         parts.append(
-            picture(case_figure, case, assessment, name=f"case{number_}", alt=words, caption=words)
+            picture(case_figure, case, assessment, name=f"case{number_}", alt=text, caption=text)
         )
     return join(parts)
 
@@ -328,7 +328,7 @@ def _monitors(assessment: Assessment) -> Html:
     ]
     rows: list[Sequence[Content] | Group] = [
         [
-            join([tag("span", monitor.name), tag("span", monitor.words, class_="detail")]),
+            join([tag("span", monitor.name), tag("span", monitor.text, class_="detail")]),
             DASH if monitor.promised is None else f"at most {percent(monitor.promised)}",
             fraction_interval(monitor.episodes),
             f"{monitor.before_violation} of {monitor.violating}",
@@ -346,11 +346,9 @@ def _monitors(assessment: Assessment) -> Html:
 def _metrics(assessment: Assessment) -> Html:
     columns = [Column("Metric", align="left"), *(Column(name) for name in assessment.metrics)]
     rows: list[Sequence[Content] | Group] = []
-    for field, words in METRICS.items():
+    for field, text in METRICS.items():
         values = [getattr(metrics, field) for metrics in assessment.metrics.values()]
-        rows.append(
-            [words.format(unit=assessment.unit), *(_cell(field, value) for value in values)]
-        )
+        rows.append([text.format(unit=assessment.unit), *(_cell(field, value) for value in values)])
     return table(
         f"Means and fractions with {confidence(assessment.level)} intervals: exact for fractions "
         "(Clopper-Pearson), by a bootstrap over the episodes for means.",

@@ -35,7 +35,7 @@ class Cell:
     config: Config
     name: str
 
-    def words(self) -> str:
+    def text(self) -> str:
         """The varied settings as text."""
         return ", ".join(f"{name} {_word(value)}" for name, value in self.values.items())
 
@@ -103,11 +103,11 @@ class SweepFile:
             )
         merged["evaluation"] = {"seed": PAIRED_STARTS_SEED, **merged.get("evaluation", {})}
         merged["output"] = {**merged.get("output", {}), "directory": str(self.directory.absolute())}
-        words = ", ".join(f"{name} = {_word(value)}" for name, value in values.items())
+        text = ", ".join(f"{name} = {_word(value)}" for name, value in values.items())
         try:
             config = configure(**merged)
         except InputError as error:
-            raise InputError(f"with {words}: {error}") from error
+            raise InputError(f"with {text}: {error}") from error
         trained = config.training.algorithms
         used_values = {
             name: value

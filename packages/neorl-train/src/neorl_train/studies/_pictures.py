@@ -179,11 +179,11 @@ def _of_benchmark(benchmark: Benchmark) -> list[ShownPicture]:
         if lines:
             curves.append(Curves(f"{task[0]}, {task[1]} log", "score", lines, 100.0))
     if curves:
-        words = (
+        text = (
             f"Mean over seeds during training, with Student's {level} interval where there are "
             "several; measured on a few separate starts, without guard."
         )
-        shown.append(ShownPicture("Learning curves", words, curves))
+        shown.append(ShownPicture("Learning curves", text, curves))
     return shown
 
 
@@ -246,11 +246,11 @@ def _predicted_gains(comparison: Comparison) -> list[ShownPicture]:
         panels.append(Dots(source, unit, _by_policy(own, "predicted"), _learners_of(own), 0.0))
     if not panels:
         return []
-    words = (
+    text = (
         "Gain of each run's candidate over the controller that runs today, predicted by a plant "
         "model of the log, with its interval; the dashed line is no gain."
     )
-    return [ShownPicture("Predicted gains", words, panels)]
+    return [ShownPicture("Predicted gains", text, panels)]
 
 
 def _names(rows: Sequence[ComparedRow]) -> list[str]:

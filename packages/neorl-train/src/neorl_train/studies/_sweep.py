@@ -150,7 +150,7 @@ def carry_out(
         StoppedError: After a signal; the same command continues.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    failed, words = dict(state.failed), {cell.name: cell.words() for cell in state.left}
+    failed, texts = dict(state.failed), {cell.name: cell.text() for cell in state.left}
     finished_together: list[Outcome] = []
     if together and processes == 1 and not cluster:
         finished_together, state = _train_together(state, directory, print_line)
@@ -172,7 +172,7 @@ def carry_out(
         result = f"failed: {outcome.error}" if outcome.error else "finished"
         if outcome.lost:
             result = f"its process was lost; the same command resumes it: {outcome.error}"
-        print_line(f"[{count}/{total}] {words[outcome.cell]}: {result}")
+        print_line(f"[{count}/{total}] {texts[outcome.cell]}: {result}")
         if outcome.error and not outcome.lost:
             failed[outcome.cell] = outcome.error
         elif not outcome.lost:

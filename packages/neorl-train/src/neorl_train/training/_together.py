@@ -97,7 +97,7 @@ class Batched:
             for member in self._members:
                 member.queues.compile(self._n_updates)
             return
-        states = [member.queues.stacked() for member in self._members]
+        states = [member.queues.stack() for member in self._members]
         self.done = self._members[0].done
         shared = states[0]
         learners = jax.tree.map(lambda *x: jnp.stack(x), *[stacked.learner for stacked in states])

@@ -136,11 +136,11 @@ def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
             "level": options.level,
         },
     }
-    evaluation, words = log_baselines(path, settings)
+    evaluation, text = log_baselines(path, settings)
     if evaluation.tables.environment:
         table, rows = baseline_table(evaluation, path.name)
-        return [table], rows, words
-    return [shadow_table(evaluation, path.name)], evaluation, words
+        return [table], rows, text
+    return [shadow_table(evaluation, path.name)], evaluation, text
 
 
 def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -> None:

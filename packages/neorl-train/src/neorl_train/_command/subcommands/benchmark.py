@@ -116,7 +116,7 @@ def command(arguments: list[str]) -> None:
         print_line(note)
     if options.dry_run:
         for cell in cells:
-            print_line(f"  {cell.words()}")
+            print_line(f"  {cell.text()}")
         if options.json:
             runs = [cell.values for cell in cells]
             print_json("benchmark-plan", {"folder": str(plan.directory), "runs": runs})

@@ -66,10 +66,10 @@ def command(arguments: list[str]) -> None:
     print_results(run, timings, flags)
 
 
-def single_seed_note(config: Config, words: Sequence[str]) -> str:
+def single_seed_note(config: Config, arguments: Sequence[str]) -> str:
     """A note for users who wrote ``--training.seeds 4`` but wanted four seeds; otherwise empty."""
     seeds = config.training.seeds
-    if "--training.seeds" not in words or len(seeds) != 1 or seeds[0] < 2:
+    if "--training.seeds" not in arguments or len(seeds) != 1 or seeds[0] < 2:
         return ""
     seed_list = " ".join(map(str, range(seeds[0]))) if seeds[0] <= 16 else "0 1 2 3"
     return (

@@ -53,7 +53,7 @@ def trend_pictures(inputs: Inputs) -> Html:
     ours = [trace for trace in evaluation.traces if trace.policy == tables.candidate]
     for number, trace in enumerate(ours):
         reference = other_policy(evaluation.traces, trace)
-        words = _describe(trace, reference, inputs)
+        text = _describe(trace, reference, inputs)
         shown = picture(
             trends,
             trace,
@@ -61,8 +61,8 @@ def trend_pictures(inputs: Inputs) -> Html:
             tables.spec,
             evaluation.bands,
             name=f"trend{number}",
-            alt=words,
-            caption=words,
+            alt=text,
+            caption=text,
         )
         if trace.label in TITLES:
             parts += [tag("h3", TITLES[trace.label]), shown]
@@ -155,13 +155,13 @@ def start_picture(inputs: Inputs) -> Html:
         for j in costs_that_occur(tables)
     ]
     gains = ours.returns - theirs.returns
-    words = (
+    text = (
         f"{tables.candidate} behind its guard and {tables.reference} on the same "
         f"{len(gains)} starts. Left: difference in return, episode by episode, sorted. Right: cost "
         "of each episode, sorted, and its limit."
     )
     return picture(
-        by_start, gains, costs, tables.reward_unit, name="starts", alt=words, caption=words
+        by_start, gains, costs, tables.reward_unit, name="starts", alt=text, caption=text
     )
 
 
@@ -171,7 +171,7 @@ def cost_picture(inputs: Inputs) -> Html:
     costs = costs_that_occur(tables)
     if not costs:
         return paragraph("No policy caused any cost.")
-    words = (
+    text = (
         f"Mean return over mean cost with {confidence(tables.level)} intervals: learned policies "
         "behind their guard (the candidate outlined), the plant's controllers as they run today, "
         "and the log. Better policies lie further up and to the left; the shaded region is beyond "
@@ -179,18 +179,16 @@ def cost_picture(inputs: Inputs) -> Html:
     )
     zero_costs = [c.name for j, c in enumerate(tables.spec.cost) if j not in costs]
     extra = f" No policy ever caused the cost {enumeration(zero_costs)}." if zero_costs else ""
-    return picture(
-        return_against_cost, tables, costs, name="costs", alt=words, caption=words + extra
-    )
+    return picture(return_against_cost, tables, costs, name="costs", alt=text, caption=text + extra)
 
 
 def acting_picture(inputs: Inputs) -> Html:
     """Figure of who acts."""
-    words = (
+    text = (
         "Fractions of all steps in which the policy's own action reached the plant, in which the "
         "guard changed it to keep its range and rate of change, and in which the fallback acted."
     )
-    return picture(who_acts, inputs.evaluation.tables, name="acts", alt=words, caption=words)
+    return picture(who_acts, inputs.evaluation.tables, name="acts", alt=text, caption=text)
 
 
 def learning_picture(inputs: Inputs) -> Html:
@@ -200,7 +198,7 @@ def learning_picture(inputs: Inputs) -> Html:
         return paragraph("The run has no records of its training, so there are no learning curves.")
     if single := single_validation(inputs.validations, panels):
         return paragraph(single)
-    words = (
+    text = (
         "Thin lines are seeds, thick ones their mean. "
         + (
             "Return and cost are means over a few starts that the verdict does not use; dashed "
@@ -212,7 +210,7 @@ def learning_picture(inputs: Inputs) -> Html:
         "were not trained on, in units of half the range."
     )
     return picture(
-        learning_curves, inputs.validations, panels, name="learning", alt=words, caption=words
+        learning_curves, inputs.validations, panels, name="learning", alt=text, caption=text
     )
 
 

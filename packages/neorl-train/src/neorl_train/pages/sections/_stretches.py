@@ -27,17 +27,17 @@ def stretch_pictures(inputs: Inputs) -> Html:
         return Html("")
     columns = []
     for index, stretch in enumerate(evaluation.stretches):
-        words = _describe(stretch, inputs)
+        text = _describe(stretch, inputs)
         shown = picture(
             stretch_trend,
             stretch,
             evaluation.tables.spec,
             evaluation.bands,
             name=f"stretch{index}",
-            alt=words,
-            caption=words,
+            alt=text,
+            caption=text,
         )
-        content = shown if shown.text else paragraph(words)
+        content = shown if shown.text else paragraph(text)
         columns.append(tag("div", tag("h3", TITLES.get(stretch.label, stretch.label)), content))
     return join([paragraph(_introduction(inputs)), tag("div", *columns, class_="columns")])
 
@@ -101,15 +101,15 @@ def _describe(stretch: Stretch, inputs: Inputs) -> str:
 
 def _beyond_limits(stretch: Stretch, inputs: Inputs) -> str:
     """Names the measurements that exceeded their limits, as logged."""
-    words = []
+    texts = []
     for index, name in enumerate(stretch.channels):
         values = stretch.obs[stretch.known, index]
         for band in inputs.evaluation.bands:
             over = ((values < band.low) | (values > band.high)) if band.channel == name else None
             if over is not None and over.any():
                 limit = band.high if np.isfinite(band.high) else band.low
-                words.append(
+                texts.append(
                     f"{name} was beyond its limit of {number(limit)} in "
                     f"{percent(float(over.mean()))} of the steps"
                 )
-    return enumeration(words) if words else ""
+    return enumeration(texts) if texts else ""

@@ -38,12 +38,12 @@ def headline(inputs: Inputs) -> Html:
     verdict = inputs.verdict
     further = [paragraph(line) for line in chosen_lines(inputs.run, verdict)]
     on_log = bool(verdict.clauses) and not inputs.simulated
-    words = _log_text(inputs) if on_log else _plant_text(verdict)
+    text = _log_text(inputs) if on_log else _plant_text(verdict)
     kind, mark = _MARKS.get(verdict.answer, ("unknown", "?"))
     return tag(
         "div",
         tag("span", mark, class_="mark", aria_hidden="true"),
-        tag("div", paragraph(verdict.answer, class_="answer"), *words, *further),
+        tag("div", paragraph(verdict.answer, class_="answer"), *text, *further),
         class_=f"verdict {kind}",
         id="verdict",
         role="status",
