@@ -136,11 +136,12 @@ def best_mean(
     for other in results:
         if other == best:
             continue
-        ours, theirs = results[best], results[other]
-        value = float(ours.mean() - theirs.mean())
+        of_best, of_other = results[best], results[other]
+        value = float(of_best.mean() - of_other.mean())
         low = high = value
-        if np.ptp(ours) > 0 or np.ptp(theirs) > 0:  # the test is not defined without any spread
-            interval = ttest_ind(ours, theirs, equal_var=False).confidence_interval(own_level)
+        # The test is not defined without any spread.
+        if np.ptp(of_best) > 0 or np.ptp(of_other) > 0:
+            interval = ttest_ind(of_best, of_other, equal_var=False).confidence_interval(own_level)
             low, high = float(interval.low), float(interval.high)
         differences.append(Difference(other, value, low, high))
     return best, min(differences, key=lambda one: one.low, default=None)

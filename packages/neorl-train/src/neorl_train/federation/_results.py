@@ -70,7 +70,7 @@ def _mean(evaluation: Evaluation, group: str) -> float:
     return float(np.mean([row.returns.value for row in rows]))
 
 
-def _gain(evaluation: Evaluation, ours: str, theirs: str) -> dict[str, float]:
+def _gain(evaluation: Evaluation, trained: str, compared: str) -> dict[str, float]:
     """Paired difference between common policy and local training, over starts; mean over seeds."""
     returns = {
         group: np.mean(
@@ -81,9 +81,9 @@ def _gain(evaluation: Evaluation, ours: str, theirs: str) -> dict[str, float]:
             ],
             axis=0,
         )
-        for group in (ours, theirs)
+        for group in (trained, compared)
     }
-    paired = returns[ours] - returns[theirs]
+    paired = returns[trained] - returns[compared]
     error = float(paired.std(ddof=1) / np.sqrt(len(paired)))
     return {"mean": float(paired.mean()), "standard_error": error}
 

@@ -177,15 +177,15 @@ def fine_tuning_effect(
     returns = {
         result.name: result.episodes.returns for result in evaluation.results if result.guarded
     }
-    ours = np.stack([returns[f"{after}-{seed}"] for seed in seeds])
-    theirs = np.stack([returns[f"{before}-{seed}"] for seed in seeds])
+    returns_after = np.stack([returns[f"{after}-{seed}"] for seed in seeds])
+    returns_before = np.stack([returns[f"{before}-{seed}"] for seed in seeds])
     level = evaluation.tables.level
     return FineTuned(
         name=after,
-        before=_estimate(theirs, level),
-        after=_estimate(ours, level),
-        gain=_estimate(ours - theirs, level),
-        each_seed=tuple(float(mean) for mean in (ours - theirs).mean(axis=1)),
+        before=_estimate(returns_before, level),
+        after=_estimate(returns_after, level),
+        gain=_estimate(returns_after - returns_before, level),
+        each_seed=tuple(float(mean) for mean in (returns_after - returns_before).mean(axis=1)),
         regret=regret,
         collected=collected,
     )

@@ -215,12 +215,12 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
     reference = tables.row(tables.reference, guarded=False)
     fraction_clause = functools.partial(_fraction_clause, row=row, tables=tables)
     clauses = []
-    for cell, theirs in zip(row.costs, reference.costs, strict=True):
+    for cell, reference_cell in zip(row.costs, reference.costs, strict=True):
         if not limit_kind(cell.per).bounds_largest:
             violation = f"over the limit of {cell.name}"
-            fractions = cell.violating, theirs.violating.value
+            fractions = cell.violating, reference_cell.violating.value
             name = f"{cell.name}, single episodes"
-            clauses.append(fraction_clause(name, violation, fractions, theirs.violations))
+            clauses.append(fraction_clause(name, violation, fractions, reference_cell.violations))
     if row.trips is not None and reference.trips is not None and (row.n_trips or reference.n_trips):
         fractions = row.trips, reference.trips.value
         clauses.append(fraction_clause("trips", "that tripped", fractions, reference.n_trips))
@@ -272,8 +272,8 @@ def _fraction_clause(
     tables: ResultTables,
 ) -> Clause:
     """A fraction of the episodes compared with that of the reference plus the margin."""
-    fraction, theirs = fractions
-    limit = theirs + tables.episode_margin
+    fraction, of_reference = fractions
+    limit = of_reference + tables.episode_margin
     holds = bool(fraction.high <= limit)
     return Clause(
         name=name,
@@ -289,7 +289,7 @@ def _fraction_clause(
         holds=holds,
         sentence=f"the upper bound of the episodes {violation}, {number(100 * fraction.high)} %, "
         f"{'is' if holds else 'is not'} within {number(100 * limit)} %: the "
-        f"{number(100 * theirs)} % of {tables.reference} and a margin of "
+        f"{number(100 * of_reference)} % of {tables.reference} and a margin of "
         f"{number(100 * tables.episode_margin)} %",
     )
 
@@ -315,15 +315,15 @@ def violation_sentences(tables: ResultTables) -> list[str]:
     sentences = []
     for i, cell in enumerate(row.costs):
         if cell.violations:
-            theirs = f"; {tables.reference}: {reference.costs[i].violations}" if reference else ""
+            compared = f"; {tables.reference}: {reference.costs[i].violations}" if reference else ""
             sentences.append(
                 f"Its cost {cell.name} was over the limit in {cell.violations} of {row.n_episodes} "
-                f"episodes{theirs}."
+                f"episodes{compared}."
             )
     if row.n_trips:
-        theirs = f"; {tables.reference}: {reference.n_trips}" if reference else ""
+        compared = f"; {tables.reference}: {reference.n_trips}" if reference else ""
         sentences.append(
             f"The plant tripped in {row.n_trips} of {row.n_episodes} episodes; a tripped episode "
-            f"counts as over every limit{theirs}."
+            f"counts as over every limit{compared}."
         )
     return sentences

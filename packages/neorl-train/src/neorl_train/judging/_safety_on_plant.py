@@ -497,7 +497,7 @@ def _logged_cases(
     for start, why in starts.items():
         rows = checked_rows[WITH].rows
         shown = rows._replace(applied=rows.action)
-        ours = case_trace(shown, start, f"{name} in shadow", guarded=True)
-        theirs = case_trace(checked_rows[LOGGED].rows, start, "the log", guarded=False)
-        cases.append(Case(f"{why} (episode {start})", ours, theirs))
+        in_shadow = case_trace(shown, start, f"{name} in shadow", guarded=True)
+        logged = case_trace(checked_rows[LOGGED].rows, start, "the log", guarded=False)
+        cases.append(Case(f"{why} (episode {start})", in_shadow, logged))
     return tuple(cases)
