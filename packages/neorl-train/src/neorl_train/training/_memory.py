@@ -64,7 +64,7 @@ def memory_text(n_bytes: float) -> str:
     """An amount of memory with three digits and its unit.
 
     Example:
-        >>> in_words(2_340_000)
+        >>> memory_text(2_340_000)
         '2.34 MB'
     """
     units = ("B", "kB", "MB", "GB", "TB", "PB")
