@@ -109,7 +109,7 @@ def test_an_evaluation_that_cannot_be_written_leaves_no_number(
     pool = Pool((Candidate("good", "learner", None, (0,)),))
     monkeypatch.setattr(f"{studies}stored_pool", lambda _: pool)
     monkeypatch.setattr(f"{studies}evaluation_inputs", lambda *_, **__: "")
-    monkeypatch.setattr(f"{studies}_evaluated", lambda *_: noisy.evaluation)
+    monkeypatch.setattr(f"{studies}_evaluate", lambda *_: noisy.evaluation)
 
     def full(path, *_):
         raise OSError(28, "No space left on device", str(path / "evaluation.json"))
