@@ -21,7 +21,7 @@ from neorl_train.judging import _verdict_file as verdict
 from neorl_train.runs import _checkpoints as checkpoint
 from neorl_train.runs import _directory as directory
 from neorl_train.runs import _names as written
-from neorl_train.runs import create_run, locked, numbered
+from neorl_train.runs import create_run, locked, numbered_runs
 
 ADDED = {read.BUNDLE, read.REPLAY}
 """What the reader itself leaves in a run."""
@@ -127,5 +127,5 @@ def test_runs_are_numbered_alike(tmp_path: Path) -> None:
     (tmp_path / "0099").write_text("no folder")
     names = ["0002", "9", "0010", "12345"]
     assert [path.name for path in newest.run_directories(tmp_path)] == names
-    assert [path.name for path in numbered(tmp_path)] == names
+    assert [path.name for path in numbered_runs(tmp_path)] == names
     assert create_run(tmp_path, "", {}).path.name == "12346"

@@ -45,7 +45,7 @@ from neorl_envs import collect_log, environment_names, make
 from neorl_safety.guards import guard
 from neorl_train import verdict
 from neorl_train.judging import PolicyResult, ResultTables
-from neorl_train.judging._rollouts import episodes_of, joined, rollouts_in_chunks
+from neorl_train.judging._rollouts import episodes_of, join, rollouts_in_chunks
 from neorl_train.judging._simulated import plant_constraints
 from neorl_train.judging._summary import policy_rows
 
@@ -164,7 +164,7 @@ def _episodes(env: Any, policy: Policy) -> Any:
     policy = jax.tree.map(jnp.asarray, policy)
     key, indices = jax.random.key(KEY), np.arange(STARTS)
     chunks = rollouts_in_chunks(env, policy, key, indices, at_once=AT_ONCE)
-    return joined([episodes_of(rows, env.spec) for rows in chunks])
+    return join([episodes_of(rows, env.spec) for rows in chunks])
 
 
 def stored(name: str) -> list[dict[str, Any]]:

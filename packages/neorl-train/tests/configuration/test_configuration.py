@@ -230,7 +230,7 @@ def test_the_defaults_of_fine_tuning_are_admitted_together(monkeypatch, words, c
     training = dataclasses.replace(DEFAULT.training, algorithms=("iql",))
     settings = dataclasses.replace(DEFAULT.finetune, run="runs/0001")
     run = dataclasses.replace(DEFAULT, training=training, finetune=settings)
-    monkeypatch.setattr("neorl_train._job.offline_run.continued", lambda path: run)
+    monkeypatch.setattr("neorl_train._job.offline_run.fine_tuning_defaults", lambda path: run)
     config, _ = read_fine_tuning_options(["runs/0001", *words], ALGORITHMS)
     assert config.training.chunk == chunk
     validate(config)

@@ -23,7 +23,7 @@ from neorl_safety.monitoring import Monitor
 from neorl_train import configure, start
 from neorl_train._command.main import main
 from neorl_train.choosing import CriticOptions, TrainingHooks, critics_text, fit_critics
-from neorl_train.choosing._critic_fit import NO_HOOKS, _trained
+from neorl_train.choosing._critic_fit import NO_HOOKS, _train
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._names import CRITIC_METRICS
 from neorl_train.training import Watcher
@@ -172,7 +172,7 @@ def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
 
     def trained(followed):
         of = (learner, log.spec, log.transitions, statistics, 1500, key)
-        return _trained("ensemble", 3, followed, *of)
+        return _train("ensemble", 3, followed, *of)
 
     def checkpoints(name):
         return Checkpoints(

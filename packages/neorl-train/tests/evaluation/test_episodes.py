@@ -13,7 +13,7 @@ from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.filters import Flag
 from neorl_train.judging import Rollout, episodes_of, recorded_episodes
-from neorl_train.judging._rollouts import joined
+from neorl_train.judging._rollouts import join
 
 TIME, STARTS = 6, 3
 SPEC = Spec(
@@ -162,7 +162,7 @@ def test_a_recorded_log_is_summed_episode_by_episode():
         assert result.violated[i, 1] == (cost[rows, 1] > 1).any()
     assert result.success is None
     assert result.trip is None
-    twice = joined([result, result])
+    twice = join([result, result])
     assert twice.count == 6
     assert twice.success is None
-    assert twice.reordered(np.arange(6)[::-1]).returns[0] == result.returns[-1]
+    assert twice.reorder(np.arange(6)[::-1]).returns[0] == result.returns[-1]

@@ -178,6 +178,6 @@ def test_the_report_of_a_log_alone_shows_them(tmp_path):
     ):
         assert words in page, words
     assert page.count('<svg role="img" aria-labelledby="stretch') == 3
-    older = dataclasses.replace(result, stretches=())
-    write_results(tmp_path, older, verdict(older.tables))
+    without = dataclasses.replace(result, stretches=())
+    write_results(tmp_path, without, verdict(without.tables))
     assert "What it would have done" not in write_report(tmp_path).read_text()

@@ -15,10 +15,10 @@ from neorl_envs import write_dataset
 from neorl_train.federation import Federation, FederationConfig, federate, serve_federation
 from neorl_train.federation._messages import (
     Introduction,
-    packed_introduction,
-    packed_statistics,
-    unpacked_introduction,
-    unpacked_statistics,
+    pack_introduction,
+    pack_statistics,
+    unpack_introduction,
+    unpack_statistics,
 )
 
 HERE = Path(__file__).parent
@@ -62,14 +62,14 @@ def test_processes_over_loopback_come_to_the_parameters_of_the_engine(tmp_path, 
 def test_introductions_and_statistics_survive_the_way_over_the_wire(sites):
     data = sites["site0"]
     one = Introduction("north", data.n_rows, data.spec, data.statistics)
-    again = unpacked_introduction(packed_introduction(one))
+    again = unpack_introduction(pack_introduction(one))
     assert again[:3] == one[:3]
     for ours, theirs in zip(again.statistics, one.statistics, strict=True):
         assert (ours is None) == (theirs is None)
         for a, b in zip(ours or (), theirs or (), strict=True):
             np.testing.assert_array_equal(a, b)
-    assert unpacked_statistics(packed_statistics(None)) is None
-    assert unpacked_introduction(packed_introduction(one._replace(statistics=None)))[3] is None
+    assert unpack_statistics(pack_statistics(None)) is None
+    assert unpack_introduction(pack_introduction(one._replace(statistics=None)))[3] is None
 
 
 @pytest.mark.skipif(FLOWER, reason="Flower is in this environment")

@@ -135,7 +135,7 @@ def test_a_masked_update_says_nothing_before_the_sum(sites, learner):
     for one in made:
         one.pairings.exchange_keys(published)
         assert one.work(start)().arrays == ()
-        masked = one.masked(start, share=1.0, largest=1.0, scale=2.0**20).arrays[0]
+        masked = one.mask(start, share=1.0, largest=1.0, scale=2.0**20).arrays[0]
         terms.append(masked)
         # A masked word is as likely to be anything: of 115 words few lie near zero by chance.
         assert np.mean(masked.astype(np.int32) // 2**24 == 0) < 0.1

@@ -19,11 +19,11 @@ from neorl_train.federation import (
     FederationConfig,
     Pairings,
     RoundStart,
-    compressed,
-    decompressed,
+    compress,
+    decompress,
     epsilon,
 )
-from neorl_train.federation._privacy import as_floats, as_whole, scale_of, summed
+from neorl_train.federation._privacy import as_floats, as_whole, scale_of, sum_of_terms
 
 VECTORS = arrays(np.float32, st.integers(1, 600), elements=st.floats(-1e3, 1e3, width=32))
 PUBLISHED = Path(__file__).parent / "dp_accounting_epsilons.json"
@@ -33,8 +33,8 @@ PUBLISHED = Path(__file__).parent / "dp_accounting_epsilons.json"
 @given(VECTORS, st.sampled_from([8, 16, 32]), st.sampled_from([0.1, 0.5, 1.0]))
 def test_compression_errs_by_no_more_than_it_promises(update, bits, fraction):
     """Row P10: compression errs by no more than it promises."""
-    small = compressed(update, bits=bits, fraction=fraction)
-    again = decompressed(small.arrays, size=len(update), bits=bits, fraction=fraction)
+    small = compress(update, bits=bits, fraction=fraction)
+    again = decompress(small.arrays, size=len(update), bits=bits, fraction=fraction)
     np.testing.assert_array_equal(again, small.received)
     np.testing.assert_allclose(small.received + small.residual, update, rtol=1e-6, atol=1e-6)
     count = len(update) if fraction == 1 else max(1, int(np.ceil(fraction * len(update))))
@@ -54,7 +54,7 @@ def test_what_is_left_out_is_sent_later_so_that_sums_agree():
     total, received = np.zeros(300), np.zeros(300)
     for _ in range(200):
         update = rng.normal(size=300).astype(np.float32) + 0.5
-        small = compressed(update + residual, bits=8, fraction=0.1)
+        small = compress(update + residual, bits=8, fraction=0.1)
         residual, received, total = small.residual, received + small.received, total + update
     assert np.linalg.norm(total - received) < 0.2 * np.linalg.norm(total)
     np.testing.assert_allclose(received + residual, total, atol=1e-2)
@@ -64,7 +64,7 @@ def test_what_is_left_out_is_sent_later_so_that_sums_agree():
 @pytest.mark.parametrize("bits", [8, 32])
 def test_what_is_not_finite_stays_so_for_the_receiver(value, bits):
     update = np.full(300, value, np.float32)
-    assert not np.isfinite(compressed(update, bits=bits, fraction=0.5).received).all()
+    assert not np.isfinite(compress(update, bits=bits, fraction=0.5).received).all()
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_what_is_not_finite_stays_so_for_the_receiver(value, bits):
 )
 def test_a_message_of_another_form_is_refused_by_name(arrays_sent):
     with pytest.raises(InputError, match=r"the message contains .*expected float32\[3\]"):
-        decompressed(arrays_sent, size=3, bits=32, fraction=1.0)
+        decompress(arrays_sent, size=3, bits=32, fraction=1.0)
 
 
 @pytest.mark.parametrize("places", [[0, 0, 1], [0, 1, 30]])
 def test_coordinates_that_are_not_there_are_refused(places):
     sent = (np.ones(3, np.float32), np.asarray(places, np.uint32))
     with pytest.raises(InputError, match="coordinates that do not exist"):
-        decompressed(sent, size=30, bits=32, fraction=0.1)
+        decompress(sent, size=30, bits=32, fraction=0.1)
 
 
 @settings(max_examples=15, deadline=None)
@@ -98,8 +98,8 @@ def test_masks_cancel_exactly_whatever_is_summed(count, size, attempt, data):
     masked = [
         term + one.mask(names, 3, attempt, size) for one, term in zip(met, whole, strict=True)
     ]
-    np.testing.assert_array_equal(summed(masked), summed(whole))
-    result = as_floats(summed(masked), scale=scale)
+    np.testing.assert_array_equal(sum_of_terms(masked), sum_of_terms(whole))
+    result = as_floats(sum_of_terms(masked), scale=scale)
     np.testing.assert_allclose(result, np.sum(terms, axis=0), rtol=1e-6, atol=count / scale + 1e-6)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import configure
-from neorl_train._job.resolution import resolved
+from neorl_train._job.resolution import resolve
 
 PLANT = "DMSD-v0"
 
@@ -20,7 +20,7 @@ def test_models_take_the_exogenous_channels_of_the_plant_where_none_are_given():
         training={"algorithms": ["mopo", "combo", "bc"]},
         algorithms={"combo": {"model": {"exogenous": ["target1"]}}},
     )
-    config = resolved(settings).run.config
+    config = resolve(settings).run.config
     assert of_models(config, "mopo", "combo") == [make(PLANT).exogenous, ("target1",)]
 
 
@@ -36,4 +36,4 @@ def test_a_log_has_those_of_its_plant_and_those_that_are_declared(known, tmp_pat
         retuning={"exogenous": ["target2"]},
     )
     expected = make(PLANT).exogenous if known else ("target2",)
-    assert of_models(resolved(settings).run.config, "mopo") == [expected]
+    assert of_models(resolve(settings).run.config, "mopo") == [expected]

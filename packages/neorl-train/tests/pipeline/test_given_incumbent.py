@@ -15,7 +15,7 @@ from neorl_envs import collect_log, make, write_dataset
 from neorl_train import configure, resume, start
 from neorl_train._job.job import resume_job
 from neorl_train._job.plant_model import log_context
-from neorl_train._job.resolution import resolved
+from neorl_train._job.resolution import resolve
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.candidates import Material
@@ -78,13 +78,13 @@ def settings(source, *, loops=(LOOP,), **sections):
 
 
 def digests(config):
-    return resolved(config).given_policies
+    return resolve(config).given_policies
 
 
 def test_a_file_is_what_runs_today_and_is_called_like_it(log, old):
     for source in ("CSTR-v0", log):
         given = settings(source, loops=(), evaluation={"incumbent": str(old)})
-        complete = resolved(given)
+        complete = resolve(given)
         config = complete.run.config
         assert config.evaluation.incumbent == str(old)
         assert list(complete.given_policies) == [str(old)]
@@ -97,7 +97,7 @@ def test_a_file_is_what_runs_today_and_is_called_like_it(log, old):
         assert len(material.pool) == 0
         for name in ("incumbent", "old", str(old)):
             retuned = dataclasses.replace(given.retuning, controller=name)
-            config = resolved(dataclasses.replace(given, retuning=retuned)).run.config
+            config = resolve(dataclasses.replace(given, retuning=retuned)).run.config
             assert config.retuning.controller == "old"
             assert config.evaluation.incumbent == str(old)
 
@@ -107,11 +107,11 @@ def test_declared_loops_are_what_runs_today(log):
         given = settings(
             source, evaluation={"incumbent": "dcs"}, retuning={"controller": "incumbent"}
         )
-        config = resolved(given).run.config
+        config = resolve(given).run.config
         assert (config.evaluation.incumbent, config.retuning.controller) == ("dcs", "dcs")
     # That it is retuned says that it runs today.
     named = settings(log, retuning={"controller": "dcs"})
-    assert resolved(named).run.config.evaluation.incumbent == "dcs"
+    assert resolve(named).run.config.evaluation.incumbent == "dcs"
     material, controllers, words = with_controllers(Material(named, CSTR.spec))
     assert words == ["dcs (declared): gain of T_c -12 K per mol/L, integral time of T_c 150 s"]
     assert isinstance(controllers["dcs"], TrackingPID)
@@ -120,7 +120,7 @@ def test_declared_loops_are_what_runs_today(log):
 
 def test_a_loop_without_a_bias_takes_it_from_the_first_rows_of_the_log(log):
     without = {key: value for key, value in LOOP.items() if key != "bias"}
-    run = resolved(settings(log, loops=[without])).run
+    run = resolve(settings(log, loops=[without])).run
     material = Material(run.config, run.spec, dataset=run.dataset)
     _, controllers, (line,) = with_controllers(material)
     sample = training_sample(run.config.data, run.dataset)
@@ -140,19 +140,19 @@ def test_a_loop_without_a_bias_takes_it_from_the_first_rows_of_the_log(log):
     with pytest.raises(
         InputError, match="the loop of C_A by T_c declares no bias, and without a log no"
     ):
-        resolved(bare)
+        resolve(bare)
 
 
 def test_a_declared_controller_can_be_the_fallback(log):
     fallback = {"kind": "classical", "controller": "dcs"}
-    complete = resolved(settings(log, fallback=fallback))
+    complete = resolve(settings(log, fallback=fallback))
     assert complete.fallback == "the declared controller dcs"
 
 
 def test_files_that_cannot_be_what_runs_today_are_refused_in_one_line(log, old, tmp_path):
     def refused(message, incumbent, source=log, **sections):
         with pytest.raises(InputError, match=message) as error:
-            resolved(settings(source, evaluation={"incumbent": str(incumbent)}, **sections))
+            resolve(settings(source, evaluation={"incumbent": str(incumbent)}, **sections))
         assert "\n" not in str(error.value)
 
     refused("there is no such policy artefact", tmp_path / "none.safetensors")
@@ -176,9 +176,9 @@ def test_files_that_cannot_be_what_runs_today_are_refused_in_one_line(log, old, 
     pi = tmp_path / "PI.safetensors"
     artefact(pi, CSTR, CSTR.tunings()["PI"])
     refused("another controller or policy called PI; rename the file", pi, "CSTR-v0")
-    resolved(settings(log, evaluation={"incumbent": str(pi)}))  # the log may have that mode
+    resolve(settings(log, evaluation={"incumbent": str(pi)}))  # the log may have that mode
     with pytest.raises(InputError, match="another policy of the run is called old"):
-        resolved(settings(log, evaluation={"incumbent": str(old), "policies": [str(old)]}))
+        resolve(settings(log, evaluation={"incumbent": str(old), "policies": [str(old)]}))
     words, other = "compares with the controller that it retunes, 'dcs'", {"controller": "dcs"}
     refused(words, old, retuning=other)
 
@@ -198,7 +198,7 @@ NO_LOOPS = {
 @pytest.mark.parametrize("message", NO_LOOPS)
 def test_loops_that_do_not_fit_are_refused_in_one_line(message, log):
     with pytest.raises(InputError, match=message) as error:
-        resolved(settings(log, loops=[{**LOOP, **NO_LOOPS[message]}]))
+        resolve(settings(log, loops=[{**LOOP, **NO_LOOPS[message]}]))
     assert "\n" not in str(error.value)
     assert "classical.declared.dcs" in str(error.value)
 
@@ -217,11 +217,10 @@ TAKEN = {
 @pytest.mark.parametrize("name", TAKEN)
 def test_names_of_other_controllers_are_refused(name):
     with pytest.raises(InputError, match=TAKEN[name]):
-        resolved(settings("CSTR-v0", classical={"declared": {name: [LOOP]}}))
+        resolve(settings("CSTR-v0", classical={"declared": {name: [LOOP]}}))
 
 
 def test_a_declared_controller_belongs_to_the_configuration_and_survives_its_file(tmp_path):
-    """Runs without one keep the hash that they had before there were any."""
     with_loop, without = settings("CSTR-v0"), settings("CSTR-v0", loops=())
     assert config_hash(with_loop) != config_hash(without)
     faster = settings("CSTR-v0", loops=[{**LOOP, "integral_time": 120.0}])
@@ -234,7 +233,7 @@ def test_a_file_that_was_changed_is_noticed(log, tmp_path):
     """By the commands on the run, and when it is resumed."""
     file = tmp_path / "old.safetensors"
     artefact(file, CSTR, CSTR.tunings()["PI"])
-    config = resolved(settings(log, loops=(), evaluation={"incumbent": str(file)})).run.config
+    config = resolve(settings(log, loops=(), evaluation={"incumbent": str(file)})).run.config
     record = {"given_policies": digests(config), "config_hash": config_hash(config), "id": "1",
               "versions": {}, "status": "failed"}  # fmt: skip
     run = create_run(tmp_path / "runs", dump_toml(config_to_dict(config)), record)

@@ -10,7 +10,7 @@ from neorl_core import InputError
 from neorl_envs import make
 from neorl_train import configure
 from neorl_train._command.main import main
-from neorl_train._job.resolution import resolved
+from neorl_train._job.resolution import resolve
 
 PLANT = "SupplyChain-v0"
 
@@ -24,11 +24,11 @@ def settings(**networks):
 
 
 def test_a_declared_graph_is_taken_from_the_plant_where_networks_read_graphs():
-    config = resolved(settings()).run.config
+    config = resolve(settings()).run.config
     assert config.algorithms.iql.networks.graph == make(PLANT).graph
     assert config.algorithms.bc.networks.graph == ()  # a perceptron reads no graph
     given = ("stock_1 = shop1.stock", "order_2_to_1 = shop1.order")
-    assert resolved(settings(graph=given)).run.config.algorithms.iql.networks.graph == given
+    assert resolve(settings(graph=given)).run.config.algorithms.iql.networks.graph == given
 
 
 @pytest.mark.parametrize("name", ["PowerGrid-v0", PLANT])

@@ -15,7 +15,7 @@ from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
 from neorl_train import configure, verdict
 from neorl_train._command.main import main
-from neorl_train._job.resolution import resolved
+from neorl_train._job.resolution import resolve
 from neorl_train.configuration import limited_spec
 
 QUICK = (
@@ -178,7 +178,7 @@ def test_the_tables_of_a_log_act_in_its_run_and_keep_below_takes_its_model_from_
     )
     write_dataset(tmp_path / "log.h5", log)
     source = {"source": str(tmp_path / "log.h5")}
-    result = resolved(configure(data=source, penalty={}, limits={"rate_down": {"valve": 0.5}}))
+    result = resolve(configure(data=source, penalty={}, limits={"rate_down": {"valve": 0.5}}))
     text = "\n".join(result.limits)
     assert "valve rises by at most 0.1 % per second and falls by at most 0.5" in text
     assert "valve between -9 and 1 % while flow is above 5 m3/h" in text
@@ -186,17 +186,17 @@ def test_the_tables_of_a_log_act_in_its_run_and_keep_below_takes_its_model_from_
     assert "which the error exceeded in" in text
     kinds = [record["kind"] for record in result.run.config.limits.further]
     assert kinds == ["while", "barrier"]
-    again = resolved(result.run.config)
+    again = resolve(result.run.config)
     assert again.run.config.limits == result.run.config.limits
     assert again.limits == result.limits
-    by_the_log_alone = resolved(configure(data=source, penalty={}))
+    by_the_log_alone = resolve(configure(data=source, penalty={}))
     assert not [note for note in by_the_log_alone.notes if "rate of change" in note]
 
 
 def test_keep_below_without_a_log_is_refused_before_anything_is_collected():
     limits = {"further": [{"kind": "keep_below", "obs": "T_R", "at_most": 380.0}]}
     with pytest.raises(InputError, match="name a log as the source of the run"):
-        resolved(configure(data={"source": "ChemicalReactor-v0"}, limits=limits))
+        resolve(configure(data={"source": "ChemicalReactor-v0"}, limits=limits))
 
 
 @pytest.mark.parametrize(

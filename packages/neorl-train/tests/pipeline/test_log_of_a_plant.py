@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import hashlib
 import json
 
 import jax
@@ -17,8 +16,8 @@ from neorl_envs.datasets import dataset_from_columns
 from neorl_train import configure
 from neorl_train._command.main import main
 from neorl_train._job.plant_model import log_context, run_facts
-from neorl_train._job.resolution import resolved
-from neorl_train.configuration import config_hash, config_to_dict, validate
+from neorl_train._job.resolution import resolve
+from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs._directory import create_run
 
 CSTR = make("CSTR-v0")
@@ -55,8 +54,8 @@ def other_log(recorded, folder, **spec):
 
 def test_a_named_simulator_gives_a_log_what_its_plant_declares(log):
     """Penalties, rates, fallback and incumbent are those of a run on the plant itself."""
-    named = resolved(settings(log, evaluation=NAMED))
-    plant = resolved(settings("CSTR-v0", evaluation={"seed": named.run.config.evaluation.seed}))
+    named = resolve(settings(log, evaluation=NAMED))
+    plant = resolve(settings("CSTR-v0", evaluation={"seed": named.run.config.evaluation.seed}))
     assert named.run.environment == CSTR
     for section in ("penalty", "limits", "fallback", "retuning"):
         assert getattr(named.run.config, section) == getattr(plant.run.config, section)
@@ -67,51 +66,49 @@ def test_a_named_simulator_gives_a_log_what_its_plant_declares(log):
 
 
 def test_a_mode_of_the_log_is_a_candidate_if_its_simulator_is_named(log):
-    config = resolved(
-        settings(log, evaluation={**NAMED, "candidate": "PI feed-forward"})
-    ).run.config
+    config = resolve(settings(log, evaluation={**NAMED, "candidate": "PI feed-forward"})).run.config
     assert (config.evaluation.candidate, config.evaluation.incumbent) == ("PI feed-forward", "PI")
 
 
 def test_an_unknown_simulator_is_refused_with_the_nearest_name(log):
     with pytest.raises(InputError, match=r"evaluation\.environment 'CSTR-v1'.*CSTR-v0"):
-        resolved(settings(log, evaluation={"environment": "CSTR-v1"}))
+        resolve(settings(log, evaluation={"environment": "CSTR-v1"}))
 
 
 def test_a_simulator_that_does_not_fit_is_refused_by_channel_and_unit(recorded, tmp_path):
     spec = recorded.spec
     other = settings(other_log(recorded, tmp_path), evaluation={"environment": "DMSD-v0"})
     with pytest.raises(InputError, match="DMSD-v0 has 6 observed channels, and the log and its"):
-        resolved(other)
+        resolve(other)
     action = (dataclasses.replace(spec.action[0], unit="degC"),)
     expected = r"the action channel T_c \(.* K\), where the log and its policies have T_c \(.* degC"
     with pytest.raises(InputError, match=expected):
-        resolved(settings(other_log(recorded, tmp_path, action=action), evaluation=NAMED))
+        resolve(settings(other_log(recorded, tmp_path, action=action), evaluation=NAMED))
     cost = (dataclasses.replace(spec.cost[0], unit="K h"),)
     with pytest.raises(InputError, match=r"temperature \(K min per .*temperature \(K h per"):
-        resolved(settings(other_log(recorded, tmp_path, cost=cost), evaluation=NAMED))
+        resolve(settings(other_log(recorded, tmp_path, cost=cost), evaluation=NAMED))
     with pytest.raises(InputError, match="a control period of 15 s, the log one of 30 s"):
-        resolved(settings(other_log(recorded, tmp_path, dt=30.0), evaluation=NAMED))
+        resolve(settings(other_log(recorded, tmp_path, dt=30.0), evaluation=NAMED))
 
 
 def test_a_simulated_source_is_judged_on_itself(log):
     with pytest.raises(InputError, match=r"data\.source is the simulated plant CSTR-v0, on which"):
-        resolved(settings("CSTR-v0", evaluation={"environment": "DMSD-v0"}))
+        resolve(settings("CSTR-v0", evaluation={"environment": "DMSD-v0"}))
     same = configure(data={"source": "CSTR-v0", "constants": {"flow": 1.1}}, evaluation=NAMED)
     assert (
-        resolved(same).run.environment
-        == resolved(dataclasses.replace(same, evaluation=configure().evaluation)).run.environment
+        resolve(same).run.environment
+        == resolve(dataclasses.replace(same, evaluation=configure().evaluation)).run.environment
     )
     both = {"evaluation": NAMED, "finetune": {"environment": "DMSD-v0"}}
     with pytest.raises(InputError, match=r"but finetune\.environment is DMSD-v0"):
-        resolved(settings(log, **both))
+        resolve(settings(log, **both))
 
 
 def test_the_limits_of_the_log_are_those_of_the_verdict(recorded, tmp_path):
     """They may differ from the simulator's; the run says so."""
     stricter = (dataclasses.replace(recorded.spec.cost[0], limit=0.25),)
     path = other_log(recorded, tmp_path, cost=stricter)
-    named = resolved(settings(path, evaluation=NAMED))
+    named = resolve(settings(path, evaluation=NAMED))
     assert named.run.config.limits.cost == {"temperature": 0.25}
     assert named.run.judged_spec.cost == stricter
     (note,) = named.notes
@@ -119,7 +116,7 @@ def test_the_limits_of_the_log_are_those_of_the_verdict(recorded, tmp_path):
         "cost temperature is judged by the limit of the log, 0.25 K min per episode; that of "
         "CSTR-v0 is 1 K min (declare"
     )
-    declared = resolved(settings(path, evaluation=NAMED, limits={"cost": {"temperature": 2.0}}))
+    declared = resolve(settings(path, evaluation=NAMED, limits={"cost": {"temperature": 2.0}}))
     assert (declared.run.judged_spec.cost[0].limit, declared.notes) == (2.0, [])
 
 
@@ -127,26 +124,9 @@ def test_a_rate_that_the_log_declares_lowers_that_of_the_actuator(recorded, tmp_
     rate = {"kind": "rate", "channel": "T_c", "up": 0.1, "down": 9.0}
     attributes = {**recorded.attributes, "constraints": [rate]}
     path = write_dataset(tmp_path / "log.h5", dataclasses.replace(recorded, attributes=attributes))
-    limits = resolved(settings(path, evaluation=NAMED)).run.config.limits
+    limits = resolve(settings(path, evaluation=NAMED)).run.config.limits
     assert limits.rate_up == {"T_c": 0.1}
     assert limits.rate_down == {"T_c": pytest.approx(CSTR.action_rates()[0])}
-
-
-def test_runs_from_before_the_option_keep_their_hash():
-    """Otherwise they could not be resumed."""
-    without = configure(data={"quality": "expert", "readers": 2})
-    before = config_to_dict(without)
-    del before["evaluation"]["environment"]
-    del before["classical"]["declared"]
-    for section in ("output", "checkpoints", "devices"):
-        del before[section]
-    text = json.dumps(before, sort_keys=True, separators=(",", ":"))
-    assert config_hash(without) == f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-    assert config_hash(without) != config_hash(
-        dataclasses.replace(
-            without, evaluation=dataclasses.replace(without.evaluation, environment="CSTR-v0")
-        )
-    )
 
 
 def test_a_log_that_only_other_tunings_filled_is_compared_with_them(recorded, tmp_path):
@@ -154,7 +134,7 @@ def test_a_log_that_only_other_tunings_filled_is_compared_with_them(recorded, tm
     names = recorded.attributes["behaviours"]
     (others,) = np.nonzero(np.asarray(recorded.behaviour) == names.index("PI feed-forward"))
     path = write_dataset(tmp_path / "log.h5", recorded.select_episodes(others))
-    run = resolved(settings(path, evaluation=NAMED))
+    run = resolve(settings(path, evaluation=NAMED))
     assert run.run.config.evaluation.incumbent == "PI feed-forward"
     assert run.notes == [
         f"PI feed-forward is taken as what runs today, because it recorded {len(others)} of "
@@ -163,28 +143,28 @@ def test_a_log_that_only_other_tunings_filled_is_compared_with_them(recorded, tm
     ]
     assert len(run.run.behaviour) == 1
     assert log_context(path).incumbent == "PI feed-forward"
-    given = resolved(settings(path, evaluation={**NAMED, "incumbent": "PI"}))
+    given = resolve(settings(path, evaluation={**NAMED, "incumbent": "PI"}))
     assert (given.run.config.evaluation.incumbent, given.notes) == ("PI", [])
-    retuned = resolved(settings(path, evaluation=NAMED, retuning={"controller": "incumbent"}))
+    retuned = resolve(settings(path, evaluation=NAMED, retuning={"controller": "incumbent"}))
     assert retuned.run.config.retuning.controller == "PI feed-forward"
 
 
 def test_what_filled_a_log_alone_runs_today(log):
     """Or the controller that the run retunes, which its answer compares with."""
     penalty = {"penalty": {"temperature": 1.0}}
-    default = resolved(settings(log, **penalty)).run.config
+    default = resolve(settings(log, **penalty)).run.config
     assert default.evaluation.incumbent == "logged behaviour"
     named = settings(log, evaluation={"incumbent": "logged behaviour"}, **penalty)
-    assert config_to_dict(resolved(named).run.config) == config_to_dict(default)
+    assert config_to_dict(resolve(named).run.config) == config_to_dict(default)
     loops = {"manipulated": {"C_A": "T_c"}, "setpoint_channel": {"C_A": "C_A_SP"}}
     classical = {"controllers": ["pid_imitation", "pid"], **loops}
     both = {"classical": classical, "retuning": {"controller": "pid_imitation"}, **penalty}
-    assert resolved(settings(log, **both)).run.config.evaluation.incumbent == "pid_imitation"
+    assert resolve(settings(log, **both)).run.config.evaluation.incumbent == "pid_imitation"
     for other in ("logged behaviour", "pid"):
         with pytest.raises(InputError, match=f"is '{other}', but a run on a log alone compares"):
-            resolved(settings(log, evaluation={"incumbent": other}, **both))
+            resolve(settings(log, evaluation={"incumbent": other}, **both))
     with pytest.raises(InputError, match=r"unknown controller as evaluation\.incumbent 'PI'"):
-        resolved(settings(log, evaluation={"incumbent": "PI"}, **penalty))
+        resolve(settings(log, evaluation={"incumbent": "PI"}, **penalty))
 
 
 @pytest.mark.parametrize(

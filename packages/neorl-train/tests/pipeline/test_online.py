@@ -7,7 +7,7 @@ from neorl_envs import make, write_dataset
 from neorl_envs.plants import register_plant
 from neorl_train import configure
 from neorl_train._command.main import main
-from neorl_train._job.resolution import reopened, resolved
+from neorl_train._job.resolution import reopen, resolve
 from neorl_train.data import FileSource, PlantSource
 
 ONLINE = ("run", "DMSD-v0", "--training.on", "plant")
@@ -34,7 +34,7 @@ def test_a_learner_says_itself_whether_it_can_be_trained_on_a_plant(refused):
     config = configure(
         data={"source": "DMSD-v0", "steps": 0}, training={"algorithms": ["iql"], "on": "plant"}
     )
-    result = resolved(config).run
+    result = resolve(config).run
     assert type(result.kind).__name__ == "Online"
     assert result.spec == make("DMSD-v0").spec
 
@@ -74,7 +74,7 @@ def test_a_plant_without_a_limit_on_its_episodes_gets_no_name():
 def test_a_run_is_resolved_once_and_resumed_as_the_same(tmp_path, make_log):
     """Source, kind and channels with the limits of the run are those that it began with."""
     write_dataset(tmp_path / "log.h5", make_log(n_cost=1))
-    begun = resolved(
+    begun = resolve(
         configure(
             data={"source": str(tmp_path / "log.h5")},
             training={"algorithms": ["bc"]},
@@ -83,12 +83,12 @@ def test_a_run_is_resolved_once_and_resumed_as_the_same(tmp_path, make_log):
             penalty={"cost_0": 1.0},
         )
     ).run
-    again = reopened(begun.config)
+    again = reopen(begun.config)
     assert begun.source == again.source == FileSource(tmp_path / "log.h5")
     assert begun.spec == again.spec
     assert [channel.limit for channel in begun.spec.cost] == [0.25]
     assert type(begun.kind) is type(again.kind)
-    plant = resolved(configure(data={"source": "DMSD-v0"})).run
+    plant = resolve(configure(data={"source": "DMSD-v0"})).run
     assert plant.source == PlantSource("DMSD-v0")
     assert plant.judged_spec == plant.spec
 
@@ -97,7 +97,7 @@ def test_runs_of_other_settings_meet_other_starts_and_equal_ones_the_same():
     def seed(**evaluation):
         training = {"updates": evaluation.pop("updates", 500)}
         config = configure(data={"source": "DMSD-v0"}, training=training, evaluation=evaluation)
-        return resolved(config).run.config.evaluation.seed
+        return resolve(config).run.config.evaluation.seed
 
     assert 0 <= seed() == seed() < 2**31
     assert seed(updates=1000) != seed()

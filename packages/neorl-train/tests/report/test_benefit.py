@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_train._job.write_results import write_results
-from neorl_train.judging._wording import decimals, signed
+from neorl_train.judging._wording import decimals, with_sign
 from neorl_train.pages import write_report
 from neorl_train.pages.figures import _style
 from neorl_train.pages.sections._movement import reversals, travel
@@ -21,7 +21,7 @@ def page(tmp_path_factory, noisy):
     run = tmp_path_factory.mktemp("benefit")
     write_results(run, noisy.evaluation, noisy.verdict)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_style, "drawn", lambda *_, **__: "<svg></svg>")
+        patch.setattr(_style, "svg_figure", lambda *_, **__: "<svg></svg>")
         return write_report(run).read_text()
 
 
@@ -35,7 +35,7 @@ def test_the_gain_is_told_in_the_units_of_the_plant(page, noisy):
     level, steps, *moved = row.amounts
     assert level.difference.value == pytest.approx(-row.difference.value, rel=1e-4)
     assert steps.difference.value == 0
-    assert f"{signed(row.difference.value, decimals([row.difference]))}" in table
+    assert f"{with_sign(row.difference.value, decimals([row.difference]))}" in table
     assert "Gain in return" in table
     assert "any of the terms" not in table
     assert "Reported without a worth, so not part of the return: steps." in page

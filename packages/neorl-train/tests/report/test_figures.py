@@ -24,7 +24,7 @@ def two_rows():
 def test_it_is_drawn_once_and_as_by_matplotlib(monkeypatch) -> None:
     from matplotlib.figure import Figure
 
-    target, figure = io.StringIO(), _style.styled(two_rows)
+    target, figure = io.StringIO(), _style.draw_styled(two_rows)
     with matplotlib.rc_context(_style._STYLE):
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
     expected = _style.inline(target.getvalue(), name="a", alt="two rows")
@@ -35,5 +35,5 @@ def test_it_is_drawn_once_and_as_by_matplotlib(monkeypatch) -> None:
         return draw(figure, renderer)
 
     monkeypatch.setattr(Figure, "draw", counted)
-    assert _style.drawn(two_rows, name="a", alt="two rows") == expected
+    assert _style.svg_figure(two_rows, name="a", alt="two rows") == expected
     assert sum(draws) == 1

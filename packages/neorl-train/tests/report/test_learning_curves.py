@@ -17,7 +17,7 @@ def test_a_curve_of_one_point_is_a_dot(points):
     step, value = np.arange(1, points + 1) * 1000, np.full(points, 0.5)
     recorded = [Curve("loss", "iql", seed, step, value) for seed in (0, 1)]
     panel = Panel("loss", "loss", {}, float("nan"), logarithmic=False)
-    figure = _style.styled(learning_curves, recorded, [panel])
+    figure = _style.draw_styled(learning_curves, recorded, [panel])
     drawn = figure.axes[0].get_lines()
     assert len(drawn) == 3
     assert all((line.get_marker() == "o") == (points == 1) for line in drawn)

@@ -294,7 +294,8 @@ def test_a_policy_worse_than_a_straight_line_is_marked(logged):
     inputs = read_inputs(logged)
     first, *rest = inputs.evaluation.imitation
     assert first.policy == "mean action"
-    poor = dataclasses.replace(first, policy="iql-0", beyond_line=Estimate(0.2, 0.1, 0.3))
+    beyond = Estimate(0.2, 0.1, 0.3)
+    poor = dataclasses.replace(first, policy="iql-0", family="learner", beyond_line=beyond)
     evaluation = dataclasses.replace(inputs.evaluation, imitation=(*rest[:1], poor))
     write_results(logged, evaluation, inputs.verdict)
     text, stream = write_report(logged).read_text(), io.StringIO()

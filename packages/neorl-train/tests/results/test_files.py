@@ -86,7 +86,7 @@ def broken(run, name, edit):
             "results 'good-0'.episodes.returns must be an array of numbers",
         ),
         (EVALUATION, lambda c: c["tables"].update(rows={}), "tables.rows must be a list, got {}"),
-        (TRACES, lambda c: c.pop("traces"), "traces must be a list, got None"),
+        (TRACES, lambda c: c.pop("traces"), "traces is missing"),
         (
             TRACES,
             lambda c: c["traces"][0].update(start=1.5),

@@ -5,15 +5,15 @@ from neorl_train.judging._wording import (
     confidence,
     decimals,
     difference,
+    enumeration,
     finest,
-    fixed,
-    listed,
     number,
     percent,
     quantity,
-    signed,
     significant,
+    with_decimals,
     with_interval,
+    with_sign,
 )
 
 
@@ -23,19 +23,19 @@ def test_numbers_have_as_many_digits_as_they_deserve():
     assert decimals([None, Estimate(1, 1, 1)]) == 0
     assert finest([Estimate(0, 0.0, 31.0), Estimate(0, 0.0, 0.06), Estimate(1, 1, 1)]) == 2
     assert finest([Estimate(0, 0.0, 1e-9)]) == 2
-    assert fixed(-0.001, 2) == "0.00"
-    assert fixed(-1.25, 1) == "\N{MINUS SIGN}1.2"
-    assert fixed(float("nan"), 1) == "not a number"
-    assert fixed(12345.6, 0) == "12\N{THIN SPACE}346"
-    assert signed(1.0, 1) == "+1.0"
-    assert signed(0.0, 1) == "0.0"
-    assert signed(0.001, 1) == "0.0"
+    assert with_decimals(-0.001, 2) == "0.00"
+    assert with_decimals(-1.25, 1) == "\N{MINUS SIGN}1.2"
+    assert with_decimals(float("nan"), 1) == "not a number"
+    assert with_decimals(12345.6, 0) == "12\N{THIN SPACE}346"
+    assert with_sign(1.0, 1) == "+1.0"
+    assert with_sign(0.0, 1) == "0.0"
+    assert with_sign(0.001, 1) == "0.0"
     narrow = "\N{NO-BREAK SPACE}"
     assert with_interval(Estimate(1, 0.5, 1.5), 1) == f"1.0{narrow}[0.5,{narrow}1.5]"
     assert percent(0.0) == f"0{narrow}%"
     assert percent(1e-4) == f"<{narrow}0.1{narrow}%"
     assert percent(0.99999) == f">{narrow}99.9{narrow}%"
-    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert enumeration(["a", "b", "c"]) == "a, b and c"
 
 
 @pytest.mark.parametrize(

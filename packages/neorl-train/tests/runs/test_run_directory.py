@@ -12,7 +12,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train._command.subcommands.inspect import describe_run
 from neorl_train._command.subcommands.list import describe_all
-from neorl_train.runs import RunDirectory, create_run, numbered
+from neorl_train.runs import RunDirectory, create_run, numbered_runs
 from neorl_train.runs._disk_space import require_free_space
 from neorl_train.runs._lock import locked
 
@@ -35,7 +35,7 @@ def _python(program, *arguments, **options):
 def test_runs_are_numbered_and_hold_what_they_began_with(tmp_path, run):
     other = create_run(tmp_path / "runs", "", {})
     (tmp_path / "runs" / "notes").mkdir()
-    assert [path.name for path in numbered(tmp_path / "runs")] == ["0001", "0002"]
+    assert [path.name for path in numbered_runs(tmp_path / "runs")] == ["0001", "0002"]
     assert other.path.is_absolute()
     assert run.record() == {"status": "running"}
     assert run.update_record(status="finished", x=1)["x"] == 1
@@ -54,7 +54,7 @@ def test_many_processes_get_many_numbers(tmp_path):
     for process in processes:
         assert process.wait() == 0, process.stderr.read()
         process.communicate()
-    assert [int(path.name) for path in numbered(tmp_path)] == list(range(1, 21))
+    assert [int(path.name) for path in numbered_runs(tmp_path)] == list(range(1, 21))
 
 
 def test_a_second_process_is_kept_out_and_told_by_whom(run):

@@ -11,7 +11,7 @@ from neorl_core.off_policy_evaluation import (
     weighted_doubly_robust,
     wpdis,
 )
-from neorl_train.choosing import bootstrapped
+from neorl_train.choosing import bootstrap
 from neorl_train.choosing._value_estimates import (
     ensemble_estimate,
     mean_estimate,
@@ -53,7 +53,7 @@ def logged(count, rng):
     "estimator", [pytest.param(wpdis, marks=pytest.mark.nightly), weighted_doubly_robust]
 )
 def test_the_estimate_is_that_of_the_exact_values(estimator):
-    actual = bootstrapped(estimator, logged(20_000, np.random.default_rng(0)), DISCOUNT, 0, 0.95)
+    actual = bootstrap(estimator, logged(20_000, np.random.default_rng(0)), DISCOUNT, 0, 0.95)
     assert actual.low < actual.value < actual.high
     assert abs(actual.value - exact()[0, 0]) < 0.03 * exact()[0, 0]
 
@@ -65,7 +65,7 @@ def test_the_interval_covers_at_its_level(estimator):
     truth, rng = exact()[0, 0], np.random.default_rng(1)
     inside = []
     for seed in range(600):
-        actual = bootstrapped(estimator, logged(200, rng), DISCOUNT, seed, 0.95)
+        actual = bootstrap(estimator, logged(200, rng), DISCOUNT, seed, 0.95)
         inside.append(actual.low <= truth <= actual.high)
     assert 0.92 <= np.mean(inside) <= 0.98, np.mean(inside)
 

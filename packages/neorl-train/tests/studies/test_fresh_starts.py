@@ -51,7 +51,7 @@ def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, 
     assert result[2]["tables"]["rows"] == own
     assert result[0]["tables"]["rows"] != own
     # Whoever asks for the same again is given it, and so is a run that would be evaluated alike.
-    monkeypatch.setattr("neorl_train.studies._fresh_starts._evaluated", None)
+    monkeypatch.setattr("neorl_train.studies._fresh_starts._evaluate", None)
     monkeypatch.setattr("neorl_train.judging._simulated.evaluate", None)
     assert main(["evaluate", "runs/0001", "--seed", "1"]) == 0
     assert len(list((run / "evaluations").iterdir())) == 3
@@ -109,7 +109,7 @@ def test_an_evaluation_that_cannot_be_written_leaves_no_number(
     pool = Pool((Candidate("good", "learner", None, (0,)),))
     monkeypatch.setattr(f"{studies}stored_pool", lambda _: pool)
     monkeypatch.setattr(f"{studies}evaluation_inputs", lambda *_, **__: "")
-    monkeypatch.setattr(f"{studies}_evaluated", lambda *_: noisy.evaluation)
+    monkeypatch.setattr(f"{studies}_evaluate", lambda *_: noisy.evaluation)
 
     def full(path, *_):
         raise OSError(28, "No space left on device", str(path / "evaluation.json"))

@@ -60,7 +60,7 @@ def ended(monkeypatch):
 
 def test_a_grid_holds_every_combination_once(tmp_path):
     cells = _file(tmp_path, GRID).cells()
-    assert [cell.words() for cell in cells] == [
+    assert [cell.text() for cell in cells] == [
         "training.algorithms td3_bc",
         "training.algorithms iql, algorithms.iql.expectile 0.7",
         "training.algorithms iql, algorithms.iql.expectile 0.9",

@@ -5,7 +5,7 @@ import os
 
 from neorl_core import InputError
 from neorl_train._command.main import main
-from neorl_train.runs._directory import create_run, numbered
+from neorl_train.runs._directory import create_run, numbered_runs
 from neorl_train.studies import _sweep, read_sweep
 
 GRID = """
@@ -84,4 +84,4 @@ def test_a_second_command_in_the_folder_is_refused(tmp_path, monkeypatch, capsys
     with _sweep.one_command(folder):
         assert main(["sweep", str(path), "--output", str(folder), "--no-together"]) == 2
     assert f"in use by process {os.getpid()}" in capsys.readouterr().err
-    assert numbered(folder) == []
+    assert numbered_runs(folder) == []

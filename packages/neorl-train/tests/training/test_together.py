@@ -126,13 +126,13 @@ def test_one_program_is_compiled_for_all(make_line, line_data, monkeypatch):
     from neorl_train.training import _queues
 
     compiled = []
-    own = _queues.SeedQueues._compiled
+    own = _queues.SeedQueues._compile
 
     def counted(self, i, n_updates):
         compiled.append(self._devices[i])
         return own(self, i, n_updates)
 
-    monkeypatch.setattr(_queues.SeedQueues, "_compiled", counted)
+    monkeypatch.setattr(_queues.SeedQueues, "_compile", counted)
     settings = [Setting(make_line(learning_rate=rate)) for rate in RATES]
     train_together(settings, line_data, (0, 1), PLAN, form="queued")
     assert len(compiled) == len(set(compiled)) <= len(jax.local_devices())

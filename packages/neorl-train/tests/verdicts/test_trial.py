@@ -8,7 +8,7 @@ import pytest
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction, Refusal
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train.choosing import ValueEstimates, other_estimates
-from neorl_train.choosing._agreement import contradicted
+from neorl_train.choosing._agreement import refuse_if_contradicted
 from neorl_train.judging import Estimate, LogPrediction, OtherEstimate, ResultTables, trial_verdict
 from neorl_train.judging._trial import BrokenEpisodes, ReplayCheck
 from neorl_train.judging._verdict import closing
@@ -287,14 +287,14 @@ def test_a_number_that_is_none_is_never_worth_a_trial(field):
 
 def test_select_refuses_a_gain_that_another_estimator_contradicts_or_cannot_judge():
     one, nan = GOOD.prediction, float("nan")
-    assert contradicted(one, GOOD.others) is one
+    assert refuse_if_contradicted(one, GOOD.others) is one
     loss, diverged = OtherEstimate("A", -3.0, -1.0), OtherEstimate("B", nan, nan)
-    assert contradicted(one, (*GOOD.others, loss, diverged)).refusals == (
+    assert refuse_if_contradicted(one, (*GOOD.others, loss, diverged)).refusals == (
         "A predicts a loss of 3, at least 1, where the plant model predicts a gain of 2",
         "B diverged and gives no estimate of its gain",
     )
     worse = dataclasses.replace(one, gain=-0.5)
-    assert contradicted(worse, (loss, diverged)) is worse
+    assert refuse_if_contradicted(worse, (loss, diverged)) is worse
 
 
 def fitted_by(members, gap=0.5):
@@ -318,7 +318,7 @@ def test_members_that_disagree_about_a_loss_refuse_nothing():
         others = other_estimates(prediction, fitted_by(members), incumbent)
         bounds[name] = {one.name: one for one in others}["fitted Q evaluation"]
         assert bounds[name].gain == pytest.approx(-3)
-        refused = contradicted(prediction, others) is not prediction
+        refused = refuse_if_contradicted(prediction, others) is not prediction
         assert refused == (name != "disagreeing"), name
     # The episodes of candidate and incumbent vary alike, and so does each member of "agreeing".
     assert bounds["one network"].high == pytest.approx(-3 + 0.5)

@@ -235,7 +235,7 @@ def _mapped(name: str, settings: int) -> Any:
     for first, device in enumerate(devices):
         members, source, tables = [], None, None
         for learner in learners[first :: len(devices)]:
-            one = offline_seeds(learner, data, (0, 1), [device]).stacked()
+            one = offline_seeds(learner, data, (0, 1), [device]).stack()
             source, tables = one.source, one.tables
             for seed in range(2):
                 training = jax.tree.map(lambda x, s=seed: x[s], one.trainings)

@@ -30,7 +30,7 @@ from neorl_envs import collect_log, environment_names, make
 from neorl_safety.guards import guard
 from neorl_train import verdict
 from neorl_train.judging import Episodes, PolicyResult, ResultTables
-from neorl_train.judging._rollouts import episodes_of, joined, rollouts_in_chunks
+from neorl_train.judging._rollouts import episodes_of, join, rollouts_in_chunks
 from neorl_train.judging._simulated import plant_constraints
 from neorl_train.judging._summary import policy_rows
 
@@ -68,12 +68,12 @@ def episodes(env: Any, policy: Policy) -> Episodes:
     policy = jax.tree.map(jnp.asarray, policy)
     key, indices = jax.random.key(KEY), np.arange(SETS * STARTS + TRUTH)
     chunks = rollouts_in_chunks(env, policy, key, indices, at_once=AT_ONCE)
-    return joined([episodes_of(rows, env.spec) for rows in chunks])
+    return join([episodes_of(rows, env.spec) for rows in chunks])
 
 
 def part(whole: Episodes, rows: slice) -> Episodes:
     """Some of the episodes."""
-    return whole.reordered(np.arange(whole.count)[rows])
+    return whole.reorder(np.arange(whole.count)[rows])
 
 
 def answer(env: Any, mine: Episodes, today: Episodes, number: int) -> str:

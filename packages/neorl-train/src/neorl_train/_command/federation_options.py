@@ -11,7 +11,7 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.options import fields_of, part_of
 from neorl_train._command.run_argument import Flags
 from neorl_train.configuration._sections import Config, config_to_dict, config_type
-from neorl_train.configuration._toml import dump_toml, updated
+from neorl_train.configuration._toml import dump_toml, update
 from neorl_train.configuration._untrained import refuse_untrained, require_importable
 from neorl_train.federation._rules import Fault
 from neorl_train.federation._settings import (
@@ -45,21 +45,12 @@ def read_federation(
 ) -> tuple[Path | None, FederationPlan, str, Flags]:
     """The plan of a federation, and the folder in which to continue it.
 
-    Args:
-        arguments: Arguments after the name of the command.
-        algorithms: Class of every algorithm by name.
-
-    Returns:
-        The folder of a federation to continue, or ``None`` for a new one; its plan; the plan as
-        TOML text; and the flags.
-
-    Raises:
-        InputError: If anything is wrong, in one line.
+    The folder is ``None`` for a new federation; the text is the plan as TOML.
     """
     names = {f"--{name}": name for name in fields_of(Flags())}
     words = [word for word in arguments if word not in names]
     flags = Flags(**{name: flag in arguments for flag, name in names.items()})
-    base = updated(config_type(algorithms)(), DEFAULTS)
+    base = update(config_type(algorithms)(), DEFAULTS)
     require_importable(base, words)
     positional = []
     while words and not words[0].startswith("-"):
@@ -83,15 +74,15 @@ def read_federation(
 
 
 def _document(
-    positional: Sequence[str], words: Sequence[str]
+    positional: Sequence[str], arguments: Sequence[str]
 ) -> tuple[Path | None, dict[str, Any]]:
     """The content of a plan file, or one site per named source; and the folder to continue."""
     if len(positional) == 1 and (Path(positional[0]) / PLAN).is_file():
-        if words:
+        if arguments:
             raise InputError(
-                f"{positional[0]} continues with its own settings; leave {words[0]} out, or start "
-                f"a new federation with `neorl-train federate {positional[0]}/{PLAN} "
-                f"{' '.join(words)}`"
+                f"{positional[0]} continues with its own settings; leave {arguments[0]} out, or "
+                f"start a new federation with `neorl-train federate {positional[0]}/{PLAN} "
+                f"{' '.join(arguments)}`"
             )
         return Path(positional[0]).absolute(), _read(Path(positional[0]) / PLAN)
     if len(positional) == 1 and positional[0].endswith(".toml"):
@@ -133,8 +124,8 @@ def _from_document(
     if not isinstance(faults, list):
         raise InputError(f"{where}: write each fault as [[faults]], with two brackets")
     try:
-        filled = updated(default, rest)
-        return filled, sites, tuple(updated(Fault(), fault) for fault in faults)
+        filled = update(default, rest)
+        return filled, sites, tuple(update(Fault(), fault) for fault in faults)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

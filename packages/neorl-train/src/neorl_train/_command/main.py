@@ -123,9 +123,6 @@ SUBCOMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line.
 
-    Args:
-        arguments: Arguments without the program's name; those of the process by default.
-
     Returns:
         0 done, 2 bad input, 128 + n when stopped by signal n.
     """

@@ -43,16 +43,7 @@ def read_run_options(
 ) -> tuple[Config, RunFlags]:
     """The configuration and the flags of ``neorl-train run``.
 
-    Args:
-        arguments: Optionally a file name (flags may precede it), then options.
-        algorithms: Class of every algorithm by name.
-
-    Returns:
-        The configuration, not yet validated, and the flags.
-
-    Raises:
-        InputError: If anything is wrong, in one line that names the closest option. An option of a
-            learner that is not trained is refused too.
+    The configuration is not yet validated. An option of a learner that is not trained is refused.
     """
     default = config_type(algorithms)()
     words = list(arguments)
@@ -67,16 +58,7 @@ def read_fine_tuning_options(
 ) -> tuple[Config, TrainingFlags]:
     """The configuration and the flags of ``neorl-train finetune``.
 
-    Args:
-        arguments: The directory of a finished run, then optionally a file name, then options.
-        algorithms: Class of every algorithm by name.
-
-    Returns:
-        The configuration of that run updated with the given options, not yet validated, and the
-        flags.
-
-    Raises:
-        InputError: If no run is named, it cannot be fine-tuned, or an option is wrong; one line.
+    It is the configuration of the named run with the given options, not yet validated.
     """
     words = list(arguments)
     require_importable(config_type(algorithms)(), words)
@@ -86,9 +68,9 @@ def read_fine_tuning_options(
             "finetune takes the directory of a finished run first, for example "
             "`neorl-train finetune runs/0001`"
         )
-    from neorl_train._job.offline_run import continued
+    from neorl_train._job.offline_run import fine_tuning_defaults
 
-    default = continued(str(named_run(run)))
+    default = fine_tuning_defaults(str(named_run(run)))
     if file := _take_word(words, TrainingFlags):
         default = load_toml(Path(file), default)
     config, flags = _config_and_flags(default, words, TrainingFlags(), "neorl-train finetune RUN")
@@ -96,24 +78,24 @@ def read_fine_tuning_options(
     return (config if chunk_given else _with_fitting_chunk(config)), flags
 
 
-def _take_word(words: list[str], flags: type) -> str:
+def _take_word(arguments: list[str], flags: type) -> str:
     """Removes the first word, which only flags may precede; empty if an option comes first."""
     names = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(flags)}
-    first = next((i for i, word in enumerate(words) if word not in names), None)
-    return "" if first is None or words[first].startswith("-") else words.pop(first)
+    first = next((i for i, word in enumerate(arguments) if word not in names), None)
+    return "" if first is None or arguments[first].startswith("-") else arguments.pop(first)
 
 
 def _config_and_flags(
-    default: Config, words: list[str], flags: FlagsType, program: str
+    default: Config, arguments: list[str], flags: FlagsType, program: str
 ) -> tuple[Config, FlagsType]:
     """Parses the options and flags of a command that trains."""
     kind = dataclasses.make_dataclass(
         "Options", [], bases=(type(flags), type(default)), frozen=True
     )
     given = kind(**fields_of(default), **fields_of(flags))
-    options = parse_options(kind, words, program=program, default=given)
+    options = parse_options(kind, arguments, program=program, default=given)
     config = part_of(options, default)
-    refuse_untrained(config, words)
+    refuse_untrained(config, arguments)
     return config, part_of(options, flags)
 
 
@@ -145,12 +127,7 @@ def _with_fitting_chunk(config: Config) -> Config:
 
 
 def part_of(options: Any, part: Part) -> Part:
-    """The values that options have for the fields of a part of them.
-
-    Args:
-        options: An object that has all fields of the part.
-        part: An object of the class to return.
-    """
+    """The values that options have for the fields of a part of them."""
     return type(part)(**{name: getattr(options, name) for name in fields_of(part)})
 
 

@@ -45,9 +45,7 @@ def run_results(run: "RunDirectory") -> dict[str, Any]:
 def print_json(kind: str, content: Mapping[str, Any]) -> None:
     """Prints one JSON document with the head that every neorl file has.
 
-    Args:
-        kind: Kind of the document, such as ``"run-results"``.
-        content: Plain JSON; if it already has a head, that one is kept.
+    If the content already has a head, that one is kept.
     """
     from neorl_core.infrastructure import head
 

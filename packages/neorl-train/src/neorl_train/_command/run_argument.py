@@ -26,9 +26,6 @@ class RunArgument:
     def directory(self, command: str) -> "RunDirectory":
         """The directory that is named.
 
-        Args:
-            command: Name of the command, for messages.
-
         Raises:
             InputError: If no run is named and none exists.
         """
@@ -80,11 +77,8 @@ RUNS = Path("runs")
 def named_run(word: str) -> Path:
     """The run directory that an argument names.
 
-    Args:
-        word: A path, or the number of a run in the folder ``runs``, with or without leading zeros.
-
-    Returns:
-        The path of the run; if there is no such run, the argument as a path.
+    A number is that of a run in the folder ``runs``; if there is no such run, it is the path
+    itself.
     """
     path = Path(word)
     if word.isdecimal() and not path.exists():
@@ -97,15 +91,12 @@ def named_run(word: str) -> Path:
 def newest_run(command: str) -> Path:
     """The run with the highest number in the folder ``runs``.
 
-    Args:
-        command: Name of the command that was called without a run.
-
     Raises:
         InputError: If there is none.
     """
-    from neorl_train.runs._directory import numbered
+    from neorl_train.runs._directory import numbered_runs
 
-    runs = numbered(RUNS)
+    runs = numbered_runs(RUNS)
     if not runs:
         raise InputError(
             f"{command} needs a run, and there is none in {RUNS.absolute()}; for example "
@@ -115,12 +106,7 @@ def newest_run(command: str) -> Path:
     return runs[-1]
 
 
-def take_flag(flag: str, words: Iterable[str]) -> tuple[list[str], bool]:
-    """Removes a flag from the arguments; also returns whether it was there.
-
-    Args:
-        flag: The flag, such as ``"--json"``.
-        words: Arguments of a command.
-    """
-    words = list(words)
-    return [word for word in words if word != flag], flag in words
+def take_flag(flag: str, arguments: Iterable[str]) -> tuple[list[str], bool]:
+    """Removes a flag from the arguments; also returns whether it was there."""
+    arguments = list(arguments)
+    return [word for word in arguments if word != flag], flag in arguments

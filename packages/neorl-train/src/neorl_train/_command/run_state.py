@@ -16,11 +16,7 @@ def state_of(record: dict[str, Any], process: str | None) -> str:
 
 
 def verdict_of(run: RunDirectory) -> dict[str, Any] | None:
-    """Answer and sentence of a run's verdict; ``None`` if there is none yet.
-
-    Raises:
-        InputError: If the file is damaged.
-    """
+    """Answer and sentence of a run's verdict; ``None`` if there is none yet."""
     path = run.path / VERDICT
     if not path.exists():
         return None

@@ -33,12 +33,7 @@ PARITY_STEPS = 8
 
 
 def hard_constraints(limits: LimitsConfig, spec: Spec) -> Constraints:
-    """The box, the rates and the other constraints that a run's guard enforces.
-
-    Args:
-        limits: Resolved limits, with a value for every channel.
-        spec: Channels with the ranges of the actuators.
-    """
+    """The box, the rates and the other constraints that a run's guard enforces."""
     names = [channel.name for channel in spec.action]
     action = action_constraints(
         spec,
@@ -79,19 +74,7 @@ def write_policies(
     observations: np.ndarray,
     metadata: Mapping[str, Any],
 ) -> dict[str, str]:
-    """Writes one artefact per seed.
-
-    Args:
-        run: Run directory to write to.
-        algorithm: Name of the learner.
-        policies: Policies by seed.
-        spec: Channels, and the limits of the run.
-        observations: Observations for the parity check (:func:`parity_observations`).
-        metadata: Metadata of each file, as plain JSON.
-
-    Returns:
-        Digest of every file, by name.
-    """
+    """Writes one artefact per seed; returns the digest of every file by its name."""
     digests = {}
     for seed, policy in policies.items():
         path = run.policy(algorithm, seed)
@@ -104,10 +87,8 @@ def write_policies(
 def parity_observations(rows: Transition | None, environment: Plant | None) -> np.ndarray:
     """Observations on which every artefact of a run is checked to act the same elsewhere.
 
-    Args:
-        rows: The log, from which they are taken at regular intervals.
-        environment: If there is no log, the plant on which the reference controller generates
-            observations; unrealistic observations might give non-finite actions.
+    They are taken from the log at regular intervals. Without a log, the plant generates them under
+    its reference controller, because unrealistic observations might give non-finite actions.
     """
     if rows is None:
         assert environment is not None  # a run has a plant or a log
@@ -151,15 +132,7 @@ def run_checkpoints(
     dataset_hash: str,
     print_line: Callable[[str], None],
 ) -> Checkpoints:
-    """Checkpoints that only the same run, configuration, log and learner can continue from.
-
-    Args:
-        run: Run directory.
-        config: Its configuration.
-        name: The learner.
-        dataset_hash: Content hash of the log.
-        print_line: Called with messages for the user.
-    """
+    """Checkpoints that only the same run, configuration, log and learner can continue from."""
     return Checkpoints(
         run.checkpoints(name),
         identity={

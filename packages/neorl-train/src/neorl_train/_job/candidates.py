@@ -64,10 +64,6 @@ def choose(material: Material, notes: Sequence[str] = ()) -> Choice:
     Without a plant model the configured candidate is delivered. If nothing may be preferred to the
     incumbent, the retuned controller represents it.
 
-    Args:
-        material: What the candidates were made from, with all of them in its pool.
-        notes: Sentences on candidates that could not be made.
-
     Raises:
         InputError: If the configured candidate could not be made.
     """
@@ -141,15 +137,7 @@ def with_others(
     candidate: Policy,
     experience: Experience,
 ) -> LogPrediction:
-    """Adds other estimates of the gain, and facts about the log, to a prediction from a log.
-
-    Args:
-        prediction: Prediction of the plant model.
-        plants: Plant models of the run.
-        incumbent: The controller that runs today.
-        candidate: The policy to deliver.
-        experience: The log, and the warnings about its signals.
-    """
+    """Adds other estimates of the gain, and facts about the log, to a prediction from a log."""
     dataset = experience.dataset
     episodes = logged_episodes(dataset)
     candidate_estimates, incumbent_estimates = (
@@ -168,11 +156,7 @@ def with_others(
 def broken_episodes(dataset: Dataset, spec: Spec, incumbent: str) -> BrokenEpisodes:
     """Counts the logged episodes that broke a limit.
 
-    Args:
-        dataset: The log.
-        spec: Channels with the cost limits of the run.
-        incumbent: Controller whose episodes are counted; all of them if the log does not say which
-            are its own.
+    All episodes are counted if the log does not say which are the incumbent's own.
     """
     broken = np.asarray(recorded_episodes(dataset, spec).violated.any(axis=1))
     own = own_episodes(dataset, incumbent)
@@ -190,8 +174,7 @@ def fit_controllers(
 ) -> tuple[Material, dict[str, Policy]]:
     """Fits the classical controllers, reads those that are given, and describes all of them.
 
-    Returns:
-        The material with those that may be delivered, and all of them by name.
+    The material has those that may be delivered, the mapping all of them by name.
     """
     config = run.config
     if not has_controllers(config):
@@ -215,19 +198,7 @@ def retune_stage(
     material: Material,
     controllers: Mapping[str, Policy],
 ) -> Material:
-    """Retunes a controller in a plant model of the log, and records the changes.
-
-    Args:
-        run: The run.
-        session: Its directory and reporter.
-        experience: The log; ``None`` if there is none.
-        material: What candidates are made from.
-        controllers: Fitted, declared and given controllers by name.
-
-    Returns:
-        The material with the plant models and the retuned controller; as it was if the run retunes
-        none.
-    """
+    """Retunes a controller in a plant model of the log, and records the changes."""
     directory, name = session.directory, run.config.retuning.controller
     if not name or experience is None:
         return material
@@ -251,13 +222,6 @@ def with_plants(
     material: Material, controllers: Mapping[str, Policy]
 ) -> tuple[Material, list[str]]:
     """Learns the plant from the training episodes of the log.
-
-    Args:
-        material: What candidates are made from.
-        controllers: Fitted, declared and given controllers by name.
-
-    Returns:
-        The material with the plant models and today's controller, and sentences on the models.
 
     Raises:
         InputError: If the log does not suffice.
@@ -317,8 +281,7 @@ def _with_held_out_modes(
 def with_learners(material: Material, learned: Mapping[str, Learned]) -> tuple[Material, list[str]]:
     """Adds the trained policies, what is made from them, and the families of others.
 
-    Returns:
-        The material with all candidates of the run, and sentences on those that are left out.
+    Also returns sentences on those that are left out.
     """
     trained = {name: result.policies for name, result in learned.items()}
     families = families_after_training(material.config)
@@ -341,15 +304,7 @@ def choose_stage(
 ) -> tuple[Choice, Pool]:
     """Chooses the candidate without the plant, if the run has learned a model of it.
 
-    Args:
-        run: The run.
-        session: Its directory and reporter.
-        experience: The log; ``None`` if there is none.
-        material: What the candidates were made from, with all of them in its pool.
-        notes: Sentences on candidates that could not be made.
-
-    Returns:
-        The choice, and the candidates to evaluate; the artefacts of all of these are written.
+    The artefacts of all candidates to evaluate are written.
     """
     with session.timings.stage("choose"):
         choice = choose(material, notes)
@@ -385,15 +340,7 @@ def write_candidates(
     experience: Experience | None,
     candidates: Iterable[Candidate],
 ) -> None:
-    """Writes the artefacts of policies that the run did not train, and records their digests.
-
-    Args:
-        run: The run.
-        session: Its directory.
-        experience: The log, for the observations on which the artefacts are checked; ``None`` if
-            there is none.
-        candidates: The candidates.
-    """
+    """Writes the artefacts of policies that the run did not train, and records their digests."""
     directory, data = session.directory, run.config.data
     record, digests = directory.record(), {}
     rows = None if experience is None else experience.dataset.transitions

@@ -15,7 +15,7 @@ from neorl_core.infrastructure import head, write_json
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import data_statistics
 from neorl_train._job.artefacts import evenly_spaced_rows
-from neorl_train._job.resolution import reopened
+from neorl_train._job.resolution import reopen
 from neorl_train._job.watcher import RunWatcher
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
@@ -45,11 +45,6 @@ def fit_run_critics(
     The training loop is that of the learners: an interrupted fit continues from its last checkpoint
     if it is started again with the same options, and its metrics are in ``critics/metrics.jsonl``.
 
-    Args:
-        run: A run that still has its log.
-        options: Sizes and error rates.
-        print_line: Called before the fit with messages for the user.
-
     Returns:
         The critics; their files are ``critics/*.safetensors`` and ``critics.json``.
 
@@ -57,7 +52,7 @@ def fit_run_critics(
         InputError: If the log is gone or changed, or there are too few episodes.
     """
     config, record = configure(run.config), run.record()
-    resolved = reopened(config)
+    resolved = reopen(config)
     path = resolved.source.log_file(run.dataset)
     if not path.exists():
         raise InputError(f"{run.path} has no log yet; continue it: {run.resume_line()}")

@@ -14,7 +14,7 @@ from neorl_train._job.resolved_run import Learned, ResolvedRun, Task
 from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.data._experience import Experience
 from neorl_train.data._streamed import StreamedData
-from neorl_train.judging._fine_tuning import Collected, FineTuning, fine_tuned
+from neorl_train.judging._fine_tuning import Collected, FineTuning, fine_tuning_effect
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._records import read_records
@@ -78,15 +78,7 @@ def fine_tuning_results(
     validation: PolicyValidation,
     metrics: Path,
 ) -> FineTuning:
-    """Results of every learner before and after fine-tuning, and its regret.
-
-    Args:
-        learned: Training result of every learner, by name.
-        run: The run.
-        evaluation: Paired episodes of the policies before and after.
-        validation: Validation of the policies during fine-tuning.
-        metrics: File with the training records.
-    """
+    """Results of every learner before and after fine-tuning, and its regret."""
     assert run.environment is not None  # a fine-tuning has a plant
     reference = run.environment.tunings()[run.environment.reference]
     reference_return = jax.device_get(validation(reference)).get("plant_return")
@@ -112,7 +104,7 @@ def fine_tuning_results(
         if reference_return is not None:
             regret = tuple(float(np.mean(reference_return - np.asarray(curve))) for curve in curves)
         results.append(
-            fine_tuned(
+            fine_tuning_effect(
                 evaluation,
                 name,
                 f"{name}_{OFFLINE}",

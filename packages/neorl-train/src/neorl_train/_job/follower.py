@@ -7,7 +7,7 @@ from pathlib import Path
 from neorl_core import InputError
 from neorl_train._errors import InterruptedRunError
 from neorl_train._job.log_stage import read_experience
-from neorl_train._job.resolution import reopened
+from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import Session
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import SIGNALS, StopSignal
@@ -55,7 +55,7 @@ def follow() -> None:
                 pass  # a log that process 0 collects can be copied from it
             with all_or_none("read its copy of the log"):
                 session = Session(run, quiet, stop, Timings())
-                experience = read_experience(reopened(config), session)
+                experience = read_experience(reopen(config), session)
                 if experience is None:
                     raise InputError(
                         "several processes can train together only on a log, and this run has none"

@@ -17,7 +17,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure import cache_fault, is_full_disk
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train._errors import InterruptedRunError
-from neorl_train._job.resolution import Resolved, reopened, resolved
+from neorl_train._job.resolution import Resolved, reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import all_stages
 from neorl_train._job.watcher import READY
@@ -53,44 +53,22 @@ def run_job(
     Problems that only the log can reveal, such as too few episodes for a promised error rate, are
     detected before training begins, and then no run directory is left behind either.
 
-    Args:
-        config: Configuration as given by the user.
-        reporter: Progress reporter.
-        timings: Record of where the time goes.
-        extra: Additional entries of the run's record, as plain JSON; none by default.
-        profile: Whether to write traces of every learner's first chunks into the run directory.
-
-    Returns:
-        The directory of the finished run.
-
     Raises:
         InputError: In one line; if training had begun, the run directory stays and can be resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
     with all_or_none("begin the run"), timings.stage(FIRST_STAGE):
         resolved_run, run = begin_job(config, reporter, extra)
-    with _removed_unless_started(run, timings):
+    with _remove_unless_started(run, timings):
         return continue_run(resolved_run, run, reporter, timings, profile=profile)
 
 
 def begin_job(
     config: Config, reporter: Reporter, extra: Mapping[str, Any] | None = None
 ) -> tuple[ResolvedRun, RunDirectory]:
-    """Checks every value and creates the directory of a new run, without carrying anything out.
-
-    Args:
-        config: Configuration as given by the user.
-        reporter: Progress reporter.
-        extra: Additional entries of the run's record, as plain JSON; none by default.
-
-    Returns:
-        The inputs of its stages, and its directory.
-
-    Raises:
-        InputError: In one line; nothing has been written then.
-    """
+    """Checks every value and creates the directory of a new run, without carrying anything out."""
     validate(config)
-    resolution = resolved(config)
+    resolution = resolve(config)
     config, record = resolution.run.config, {**(extra or {}), **first_record(resolution)}
     with one_line_when_full("the run directory", "start again"):
         run = create_run(Path(config.output.directory), dump_toml(config_to_dict(config)), record)
@@ -103,7 +81,7 @@ def begin_job(
 
 
 @contextmanager
-def _removed_unless_started(run: RunDirectory, timings: Timings) -> Iterator[None]:
+def _remove_unless_started(run: RunDirectory, timings: Timings) -> Iterator[None]:
     """Removes a new run that was refused, because with other settings it could not be resumed.
 
     A full disk does not count as a refusal: the same run can continue once there is space.
@@ -132,23 +110,13 @@ def resume_job(
     A finished run whose results are complete is left unchanged; if a result is missing or damaged,
     the run is evaluated again.
 
-    Args:
-        run: Directory of the run.
-        config: Configuration read from that directory.
-        reporter: Progress reporter.
-        timings: Record of where the time goes.
-        profile: As in :func:`run_job`, for the remaining chunks of each learner.
-
-    Returns:
-        The directory of the finished run.
-
     Raises:
         InputError: As in :func:`run_job`; also if the configuration was changed.
     """
     with all_or_none("resume the run"):
         _require_resumable(run, config)
         with timings.stage(FIRST_STAGE):
-            resolved_run = None if is_complete(run) else _reopened(run, config, reporter)
+            resolved_run = None if is_complete(run) else _reopen(run, config, reporter)
     if resolved_run is None:
         reporter.print_line(
             f"run {run.path} is finished and its results are complete; there is nothing to do"
@@ -174,9 +142,9 @@ def _require_resumable(run: RunDirectory, config: Config) -> None:
         )
 
 
-def _reopened(run: RunDirectory, config: Config, reporter: Reporter) -> ResolvedRun:
+def _reopen(run: RunDirectory, config: Config, reporter: Reporter) -> ResolvedRun:
     _note_other_versions(run, run.record(), reporter)
-    return reopened(config)
+    return reopen(config)
 
 
 PACKAGES = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
@@ -216,10 +184,10 @@ def source_commit() -> str:
     # A virtual environment may lie in an unrelated checkout, which does not track this file.
     git_commands = (["ls-files", "--error-unmatch", this_file.name], ["rev-parse", "HEAD"])
     answer = ""
-    for words in git_commands:
+    for arguments in git_commands:
         try:
             process = subprocess.run(
-                ["git", "-C", str(this_file.parent), *words],
+                ["git", "-C", str(this_file.parent), *arguments],
                 capture_output=True,
                 text=True,
                 timeout=SECONDS_FOR_GIT,
@@ -269,24 +237,12 @@ def continue_run(
     *,
     profile: bool = False,
 ) -> RunDirectory:
-    """Carries out the rest of a run in its own directory and records how it ended.
-
-    Args:
-        resolved_run: Settings and sources that its stages read.
-        run: Its directory.
-        reporter: Progress reporter.
-        timings: Record of where the time goes.
-        profile: Whether the first chunks of every learner are traced.
-
-    Raises:
-        InputError: As in :func:`run_job`.
-        InterruptedRunError: After a signal; the run can be resumed.
-    """
+    """Carries out the rest of a run in its own directory and records how it ended."""
     with locked(run), StopSignal(reporter.print_line) as stop:
         traces = Profile(run.path / PROFILE if profile else None)
         session = Session(run, reporter, stop, timings, traces)
         with (
-            _status_recorded(session),
+            _record_status(session),
             one_line_when_full(f"run {run.path.name}", run.resume_line()),
         ):
             run.update_record(status=RUNNING, resume=run.resume_line(), error="")
@@ -296,7 +252,7 @@ def continue_run(
 
 
 @contextmanager
-def _status_recorded(session: Session) -> Iterator[None]:
+def _record_status(session: Session) -> Iterator[None]:
     """Records how the run ended."""
     try:
         yield

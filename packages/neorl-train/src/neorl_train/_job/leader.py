@@ -48,10 +48,6 @@ def checkpoints_for_all(checkpoints: Checkpoints) -> Checkpoints | LeaderCheckpo
 
 
 def require_finished(trained: Trained) -> None:
-    """Raises if another process was asked to stop.
-
-    Raises:
-        InterruptedRunError: If the training is not finished.
-    """
+    """Raises if another process was asked to stop."""
     if several() and not trained.finished:
         raise InterruptedRunError(SIGNALS[-1])

@@ -14,7 +14,7 @@ from neorl_train.data._experience import Experience, training_experience
 from neorl_train.data._log_cache import collected_log, complete_log, more_rows
 from neorl_train.data._source import PlantSource, is_streamed
 from neorl_train.data._streamed import StreamedData, streamed_sentence
-from neorl_train.training._memory import in_words, machine_memory
+from neorl_train.training._memory import machine_memory, memory_text
 
 BYTES_OF_VALUE = 4
 
@@ -22,8 +22,7 @@ BYTES_OF_VALUE = 4
 def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
     """Reads the data on which a run is trained and judged, and reports warnings about the log.
 
-    Returns:
-        The log with its split; ``None`` for a run on a plant that records no log.
+    It is ``None`` for a run on a plant that records no log.
 
     Raises:
         InputError: If the log is gone, damaged beyond repair, or not the one the run began with.
@@ -94,17 +93,13 @@ def _collect(run: ResolvedRun, session: Session) -> None:
 
 
 def require_memory_for_log(plant: str, spec: Spec, steps: int) -> None:
-    """Refuses a log that would not fit into memory, before its first step is simulated.
-
-    Raises:
-        InputError: States both amounts, and how to record a log in several files.
-    """
+    """Refuses a log that would not fit into memory, before its first step is simulated."""
     values = 2 * spec.n_obs + spec.n_action + spec.n_cost + 1
     needed, available = float(BYTES_OF_VALUE * values * steps), machine_memory()
     if needed > available:
         raise InputError(
-            f"{steps} steps of {plant} take {in_words(needed)} of memory, and this machine has "
-            f"{in_words(available)}; set a smaller data.steps, or record several files with "
+            f"{steps} steps of {plant} take {memory_text(needed)} of memory, and this machine has "
+            f"{memory_text(available)}; set a smaller data.steps, or record several files with "
             f"`neorl-envs collect {plant} --steps {steps} --shard-rows 1000000 --out "
             "log.shards.json` and run on log.shards.json"
         )

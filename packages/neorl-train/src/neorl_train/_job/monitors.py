@@ -43,15 +43,6 @@ SHORTEST_STRETCH = 100
 def fitted_watches(config: Config, experience: Experience | None, spec: Spec) -> list[NamedMonitor]:
     """All monitors except those that need trained policies.
 
-    Args:
-        config: Configuration, validated.
-        experience: Rows to fit on, and held-out episodes that set the thresholds; ``None`` if no
-            log is recorded, in which case no configured monitor needs one.
-        spec: Channels, units and the control period.
-
-    Returns:
-        The monitors, in the order of the configuration.
-
     Raises:
         InputError: If the log is too short for the promised rate; the message names the monitor.
     """
@@ -70,7 +61,7 @@ def fitted_watches(config: Config, experience: Experience | None, spec: Spec) ->
     rows = _rows(config, experience.dataset) if kinds else np.zeros((0, spec.n_obs))
     uncalibrated = {name: fitters[name](rows) for name in kinds}
     fitted = [
-        _calibrated(name, monitor, monitors, experience.held_out)
+        _calibrate(name, monitor, monitors, experience.held_out)
         for name, monitor in uncalibrated.items()
     ]
     return [*declared_watches(monitors, spec), *fitted]
@@ -80,11 +71,6 @@ def disagreement_watch(
     config: Config, experience: Experience | None, pool: Pool
 ) -> list[NamedMonitor]:
     """The monitor of disagreement between the candidate's seeds, if configured.
-
-    Args:
-        config: Configuration, validated.
-        experience: Held-out episodes that set the threshold.
-        pool: Candidates of the run.
 
     Raises:
         InputError: If the seeds' policies have memory.
@@ -99,7 +85,7 @@ def disagreement_watch(
         )
     except InputError as error:
         raise InputError(f"monitors.disagreement: {error}") from error
-    watch = _calibrated(DISAGREEMENT, uncalibrated, config.monitors, experience.held_out)
+    watch = _calibrate(DISAGREEMENT, uncalibrated, config.monitors, experience.held_out)
     return [dataclasses.replace(watch, policies=tuple(candidate.id for candidate in seeds))]
 
 
@@ -118,16 +104,7 @@ def guard_settings(
 def monitor_records(
     watches: Sequence[NamedMonitor], held_out: Dataset | None, spec: Spec
 ) -> list[dict[str, Any]]:
-    """The monitors' entries in the record: description, promise, alarms on held-out episodes.
-
-    Args:
-        watches: Monitors of the guard, in order.
-        held_out: Episodes that were not used for training; ``None`` if no log is recorded.
-        spec: Channels and units.
-
-    Returns:
-        One entry per monitor.
-    """
+    """The monitors' entries in the record: description, promise, alarms on held-out episodes."""
     episodes = None if held_out is None else padded_episodes(held_out)
     records = []
     for watch in watches:
@@ -154,7 +131,7 @@ def _rows(config: Config, dataset: Dataset) -> np.ndarray:
     return obs[np.asarray(columns.mask) & np.isfinite(obs).all(axis=1)]
 
 
-def _calibrated(
+def _calibrate(
     name: str, uncalibrated: Monitor, monitors: MonitorsConfig, held_out: Dataset
 ) -> NamedMonitor:
     obs, action, mask = padded_episodes(held_out)
@@ -209,14 +186,7 @@ def trend_arguments(
 ) -> dict[str, Any]:
     """Inputs for drawing the trends of a log: loops, the guard, and held-out episodes.
 
-    Args:
-        config: Configuration, resolved.
-        spec: Channels of the run.
-        dataset: Complete log.
-        guarding: Constraints, fallbacks and settings of the guard.
-
-    Returns:
-        Keyword arguments of :func:`~neorl_train.evaluate_offline`.
+    They are keyword arguments of :func:`~.evaluate_offline`.
     """
     settings, constraints, fallbacks = (
         guarding[name] for name in ("settings", "constraints", "fallbacks")

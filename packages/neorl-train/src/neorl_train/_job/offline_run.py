@@ -28,9 +28,6 @@ from neorl_train.training._queues import devices_for, offline_seeds
 def offline_run(path: str) -> tuple[RunDirectory, Config]:
     """A run that can be fine-tuned, and its configuration.
 
-    Args:
-        path: Its directory.
-
     Raises:
         InputError: If it is not a run, was not finished, or is itself a fine-tuning; a policy
             artefact, which has no critics, gets its own message.
@@ -69,7 +66,7 @@ def offline_run(path: str) -> tuple[RunDirectory, Config]:
     return run, config
 
 
-def continued(path: str) -> Config:
+def fine_tuning_defaults(path: str) -> Config:
     """The default configuration for fine-tuning a finished run.
 
     It is that of the run: its log, penalties, limits and hyperparameters, with those of its
@@ -116,11 +113,6 @@ def _can_be_fine_tuned(learner: Any) -> bool:
 
 def check_offline_run(config: Config, environment: Plant | None, dataset: Dataset | None) -> None:
     """Refuses a fine-tuning that does not fit its offline run, before anything is written.
-
-    Args:
-        config: Configuration of the fine-tuning, validated.
-        environment: Simulated plant; ``None`` if there is none.
-        dataset: The log, if it is a file.
 
     Raises:
         InputError: Names what does not fit: no simulator, other channels, another log or penalty,
@@ -183,12 +175,6 @@ def offline_states(
 ) -> dict[int, tuple[Any, Any]]:
     """State and policy of every seed of one learner, as its offline training left them.
 
-    Args:
-        config: Configuration of the fine-tuning.
-        experience: Experience of the offline run.
-        name: Name of the learner.
-        print_line: Called with one line about a damaged checkpoint.
-
     Raises:
         InputError: If the checkpoint is damaged, or does not belong to this run.
     """
@@ -205,6 +191,6 @@ def offline_states(
     if restored is None or restored.step != offline_config.training.updates:
         _require_critics(run, name, -1)
         raise AssertionError("the last checkpoint disappeared while it was read")
-    trainings = queues.unstacked(restored.tree["state"])
+    trainings = queues.unstack(restored.tree["state"])
     states, policies = [training.learner for training in trainings], queues.policies(restored.tree)
     return dict(zip(seeds, zip(states, policies, strict=True), strict=True))

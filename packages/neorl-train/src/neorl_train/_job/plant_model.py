@@ -49,12 +49,7 @@ class LogContext(NamedTuple):
 
         So a page about a run judges on the episodes on which the run judged.
 
-        Args:
-            options: Options; those left at their defaults take the run's values.
-
-        Returns:
-            The run's training episodes and the options with its seed and number of updates; if no
-            run learned a model, the complete log and unchanged options.
+        If no run learned a model, they are the complete log and unchanged options.
         """
         if self.retuning_config is None:
             return self.dataset, options
@@ -73,16 +68,10 @@ class LogContext(NamedTuple):
 def log_context(path: Path) -> LogContext:
     """A log, given as a file or by the run that learned from it.
 
-    Args:
-        path: Dataset file, or directory of a run.
-
     Returns:
         The log with the cost limits of the run, the declarations of a built-in plant if it was
         recorded on one, and the controllers of the run; identified ones are refitted to the same
         episodes.
-
-    Raises:
-        InputError: If the path is neither, or the file cannot be read.
     """
     config: Config | None = None
     digests: dict[str, str] = {}
@@ -129,13 +118,7 @@ def declared_facts(
 ) -> tuple[PlantFacts, tuple[str, ...]]:
     """Declarations about the plant in the ``plant.toml`` of a converted log.
 
-    Args:
-        dataset: The log.
-        rates: Largest change of every action per second; empty for no limits.
-        exogenous: Additional observations that no controller influences.
-
-    Returns:
-        The facts, and sentences on which declarations are used.
+    Also returns sentences on which declarations are used.
     """
     if importlib.util.find_spec("polars") is None:
         notes = ()
@@ -163,11 +146,6 @@ def run_facts(
     """Declarations about the plant of a run, and sentences on which of them are used.
 
     A log in a file that was recorded on a registered plant has the declarations of that plant.
-
-    Args:
-        config: Configuration, resolved.
-        environment: The plant on which policies can act; ``None`` if there is only a log.
-        log: The log.
     """
     plant = known_plant(environment, log)
     if plant is None:
@@ -183,11 +161,6 @@ def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, P
     """The policies of a run and those in additional files, by file name.
 
     The fallback of a run is not a candidate: it acts when the guard takes over.
-
-    Args:
-        path: Directory of a run; a log has none.
-        files: Additional policy artefacts.
-        spec: Channels that they must have.
 
     Raises:
         InputError: If a file is not an artefact, has other channels, or repeats a name.

@@ -91,18 +91,8 @@ class Resolved:
     given_policies: dict[str, str]
 
 
-def resolved(config: Config) -> Resolved:
-    """Takes penalties, limits and fallback from the source if the configuration has none.
-
-    Args:
-        config: A validated configuration.
-
-    Returns:
-        The configuration that the run stores, with its descriptions.
-
-    Raises:
-        InputError: If the source cannot be read, or a value does not fit it.
-    """
+def resolve(config: Config) -> Resolved:
+    """Takes penalties, limits and fallback from the source if the configuration has none."""
     config = dataclasses.replace(config, data=config.data.recorded(config.training.on))
     source, kind, environment = (
         source_named(config.data.source, config.data.constants),
@@ -139,8 +129,8 @@ def resolved(config: Config) -> Resolved:
     given_policies = {file: artefact_for(Path(file), spec).digest for file in files}
     check_controllers(config, spec, logged=dataset is not None or config.data.steps != 0)
     constraints = hard_constraints(limits, spec)
-    limit_sentences = _words(limits, spec)
-    words = fallback_sentence(
+    limit_sentences = _sentences(limits, spec)
+    text = fallback_sentence(
         fallback,
         spec,
         reference=reference,
@@ -154,28 +144,21 @@ def resolved(config: Config) -> Resolved:
         run=_run(complete, source, kind, environment, dataset),
         limits=limit_sentences,
         replaced=[
-            sentence for sentence in _words(declared, spec) if sentence not in limit_sentences
+            sentence for sentence in _sentences(declared, spec) if sentence not in limit_sentences
         ],
-        fallback=words,
+        fallback=text,
         notes=incumbent_notes
         + untrained_notes(config, kind.usual_hyperparameters(config))
         + size_notes({name: hyperparameters(config, name) for name in config.training.algorithms})
-        + ([] if environment is not None else _undeclared(config, limits, words, spec))
+        + ([] if environment is not None else _guard_warnings(config, limits, text, spec))
         + _limits_of_the_log(config, environment, dataset),
         origins=origins(config, constraints),
         given_policies=given_policies,
     )
 
 
-def reopened(config: Config) -> ResolvedRun:
-    """A run that was resolved when it began.
-
-    Args:
-        config: Configuration in the run directory.
-
-    Raises:
-        InputError: If the source cannot be read.
-    """
+def reopen(config: Config) -> ResolvedRun:
+    """A run that was resolved when it began."""
     source = source_named(config.data.source, config.data.constants)
     return _run(config, source, kind_of(config), simulator(config), _log(config, source))
 
@@ -293,7 +276,7 @@ def _model(dataset: Dataset) -> IdentifiedModel:
     )
 
 
-def _words(limits: LimitsConfig, spec: Spec) -> list[str]:
+def _sentences(limits: LimitsConfig, spec: Spec) -> list[str]:
     demands = describe_constraints(hard_constraints(limits, spec))
     return [*cost_sentences(limits, spec), *demands]
 
@@ -323,7 +306,7 @@ def _limits_of_the_log(
     ]
 
 
-def _undeclared(config: Config, limits: LimitsConfig, fallback: str, spec: Spec) -> list[str]:
+def _guard_warnings(config: Config, limits: LimitsConfig, fallback: str, spec: Spec) -> list[str]:
     """Warns about what the guard lacks because a log contains neither controller nor actuators."""
     names = [channel.name for channel in spec.action]
     given = {**config.limits.rate_up, **config.limits.rate_down}  # `inf` is a deliberate choice
@@ -349,10 +332,6 @@ def _undeclared(config: Config, limits: LimitsConfig, fallback: str, spec: Spec)
 
 def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str]]:
     """Distribution and version of every third-party learner, plant, reader and constraint.
-
-    Args:
-        config: Configuration whose source has been read.
-        constraints: Constraints of the run.
 
     Returns:
         By kind (``"algorithm"``, ``"environment"``, ``"reader"``, ``"constraint"``,

@@ -159,17 +159,7 @@ class RunKind(Protocol):
     def check(
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
-        """Refuses what cannot be trained this way, before anything is written or compiled.
-
-        Args:
-            config: A validated configuration.
-            source: Source of its experience.
-            environment: Simulated plant; ``None`` if there is none.
-            dataset: The log, if it is a file.
-
-        Raises:
-            InputError: In one line.
-        """
+        """Refuses what cannot be trained this way, before anything is written or compiled."""
         ...
 
     def usual_hyperparameters(self, config: Config) -> Any:

@@ -148,7 +148,7 @@ def start(config: Config, *, quiet: bool = False) -> Run:
         InputError: In one line; if a run directory exists by then, it can be resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
-    reporter = _prepared(config, quiet=quiet)
+    reporter = _prepare(config, quiet=quiet)
     return Run(run_job(config, reporter, Timings()).path)
 
 
@@ -168,11 +168,11 @@ def resume(run: str | os.PathLike[str] | Run, *, quiet: bool = False) -> Run:
     """
     existing = run if isinstance(run, Run) else Run(run)
     config = existing.config
-    reporter = _prepared(config, quiet=quiet)
+    reporter = _prepare(config, quiet=quiet)
     return Run(resume_job(RunDirectory(existing.path), config, reporter, Timings()).path)
 
 
-def _prepared(config: Config, *, quiet: bool) -> Reporter:
+def _prepare(config: Config, *, quiet: bool) -> Reporter:
     prepare_process()
     reporter = Reporter(quiet=quiet)
     usable_cores, devices = min(cores(), len(config.training.seeds)), len(jax.local_devices())

@@ -201,14 +201,14 @@ def _observations(run: ResolvedRun, experience: Experience | None) -> np.ndarray
 def _record_exploration(run: ResolvedRun, session: Session, learned: Mapping[str, Learned]) -> None:
     """Records what happened on the plant while learners were trained on it."""
     costs = [channel.name for channel in run.spec.cost]
-    words = [
+    lines = [
         f"{name} took {sum(seed.steps for seed in result.collected)} steps on the simulated plant "
         f"while it learned: {exploration_summary(result.collected, costs)}"
         for name, result in learned.items()
         if result.collected
     ]
-    if words:
-        session.directory.update_record(exploration=words)
+    if lines:
+        session.directory.update_record(exploration=lines)
 
 
 def _save_policies(

@@ -15,7 +15,7 @@ from neorl_train._process.timings import Timings
 from neorl_train.runs._checkpoints import import_ahead
 from neorl_train.runs._records import Records, read_records
 from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
-from neorl_train.training._memory import TrainingMemory, in_words
+from neorl_train.training._memory import TrainingMemory, memory_text
 
 READY, COMPILED, FIRST_CHUNK = "states ready", "compiled", "end of the first chunk"
 
@@ -74,7 +74,7 @@ class RunWatcher:
 
     def takes(self, memory: TrainingMemory) -> None:
         """Reports the memory needed, before it is allocated."""
-        has = f"; {memory.place} {in_words(memory.available)}" if memory.is_known else ""
+        has = f"; {memory.place} {memory_text(memory.available)}" if memory.is_known else ""
         self._reporter.note(f"training {self._algorithm} needs {memory}{has}")
 
     def running(self) -> None:

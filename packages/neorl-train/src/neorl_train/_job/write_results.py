@@ -20,7 +20,7 @@ from neorl_train.judging._results import Evaluation
 from neorl_train.judging._verdict import Verdict
 from neorl_train.judging._verdict_file import read_verdict, write_verdict
 from neorl_train.runs._checkpoints import tree_digest
-from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._names import (
     CONSTRAINTS,
     EVALUATION,
@@ -40,13 +40,7 @@ OWN_PACKAGES = ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neo
 def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
     """Writes ``evaluation.json``, ``traces.json`` and ``verdict.json``, each atomically.
 
-    Args:
-        run: The directory.
-        evaluation: Results of the evaluation.
-        verdict: The verdict on it; written last, so that it never exists alone.
-
-    Raises:
-        OSError: If a file cannot be written.
+    The verdict is written last, so that it never exists alone.
     """
     write_evaluation(run, evaluation)
     write_verdict(run, verdict)
@@ -56,12 +50,6 @@ def evaluation_inputs(
     record: Mapping[str, Any], policies: Mapping[str, Policy], **further: Any
 ) -> str:
     """A digest of everything that determines the evaluation of a run, including our own code.
-
-    Args:
-        record: Record of the run, with the hash of its configuration, that of its log, and those of
-            the policies that it was given as files.
-        policies: The policies to evaluate.
-        **further: Other inputs that influence it, as plain JSON.
 
     Returns:
         The digest; empty if code is involved that is not tracked: a learner, a plant or a reader of
@@ -89,14 +77,9 @@ def evaluation_inputs(
 def matching_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluation] | None:
     """The evaluation of another run in the same folder with the same inputs.
 
-    Args:
-        run: The run to evaluate.
-        inputs: Digest of its inputs; if it is empty, no evaluation is equal.
-
-    Returns:
-        The other run and its evaluation, unchanged since it was written; ``None`` if there is none.
+    An empty digest matches none.
     """
-    for path in reversed(numbered(run.path.parent)):
+    for path in reversed(numbered_runs(run.path.parent)):
         try:
             record = RunDirectory(path).record()
             same = bool(inputs) and record.get(INPUTS) == inputs
@@ -108,11 +91,7 @@ def matching_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluatio
 
 
 def results_digest(run: Path) -> str:
-    """Digest of the files of an evaluation.
-
-    Raises:
-        OSError: If one is missing.
-    """
+    """Digest of the files of an evaluation."""
     files = [(run / name).read_bytes() for name in (EVALUATION, TRACES)]
     return hashlib.sha256(b"\0".join(files)).hexdigest()
 
@@ -123,9 +102,6 @@ GUARD_VERSION = 1
 
 def is_complete(run: RunDirectory) -> bool:
     """Whether a run is finished and all its files are present, readable and its own.
-
-    Args:
-        run: Directory of the run.
 
     Returns:
         False if it did not finish, or a policy, the constraints, the evaluation, the verdict, the

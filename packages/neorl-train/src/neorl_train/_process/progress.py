@@ -58,7 +58,7 @@ class Reporter:
             return
         if self._stream.isatty():
             self._live = _live_bar(self._stream, known=total > 0)
-            shown = _shortened(name, self._live.console.width // 3)
+            shown = _shorten(name, self._live.console.width // 3)
             self._task = self._live.add_task(shown, total=total or None, completed=done, text="")
             self._live.start()
         else:
@@ -72,7 +72,7 @@ class Reporter:
         text = f"{self._pace(done, now)}  {text}".strip()
         if self._live is not None:
             width = _text_width(self._live)
-            self._live.update(self._task, completed=done, text=_shortened(text, width))
+            self._live.update(self._task, completed=done, text=_shorten(text, width))
         elif now - self._last_print >= PLAIN_INTERVAL:
             self._last_print = now
             percentage = f"{done / self._total:.0%}  " if self._total else ""
@@ -137,7 +137,7 @@ def _text_width(live: Any) -> int:
     return max(width - FIXED - bar - len(live.tasks[0].description), 0)
 
 
-def _shortened(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     """The words of a text that fit into this many columns, followed by an ellipsis."""
     if len(text) <= width:
         return text

@@ -14,7 +14,7 @@ from neorl_train.data._behaviours import behaviours_of, own_episodes
 from neorl_train.judging._logged import reward_unit
 from neorl_train.judging._results import Episodes
 from neorl_train.judging._rollouts import recorded_episodes
-from neorl_train.judging._wording import confidence, listed, quantity, with_ends, with_unit
+from neorl_train.judging._wording import confidence, enumeration, quantity, with_ends, with_unit
 
 MIN_EPISODES = 8
 """Smallest number of episodes of a behaviour that is imitated."""
@@ -44,11 +44,6 @@ def best_behaviour(dataset: Dataset, spec: Spec, level: float) -> tuple[str, lis
     In a log with times, the unit is a turn: consecutive episodes of one behaviour, whose
     disturbances are alike. Its result is the mean reward per step, because the last episode before
     a change is short. In a log without times every episode is a unit, with its return.
-
-    Args:
-        dataset: Episodes that may be used for the choice.
-        spec: Cost channels with the limits in force.
-        level: Confidence level.
 
     Returns:
         Its name, and sentences on the comparison; an empty name if the log shows no best one.
@@ -84,12 +79,12 @@ def best_behaviour(dataset: Dataset, spec: Spec, level: float) -> tuple[str, lis
     sentences = []
     if left_out:
         sentences.append(
-            f"not compared, for too few training episodes or turns: {listed(left_out)}"
+            f"not compared, for too few training episodes or turns: {enumeration(left_out)}"
         )
     within = []
     for name in eligible:
         broken = _broken_limits(episodes, own_episodes(dataset, name), spec)
-        sentences += [f"{name} is not imitated: {words}" for words in broken]
+        sentences += [f"{name} is not imitated: {text}" for text in broken]
         within += [] if broken else [name]
     if not within:
         return "", sentences
@@ -114,12 +109,7 @@ def best_behaviour(dataset: Dataset, spec: Spec, level: float) -> tuple[str, lis
 
 
 def turn_results(dataset: Dataset, episodes: Episodes) -> dict[str, Float[np.ndarray, " turn"]]:
-    """The result of every turn of each behaviour; see :func:`best_behaviour`.
-
-    Args:
-        dataset: Log that states who recorded each episode.
-        episodes: Result of :func:`recorded_episodes` for it.
-    """
+    """The result of every turn of each behaviour; see :func:`best_behaviour`."""
     labels, returns = np.asarray(dataset.behaviour), episodes.returns
     if dataset.time is not None:
         is_first = np.append(True, labels[1:] != labels[:-1])
@@ -138,12 +128,7 @@ def best_mean(
 
     It is the best, by the rule of :func:`best_behaviour`, if the lower end of that is above zero.
 
-    Args:
-        results: At least two results of each.
-        level: Confidence level.
-
-    Returns:
-        The name, and the difference with the smallest lower end; ``None`` if there is no other.
+    The difference is the one with the smallest lower end; ``None`` if there is no other name.
     """
     best = max(results, key=lambda name: float(results[name].mean()))
     own_level = 1 - (1 - level) / len(results)
@@ -151,11 +136,12 @@ def best_mean(
     for other in results:
         if other == best:
             continue
-        ours, theirs = results[best], results[other]
-        value = float(ours.mean() - theirs.mean())
+        of_best, of_other = results[best], results[other]
+        value = float(of_best.mean() - of_other.mean())
         low = high = value
-        if np.ptp(ours) > 0 or np.ptp(theirs) > 0:  # the test is not defined without any spread
-            interval = ttest_ind(ours, theirs, equal_var=False).confidence_interval(own_level)
+        # The test is not defined without any spread.
+        if np.ptp(of_best) > 0 or np.ptp(of_other) > 0:
+            interval = ttest_ind(of_best, of_other, equal_var=False).confidence_interval(own_level)
             low, high = float(interval.low), float(interval.high)
         differences.append(Difference(other, value, low, high))
     return best, min(differences, key=lambda one: one.low, default=None)
@@ -163,16 +149,16 @@ def best_mean(
 
 def _broken_limits(episodes: Episodes, own: np.ndarray, spec: Spec) -> list[str]:
     """The costs whose mean over the given episodes is above its limit, in words."""
-    words = []
+    texts = []
     for j, channel in enumerate(spec.cost):
         total, worst = episodes.cost_sum[own, j], episodes.cost_worst[own, j]
         mean = float(np.mean(limit_kind(channel).of_episode(total=total, worst=worst)))
         if mean > channel.limit:
-            words.append(
+            texts.append(
                 f"its logged cost {channel.name}, {quantity(mean, channel.unit)} per {channel.per},"
                 f" exceeds the limit of {quantity(channel.limit, channel.unit)}"
             )
-    return words
+    return texts
 
 
 def _turns(count: int) -> str:

@@ -27,15 +27,8 @@ def identification_lines(
 ) -> Iterator[str]:
     """One line per loop for a fit of loops, otherwise one line; then the warnings.
 
-    Args:
-        name: Name of the controller.
-        report: The report in a :class:`neorl_agents.classical.FittedController`. A report with
-            other keys, from another package's controller, is described key by key.
-        task: The loops that were fitted.
-        spec: Channels of the log.
-
-    Returns:
-        Sentences; warnings begin with ``"warning: "``.
+    A report with other keys, from another package's controller, is described key by key. Warnings
+    begin with ``"warning: "``.
     """
     loops = report.get("loops")
     pairs = list(zip(task.loops, loops, strict=True)) if loops else []
@@ -72,7 +65,7 @@ def _loop_text(identified: dict[str, Any], y: str, u: str, dt: float) -> str:
         formatters["slope"] = lambda v: f"integrating, {v:.4g} {y} per {u} and s"
     # A first-order model is described by its step response rather than its pole.
     known = {"gain", "pole", "slope"} if "static_gain" in identified else set()
-    return _formatted(identified, formatters, known)
+    return _format(identified, formatters, known)
 
 
 def _model_text(identified: dict[str, Any], task: Task, spec: Spec) -> str:
@@ -104,7 +97,7 @@ def _model_text(identified: dict[str, Any], task: Task, spec: Spec) -> str:
         "loop_radius": lambda v: f"of the loop {_mode(v, spec.dt)}",
         "horizon": lambda v: f"horizon {v * spec.dt:g} s",
     }
-    return _formatted(identified, formatters, set())
+    return _format(identified, formatters, set())
 
 
 def _mode(radius: float, dt: float) -> str:
@@ -113,7 +106,7 @@ def _mode(radius: float, dt: float) -> str:
     return f"{dt / -math.log(max(radius, 1e-12)):.3g} s"
 
 
-def _formatted(
+def _format(
     identified: dict[str, Any], formatters: dict[str, Callable[[Any], str]], hidden: set[str]
 ) -> str:
     parts = []

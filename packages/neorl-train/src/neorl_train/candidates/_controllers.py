@@ -20,9 +20,6 @@ def has_controllers(config: Config) -> bool:
 def with_controllers(material: Material) -> tuple[Material, dict[str, Policy], list[str]]:
     """Fits, imitates and declares the controllers of a run, and reads the incumbent's file.
 
-    Args:
-        material: What they are made from.
-
     Returns:
         The material with those that may be delivered, all of them by name with the incumbent of a
         file, and a description of the models and of the numbers.
@@ -49,13 +46,5 @@ def run_controllers(
     spec: Spec,
     digests: Mapping[str, str],
 ) -> dict[str, Policy]:
-    """The controllers of a run by name, as :func:`with_controllers` returns them.
-
-    Args:
-        config: Configuration, resolved.
-        dataset: Complete log; ``None`` if there is none.
-        environment: The plant; ``None`` if there is only a log.
-        spec: Channels of the run.
-        digests: Digests of the given files when the run began, as its record holds them.
-    """
+    """The controllers of a run by name, as :func:`with_controllers` returns them."""
     return with_controllers(Material(config, spec, environment, dataset, digests))[1]

@@ -17,16 +17,7 @@ DECLARED = "declared"
 
 
 def check_controllers(config: Config, spec: Spec, *, logged: bool) -> None:
-    """Refuses declared controllers that do not fit the channels, before anything is written.
-
-    Args:
-        config: Configuration, validated.
-        spec: Channels of the run.
-        logged: Whether the run has a log, from which a bias can be taken.
-
-    Raises:
-        InputError: Names the controller, the channel and the fault.
-    """
+    """Refuses declared controllers that do not fit the channels, before anything is written."""
     for name, records in config.classical.declared.items():
         declared_controller(name, records, spec)
         without = [loop for loop in declared_loops(name, records) if loop.bias is None]
@@ -42,7 +33,7 @@ def _names(inputs: RunInputs) -> tuple[str, ...]:
     return tuple(inputs.config.classical.declared)
 
 
-def _declared(material: Material) -> Made:
+def _declare(material: Material) -> Made:
     """The declared controllers; loops without a bias take it from the training episodes."""
     config, spec, dataset = material.config, material.spec, material.dataset
     declared, seed = config.classical.declared, material.seed
@@ -73,4 +64,4 @@ def _bias_text(name: str, config: Config, policy: Policy, spec: Spec) -> str:
     )
 
 
-DECLARATIONS = Family(_names, _declared)
+DECLARATIONS = Family(_names, _declare)

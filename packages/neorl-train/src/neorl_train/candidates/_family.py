@@ -96,26 +96,13 @@ class Family(NamedTuple):
 
 
 def check_family(name: str, family: object) -> None:
-    """Refuses an entry of the table that is no family.
-
-    Raises:
-        TypeError: Says what it is.
-    """
+    """Refuses an entry of the table that is no family."""
     if not isinstance(family, Family):
         raise TypeError(f"{name} is a {type(family).__name__}, not a neorl_train.candidates.Family")
 
 
 def require_own_names(name: str, names: Sequence[str], made: Made) -> None:
-    """Refuses candidates of a family that it did not announce.
-
-    Args:
-        name: Name of the family.
-        names: The names that it announced.
-        made: What it made.
-
-    Raises:
-        InputError: Names the candidate.
-    """
+    """Refuses candidates of a family that it did not announce."""
     for candidate in made.candidates:
         if candidate.family != name or candidate.name not in names:
             raise InputError(

@@ -29,7 +29,7 @@ def _names(inputs: RunInputs) -> tuple[str, ...]:
     return inputs.config.classical.controllers
 
 
-def _fitted(material: Material) -> Made:
+def _fit(material: Material) -> Made:
     """One policy for every configured controller; the notes describe the identified models."""
     classical = material.config.classical
     candidates: list[Candidate] = []
@@ -49,4 +49,4 @@ def _fitted(material: Material) -> Made:
     return Made(candidates, notes)
 
 
-IDENTIFIED = Family(_names, _fitted)
+IDENTIFIED = Family(_names, _fit)

@@ -28,11 +28,6 @@ def artefact_for(file: Path, spec: Spec) -> PolicyArtefact:
 def unchanged_artefact(file: str, spec: Spec, digests: Mapping[str, str]) -> PolicyArtefact:
     """A policy that a run was given as a file.
 
-    Args:
-        file: Path of the artefact.
-        spec: Channels that it must have.
-        digests: Digests of the given files when the run began, as its record holds them.
-
     Raises:
         InputError: If the file is missing, has other channels, or was changed since.
     """
@@ -48,7 +43,7 @@ def _names(inputs: RunInputs) -> list[str]:
     return [Path(file).stem for file in inputs.config.evaluation.policies]
 
 
-def _given(material: Material) -> Made:
+def _read(material: Material) -> Made:
     candidates = []
     for file in material.config.evaluation.policies:
         artefact = unchanged_artefact(file, material.spec, material.digests)
@@ -58,14 +53,11 @@ def _given(material: Material) -> Made:
     return Made(candidates, [])
 
 
-FILES = Family(_names, _given)
+FILES = Family(_names, _read)
 
 
 def stored_pool(path: Path) -> Pool:
     """The candidates that a run evaluated.
-
-    Args:
-        path: Directory of the run.
 
     Raises:
         InputError: If the run has not been evaluated.

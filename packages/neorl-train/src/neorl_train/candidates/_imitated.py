@@ -32,7 +32,7 @@ def _names(inputs: RunInputs) -> list[str]:
     return list(_by_name(inputs)) if IMITATOR in inputs.config.classical.controllers else []
 
 
-def _not_imitated(inputs: RunInputs, name: str) -> str:
+def _reason(inputs: RunInputs, name: str) -> str:
     behaviour = _by_name(inputs).get(name, "")
     if not behaviour or name in _names(inputs):
         return ""
@@ -42,7 +42,7 @@ def _not_imitated(inputs: RunInputs, name: str) -> str:
     )
 
 
-def _imitated(material: Material) -> Made:
+def _imitate(material: Material) -> Made:
     """Imitations of the behaviours that the configuration names, and of the best one."""
     config = material.config
     if material.environment is not None or not config.classical.controllers:
@@ -87,4 +87,4 @@ def _imitated(material: Material) -> Made:
     return Made(candidates, notes)
 
 
-IMITATIONS = Family(_names, _imitated, _not_imitated)
+IMITATIONS = Family(_names, _imitate, _reason)

@@ -10,7 +10,7 @@ def _names(inputs: RunInputs) -> tuple[str, ...]:
     return inputs.config.training.algorithms
 
 
-def _trained(material: Material) -> Made:
+def _take_trained(material: Material) -> Made:
     candidates = [
         Candidate(name, LEARNER, policy, (seed,))
         for name, seeds in material.trained.items()
@@ -19,7 +19,7 @@ def _trained(material: Material) -> Made:
     return Made(candidates, [])
 
 
-TRAINED = Family(_names, _trained, always_judged=True)
+TRAINED = Family(_names, _take_trained, always_judged=True)
 
 
 AVERAGE = "average"
@@ -50,7 +50,7 @@ def _no_average(inputs: RunInputs, name: str) -> str:
     )
 
 
-def _averaged(material: Material) -> Made:
+def _average(material: Material) -> Made:
     """The averages; a learner whose actions cannot be averaged is named in a note."""
     seeds = material.config.training.seeds
     candidates: list[Candidate] = []
@@ -69,4 +69,4 @@ def _averaged(material: Material) -> Made:
     return Made(candidates, notes)
 
 
-AVERAGED = Family(_averages, _averaged, _no_average)
+AVERAGED = Family(_averages, _average, _no_average)

@@ -22,7 +22,7 @@ def _no_network(inputs: RunInputs, name: str) -> str:
     )
 
 
-def _refined(material: Material) -> Made:
+def _refine(material: Material) -> Made:
     """The retuned controller with its network; without it, if it is predicted to bring nothing."""
     retuning, plants = material.config.retuning, material.plants
     if not retuning.residual or plants is None:
@@ -39,12 +39,7 @@ def _refined(material: Material) -> Made:
 
 
 def residual_sentences(result: RefineResult, spec: Spec) -> list[str]:
-    """Describes the authority and the predictions of a network on top of the retuned controller.
-
-    Args:
-        result: Result of its training.
-        spec: Channels, for names and units.
-    """
+    """Describes the authority and the predictions of a network on top of the retuned controller."""
     chosen = {row.name: row for row in result.table}[result.chosen]
     if result.chosen == result.table[0].name:
         best = max(result.table[1:], key=lambda prediction: prediction.low)
@@ -63,4 +58,4 @@ def residual_sentences(result: RefineResult, spec: Spec) -> list[str]:
     ]
 
 
-NETWORK = Family(_names, _refined, _no_network, always_judged=True)
+NETWORK = Family(_names, _refine, _no_network, always_judged=True)

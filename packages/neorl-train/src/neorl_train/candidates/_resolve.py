@@ -26,13 +26,7 @@ def with_candidate_and_incumbent(
 ) -> tuple[Config, list[str]]:
     """Names the candidate, the incumbent and the retuned controller of a run.
 
-    Args:
-        config: A validated configuration.
-        environment: Plant on which policies can act; ``None`` if there is only a log.
-        dataset: The log, if it is a file.
-
-    Returns:
-        The configuration with all three, and notes on a choice that the user may not expect.
+    The notes are on choices that the user may not expect.
 
     Raises:
         InputError: If one of them does not exist, or two of them do not fit together.

@@ -39,7 +39,7 @@ def _names(inputs: RunInputs) -> list[str]:
     return [RETUNED] if inputs.config.retuning.controller else []
 
 
-def _not_retuned(inputs: RunInputs, name: str) -> str:
+def _reason(inputs: RunInputs, name: str) -> str:
     if name != RETUNED or inputs.config.retuning.controller:
         return ""
     return (
@@ -48,7 +48,7 @@ def _not_retuned(inputs: RunInputs, name: str) -> str:
     )
 
 
-def _retuned(material: Material) -> Made:
+def _retune(material: Material) -> Made:
     """The incumbent with other tuning parameters; the incumbent itself if none are better."""
     config, plants, controller = material.config, material.plants, material.incumbent
     name = config.retuning.controller
@@ -129,4 +129,4 @@ def change_text(change: Change) -> str:
     return f"{change.name} from {before} to {after} {change.unit}".rstrip()
 
 
-SEARCHED = Family(_names, _retuned, _not_retuned, always_judged=True)
+SEARCHED = Family(_names, _retune, _reason, always_judged=True)

@@ -21,7 +21,7 @@ def _names(inputs: RunInputs) -> list[str]:
     return [name for name in inputs.tunings if name not in others]
 
 
-def _recorded(material: Material) -> Made:
+def _take_recorded(material: Material) -> Made:
     """The tunings that recorded an episode, if they or all modes are requested."""
     config, environment, dataset = material.config, material.environment, material.dataset
     if environment is None or dataset is None:
@@ -58,4 +58,4 @@ def _recorded(material: Material) -> Made:
     return Made(candidates, notes)
 
 
-MODES = Family(_names, _recorded)
+MODES = Family(_names, _take_recorded)

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from neorl_train.choosing._critic_fit import TrainingHooks as TrainingHooks
     from neorl_train.choosing._critic_fit import critics_text as critics_text
     from neorl_train.choosing._critic_fit import fit_critics as fit_critics
-    from neorl_train.choosing._learned_order import Task as Task
-    from neorl_train.choosing._learned_order import estimate_columns as estimate_columns
-    from neorl_train.choosing._learned_order import fit_order as fit_order
-    from neorl_train.choosing._learned_order import held_out_picks as held_out_picks
-    from neorl_train.choosing._learned_order import pick as pick
-    from neorl_train.choosing._learned_order import regret as regret
     from neorl_train.choosing._model_check import ModelOptions as ModelOptions
     from neorl_train.choosing._model_check import PlantModelCheck as PlantModelCheck
     from neorl_train.choosing._model_check import check_plant_model as check_plant_model
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
     from neorl_train.choosing._select import select_candidates as select_candidates
     from neorl_train.choosing._value_estimates import LoggedEpisodes as LoggedEpisodes
     from neorl_train.choosing._value_estimates import ValueEstimates as ValueEstimates
-    from neorl_train.choosing._value_estimates import bootstrapped as bootstrapped
+    from neorl_train.choosing._value_estimates import bootstrap as bootstrap
     from neorl_train.choosing._value_estimates import logged_episodes as logged_episodes
     from neorl_train.choosing._value_estimates import value_estimates as value_estimates
 
@@ -52,25 +46,19 @@ __all__ = [
     "ReturnDistribution",
     "SelectOptions",
     "Selection",
-    "Task",
     "TrainingHooks",
     "ValueEstimates",
-    "bootstrapped",
+    "bootstrap",
     "check_plant_model",
     "critics_text",
-    "estimate_columns",
     "fit_critics",
-    "fit_order",
-    "held_out_picks",
     "lines",
     "logged_episodes",
     "mark",
     "movement_rows",
     "other_estimates",
     "page",
-    "pick",
     "predicted_movement",
-    "regret",
     "return_distribution",
     "select_candidates",
     "selection_to_json",

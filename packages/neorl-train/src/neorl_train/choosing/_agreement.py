@@ -62,7 +62,7 @@ def other_estimates(
     return tuple(others)
 
 
-def contradicted(prediction: Prediction, others: tuple[OtherEstimate, ...]) -> Prediction:
+def refuse_if_contradicted(prediction: Prediction, others: tuple[OtherEstimate, ...]) -> Prediction:
     """The prediction, refused if an estimator contradicts its gain.
 
     An estimator contradicts if it predicts a loss that exceeds its own error, or if it diverged.

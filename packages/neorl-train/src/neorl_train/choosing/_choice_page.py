@@ -1,7 +1,6 @@
 """The page and the data file of a choice without the plant."""
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,14 @@ from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train.choosing._return_distribution import MOST_FAR
 from neorl_train.choosing._select import CandidateEstimates, Selection
 from neorl_train.choosing._value_estimates import MIN_SIZE
+from neorl_train.judging._evaluation_file import to_plain
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import number, percent, quantity, with_ends, with_unit
 from neorl_train.pages._html import (
     Column,
     Html,
     bullets,
-    joined,
+    join,
     page_with_answer,
     paragraph,
     table,
@@ -52,8 +52,6 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
         for field in dataclasses.fields(selection)
         if field.name not in ("spec", "candidates")
     }
-    plain["agreement"] = _known(selection.agreement)
-    plain["agreements"] = {name: _known(value) for name, value in selection.agreements.items()}
     costs = [
         {"name": c.name, "unit": c.unit, "limit": c.limit, "per": c.per}
         for c in selection.spec.cost
@@ -63,23 +61,19 @@ def selection_to_json(selection: Selection) -> dict[str, Any]:
         prediction = dataclasses.asdict(candidate.prediction)
         del prediction["refused_by"]
         prediction["refusals"] = candidate.prediction.refusals
-        row: dict[str, Any] = {"prediction": _finite(prediction)}
+        row: dict[str, Any] = {"prediction": prediction}
         if candidate.movement is not None:
-            movement = candidate.movement._asdict()
-            row["movement"] = {name: _plain(value) for name, value in movement.items()}
+            row["movement"] = candidate.movement._asdict()
         if candidate.values is not None:
             values = candidate.values._asdict()
             del values["first"]
-            row["values"] = {name: _plain(value) for name, value in values.items()}
-            row["others"] = [dataclasses.asdict(other) for other in candidate.others]
+            row["values"] = values
+            row["others"] = candidate.others
         if candidate.distribution is not None:
-            estimates = candidate.distribution._asdict()
-            row["distribution"] = {name: _plain(value) for name, value in estimates.items()}
+            row["distribution"] = candidate.distribution._asdict()
         rows.append(row)
-    return {
-        **head("selection", VERSION), **plain, "sentence": selection.sentence, "costs": costs,
-        "candidates": rows,
-    }  # fmt: skip
+    content = {**plain, "sentence": selection.sentence, "costs": costs, "candidates": rows}
+    return {**head("selection", VERSION), **to_plain(content)}
 
 
 def page(selection: Selection) -> str:
@@ -142,15 +136,15 @@ def _predictions(selection: Selection) -> Html:
             Column(f"{channel.name}, episodes near the limit"),
         ]
     rows = [
-        [_named(candidate, selection), *_cells(candidate, selection)]
+        [_label(candidate, selection), *_cells(candidate, selection)]
         for candidate in selection.candidates
     ]
-    words = (
+    text = (
         f"{selection.episodes} logged episodes that the plant model was not fitted to are replayed "
         "under every candidate, with the model's error in each logged step added. In brackets: the "
         "95 % interval over episodes and the networks of the model."
     )
-    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(text), table("Means over episodes.", columns, rows)])
 
 
 def _cells(candidate: CandidateEstimates, selection: Selection) -> list[str]:
@@ -160,12 +154,12 @@ def _cells(candidate: CandidateEstimates, selection: Selection) -> list[str]:
     for channel, value, high, over in zip(
         selection.spec.cost, prediction.cost, prediction.cost_high, prediction.over, strict=True
     ):
-        words = f"{limit_kind(channel.per).quantity}: " if channel.per == "step" else ""
-        cells += [f"{words}{number(value)} (up to {number(high)})", percent(over)]
+        text = f"{limit_kind(channel.per).quantity}: " if channel.per == "step" else ""
+        cells += [f"{text}{number(value)} (up to {number(high)})", percent(over)]
     return cells
 
 
-def _named(candidate: CandidateEstimates, selection: Selection) -> str:
+def _label(candidate: CandidateEstimates, selection: Selection) -> str:
     name = candidate.prediction.name
     return f"{name} (the choice)" if name == selection.chosen else name
 
@@ -189,17 +183,17 @@ def _movement(selection: Selection) -> Html:
     measured = [c for c in spec.obs if c.name in selection.predicted]
     columns += [Column(f"{c.name}, standard deviation", c.unit) for c in measured]
     rows = [
-        [_named(one, selection), *map(_interval, (*one.movement.travel, *one.movement.deviation))]
+        [_label(one, selection), *map(_interval, (*one.movement.travel, *one.movement.deviation))]
         for one in selection.candidates
         if one.movement is not None
     ]
-    words = (
+    text = (
         "Mean absolute move of each actuator from one step to the next, and the standard deviation "
         "of each measurement within an episode, which contains the moves of a setpoint that it "
         "follows, in the same replayed episodes. In brackets: the 95 % interval over episodes and "
         "the networks of the model."
     )
-    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(text), table("Means over episodes.", columns, rows)])
 
 
 def _refusals(selection: Selection) -> Html:
@@ -242,7 +236,7 @@ def _values(selection: Selection) -> Html:
                 number(values.effective),
             ]
         )
-    words = (
+    text = (
         f"Returns discounted by {number(selection.discount)} per step. {_of_members(selection)} "
         "Importance sampling weights "
         "logged episodes by how likely a candidate would have acted in the same way; with fewer "
@@ -253,8 +247,8 @@ def _values(selection: Selection) -> Html:
     agreements = {"fitted Q evaluation": selection.agreement, **selection.agreements}
     known = [f"{name} {number(value)}" for name, value in agreements.items() if value == value]
     if known:
-        words += f" Rank correlation with the returns of the model: {'; '.join(known)}."
-    return joined([paragraph(words), table("Estimates of the other estimators.", columns, rows)])
+        text += f" Rank correlation with the returns of the model: {'; '.join(known)}."
+    return join([paragraph(text), table("Estimates of the other estimators.", columns, rows)])
 
 
 def _of_members(selection: Selection) -> str:
@@ -295,14 +289,14 @@ def _distributions(selection: Selection) -> Html:
             if over is not None:
                 cells.append(f"{percent(over.value)} [{percent(over.low)}, {percent(over.high)}]")
         rows.append(cells)
-    words = (
+    text = (
         "Distributional fitted Q evaluation of the same discounted sums: their means, and the "
         "means of the worst tenth of the episodes. An episode is over a limit if its discounted "
         "cost is higher than that of a cost spread evenly up to the limit; the sum does not show a "
         "limit per step. The intervals cover the variation between starts, not the error of the "
         "fit."
     )
-    return joined([paragraph(words), table("Distribution from the logged starts.", columns, rows)])
+    return join([paragraph(text), table("Distribution from the logged starts.", columns, rows)])
 
 
 def _corrections(selection: Selection) -> Html:
@@ -322,7 +316,7 @@ def _corrections(selection: Selection) -> Html:
         pairs = [(one.bias, one.corrected), *zip(one.cost_bias, one.corrected_costs, strict=True)]
         cells = [_interval(x) if one.near else "too far to tell" for pair in pairs for x in pair]
         rows.append([candidate.prediction.name, *cells, percent(one.far)])
-    words = (
+    text = (
         "The means above were fitted to a part of the log. Their errors in the other episodes are "
         "averaged over the logged observations and actions that are nearest to those that a "
         "candidate visits in the plant model, and added. The interval of a corrected value "
@@ -330,32 +324,11 @@ def _corrections(selection: Selection) -> Html:
         f"than {percent(MOST_FAR)} of what a candidate visits is farther from the log than 99 % of "
         "the logged rows are from other episodes, no error is stated."
     )
-    return joined([paragraph(words), table("Corrected by the nearest logged rows.", columns, rows)])
+    return join([paragraph(text), table("Corrected by the nearest logged rows.", columns, rows)])
 
 
 def _interval(estimate: Estimate) -> str:
     return with_ends(estimate.value, estimate.low, estimate.high)
-
-
-def _known(value: float) -> float | None:
-    return None if value != value else value
-
-
-def _finite(value: Any) -> Any:
-    """Plain JSON with null for numbers that are not finite."""
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Estimate):
-        return {
-            k: v if abs(v) < float("inf") else None for k, v in dataclasses.asdict(value).items()
-        }
-    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 def _limits(selection: Selection) -> Html:

@@ -212,7 +212,7 @@ def fit_critics(
     monitors = {}
     for name, (critic, score) in critics.items():
         uncalibrated = CriticMonitor(critic, jnp.asarray(jnp.inf, jnp.float32), score)
-        monitors[name], report[name]["monitor"] = _monitored(
+        monitors[name], report[name]["monitor"] = _calibrate(
             uncalibrated, threshold_episodes, test_episodes, options.false_alarms
         )
     return Critics(safety, fitted.ensemble, monitors, report)
@@ -228,7 +228,7 @@ def _fit_ensemble(
         learner=options.ensemble_learner(),
         updates=options.ensemble_updates,
         coverage=options.coverage,
-        trainer=partial(_trained, "ensemble", options.seed, hooks),
+        trainer=partial(_train, "ensemble", options.seed, hooks),
     )
 
 
@@ -248,7 +248,7 @@ def _fit_safety(
             key,
             learner=options.safety_learner(),
             updates=options.updates,
-            trainer=partial(_trained, "safety_critic", options.seed, hooks),
+            trainer=partial(_train, "safety_critic", options.seed, hooks),
         )
     except NothingToLearnError as error:
         return None, {"none": str(error)}
@@ -256,7 +256,7 @@ def _fit_safety(
     return fitted.critic, fitted.report | {"assessment": assessment}
 
 
-def _trained(
+def _train(
     name: str,
     seed: int,
     hooks: TrainingHooks,
@@ -295,7 +295,7 @@ def _require_enough(threshold_episodes: Dataset, held_out: int, false_alarms: fl
         )
 
 
-def _monitored(
+def _calibrate(
     monitor: CriticMonitor, threshold_episodes: Dataset, test_episodes: Dataset, false_alarms: float
 ) -> tuple[CriticMonitor, dict[str, Any]]:
     within_limits = ~violates_limits(threshold_episodes)
@@ -386,9 +386,9 @@ def _monitor(monitor: dict[str, Any]) -> list[str]:
         ("false alarms", "false_alarms", f", {promised}"),
         ("alarms over a limit", "alarmed_over_limit", ""),
     )
-    for words, name, more in counts:
+    for text, name, more in counts:
         if monitor[name] is not None:
             alarms, of, low, high = monitor[name]
             ends = f"[{100 * low:.1f}, {100 * high:.1f}]"
-            lines.append(f"    {words}: {alarms} of {of} episodes, {ends} %{more}")
+            lines.append(f"    {text}: {alarms} of {of} episodes, {ends} %{more}")
     return lines

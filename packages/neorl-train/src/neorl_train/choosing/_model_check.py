@@ -41,7 +41,7 @@ from neorl_train.choosing._model_trust import (
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.judging._logged import reward_unit
-from neorl_train.judging._trial import setpoint_words
+from neorl_train.judging._trial import setpoint_text
 from neorl_train.judging._wording import number, percent, quantity
 
 MAX_BIAS = 0.25
@@ -239,15 +239,8 @@ def checks_from_actions(
 ) -> tuple[ErrorsAhead, FreeEpisodes, tuple[Check, ...]]:
     """Checks what the model predicts from the logged actions alone, without any controller.
 
-    Args:
-        plants: Result of :func:`neorl_agents.retuning.learned_plants`.
-        unit: Unit of the reward.
-        seed: Seed of the random samples.
-        decides: Whether the checks of the steps and of the return decide; that of finite rollouts
-            always does.
-
-    Returns:
-        The errors several steps ahead, the predicted episodes, and the checks.
+    With ``decides``, the checks of the steps and of the return decide; that of finite rollouts
+    always does.
     """
     spec = plants.model.spec
     predicted = tuple(spec.obs[i].name for i in plants.model.predicted)
@@ -295,7 +288,7 @@ def _excitation_check(excitation: Excitation) -> Check:
         excitation.suffices,
         "; ".join(excitation.warnings)
         or "every action also moved independently of the measurements, with a fraction of at least "
-        f"{excitation.least:.2g} of its variance{setpoint_words(excitation)}",
+        f"{excitation.least:.2g} of its variance{setpoint_text(excitation)}",
     )
 
 
@@ -334,8 +327,8 @@ def _outcome_checks(free: FreeEpisodes, spec: Spec, unit: str, *, decides: bool)
         error = float(np.mean(predicted[:, j] - free.outcome_logged[:, j]))
         holds = bool(abs(error) <= MAX_BIAS * spread + 1e-9)
         if not np.isfinite(error):
-            words = "predicted episodes diverge, so it cannot be computed"
-            checks.append(Check(name, False, words, decides=decides and j == 0))
+            text = "predicted episodes diverge, so it cannot be computed"
+            checks.append(Check(name, False, text, decides=decides and j == 0))
             continue
         checks.append(
             Check(

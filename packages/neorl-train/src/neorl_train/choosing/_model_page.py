@@ -16,7 +16,7 @@ from neorl_train.pages._html import (
     Html,
     Section,
     bullets,
-    joined,
+    join,
     page_with_answer,
     paragraph,
     table,
@@ -154,9 +154,9 @@ def page(check: PlantModelCheck) -> str:
 def _sections(check: PlantModelCheck) -> list[Section]:
     pictures = [] if _style.installed() else [missing()]
     return [
-        ("checks", "What was checked", joined([*pictures, paragraph(CHECKS_TEXT), _checks(check)])),
+        ("checks", "What was checked", join([*pictures, paragraph(CHECKS_TEXT), _checks(check)])),
         ("sums", "Return and costs of whole episodes", _sums(check)),
-        ("replayed", "The controllers that recorded the log", _replayed(check)),
+        ("replayed", "The controllers that recorded the log", _replay_table(check)),
         ("held-out-modes", "Controllers that were left out of the fit", _held_out(check)),
         ("episodes", "Predicted episodes", _episodes(check)),
         ("ahead", "Prediction errors several steps ahead", _ahead(check)),
@@ -195,7 +195,7 @@ def _rank_correlation(predicted: Any, logged: Any) -> str:
     return DASH if np.isnan(value) else number(value)
 
 
-def _replayed(check: PlantModelCheck) -> Html:
+def _replay_table(check: PlantModelCheck) -> Html:
     """One table row per controller; nothing if none is known."""
     if not check.replayed:
         return Html("")
@@ -213,12 +213,12 @@ def _replayed(check: PlantModelCheck) -> Html:
         ]
         for controller in check.replayed
     ]
-    words = (
+    text = (
         "Every controller replays its own episodes, with the model's error in each logged step "
         "added. Manual holds and test signals of operators are in the log but are not replayed, so "
         "a prediction that is somewhat better than the log is not an error of the model."
     )
-    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(text), table("Means over episodes.", columns, rows)])
 
 
 def _held_out(check: PlantModelCheck) -> Html:
@@ -244,7 +244,7 @@ def _held_out(check: PlantModelCheck) -> Html:
         ]
         for mode in check.held_out
     ]
-    words = (
+    text = (
         "For each row, a further model was fitted without any episode of this controller. It acted "
         "in held-out episodes of the others, with their starts and residuals, as a candidate does "
         "that never recorded anything. Expected is what the log shows of it without its "
@@ -255,11 +255,11 @@ def _held_out(check: PlantModelCheck) -> Html:
         "others, in standard deviations per step, is more than the rule of the choice allows would "
         "be refused as a candidate; its error does not count."
     )
-    return joined([paragraph(words), table("Means over episodes.", columns, rows)])
+    return join([paragraph(text), table("Means over episodes.", columns, rows)])
 
 
 def _sums(check: PlantModelCheck) -> Html:
-    words = (
+    text = (
         "Each point is one episode. Points on the line are predicted exactly; a cloud beside the "
         "line means that the model has the same error everywhere."
     )
@@ -286,9 +286,9 @@ def _sums(check: PlantModelCheck) -> Html:
         Column("Order", "rank correlation"),
         Column("Unit", align="left"),
     ]
-    return joined(
+    return join(
         [
-            picture(sums_figure, check, name="sums", alt=words, caption=words),
+            picture(sums_figure, check, name="sums", alt=text, caption=text),
             table(
                 "Sums of reward and costs over the episodes that were left out of the fit.",
                 columns,
@@ -311,22 +311,22 @@ def _episodes(check: PlantModelCheck) -> Html:
         ("A typical episode (median error)", int(order[len(order) // 2])),
         ("The episode that the model predicts worst", int(order[-1])),
     ):
-        words = (
+        text = (
             "Blue: the mean of the networks, with the range between them. Grey: the log. The "
             "predicted channels that move most are shown."
         )
         parts.append(tag("h3", title))
         parts.append(
             picture(
-                episode_figure, check, episode, name=f"episode-{episode}", alt=words, caption=words
+                episode_figure, check, episode, name=f"episode-{episode}", alt=text, caption=text
             )
         )
-    return joined(parts)
+    return join(parts)
 
 
 def _ahead(check: PlantModelCheck) -> Html:
     ahead = check.ahead
-    words = (
+    text = (
         f"Root mean square error over {ahead.windows} windows of the log, in standard deviations "
         "of each channel. Dashed: the error of the prediction that nothing changes. A model is "
         "useful as far ahead as its line stays below the dashed one."
@@ -343,9 +343,9 @@ def _ahead(check: PlantModelCheck) -> Html:
             for k in steps
         ),
     ]
-    return joined(
+    return join(
         [
-            picture(ahead_figure, check, name="ahead", alt=words, caption=words),
+            picture(ahead_figure, check, name="ahead", alt=text, caption=text),
             table("Errors in standard deviations of each channel.", columns, rows),
         ]
     )
@@ -369,7 +369,7 @@ def _interlocks(check: PlantModelCheck) -> Html:
     """One table row per interlock; nothing if none is declared."""
     if not check.interlocks:
         return Html("")
-    words = (
+    text = (
         "In every prediction these rules of plant.toml override the action of the controller. A "
         "row of the log contradicts one if its condition holds and the logged action differs from "
         "what it sets by more than 0.5 % of the range."
@@ -387,7 +387,7 @@ def _interlocks(check: PlantModelCheck) -> Html:
         ]
         for interlock in check.interlocks
     ]
-    return joined([paragraph(words), table("Interlocks, in their order.", columns, rows)])
+    return join([paragraph(text), table("Interlocks, in their order.", columns, rows)])
 
 
 def _limits() -> Html:

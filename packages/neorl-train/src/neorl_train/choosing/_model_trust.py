@@ -50,10 +50,6 @@ def own_returns(plants: LearnedPlants, incumbent: Policy) -> OwnReturns:
     """Replays the incumbent in the judging episodes that it recorded, or in all if none is known.
 
     In the episodes of others, its return differs from the logged one however good the model is.
-
-    Args:
-        plants: The learned plants of a log.
-        incumbent: The controller that runs today.
     """
     own = plants.by_incumbent
     if own is None or not own.any():
@@ -101,13 +97,7 @@ class ReplayedController(NamedTuple):
 def replayed_controllers(
     plants: LearnedPlants, dataset: Dataset, controllers: Mapping[str, Policy]
 ) -> tuple[ReplayedController, ...]:
-    """The known controllers of the log, each replayed in the judging episodes that it recorded.
-
-    Args:
-        plants: Learned plants of the log.
-        dataset: The log.
-        controllers: Controllers by the name under which they recorded it, or as imitations of it.
-    """
+    """The known controllers of the log, each replayed in the judging episodes that it recorded."""
     names = [
         name
         for behaviour in behaviours_of(dataset)
@@ -132,12 +122,7 @@ def replayed_controllers(
 
 
 def log_modes(dataset: Dataset, controllers: Mapping[str, Policy]) -> tuple[Mode, ...]:
-    """The controllers that recorded a log, as far as they are known.
-
-    Args:
-        dataset: The log.
-        controllers: Controllers by the name under which they recorded it, or as imitations of it.
-    """
+    """The controllers that recorded a log, as far as they are known."""
     if dataset.behaviour is None:
         return ()
     recorded_by = np.asarray(dataset.behaviour)
@@ -168,16 +153,7 @@ def incumbent_replay(
     facts: PlantFacts,
     settings: RetuneSettings,
 ) -> OwnReplay:
-    """The controller that runs today in its held-out episodes, or in all if they are not known.
-
-    Args:
-        plants: Learned plants of the log.
-        policy: The controller.
-        own: Its mode, if the log says which episodes it recorded.
-        seed: Seed of the plants.
-        facts: Declarations of the plants.
-        settings: Settings of the plants.
-    """
+    """The controller that runs today in its held-out episodes, or in all if they are not known."""
     for mode in own:
         with contextlib.suppress(InputError):  # it recorded too few episodes
             return own_replay(plants, mode, seed, facts, settings)
@@ -187,15 +163,7 @@ def incumbent_replay(
 def replay_checks(
     returns: OwnReturns, replay: OwnReplay, name: str, plants: LearnedPlants, unit: str
 ) -> list[Check]:
-    """The checks *model* of the controller that runs today: its return and each of its costs.
-
-    Args:
-        returns: Its returns in the judging episodes, as a run and a choice compare them.
-        replay: The controller in its held-out episodes.
-        name: Name of the controller.
-        plants: Learned plants of the log.
-        unit: Unit of the return.
-    """
+    """The checks *model* of the controller that runs today: its return and each of its costs."""
     of_return = ReplayCheck(name, returns.predicted, returns.logged, plants.scale, unit)
     spec = plants.model.spec
     spread = logged_outcomes(plants.rows, spec).std(axis=0)
@@ -219,12 +187,7 @@ def cost_checks(
     rule of the choice tolerates. It does not decide, because operators cause such peaks and are not
     replayed.
 
-    Args:
-        replay: The controller in its held-out episodes.
-        column: Column of the cost in it.
-        channel: The cost.
-        spread: Standard deviation of this cost between the episodes of the log.
-        name: Name of the controller.
+    ``spread`` is the standard deviation of this cost between the episodes of the log.
     """
     predicted, logged = replay.predicted[..., column], replay.logged[:, column]
     means = float(predicted.mean()), float(logged.mean())
@@ -238,19 +201,19 @@ def cost_checks(
     allowed = MAX_REPLAY_ERROR * spread or RULE.rise * channel.limit
     near = bool(abs(means[0] - means[1]) <= allowed) or (allowed == 0 and usual)
     too_high = means[0] > means[1] + allowed
-    words = (
+    text = (
         f"the model predicts a mean {limit_kind(channel.per).quantity} of {number(means[0])} for "
         f"{name} and the log shows {quantity(means[1], channel.unit)}"
     )
     if allowed:
         relation = "is within" if near else "exceeds"
-        words += f"; the difference {relation} the allowed {quantity(allowed, channel.unit)}"
+        text += f"; the difference {relation} the allowed {quantity(allowed, channel.unit)}"
     over = (
         f"the model predicts that {percent(share)} of the episodes of {name} are over the limit, "
         f"and the log shows {percent(float(recorded.mean()))} ({percent(low)} to {percent(high)})"
     )
     return [
-        Check(f"model, {channel.name}", near, words, decides=not (too_high and not near)),
+        Check(f"model, {channel.name}", near, text, decides=not (too_high and not near)),
         Check(f"model, {channel.name} over its limit", usual, over, decides=False),
     ]
 
@@ -258,22 +221,15 @@ def cost_checks(
 def mode_checks(
     left_out: Sequence[HeldOutMode], spec: Spec, unit: str, why_none: str = ""
 ) -> list[Check]:
-    """The check *held-out mode*, and a warning for every cost that is predicted badly.
-
-    Args:
-        left_out: The modes that were left out of the fit.
-        spec: Channels.
-        unit: Unit of the return.
-        why_none: Why no mode was left out, if none was.
-    """
+    """The check *held-out mode*, and a warning for every cost that is predicted badly."""
     judging = judging_modes(left_out, RULE)
     if not judging:
-        words = "; ".join(_says_nothing(one, unit) for one in left_out) or why_none
-        words += "; how much the model errs for a controller that recorded nothing is not known"
-        return [Check(TITLE, False, words, decides=False)]
+        text = "; ".join(_says_nothing(one, unit) for one in left_out) or why_none
+        text += "; how much the model errs for a controller that recorded nothing is not known"
+        return [Check(TITLE, False, text, decides=False)]
     worst = judging[0]
     holds = worst.share <= RULE.held_out
-    words = (
+    text = (
         f"a model fitted without the episodes of {worst.name} predicts for it a return of "
         f"{number(float(worst.predicted[0]))} where the log shows "
         f"{quantity(float(worst.outcome.expected[0]), unit)} without the operators; beyond chance "
@@ -282,8 +238,8 @@ def mode_checks(
         f"allowed {percent(RULE.held_out)}"
     )
     if not np.isfinite(worst.predicted[0]):
-        words = f"a model fitted without the episodes of {worst.name} diverges when it acts"
-    return [Check(TITLE, holds, words), *_cost_warnings(judging, spec)]
+        text = f"a model fitted without the episodes of {worst.name} diverges when it acts"
+    return [Check(TITLE, holds, text), *_cost_warnings(judging, spec)]
 
 
 def _says_nothing(one: HeldOutMode, unit: str) -> str:
@@ -307,11 +263,11 @@ def _cost_warnings(judging: Sequence[HeldOutMode], spec: Spec) -> list[Check]:
         worst = max(judging, key=lambda one: float(one.sure_error[j]))
         allowed = max(RULE.held_out * float(worst.spread[j]), RULE.rise * channel.limit)
         if worst.sure_error[j] > allowed:
-            words = (
+            text = (
                 f"without the episodes of {worst.name} its mean is "
                 f"{number(float(worst.predicted[j]))} as predicted and "
                 f"{quantity(float(worst.outcome.expected[j]), channel.unit)} as the log shows; "
                 f"beyond chance, {number(allowed)} is allowed"
             )
-            checks.append(Check(f"{TITLE}, {channel.name}", False, words, decides=False))
+            checks.append(Check(f"{TITLE}, {channel.name}", False, text, decides=False))
     return checks

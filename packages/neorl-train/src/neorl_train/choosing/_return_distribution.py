@@ -190,7 +190,7 @@ def _bias_near(
     starts = every_start(plant, range(plant.model.members), range(plant.n_episodes))
     visited = jax.device_get(visited_rows(plant, as_arrays(policy), starts))
     weights = visit_weights(np.nan_to_num(np.asarray(visited.alive, np.float64)), discount)
-    picked, weight = _picked(weights)
+    picked, weight = _pick(weights)
     points = np.concatenate([visited.obs, visited.action], axis=-1)
     logged = np.concatenate([np.asarray(rows.obs), np.asarray(rows.action)], axis=1)
     one = neighbour_calibration(
@@ -226,7 +226,7 @@ def visit_weights(
     return weights + beyond * second_half / np.where(total > 0, total, 1)
 
 
-def _picked(
+def _pick(
     weights: Float[np.ndarray, "start time"],
 ) -> tuple[Int[np.ndarray, "start picked"], Float[np.ndarray, " start"]]:
     """Rows of every episode at equal steps of the cumulative weight, and the weight of each."""

@@ -23,7 +23,7 @@ from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
-from neorl_train.choosing._agreement import contradicted, other_estimates
+from neorl_train.choosing._agreement import other_estimates, refuse_if_contradicted
 from neorl_train.choosing._model_check import checks_from_actions
 from neorl_train.choosing._model_trust import log_modes, mode_checks, own_returns
 from neorl_train.choosing._predicted_movement import PredictedMovement, predicted_movement
@@ -237,7 +237,7 @@ def select_candidates(
             other_estimates(prediction, estimates, values[0])
             for prediction, estimates in zip(table, values, strict=True)
         ]
-        table = (table[0], *map(contradicted, table[1:], others[1:]))
+        table = (table[0], *map(refuse_if_contradicted, table[1:], others[1:]))
         chosen = choose(table, incumbent)
     movements = [predicted_movement(plants.evaluation_plant, order[one.name]) for one in table]
     warnings = (
@@ -279,15 +279,8 @@ def _learned_plants(
 ) -> tuple[LearnedPlants, list[str]]:
     """The plant model with its errors for other controllers of the log.
 
-    Args:
-        dataset: Log with rewards.
-        candidates: Policies by name, the incumbent first.
-        options: Options of the choice.
-        facts: Declared facts about the plant.
-        settings: Settings of the model.
-
-    Returns:
-        The model, and the names of the candidates that recorded a part of the log.
+    The incumbent is the first candidate. Also returns the names of those that recorded a part of
+    the log.
     """
     incumbent = next(iter(candidates))
     exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))

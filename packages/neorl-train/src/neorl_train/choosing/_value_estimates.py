@@ -105,7 +105,7 @@ def logged_episodes(dataset: Dataset, max_episodes: int = 256) -> LoggedEpisodes
     known_episodes = mask.any(axis=1)
     rows, mask = rows[known_episodes], mask[known_episodes]
     columns: Any = dataset.transitions
-    obs, action = (_forward_filled(np.asarray(x)[rows]) for x in (columns.obs, columns.action))
+    obs, action = (_forward_fill(np.asarray(x)[rows]) for x in (columns.obs, columns.action))
     reward = np.where(mask, np.asarray(columns.reward)[rows], 0)
     before = np.concatenate([action[:, :1], action[:, :-1]], axis=1)
     ends = rows[np.arange(len(rows)), mask.shape[1] - 1 - np.argmax(mask[:, ::-1], axis=1)]
@@ -122,7 +122,7 @@ def logged_episodes(dataset: Dataset, max_episodes: int = 256) -> LoggedEpisodes
     return LoggedEpisodes(obs, action, last, terminated, reward, mask, expected, spread)
 
 
-def _forward_filled(values: np.ndarray) -> np.ndarray:
+def _forward_fill(values: np.ndarray) -> np.ndarray:
     """Replaces what is not finite by the last finite value of its episode, or by the first one.
 
     Args:
@@ -180,8 +180,8 @@ def value_estimates(
     )
     # Signals first, then members, then episodes.
     costs = np.moveaxis(np.asarray(first.cost), (0, 1, 2), (2, 1, 0))
-    weighted = bootstrapped(wpdis, trajectories, discount, seed, level)
-    robust = bootstrapped(weighted_doubly_robust, trajectories, discount, seed, level)
+    weighted = bootstrap(wpdis, trajectories, discount, seed, level)
+    robust = bootstrap(weighted_doubly_robust, trajectories, discount, seed, level)
     masked = jnp.where(jnp.asarray(episodes.mask), trajectories.log_ratio, 0)
     values = np.asarray(first.reward).T
     logged = _logged_returns(learner, state, episodes, proposed)
@@ -247,7 +247,7 @@ def _logged_returns(
     return earned + learner.discount**lengths * np.where(episodes.terminated, 0, ahead)
 
 
-def bootstrapped(
+def bootstrap(
     estimator: Any, trajectories: LoggedTrajectories, discount: float, seed: int, level: float
 ) -> Estimate:
     """A weighted estimate with the percentile interval of a bootstrap of whole trajectories.
@@ -311,10 +311,6 @@ def ensemble_estimate(values: Float[np.ndarray, "member episode"], level: float)
 
     The variation between episodes is that of the members' mean. That between members is added by
     squares; see :func:`reach_of_members`.
-
-    Args:
-        values: What each member predicts for each episode.
-        level: Coverage of the interval, in (0, 1).
     """
     plain = mean_estimate(values.mean(axis=0), level)
     reach = reach_of_members(values.mean(axis=1), level)
@@ -331,10 +327,6 @@ def reach_of_members(means: Float[np.ndarray, " member"], level: float) -> float
     of Student's distribution with ``m - 1`` degrees of freedom. The true value takes the place of
     the further member: ``s`` is the error of one fit, which a mean of fits to resamples of the same
     log does not reduce. Zero for a single member, whose error is not known.
-
-    Args:
-        means: Estimate of each member.
-        level: Coverage, in (0, 1).
     """
     count = len(means)
     if count == 1:

@@ -26,15 +26,7 @@ Records = Sequence[Mapping[str, Any]]
 
 
 def declared_loops(name: str, records: Records) -> tuple[DeclaredLoop, ...]:
-    """The loops of a declared controller.
-
-    Args:
-        name: Name of the controller.
-        records: The tables ``[[classical.declared.NAME]]``.
-
-    Raises:
-        InputError: If there is no loop, a key is missing or unknown, or a value is invalid.
-    """
+    """The loops of a declared controller."""
     where = f"classical.declared.{name}"
     if not records:
         raise InputError(f"{where} has no loop; write each as a table [[{where}]]")
@@ -47,28 +39,14 @@ def declared_controller(
 ) -> Policy:
     """A declared controller as a policy for the channels of a run.
 
-    Args:
-        name: Name of the controller.
-        records: The tables ``[[classical.declared.NAME]]``.
-        spec: Channels.
-        log: Training episodes, from which loops that declare no bias take it; ``None`` for none.
-
-    Raises:
-        InputError: If the loops do not fit the channels.
+    Loops that declare no bias take it from the log of training episodes.
     """
     loops = declared_loops(name, records)
     return _in(f"classical.declared.{name}", lambda: declared_bank(loops, spec, log))
 
 
 def check_declared(declared: Mapping[str, Records]) -> None:
-    """Refuses declared controllers that are invalid without regard to any channels.
-
-    Args:
-        declared: The section ``classical.declared``.
-
-    Raises:
-        InputError: If a name belongs to something else, or a loop is invalid.
-    """
+    """Refuses declared controllers that are invalid without regard to any channels."""
     for name, records in declared.items():
         if not re.fullmatch(r"[\w. +()-]+", name):  # it also names a file
             raise InputError(
@@ -188,11 +166,6 @@ def settings_of(classical: ClassicalConfig, name: str) -> Any:
 
 def task_of(classical: ClassicalConfig, spec: Spec, reference: Any) -> Task:
     """The task that the classical controllers solve.
-
-    Args:
-        classical: A checked configuration.
-        spec: Channels of the log.
-        reference: The plant's reference controller; ``None`` if there is only a log.
 
     Raises:
         InputError: If no loop is declared and the reference is not a PID.

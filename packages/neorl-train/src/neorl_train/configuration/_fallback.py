@@ -129,17 +129,7 @@ def fallback_policy(
     spec: Spec,
     controllers: Mapping[str, Policy] | None = None,
 ) -> Policy:
-    """The controller that a resolved fallback names.
-
-    Args:
-        fallback: A resolved fallback.
-        environment: The plant; ``None`` if there is only a log.
-        spec: Channels of the action.
-        controllers: Fitted classical controllers by name.
-
-    Raises:
-        InputError: If the fallback is not resolved.
-    """
+    """The controller that a resolved fallback names."""
     return _rule(fallback.kind).policy(fallback, environment, spec, controllers or {})
 
 
@@ -149,14 +139,7 @@ def fallback_policies(
     spec: Spec,
     controllers: Mapping[str, Policy] | None = None,
 ) -> list[Policy]:
-    """The controllers of a resolved fallback, the preferred one first.
-
-    Args:
-        fallback: A resolved fallback.
-        environment: The plant; ``None`` if there is only a log.
-        spec: Channels of the action.
-        controllers: Fitted classical controllers by name.
-    """
+    """The controllers of a resolved fallback, the preferred one first."""
     one_per_kind = [dataclasses.replace(fallback, kind=kind) for kind in fallback.kinds]
     return [fallback_policy(single, environment, spec, controllers) for single in one_per_kind]
 
@@ -169,25 +152,11 @@ def fallback_sentence(
     given: bool,
     declared: Collection[str] = (),
 ) -> str:
-    """Describes in one sentence what the fallback does.
-
-    Args:
-        fallback: A resolved fallback.
-        spec: Channels with their units.
-        reference: Name of the plant's reference controller.
-        given: Whether the run declared it.
-        declared: Names of the controllers that the configuration declares with their numbers.
-
-    Returns:
-        A sentence without a full stop.
-
-    Raises:
-        InputError: If the fallback is not resolved.
-    """
+    """Describes in one sentence, without a full stop, what the fallback does."""
     clauses = [
         f"the declared controller {fallback.controller}"
         if kind == "classical" and fallback.controller in declared
-        else _rule(kind).words(fallback, spec, reference, given)
+        else _rule(kind).text(fallback, spec, reference, given)
         for kind in fallback.kinds
     ]
     return "; if that gives no finite action, ".join(clauses)
@@ -209,7 +178,7 @@ def _reference_policy(
     return environment.tunings()[environment.reference]
 
 
-def _reference_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
+def _reference_text(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
     return f"the plant's reference controller, {reference}"
 
 
@@ -242,7 +211,7 @@ def _constant_policy(
     return ConstantPolicy(jnp.asarray(values, jnp.float32))
 
 
-def _constant_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
+def _constant_text(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
     values = [f"{c.name} {fallback.values[c.name]:.4g} {c.unit}" for c in spec.action]
     why = "" if given else " (the mean logged action, because no fallback was declared)"
     return f"holds {', '.join(values)}{why}"
@@ -260,7 +229,7 @@ def _classical_policy(
     return controllers[fallback.controller]
 
 
-def _classical_words(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
+def _classical_text(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
     return f"the classical controller {fallback.controller}, fitted on the log"
 
 
@@ -272,19 +241,19 @@ class _Rule:
         takes_values: Whether ``fallback.values`` is its action.
         check: Refuses what the source or the limits do not allow.
         policy: Builder of the controller.
-        words: Describes the fallback as text.
+        text: Describes the fallback as text.
     """
 
     takes_values: bool
     check: Callable[[FallbackConfig, LimitsConfig, Spec, str], None]
     policy: Callable[[FallbackConfig, Any, Spec, Mapping[str, Policy]], Policy]
-    words: Callable[[FallbackConfig, Spec, str, bool], str]
+    text: Callable[[FallbackConfig, Spec, str, bool], str]
 
 
 _RULES: dict[str, _Rule] = {
-    "reference": _Rule(False, _check_reference, _reference_policy, _reference_words),
-    "constant": _Rule(True, _check_constant, _constant_policy, _constant_words),
-    "classical": _Rule(False, _check_classical, _classical_policy, _classical_words),
+    "reference": _Rule(False, _check_reference, _reference_policy, _reference_text),
+    "constant": _Rule(True, _check_constant, _constant_policy, _constant_text),
+    "classical": _Rule(False, _check_classical, _classical_policy, _classical_text),
 }
 """Every kind except ``"default"``, which is resolved to one of these."""
 

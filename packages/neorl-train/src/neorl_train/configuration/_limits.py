@@ -48,12 +48,6 @@ def declared_limits(
         rates: Largest change of every action per second, infinite for no limit; ``None`` if nothing
             is known about them, as for a log.
         constraints: Constraints that the ``plant.toml`` of a log declares.
-
-    Returns:
-        A value for every cost and every action channel.
-
-    Raises:
-        InputError: If a constraint is invalid.
     """
     names = [channel.name for channel in spec.action]
     known = [math.inf] * spec.n_action if rates is None else [float(rate) for rate in rates]
@@ -63,27 +57,19 @@ def declared_limits(
         low={channel.name: float(channel.low) for channel in spec.action} | constraint_limits.low,
         high={channel.name: float(channel.high) for channel in spec.action}
         | constraint_limits.high,
-        rate_up=_lowered(dict(zip(names, known, strict=True)), constraint_limits.up),
-        rate_down=_lowered(dict(zip(names, known, strict=True)), constraint_limits.down),
+        rate_up=_lower(dict(zip(names, known, strict=True)), constraint_limits.up),
+        rate_down=_lower(dict(zip(names, known, strict=True)), constraint_limits.down),
         further=tuple(dict(record) for record in constraint_limits.further),
     )
 
 
-def _lowered(rates: Mapping[str, float], declared: Mapping[str, float]) -> dict[str, float]:
+def _lower(rates: Mapping[str, float], declared: Mapping[str, float]) -> dict[str, float]:
     """The rates of the actuators, or lower ones that a log declares."""
     return {name: min(rate, declared.get(name, math.inf)) for name, rate in rates.items()}
 
 
 def resolved_limits(limits: LimitsConfig, declared: LimitsConfig, spec: Spec) -> LimitsConfig:
     """All limits written out: the run's own if it has one, else the declared one.
-
-    Args:
-        limits: Limits as configured.
-        declared: Limits of :func:`declared_limits`.
-        spec: Channels, whose units the messages name.
-
-    Returns:
-        A value for every cost and every action channel.
 
     Raises:
         InputError: If a name is unknown, a cost's limit is negative or not finite, a box leaves
@@ -167,11 +153,7 @@ def _check_rates(channel: Channel, limits: LimitsConfig, declared: LimitsConfig)
 
 
 def require_known(kind: str, used: Iterable[str], known: Iterable[str]) -> None:
-    """Refuses an unknown name.
-
-    Raises:
-        InputError: Suggests the closest name.
-    """
+    """Refuses an unknown name and suggests the closest one."""
     names = list(known)
     for name in used:
         if name not in names:
@@ -208,10 +190,6 @@ def limited_spec(spec: Spec, cost: Mapping[str, float]) -> Spec:
 
 def cost_sentences(limits: LimitsConfig, spec: Spec) -> list[str]:
     """Describes the limits of the costs in words.
-
-    Args:
-        limits: Resolved limits.
-        spec: Specification that gives the units, and whether a limit is per step or per episode.
 
     Returns:
         Sentences such as ``"cost heat at most 20 K min per episode"``, one for each cost.

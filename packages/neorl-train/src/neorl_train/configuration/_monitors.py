@@ -91,11 +91,7 @@ class SupervisorConfig:
 
 
 def supervision_of(supervisor: SupervisorConfig, dt: float) -> Supervision:
-    """The settings of the supervisor for a control period in seconds.
-
-    Raises:
-        InputError: If a number is out of range; the message names it.
-    """
+    """The settings of the supervisor for a control period in seconds."""
     settings = dataclasses.asdict(supervisor)
     if settings["settle"] == -1:
         settings["settle"] = PERIODS * dt
@@ -144,13 +140,6 @@ def check_monitors(monitors: MonitorsConfig, *, algorithms: tuple[str, ...], see
 
 def declared_watches(monitors: MonitorsConfig, spec: Spec) -> list[NamedMonitor]:
     """The monitors that need no log: ranges, standstill and formulas.
-
-    Args:
-        monitors: A checked configuration.
-        spec: Channels, units and the control period.
-
-    Returns:
-        The monitors, in the order of their names in the configuration.
 
     Raises:
         InputError: If a channel is unknown, a time is not positive or a formula cannot be

@@ -41,17 +41,7 @@ class FineTuningConfig:
 def check_fine_tuning(
     settings: FineTuningConfig, algorithm: Any, *, chunk: int, where: str = "finetune"
 ) -> None:
-    """Refuses settings with which no learner, or not this one, can be fine-tuned.
-
-    Args:
-        settings: Section of the configuration.
-        algorithm: Learner with plain numbers.
-        chunk: Critic gradient steps in one call of the compiled program.
-        where: Name of the section, for messages.
-
-    Raises:
-        InputError: Names the first invalid value, what it is and what it must be.
-    """
+    """Refuses settings with which no learner, or not this one, can be fine-tuned."""
     require_fine_tunable(algorithm)
     _require(
         0 <= settings.share <= 1,
@@ -133,9 +123,6 @@ def check_collection(
             fresh rollouts uses only ``environments``.
         by_priority: Whether the learner itself determines how many steps precede an update.
         share: Fraction of every batch that comes from a log.
-
-    Raises:
-        InputError: If the learner does not explore, or for the first invalid value.
     """
     name = type(algorithm).__name__
     if not isinstance(algorithm, Explorer):

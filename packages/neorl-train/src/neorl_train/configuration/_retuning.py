@@ -48,17 +48,7 @@ class RetuningConfig:
 def check_retuning(
     retuning: RetuningConfig, tunings: Sequence[str], controllers: Sequence[str]
 ) -> None:
-    """Refuses small counts, and a controller that the run does not have.
-
-    Args:
-        retuning: Section to check.
-        tunings: Names of the plant's tunings; none if there is only a log.
-        controllers: Names of the controllers that the run fits or declares, and of the incumbent if
-            that is a file.
-
-    Raises:
-        InputError: Names the controllers that can be retuned.
-    """
+    """Refuses small counts, and a controller that the run does not have."""
     for name in ("updates", "generations"):
         if getattr(retuning, name) < 1:
             raise InputError(f"retuning.{name} must be at least 1, got {getattr(retuning, name)}")

@@ -18,7 +18,7 @@ from neorl_train.configuration._monitors import MonitorsConfig, SupervisorConfig
 from neorl_train.configuration._online import FineTuningConfig, OnlineConfig
 from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
 from neorl_train.configuration._retuning import RetuningConfig
-from neorl_train.configuration._toml import updated
+from neorl_train.configuration._toml import update
 
 DEFAULT_STEPS = 120_000
 """Default number of steps of a collected log."""
@@ -296,7 +296,7 @@ class _Defaults:
     values: dict[str, Any]
 
     def __call__(self) -> Any:
-        return updated(self.kind(), self.values)
+        return update(self.kind(), self.values)
 
 
 def hyperparameters(config: Config, name: str) -> Any:
@@ -328,16 +328,9 @@ def config_to_dict(config: Config) -> dict[str, Any]:
         for name, value in sections.items()
     }
     plain["algorithms"] = {
-        name: _plain_fields(hyperparameters(config, name)) for name in config.training.algorithms
+        name: dataclasses.asdict(hyperparameters(config, name))
+        for name in config.training.algorithms
     }
-    return plain
-
-
-def _plain_fields(settings: Any) -> dict[str, Any]:
-    plain = {}
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        plain[field.name] = _plain_fields(value) if dataclasses.is_dataclass(value) else value
     return plain
 
 
@@ -356,16 +349,5 @@ def config_hash(config: Config) -> str:
     """
     plain = config_to_dict(config)
     hashed = {name: plain[name] for name in plain if name not in NOT_HASHED}
-    # Runs from before these options existed keep their hash.
-    defaults = {"quality": MIXED, "readers": 1}
-    hashed["data"] = {
-        name: v for name, v in plain["data"].items() if name not in defaults or defaults[name] != v
-    }
-    hashed["evaluation"] = {
-        name: v for name, v in plain["evaluation"].items() if name != "environment" or v
-    }
-    hashed["classical"] = {
-        name: v for name, v in plain["classical"].items() if name != "declared" or v
-    }
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -38,7 +38,7 @@ def load_toml(path: Path, default: T) -> T:
     except RecursionError:
         raise InputError(f"{path} is not a TOML file: its brackets are nested too deeply") from None
     try:
-        return updated(default, _with_constraints(data))
+        return update(default, _with_constraints(data))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -61,15 +61,8 @@ def dump_toml(data: Mapping[str, Any]) -> str:
     return tomli_w.dumps(data)
 
 
-def updated(default: T, data: Mapping[str, Any]) -> T:
+def update(default: T, data: Mapping[str, Any]) -> T:
     """A dataclass in which the values in ``data`` replace its own.
-
-    Args:
-        default: A frozen dataclass, possibly nested.
-        data: Nested mapping by field name.
-
-    Returns:
-        A new instance.
 
     Raises:
         InputError: For an unknown key or a value of another type.

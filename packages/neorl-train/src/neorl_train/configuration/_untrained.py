@@ -13,42 +13,28 @@ OPTION = re.compile(r"--algorithms\.([^.=]+)\.[^=]+")
 """Pattern of a learner's option as typed."""
 
 
-def require_importable(config: Config, words: Iterable[str]) -> None:
-    """Raises if options are given for a learner that has no section: its distribution is broken.
-
-    Args:
-        config: Defaults, with a section for every learner that could be imported.
-        words: The arguments as typed.
-
-    Raises:
-        InputError: With the reason why the learner cannot be imported or used.
-    """
+def require_importable(config: Config, arguments: Iterable[str]) -> None:
+    """Raises if options are given for a learner that has no section: its distribution is broken."""
     sections = set(_names(config.algorithms))
-    for word in words:
+    for word in arguments:
         option = OPTION.match(word)
         name = option[1].replace("-", "_") if option else ""
         if name in ALGORITHMS and name not in sections:
             ALGORITHMS.find(name)
 
 
-def refuse_untrained(config: Config, words: Iterable[str]) -> None:
+def refuse_untrained(config: Config, arguments: Iterable[str]) -> None:
     """Refuses an option that was typed for a learner that is not trained.
 
     A file may serve several runs, so unused sections in it are allowed (:func:`untrained_notes`);
     an option typed for this one run is not.
 
-    Args:
-        config: Configuration made from the arguments; an unknown name among the trained learners is
-            left to :func:`validate`.
-        words: The arguments as typed.
-
-    Raises:
-        InputError: Names the option, the trained learners, and the two possible corrections.
+    An unknown name among the trained learners is left to :func:`validate`.
     """
     trained = config.training.algorithms
     if not set(trained) <= set(_names(config.algorithms)):
         return
-    for word in words:
+    for word in arguments:
         option = OPTION.match(word)
         name = option[1].replace("-", "_") if option else ""
         if option and name not in trained:
@@ -62,13 +48,8 @@ def refuse_untrained(config: Config, words: Iterable[str]) -> None:
 def untrained_notes(config: Config, usual: Any) -> list[str]:
     """Notes about learners that are configured but not trained.
 
-    Args:
-        config: A validated configuration.
-        usual: Sections of all learners if nothing is configured: the defaults, or for a fine-tuning
-            those of its run.
-
-    Returns:
-        One sentence for every learner that is not trained but differs from ``usual``.
+    ``usual`` has the sections of all learners if nothing is configured: the defaults, or for a
+    fine-tuning those of its run.
     """
     notes = []
     for name in _names(config.algorithms):
@@ -107,12 +88,7 @@ def size_notes(learners: Mapping[str, Any]) -> list[str]:
     The defaults of a run are small for some learners and those of the papers for the others, so a
     comparison with the defaults would also compare sizes.
 
-    Args:
-        learners: The learners that are compared, by name; those that are not made with
-            ``BaseLearner`` have no common sizes and are left out.
-
-    Returns:
-        One sentence, or none if the sizes are equal.
+    Learners that are not made with ``BaseLearner`` have no common sizes and are left out.
     """
     names: dict[str, list[str]] = {}
     for name, learner in learners.items():

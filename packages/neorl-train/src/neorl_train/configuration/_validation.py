@@ -19,7 +19,7 @@ from neorl_train.configuration._classical import check_classical
 from neorl_train.configuration._memory import memory_bytes, memory_limit
 from neorl_train.configuration._monitors import check_monitors, supervision_of
 from neorl_train.configuration._sections import Config, TrainingConfig, config_type, hyperparameters
-from neorl_train.configuration._toml import load_toml, updated
+from neorl_train.configuration._toml import load_toml, update
 from neorl_train.configuration._untrained import changed_fields
 
 MAX_STARTS = 100_000
@@ -212,6 +212,6 @@ def configure(
     config = config_type(ALGORITHMS)()
     if file is not None:
         config = load_toml(Path(file), config)
-    config = updated(config, sections)
+    config = update(config, sections)
     validate(config)
     return config

@@ -34,12 +34,7 @@ def own_episodes(dataset: Dataset, name: str) -> Any:
 def recorded_tunings(environment: Plant, dataset: Dataset | None) -> dict[str, int]:
     """Number of episodes of every tuning that recorded a part of a log.
 
-    Args:
-        environment: Plant of the log.
-        dataset: The log; ``None`` if there is none.
-
-    Returns:
-        By name, in the order of the log; empty if the log does not state who acted.
+    By name, in the order of the log; empty if the log does not state who acted.
     """
     if dataset is None or dataset.behaviour is None:
         return {}
@@ -58,12 +53,7 @@ def usual_incumbent(environment: Plant, dataset: Dataset | None) -> tuple[str, s
     It is the plant's first tuning, unless the log states that other tunings recorded it and the
     first one recorded nothing: then it is the tuning with the most episodes.
 
-    Args:
-        environment: The plant.
-        dataset: Its log, if that is a file; ``None`` for a log that the run collects.
-
-    Returns:
-        Its name, and a sentence if it is not the first tuning; otherwise an empty one.
+    Also returns a sentence if it is not the first tuning; otherwise an empty one.
     """
     first, recorded = next(iter(environment.tunings())), recorded_tunings(environment, dataset)
     if dataset is None or not recorded or first in recorded:
@@ -78,9 +68,6 @@ def usual_incumbent(environment: Plant, dataset: Dataset | None) -> tuple[str, s
 
 def padded_episodes(dataset: Dataset) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Observations, actions and mask of all episodes, one episode per row, padded at its end.
-
-    Args:
-        dataset: Any episodes.
 
     Returns:
         Shapes ``(episode, time, obs)``, ``(episode, time, act)`` and ``(episode, time)``; the mask

@@ -22,19 +22,15 @@ def changed_plant(name: str, factors: Mapping[str, float]) -> Plant:
     Its controllers are those of the plant as declared, as if a design had been copied. The same
     factors give the same object, so that its compiled programs are reused.
 
-    Args:
-        name: Name of the plant.
-        factors: Factor of every constant that changes, by name.
-
     Raises:
         InputError: If the plant declares no constants, or none of that name, or a value is
             physically impossible.
     """
-    return _changed(name, tuple(sorted(factors.items())))
+    return _change(name, tuple(sorted(factors.items())))
 
 
 @functools.cache
-def _changed(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
+def _change(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
     plant = make(name)
     if not factors:
         return plant

@@ -32,9 +32,6 @@ def doubling_steps(dataset: Dataset) -> float | None:
     growths is returned. Feedback in the log does not hide such a mode as long as the actions also
     moved for other reasons; if they did not, ``A`` is not determined, and the result is ``None``.
 
-    Args:
-        dataset: Complete log.
-
     Returns:
         The steps; ``None`` if the log does not show such a mode, or only one so slow that it
         hardly matters within an episode.
@@ -78,14 +75,7 @@ def _spectral_radius(obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray) 
 
 
 def constant_fallback_warnings(dataset: Dataset) -> list[str]:
-    """Warns of a fallback with constant actions, if the log shows that the plant needs feedback.
-
-    Args:
-        dataset: Complete log.
-
-    Returns:
-        One sentence; none if the log does not show that the plant needs feedback.
-    """
+    """Warns of a fallback with constant actions, if the log shows that the plant needs feedback."""
     steps = doubling_steps(dataset)
     if steps is None:
         return []
@@ -107,15 +97,7 @@ MAX_MEAN_TO_SPREAD = 3.0
 
 
 def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
-    """Describes the actions that never move in the training data.
-
-    Args:
-        statistics: Statistics of the training rows.
-        spec: Channels of the log.
-
-    Returns:
-        One sentence for each, with its tag and value; none if all of them move.
-    """
+    """Describes the actions that never move in the training data."""
     return [
         f"{channel.name} never moves: it is {low:g}{_unit(channel)} in every row that is trained "
         "on, so no learner and no critic can know the effect of another value; leave it out of the "
@@ -127,10 +109,6 @@ def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
 
 def data_warnings(statistics: DataStatistics, spec: Spec) -> list[str]:
     """Describes defects of the training data that keep learners from learning.
-
-    Args:
-        statistics: Statistics of the training rows; the penalties are subtracted from their reward.
-        spec: Channels of the log.
 
     Returns:
         One sentence for every action that never moves, for every action logged beyond its range
@@ -221,12 +199,7 @@ def _plain(value: float) -> str:
 def zero_limits(dataset: Dataset, spec: Spec) -> list[str]:
     """Limits of zero that the log itself exceeds, so that hardly any policy can keep them.
 
-    Args:
-        dataset: Complete log.
-        spec: Its channels, with the cost limits of the run.
-
-    Returns:
-        One sentence for each, with a limit to declare instead; none if the log keeps it.
+    One sentence for each, with a limit to declare instead.
     """
     sentences = []
     columns: Any = dataset.transitions

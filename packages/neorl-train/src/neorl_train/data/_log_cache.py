@@ -120,12 +120,7 @@ def _cached_log(data: DataConfig) -> Path:
 
 
 def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
-    """A digest of a plant and given inputs, which changes with code and versions.
-
-    Args:
-        source: Name of the plant.
-        inputs: Other inputs that influence the result, as plain JSON.
-    """
+    """A digest of a plant and given inputs, which changes with code and versions."""
     module = type(make(source)).__module__
     code = hashlib.sha256()
     for package in dict.fromkeys(("neorl_core", "neorl_envs", module.partition(".")[0])):

@@ -146,10 +146,6 @@ def simulator(config: Config) -> Plant | None:
 def known_plant(environment: Plant | None, dataset: Dataset | None) -> Plant | None:
     """The plant of a run, or the registered plant on which its log was recorded.
 
-    Args:
-        environment: The plant on which policies can act; ``None`` if there is only a log.
-        dataset: The log; ``None`` if there is none.
-
     Returns:
         The plant; ``None`` if it is not known, or if the log was given other channels or units
         since, for which the declarations of the plant do not hold.

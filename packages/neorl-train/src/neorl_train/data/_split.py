@@ -58,8 +58,7 @@ def sample_of(
 ) -> Int[np.ndarray, " chosen"]:
     """Evenly spaced episodes, as many as fit into a twentieth of ``data.memory``.
 
-    Returns:
-        Their numbers, ascending; at least two.
+    At least two, in ascending order.
     """
     columns = [column for _, column in dataset.columns() if len(column) == dataset.n_rows]
     row = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in columns)

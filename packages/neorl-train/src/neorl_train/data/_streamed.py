@@ -209,13 +209,7 @@ def streamed_sentence(path: Path, memory: str, data: StreamedData) -> str:
 def require_streamable(name: str, learner: Learner, readers: int) -> None:
     """Raises unless a stream of batches can supply what a learner samples.
 
-    Args:
-        name: Name of the learner.
-        learner: Must sample single rows, in batches that the number of readers divides.
-        readers: Number of readers of the log.
-
-    Raises:
-        InputError: States what to do.
+    It must sample single rows, in batches that the number of readers divides.
     """
     if type(learner.sampler) is not Rows:
         raise InputError(

@@ -87,7 +87,7 @@ def training_data(
     mask = np.asarray(dataset.transitions.mask)
     if not mask.any():
         raise InputError("every row of the log is masked, so there is nothing to train on")
-    rows = jax.tree.map(partial(unmasked, mask), cut_at_gaps(dataset.transitions))
+    rows = jax.tree.map(partial(unmasked_rows, mask), cut_at_gaps(dataset.transitions))
     plain, penalised = plain_and_penalised(dataset, penalty_weights)
     return TrainingData(rows, plain, spec or dataset.spec, tuple(penalty_weights), penalised)
 
@@ -121,9 +121,6 @@ def cut_at_gaps(rows: Transition) -> Transition:
     Once masked rows are gone, only the flags show which rows are consecutive: otherwise windows,
     n-step returns and returns-to-go would join rows that do not belong together.
 
-    Args:
-        rows: A log in order, as host arrays.
-
     Returns:
         The same rows, with ``truncated`` also true if the next row is masked and the row is not
         terminal.
@@ -137,6 +134,6 @@ def cut_at_gaps(rows: Transition) -> Transition:
     return rows._replace(truncated=cut, next_action=zeroed, mask=None)  # pyright: ignore
 
 
-def unmasked(mask: Bool[np.ndarray, " row"], column: np.ndarray) -> np.ndarray:
+def unmasked_rows(mask: Bool[np.ndarray, " row"], column: np.ndarray) -> np.ndarray:
     """The rows of a column that are not masked; without a copy if there are none."""
     return np.asarray(column) if mask.all() else np.asarray(column)[mask]

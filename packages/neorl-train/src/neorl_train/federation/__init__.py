@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from neorl_train.federation._messages import Introduction as Introduction
     from neorl_train.federation._messages import RoundStart as RoundStart
     from neorl_train.federation._messages import Update as Update
-    from neorl_train.federation._messages import compressed as compressed
-    from neorl_train.federation._messages import decompressed as decompressed
+    from neorl_train.federation._messages import compress as compress
+    from neorl_train.federation._messages import decompress as decompress
     from neorl_train.federation._messages import n_bytes as n_bytes
     from neorl_train.federation._privacy import Pairings as Pairings
     from neorl_train.federation._privacy import epsilon as epsilon
@@ -47,8 +47,8 @@ __all__ = [
     "RoundRecord",
     "RoundStart",
     "Update",
-    "compressed",
-    "decompressed",
+    "compress",
+    "decompress",
     "epsilon",
     "federate",
     "federation_checkpoints",

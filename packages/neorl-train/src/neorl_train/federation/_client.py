@@ -19,7 +19,7 @@ from neorl_train.federation._messages import (
     RoundStart,
     Update,
     Vector,
-    compressed,
+    compress,
     flat,
     layout_of,
 )
@@ -29,7 +29,7 @@ from neorl_train.training._queues import run_keys
 
 
 @jax.jit
-def _clipped(change: Any, clip_norm: Any) -> Any:
+def _clip(change: Any, clip_norm: Any) -> Any:
     return clip_update(change, clip_norm=clip_norm)
 
 
@@ -197,11 +197,11 @@ class Client:
         change = flat(self._state.parameters) - start.parameters
         messages = self._settings.messages
         if self._settings.private:
-            change = np.asarray(_clipped(change, np.float32(self._settings.privacy.clip_norm)))
+            change = np.asarray(_clip(change, np.float32(self._settings.privacy.clip_norm)))
         arrays: tuple[np.ndarray, ...] = (change,)
         if self._settings.compressed:
             corrected = change + self._residual
-            message = compressed(corrected, bits=messages.bits, fraction=messages.fraction)
+            message = compress(corrected, bits=messages.bits, fraction=messages.fraction)
             if np.isfinite(corrected).all():
                 self._residual = message.residual
             self.last_error = tuple(float(np.linalg.norm(x)) for x in (message.residual, corrected))
@@ -211,7 +211,7 @@ class Client:
         self._pending = (start.round, change)
         return Update(self.name, start.round, self._data.n_rows, arrays)
 
-    def masked(self, start: RoundStart, *, share: float, largest: float, scale: float) -> Update:
+    def mask(self, start: RoundStart, *, share: float, largest: float, scale: float) -> Update:
         """The masked answer to a round, multiplied by the site's share, for the sites present.
 
         Args:

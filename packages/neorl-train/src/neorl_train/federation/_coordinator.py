@@ -15,10 +15,10 @@ from neorl_train.federation._messages import (
     Update,
     Vector,
     check_introductions,
-    decompressed,
+    decompress,
 )
-from neorl_train.federation._privacy import as_floats, scale_of, summed
-from neorl_train.federation._rules import combined, limited_shares
+from neorl_train.federation._privacy import as_floats, scale_of, sum_of_terms
+from neorl_train.federation._rules import combine, limited_shares
 from neorl_train.federation._settings import ROBUST, Federation, sites_needed
 
 SECRET_WORDS = 4
@@ -67,12 +67,12 @@ class Coordinator:
         drawn = [secrets.randbits(32) for _ in range(SECRET_WORDS)]
         self.secret = np.asarray(drawn if secret is None else secret, np.uint32)
 
-    def merged(self) -> DataStatistics | None:
+    def merge(self) -> DataStatistics | None:
         """Statistics of the rows of all sites together; ``None`` to use declared ranges."""
         known = [statistics for statistics in self._statistics if statistics is not None]
         return jax.device_get(merge_statistics(known)) if known else None
 
-    def drawn(self, round_: int) -> list[str]:
+    def draw(self, round_: int) -> list[str]:
         """The sites that take part in a round."""
         probability = self.settings.federation.participation
         if probability >= 1:
@@ -98,21 +98,19 @@ class Coordinator:
         if self.settings.messages.secure_sum:
             return ""
         try:
-            self.decoded(update, size)
+            self.decode(update, size)
         except InputError as error:
             return str(error)
         return ""
 
-    def decoded(self, update: Update, size: int) -> Vector:
+    def decode(self, update: Update, size: int) -> Vector:
         """The change that an update contains.
 
         Raises:
             InputError: If its arrays have another form.
         """
         messages = self.settings.messages
-        return decompressed(
-            update.arrays, size=size, bits=messages.bits, fraction=messages.fraction
-        )
+        return decompress(update.arrays, size=size, bits=messages.bits, fraction=messages.fraction)
 
     def shares(self, names: Sequence[str]) -> tuple[dict[str, float], list[str]]:
         """Weight of every site in a mean, and the sites whose weight was limited."""
@@ -154,7 +152,7 @@ class Coordinator:
         stacked = np.stack([changes[name] for name in names])
         shares, _ = self.shares(names)
         weights = np.asarray([shares[name] for name in names])
-        value, usable = combined(self.settings.federation, stacked, weights)
+        value, usable = combine(self.settings.federation, stacked, weights)
         not_finite = [name for name, ok in zip(names, usable, strict=True) if not ok]
         return value, not_finite
 
@@ -173,9 +171,9 @@ class Coordinator:
             return dict.fromkeys(names, 1.0), clip, scale_of(clip, len(self.names))
         return self.shares(names)[0], largest, scale_of(largest, len(self.names))
 
-    def unmasked(self, round_: int, terms: Sequence[np.ndarray], scale: float) -> Vector:
+    def unmask(self, round_: int, terms: Sequence[np.ndarray], scale: float) -> Vector:
         """The change of the common parameters, computed from masked terms that sum to it."""
-        total = as_floats(summed(list(terms)), scale=scale)
+        total = as_floats(sum_of_terms(list(terms)), scale=scale)
         if not self.settings.private:
             return total
         expected = self.settings.federation.participation * len(self.names)

@@ -18,7 +18,7 @@ from neorl_train.federation._client import (
     proximal_strength,
 )
 from neorl_train.federation._coordinator import Coordinator
-from neorl_train.federation._exchange import Exchange, RoundRecord, worst_words
+from neorl_train.federation._exchange import Exchange, RoundRecord, worst_text
 from neorl_train.federation._messages import Vector
 from neorl_train.federation._privacy import epsilon
 from neorl_train.federation._rules import Fault, check_faults, mixings
@@ -107,7 +107,7 @@ def federate(
     coordinator = Coordinator(
         settings, [client.introduce() for client in clients], seed=seed, secret=secret
     )
-    merged = coordinator.merged()
+    merged = coordinator.merge()
     vectors = [client.begin(merged) for client in clients]
     if settings.federation.proximal:
         proximal_strength(learner, clients[0].parameter_tree, settings.federation.proximal)
@@ -131,11 +131,7 @@ def federate(
 def checked_learner(
     learner: Learner, sites: Mapping[str, TrainingData], settings: Federation
 ) -> Learner:
-    """The learner with resolved schedules, if sites can train it.
-
-    Raises:
-        InputError: Names the learner and what does not fit.
-    """
+    """The learner with resolved schedules, if sites can train it."""
     local = settings.federation.local_updates
     plan = Plan(local * settings.federation.rounds, local, local)
     check_learner(learner, plan)
@@ -209,11 +205,11 @@ class _Engine:
 
     def _check_round(self, record: RoundRecord) -> None:
         if not record.counted:
-            self.print_line(f"round {record.round}: too few sites answered ({worst_words(record)})")
+            self.print_line(f"round {record.round}: too few sites answered ({worst_text(record)})")
         if self.failed >= self.settings.federation.patience:
             raise InputError(
                 f"no round has been completed since round {record.round - self.failed + 1}: "
-                f"{worst_words(record)}; bring the sites back and repeat the command, which "
+                f"{worst_text(record)}; bring the sites back and repeat the command, which "
                 "continues from the last checkpoint"
             )
 

@@ -8,7 +8,7 @@ import numpy as np
 from neorl_train.federation._client import Client
 from neorl_train.federation._coordinator import Coordinator
 from neorl_train.federation._messages import RoundStart, Update, Vector, n_bytes
-from neorl_train.federation._rules import Fault, altered, is_fault, mixed
+from neorl_train.federation._rules import Fault, alter, is_fault, mix
 
 
 class RoundRecord(NamedTuple):
@@ -53,7 +53,7 @@ class RoundRecord(NamedTuple):
 ANSWERED, NOT_DRAWN, DEAD, LATE, NOT_FINITE = "answered", "not drawn", "dead", "late", "not finite"
 
 
-def worst_words(record: RoundRecord) -> str:
+def worst_text(record: RoundRecord) -> str:
     """Describes the outcomes of the sites that did not answer."""
     return "; ".join(
         f"{name}: {outcome}" for name, outcome in record.outcomes.items() if outcome != ANSWERED
@@ -90,27 +90,20 @@ class Exchange:
     def round(self, number: int, vectors: list[Vector]) -> tuple[list[Vector], RoundRecord]:
         """Carries out one round.
 
-        Args:
-            number: Its number, from 0.
-            vectors: The common parameters; without a server those of every site.
-
-        Returns:
-            The parameters after the round, and its record.
+        ``vectors`` are the common parameters; without a server those of every site.
         """
         outcomes, updates, down = self._updates_of_round(number, vectors)
         up = sum(n_bytes(update) for update in updates.values())
         plain = 4 * len(vectors[0]) * len(updates)
         if self._matrices is not None:
-            return self._mixed(number, vectors, updates, outcomes)
+            return self._mix(number, vectors, updates, outcomes)
         record = RoundRecord(number, outcomes, {}, False, 0.0, 0.0, up, down, plain)
         if not self._coordinator.enough(list(updates)):
             return vectors, record
         if self._coordinator.settings.messages.secure_sum:
-            return self._masked(number, vectors[0], updates, record)
+            return self._masked_sum(number, vectors[0], updates, record)
         size = len(vectors[0])
-        changes = {
-            name: self._coordinator.decoded(update, size) for name, update in updates.items()
-        }
+        changes = {name: self._coordinator.decode(update, size) for name, update in updates.items()}
         value, not_finite = self._coordinator.combine(number, changes, size)
         for name in not_finite:
             outcomes[name] = NOT_FINITE
@@ -132,7 +125,7 @@ class Exchange:
     ) -> tuple[dict[str, str], dict[str, Update], int]:
         """Trains all participating sites in parallel; returns their outcomes and answers."""
         outcomes, running, down = {}, {}, 0
-        drawn = self._coordinator.drawn(number)
+        drawn = self._coordinator.draw(number)
         size = len(vectors[0])
         for i, client in enumerate(self._clients):
             name = client.name
@@ -151,7 +144,7 @@ class Exchange:
             running[name] = client.work(start)
         updates = {}
         for name, finish in running.items():
-            update = altered(self._faults, finish())
+            update = alter(self._faults, finish())
             refused = self._coordinator.reason_to_refuse(update, number, size)
             is_late = is_fault(self._faults, name, "late", number)
             secure = self._coordinator.settings.messages.secure_sum
@@ -168,7 +161,7 @@ class Exchange:
         whole = np.sqrt(sum(length**2 for _, length in errors))
         return float(np.sqrt(sum(error**2 for error, _ in errors)) / whole) if whole else 0.0
 
-    def _mixed(
+    def _mix(
         self,
         number: int,
         vectors: list[Vector],
@@ -183,7 +176,7 @@ class Exchange:
             name: vectors[names.index(name)] + update.arrays[0] for name, update in updates.items()
         }
         assert self._matrices is not None
-        after, not_finite, sent = mixed(present, names, self._matrices)
+        after, not_finite, sent = mix(present, names, self._matrices)
         for name in not_finite:
             outcomes[name] = NOT_FINITE
         new_vectors: list[Any] = [
@@ -203,7 +196,7 @@ class Exchange:
         )  # fmt: skip
         return new_vectors, record
 
-    def _masked(
+    def _masked_sum(
         self, number: int, vector: Vector, updates: Mapping[str, Update], record: RoundRecord
     ) -> tuple[list[Vector], RoundRecord]:
         """The masked sum; restarted without any site that stops answering before it is complete."""
@@ -218,7 +211,7 @@ class Exchange:
                 if is_fault(self._faults, client.name, "late", number):
                     silent.append(client.name)
                     continue
-                term = client.masked(start, share=shares[client.name], largest=largest, scale=scale)
+                term = client.mask(start, share=shares[client.name], largest=largest, scale=scale)
                 up += n_bytes(term)
                 terms[client.name] = term.arrays[0]
             for name in silent:
@@ -230,6 +223,6 @@ class Exchange:
             attempt += 1
             if not present or not self._coordinator.enough(present):
                 return [vector], record
-        value = self._coordinator.unmasked(number, list(terms.values()), scale)
+        value = self._coordinator.unmask(number, list(terms.values()), scale)
         record = record._replace(counted=True, shares=shares, change=float(np.linalg.norm(value)))
         return [vector + value], record

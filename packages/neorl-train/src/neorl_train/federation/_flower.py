@@ -22,7 +22,7 @@ from neorl_train.federation._exchange import (
     NOT_DRAWN,
     NOT_FINITE,
     RoundRecord,
-    worst_words,
+    worst_text,
 )
 from neorl_train.federation._messages import (
     Introduction,
@@ -30,10 +30,10 @@ from neorl_train.federation._messages import (
     Update,
     Vector,
     n_bytes,
-    packed_introduction,
-    packed_statistics,
-    unpacked_introduction,
-    unpacked_statistics,
+    pack_introduction,
+    pack_statistics,
+    unpack_introduction,
+    unpack_statistics,
 )
 from neorl_train.federation._settings import Federation, check_federation
 
@@ -170,7 +170,7 @@ def _answers(flower: Any) -> type:
             self._client, self._started, self._next = client, False, 0
 
         def get_properties(self, config: Mapping[str, Any]) -> dict[str, Any]:
-            return {INTRODUCTION: packed_introduction(self._client.introduce())}
+            return {INTRODUCTION: pack_introduction(self._client.introduce())}
 
         def get_parameters(self, config: Mapping[str, Any]) -> list[np.ndarray]:
             return [self._begin(config)]
@@ -197,7 +197,7 @@ def _answers(flower: Any) -> type:
                     "give the same file to both"
                 )
             self._started = True
-            return self._client.begin(unpacked_statistics(bytes(config[MERGED])))
+            return self._client.begin(unpack_statistics(bytes(config[MERGED])))
 
     return Answers
 
@@ -228,7 +228,7 @@ class Rounds:
         try:
             introductions = self._introductions(client_manager)
             self.coordinator = Coordinator(self.settings, introductions, seed=self.seed)
-            merged = packed_statistics(self.coordinator.merged())
+            merged = pack_statistics(self.coordinator.merge())
             self.config = {MERGED: merged, SETTINGS: _settings_text(self.settings)}
             first = next(iter(client_manager.all().values()))
             request = self.flower.GetParametersIns(config=self.config)
@@ -243,7 +243,7 @@ class Rounds:
         for key, proxy in client_manager.all().items():
             request = self.flower.GetPropertiesIns(config={})
             answer = proxy.get_properties(request, timeout=None, group_id=0)
-            introduction = unpacked_introduction(bytes(answer.properties[INTRODUCTION]))
+            introduction = unpack_introduction(bytes(answer.properties[INTRODUCTION]))
             if introduction.site in by_site:
                 raise InputError(
                     f"two sites joined under the name {introduction.site}; give each "
@@ -262,7 +262,7 @@ class Rounds:
         """Sends the number of the round and the parameters to the participating sites."""
         if self.fault is not None:
             return []
-        drawn = set(self.coordinator.drawn(server_round - 1))
+        drawn = set(self.coordinator.draw(server_round - 1))
         config = {**self.config, ROUND: server_round - 1}
         instruction = self.flower.FitIns(self.flower.to_parameters([self.vector]), config)
         return [
@@ -284,7 +284,7 @@ class Rounds:
     def _combine(self, round_: int, results: Any) -> None:
         if self.fault is not None:
             return
-        drawn, size = self.coordinator.drawn(round_), len(self.vector)
+        drawn, size = self.coordinator.draw(round_), len(self.vector)
         outcomes = {name: DEAD if name in drawn else NOT_DRAWN for name in self.names}
         updates: dict[str, Update] = {}
         for _, answer in results:
@@ -303,7 +303,7 @@ class Rounds:
             bytes_down=4 * size * len(results), bytes_plain=4 * size * len(updates),
         )  # fmt: skip
         if self.coordinator.enough(list(updates)):
-            changes = {n: self.coordinator.decoded(update, size) for n, update in updates.items()}
+            changes = {n: self.coordinator.decode(update, size) for n, update in updates.items()}
             value, lost = self.coordinator.combine(round_, changes, size)
             outcomes.update(dict.fromkeys(lost, NOT_FINITE))
             if np.isfinite(value).all():
@@ -313,11 +313,11 @@ class Rounds:
         self.watch(record)
         self.failed = 0 if record.counted else self.failed + 1
         if not record.counted:
-            self.print_line(f"round {round_}: too few sites answered ({worst_words(record)})")
+            self.print_line(f"round {round_}: too few sites answered ({worst_text(record)})")
         if self.failed >= self.settings.federation.patience:
             raise InputError(
                 f"no round has been completed since round {round_ - self.failed + 1}: "
-                f"{worst_words(record)}; bring the sites back and start the server again"
+                f"{worst_text(record)}; bring the sites back and start the server again"
             )
 
     def evaluate(self, server_round: int, parameters: Any) -> None:

@@ -11,7 +11,7 @@ from neorl_core.infrastructure import check_head, head, write_json, write_text
 from neorl_train._errors import InterruptedRunError
 from neorl_train._job.job import continue_run, first_record
 from neorl_train._job.log_stage import read_experience
-from neorl_train._job.resolution import reopened, resolved
+from neorl_train._job.resolution import reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.write_results import is_complete
 from neorl_train._process.progress import Reporter
@@ -27,7 +27,7 @@ from neorl_train.federation._messages import Introduction, check_introductions
 from neorl_train.federation._results import federation_results
 from neorl_train.federation._site_run import FederatedSite
 from neorl_train.federation._sites import FederationPlan
-from neorl_train.runs._directory import RunDirectory, fill_run, numbered
+from neorl_train.runs._directory import RunDirectory, fill_run, numbered_runs
 from neorl_train.runs._lock import file_lock
 from neorl_train.runs._records import Records, read_records
 
@@ -38,28 +38,19 @@ VERSION = 1
 def new_federation(plan: FederationPlan, file: str, reporter: Reporter) -> Path:
     """Creates the numbered folder of a federation after checking everything that can be checked.
 
-    Args:
-        plan: Sites and settings.
-        file: TOML text from which the plan can be read again.
-        reporter: Progress reporter.
-
-    Returns:
-        The folder, with one run directory per site.
-
-    Raises:
-        InputError: In one line; nothing is left behind.
+    It contains one run directory per site; after an error nothing is left behind.
     """
     complete = {}
     for name, config in plan.sites.items():
         try:
             validate(config)
-            complete[name] = resolved(config)
+            complete[name] = resolve(config)
         except InputError as error:
             raise InputError(f"site {name}: {error}") from error
     specs = {name: site.run.spec for name, site in complete.items()}
     check_introductions([Introduction(name, 1, spec, None) for name, spec in specs.items()])
     plan.directory.mkdir(parents=True, exist_ok=True)
-    number = 1 + max((int(path.name) for path in numbered(plan.directory)), default=0)
+    number = 1 + max((int(path.name) for path in numbered_runs(plan.directory)), default=0)
     folder = plan.directory.absolute() / f"{number:04d}"
     folder.mkdir()
     for name, site in complete.items():
@@ -80,24 +71,13 @@ def new_federation(plan: FederationPlan, file: str, reporter: Reporter) -> Path:
 def run_federation(folder: Path, plan: FederationPlan, reporter: Reporter, timings: Timings) -> str:
     """Carries out the rest of a federation; a second call continues it with identical bits.
 
-    Args:
-        folder: Folder from :func:`new_federation`.
-        plan: The plan of that folder.
-        reporter: Progress reporter.
-        timings: Record of where the time goes.
-
-    Returns:
-        The comparison as text.
-
-    Raises:
-        InputError: In one line; completed work is kept.
-        InterruptedRunError: After a signal.
+    Returns the comparison as text; after an error completed work is kept.
     """
     runs = {name: _site_run(folder, name) for name in plan.sites}
     with file_lock(folder / "lock"), StopSignal(reporter.print_line) as stop:
         try:
             data = _logs(runs, reporter, stop, timings)
-            policies = _trained(folder, plan, runs, data, reporter, stop, timings)
+            policies = _train(folder, plan, runs, data, reporter, stop, timings)
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
     for name, (run, site) in runs.items():
@@ -112,9 +92,9 @@ def run_federation(folder: Path, plan: FederationPlan, reporter: Reporter, timin
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
     sites = {name: run for name, (run, _) in runs.items()}
-    words, document = federation_results(plan, sites, list(read_records(folder / ROUNDS)))
+    text, document = federation_results(plan, sites, list(read_records(folder / ROUNDS)))
     write_json(folder / RESULTS, {**head("federation", VERSION), **document})
-    return words
+    return text
 
 
 def continue_line(folder: Path) -> str:
@@ -123,11 +103,7 @@ def continue_line(folder: Path) -> str:
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """Reads ``federation.json``.
-
-    Raises:
-        InputError: If it is missing or damaged.
-    """
+    """Reads ``federation.json``."""
     path = folder / RESULTS
     try:
         return check_head(json.loads(path.read_text("utf-8")), "federation", VERSION, str(path))
@@ -146,7 +122,7 @@ def _site_run(folder: Path, name: str) -> tuple[RunDirectory, ResolvedRun]:
             f"{run.config} was changed since the federation began; restore the file, or start a "
             "new federation with the changed one"
         )
-    return run, reopened(config)
+    return run, reopen(config)
 
 
 def _logs(
@@ -172,7 +148,7 @@ def _logs(
     return data
 
 
-def _trained(
+def _train(
     folder: Path,
     plan: FederationPlan,
     runs: Mapping[str, tuple[RunDirectory, ResolvedRun]],

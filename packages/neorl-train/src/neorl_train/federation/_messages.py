@@ -54,10 +54,6 @@ class Layout(NamedTuple):
 def layout_of(parameters: Any, learner: str) -> Layout:
     """Layout of the parameters of a learner in the vector.
 
-    Args:
-        parameters: Tree of float32 arrays.
-        learner: Name of the learner, for messages.
-
     Raises:
         InputError: If a leaf has another type, for which a mean would be meaningless.
     """
@@ -95,9 +91,7 @@ class Compressed(NamedTuple):
     residual: Float[np.ndarray, " parameter"]
 
 
-def compressed(
-    update: Float[np.ndarray, " parameter"], *, bits: int, fraction: float
-) -> Compressed:
+def compress(update: Float[np.ndarray, " parameter"], *, bits: int, fraction: float) -> Compressed:
     """Keeps the largest coordinates of an update and rounds them to multiples of a scale.
 
     Of ``d`` coordinates, the ``k = ceil(fraction d)`` with the largest magnitude are sent, so that
@@ -123,19 +117,19 @@ def compressed(
         order = np.argsort(-np.abs(update), kind="stable")[:count]
         indices = np.sort(order).astype(np.uint32)
         arrays, values = (indices,), update[indices]
-    sent = (*_rounded(values, bits), *arrays)
-    received = decompressed(sent, size=size, bits=bits, fraction=fraction)
+    sent = (*_round(values, bits), *arrays)
+    received = decompress(sent, size=size, bits=bits, fraction=fraction)
     with np.errstate(invalid="ignore"):
         return Compressed(sent, received, update - received)
 
 
-def decompressed(
+def decompress(
     arrays: Sequence[np.ndarray], *, size: int, bits: int, fraction: float
 ) -> Float[np.ndarray, " parameter"]:
     """The update that a message's arrays encode; zero where nothing was sent.
 
     Raises:
-        InputError: If they are not what :func:`compressed` sends for this number of coordinates.
+        InputError: If they are not what :func:`compress` sends for this number of coordinates.
     """
     parts = list(arrays)
     count = size if fraction >= 1 else max(1, int(np.ceil(fraction * size)))
@@ -166,7 +160,7 @@ def decompressed(
     return vector
 
 
-def _rounded(values: np.ndarray, bits: int) -> tuple[np.ndarray, ...]:
+def _round(values: np.ndarray, bits: int) -> tuple[np.ndarray, ...]:
     if bits == 32:
         return (values,)
     largest = 2 ** (bits - 1) - 1
@@ -249,11 +243,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def check_introductions(introductions: list[Introduction]) -> None:
-    """Refuses sites that do not have the same plant, or whose numbers are impossible.
-
-    Raises:
-        InputError: Names the site, the channel, the expected value and the actual one.
-    """
+    """Refuses sites that do not have the same plant, or whose numbers are impossible."""
     first = introductions[0]
     for introduction in introductions:
         _check_same_plant(first, introduction)
@@ -272,8 +262,8 @@ def _check_same_plant(first: Introduction, other: Introduction) -> None:
         for own, other_channel in zip(ours, theirs, strict=True):
             if own != other_channel:
                 raise InputError(
-                    f"site {other.site} has the {kind} channel {_described(other_channel)}, where "
-                    f"site {first.site} has {_described(own)}; convert its log to the same "
+                    f"site {other.site} has the {kind} channel {_describe(other_channel)}, where "
+                    f"site {first.site} has {_describe(own)}; convert its log to the same "
                     "channels, units and ranges, or leave the site out"
                 )
     if first.spec.dt != other.spec.dt:
@@ -287,7 +277,7 @@ def _names(channels: tuple[Any, ...]) -> str:
     return ", ".join(channel.name for channel in channels) or "none"
 
 
-def _described(channel: Channel | CostChannel) -> str:
+def _describe(channel: Channel | CostChannel) -> str:
     if isinstance(channel, Channel):
         return f"{channel.name} ({channel.low:g} to {channel.high:g} {channel.unit})"
     return f"{channel.name} (limit {channel.limit:g} {channel.unit} per {channel.per})"
@@ -352,7 +342,7 @@ def _check_field(
         )
 
 
-def packed_introduction(introduction: Introduction) -> bytes:
+def pack_introduction(introduction: Introduction) -> bytes:
     """An introduction as bytes: first JSON, then numbers."""
     head = {
         "site": introduction.site,
@@ -360,18 +350,18 @@ def packed_introduction(introduction: Introduction) -> bytes:
         "spec": spec_to_dict(introduction.spec),
     }
     text = json.dumps(head).encode()
-    return len(text).to_bytes(8, "big") + text + packed_statistics(introduction.statistics)
+    return len(text).to_bytes(8, "big") + text + pack_statistics(introduction.statistics)
 
 
-def unpacked_introduction(data: bytes) -> Introduction:
-    """The inverse of :func:`packed_introduction`."""
+def unpack_introduction(data: bytes) -> Introduction:
+    """The inverse of :func:`pack_introduction`."""
     length = int.from_bytes(data[:8], "big")
     head = json.loads(data[8 : 8 + length])
-    statistics = unpacked_statistics(data[8 + length :])
+    statistics = unpack_statistics(data[8 + length :])
     return Introduction(head["site"], head["rows"], spec_from_dict(head["spec"]), statistics)
 
 
-def packed_statistics(statistics: DataStatistics | None) -> bytes:
+def pack_statistics(statistics: DataStatistics | None) -> bytes:
     """Statistics as the bytes of a NumPy archive; none as no bytes."""
     if statistics is None:
         return b""
@@ -386,8 +376,8 @@ def packed_statistics(statistics: DataStatistics | None) -> bytes:
     return buffer.getvalue()
 
 
-def unpacked_statistics(data: bytes) -> DataStatistics | None:
-    """The inverse of :func:`packed_statistics`."""
+def unpack_statistics(data: bytes) -> DataStatistics | None:
+    """The inverse of :func:`pack_statistics`."""
     if not data:
         return None
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:

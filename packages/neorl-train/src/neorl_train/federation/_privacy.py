@@ -70,7 +70,7 @@ def epsilon(*, rounds: int, noise_multiplier: float, participation: float, delta
         return 0.0
     if participation == 1:
         return _exact(math.sqrt(rounds) / noise_multiplier, delta)
-    return _sampled(rounds, noise_multiplier, participation, delta)
+    return _sampled_epsilon(rounds, noise_multiplier, participation, delta)
 
 
 def _exact(mu: float, delta: float) -> float:
@@ -92,7 +92,9 @@ def _exact(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, high, xtol=1e-10))  # pyright: ignore[reportArgumentType]
 
 
-def _sampled(rounds: int, noise_multiplier: float, participation: float, delta: float) -> float:
+def _sampled_epsilon(
+    rounds: int, noise_multiplier: float, participation: float, delta: float
+) -> float:
     best = math.inf
     for order in ORDERS:
         k = np.arange(order + 1)
@@ -192,10 +194,7 @@ def as_whole(
     Rounding towards zero makes no vector longer, so a clipped one stays clipped. Coordinates beyond
     ``largest`` are cut to it; a term with a non-finite number becomes zero.
 
-    Args:
-        term: Float array.
-        largest: Largest magnitude of a coordinate.
-        scale: Result of :func:`scale_of`.
+    ``scale`` is the result of :func:`scale_of`.
     """
     term = np.asarray(term, np.float64)
     if not np.isfinite(term).all():
@@ -211,7 +210,7 @@ def as_floats(
     return (total.astype(np.int32).astype(np.float64) / scale).astype(np.float32)
 
 
-def summed(
+def sum_of_terms(
     terms: Sequence[UInt32[np.ndarray, " parameter"]],
 ) -> UInt32[np.ndarray, " parameter"]:
     """The sum of the terms modulo ``2^32``."""

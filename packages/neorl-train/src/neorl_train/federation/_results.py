@@ -17,16 +17,7 @@ from neorl_train.runs._directory import RunDirectory
 def federation_results(
     plan: FederationPlan, sites: Mapping[str, RunDirectory], rounds: Sequence[Mapping[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
-    """The comparison over all sites, as text and as JSON.
-
-    Args:
-        plan: Sites and settings.
-        sites: The finished run of every site.
-        rounds: Records of all rounds of all seeds.
-
-    Returns:
-        Text to print, and the document.
-    """
+    """The comparison over all sites, as text and as JSON."""
     site_results = {name: _site(plan.algorithm, run) for name, run in sites.items()}
     document: dict[str, Any] = {
         "algorithm": plan.algorithm,
@@ -51,7 +42,7 @@ def federation_results(
     means = _means(site_results)
     if means:
         document["mean_of_sites"] = means
-    return "\n".join(_words(document)), document
+    return "\n".join(_sentences(document)), document
 
 
 def _site(algorithm: str, run: RunDirectory) -> dict[str, Any]:
@@ -79,7 +70,7 @@ def _mean(evaluation: Evaluation, group: str) -> float:
     return float(np.mean([row.returns.value for row in rows]))
 
 
-def _gain(evaluation: Evaluation, ours: str, theirs: str) -> dict[str, float]:
+def _gain(evaluation: Evaluation, trained: str, compared: str) -> dict[str, float]:
     """Paired difference between common policy and local training, over starts; mean over seeds."""
     returns = {
         group: np.mean(
@@ -90,9 +81,9 @@ def _gain(evaluation: Evaluation, ours: str, theirs: str) -> dict[str, float]:
             ],
             axis=0,
         )
-        for group in (ours, theirs)
+        for group in (trained, compared)
     }
-    paired = returns[ours] - returns[theirs]
+    paired = returns[trained] - returns[compared]
     error = float(paired.std(ddof=1) / np.sqrt(len(paired)))
     return {"mean": float(paired.mean()), "standard_error": error}
 
@@ -134,7 +125,7 @@ def _outcomes(rounds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _words(document: Mapping[str, Any]) -> list[str]:
+def _sentences(document: Mapping[str, Any]) -> list[str]:
     lines = [f"{document['algorithm']} by {document['rule']}, {document['rounds']} rounds"]
     for name, site in document["sites"].items():
         line = f"  {name}: {site['rows']} rows, {site['verdict']}"

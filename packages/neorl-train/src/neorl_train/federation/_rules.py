@@ -64,7 +64,7 @@ def limited_shares(
         cut |= over
 
 
-def combined(
+def combine(
     federation: FederationConfig,
     updates: Float[np.ndarray, "site parameter"],
     shares: Float[np.ndarray, " site"],
@@ -87,10 +87,10 @@ def combined(
 
 @functools.cache
 def _program(rule: str, byzantine: int) -> Any:
-    return jax.jit(functools.partial(_combined, rule, byzantine))
+    return jax.jit(functools.partial(_combine, rule, byzantine))
 
 
-def _combined(rule: str, byzantine: int, updates: Array, shares: Array, radius: Array) -> Aggregate:
+def _combine(rule: str, byzantine: int, updates: Array, shares: Array, radius: Array) -> Aggregate:
     sites = updates.shape[0]
     match rule:
         case "median":
@@ -142,11 +142,7 @@ class Fault:
 def check_faults(
     faults: Sequence[Fault], names: Sequence[str], *, secure_sum: bool = False
 ) -> None:
-    """Refuses faults of unknown sites, and those that masks would hide.
-
-    Raises:
-        InputError: Suggests the closest site.
-    """
+    """Refuses faults of unknown sites, and those that masks would hide."""
     for fault in faults:
         if fault.site not in names:
             raise unknown_name("site of a fault", fault.site, names)
@@ -167,7 +163,7 @@ def is_fault(faults: Sequence[Fault], site: str, kind: FaultKind, round_: int) -
     return any(fault.site == site and fault.kind == kind and fault.at(round_) for fault in faults)
 
 
-def altered(faults: Sequence[Fault], update: Update) -> Update:
+def alter(faults: Sequence[Fault], update: Update) -> Update:
     """The update that a site with these faults sends instead of an honest one."""
     for fault in faults:
         if fault.site != update.site or not fault.at(update.round):
@@ -192,10 +188,6 @@ _STEP = jax.jit(gossip_step)
 
 def mixings(gossip: GossipConfig, names: Sequence[str]) -> Float[np.ndarray, "step site site"]:
     """The mixing matrices of one round, in the order of use.
-
-    Args:
-        gossip: Graph and number of steps.
-        names: Names of the sites, in order.
 
     Raises:
         InputError: If a link names an unknown site, the links leave a site unconnected, or the
@@ -248,7 +240,7 @@ def _adjacency(links: Sequence[Sequence[str]], names: Sequence[str]) -> np.ndarr
     return adjacency
 
 
-def mixed(
+def mix(
     present: Mapping[str, Vector],
     names: Sequence[str],
     matrices: Float[np.ndarray, "step site site"],
@@ -258,11 +250,6 @@ def mixed(
     The weight of an absent site's contribution, or of one that is not finite, stays with each
     receiver; the mean over the present sites is preserved. A site whose own parameters are not
     finite takes the mean of its neighbours'.
-
-    Args:
-        present: Parameters of the present sites.
-        names: Names of all sites, in order.
-        matrices: Result of :func:`mixings`.
 
     Returns:
         Their new parameters, the sites whose parameters were not finite, and the bytes sent.

@@ -166,11 +166,7 @@ def max_byzantine(rule: str, sites: int) -> int:
 
 
 def check_federation(settings: Federation, names: list[str]) -> None:
-    """Refuses settings that do not fit together or do not fit the sites, before any training.
-
-    Raises:
-        InputError: In one line that states what to change.
-    """
+    """Refuses settings that do not fit together or do not fit the sites, before any training."""
     federation = settings.federation
     if len(names) < 2:
         raise InputError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_train.configuration._sections import Config, config_to_dict
-from neorl_train.configuration._toml import updated
+from neorl_train.configuration._toml import update
 from neorl_train.federation._rules import Fault, check_faults
 from neorl_train.federation._settings import (
     Federation,
@@ -73,12 +73,6 @@ def federation_plan(
 ) -> FederationPlan:
     """Makes the plan from sections that all sites share and sections of each site.
 
-    Args:
-        shared: Sections of a run that all sites share.
-        settings: Settings of the federation.
-        sites: Settings of each site, by its name, as sections of a run.
-        faults: Faults to simulate.
-
     Raises:
         InputError: If a site's name is not a plain word, or it has an unknown section or other
             learners, seeds or lengths than the rest; or if the settings do not fit the sites.
@@ -111,7 +105,7 @@ def federation_plan(
                     f"section; move it to [{section}]"
                 )
         try:
-            configs[name] = updated(shared, section_of_site)
+            configs[name] = update(shared, section_of_site)
         except InputError as error:
             raise InputError(f"sites.{name}: {error}") from None
     return FederationPlan(settings, configs, faults, Path(shared.output.directory))

@@ -6,11 +6,7 @@ from neorl_core import Channel, CostChannel, InputError, Spec
 
 
 def check_names(names: Sequence[str], *, candidate: str, reserved: Sequence[str]) -> None:
-    """Refuses an unknown candidate and a policy that has the name of another.
-
-    Raises:
-        ValueError: Lists the known names.
-    """
+    """Refuses an unknown candidate and a policy that has the name of another."""
     if candidate not in names:
         raise ValueError(
             f"the candidate {candidate!r} is not among the policies: {', '.join(names) or 'none'}"
@@ -23,11 +19,7 @@ def check_names(names: Sequence[str], *, candidate: str, reserved: Sequence[str]
 
 
 def check_spec(spec: Spec, dataset_spec: Spec, environment: str) -> None:
-    """Refuses a log of another plant than the simulated one; cost limits may differ.
-
-    Raises:
-        ValueError: Names the differences.
-    """
+    """Refuses a log of another plant than the simulated one; cost limits may differ."""
     for field in ("obs", "action", "cost", "dt"):
         ours, theirs = getattr(spec, field), getattr(dataset_spec, field)
         if field == "cost":
@@ -48,15 +40,6 @@ def require_same_channels(
     """Refuses a simulated plant whose channels differ from those of a log and its policies.
 
     Cost limits may differ, because they belong to the run.
-
-    Args:
-        simulator: Channels of the plant, or of a policy.
-        log: Channels of the log.
-        environment: Name of the plant, or file of the policy.
-        advice: What to do about a difference.
-
-    Raises:
-        InputError: Names the first channel that differs, or the other difference.
     """
     for field, kind in (("obs", "observed"), ("action", "action"), ("cost", "cost")):
         ours, theirs = getattr(simulator, field), getattr(log, field)
@@ -70,8 +53,8 @@ def require_same_channels(
         for channel, logged in zip(ours, theirs, strict=True):
             if channel != logged:
                 raise InputError(
-                    f"{environment} has the {kind} channel {_described(channel)}, where the log "
-                    f"and its policies have {_described(logged)}; {_advice(logged, advice)}"
+                    f"{environment} has the {kind} channel {_describe(channel)}, where the log "
+                    f"and its policies have {_describe(logged)}; {_advice(logged, advice)}"
                 )
     if simulator.dt != log.dt:
         raise InputError(
@@ -85,7 +68,7 @@ def _without_limits(costs: Sequence[CostChannel]) -> list[tuple[str, str, str]]:
     return [(channel.name, channel.unit, channel.per) for channel in costs]
 
 
-def _described(channel: Channel | tuple[str, str, str]) -> str:
+def _describe(channel: Channel | tuple[str, str, str]) -> str:
     """Describes a channel with its range, or a cost with what it counts."""
     if isinstance(channel, Channel):
         return f"{channel.name} ({channel.low:g} to {channel.high:g} {channel.unit})"

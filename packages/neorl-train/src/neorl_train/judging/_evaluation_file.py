@@ -30,13 +30,6 @@ def to_plain(value: Any) -> Any:
 def from_plain(kind: type[T], plain: Any) -> T:
     """Inverse of :func:`to_plain` for a type made of dataclasses, tuples, arrays and scalars.
 
-    Args:
-        kind: The type to create.
-        plain: Value as parsed from JSON.
-
-    Returns:
-        An instance of ``kind``.
-
     Raises:
         InputError: If a field is missing, unknown or of another type; the message names its path.
     """
@@ -73,11 +66,7 @@ _BINDER = Binder(complete=True, number=_numbers, special=_array)
 
 
 def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """The object in a file, whose head must be as given, without that head.
-
-    Raises:
-        InputError: If the file is missing, damaged or of another kind or version.
-    """
+    """The object in a file, whose head must be as given, without that head."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -91,12 +80,8 @@ def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
     return check_head(content, kind, version, str(path))
 
 
-def decoded(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T:
-    """Applies ``decode`` to the content of a file; its errors name the file.
-
-    Raises:
-        InputError: As raised by ``decode``, preceded by the path.
-    """
+def decode(path: Path, decode: Callable[..., T], *content: dict[str, Any]) -> T:
+    """Applies ``decode`` to the content of a file; its errors name the file."""
     try:
         return decode(*content)
     except InputError as error:
@@ -108,14 +93,7 @@ VERSION = 1
 
 
 def evaluation_to_json(evaluation: Evaluation) -> dict[str, Any]:
-    """The content of ``evaluation.json``: tables, episodes and units; rows are left out.
-
-    Args:
-        evaluation: Results of an evaluation.
-
-    Returns:
-        JSON data with its head.
-    """
+    """The content of ``evaluation.json``: tables, episodes and units; rows are left out."""
     plain = to_plain(evaluation)
     del plain["traces"], plain["stretches"]
     spec = evaluation.tables.spec
@@ -146,32 +124,10 @@ def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> Evaluation:
-    """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their heads.
-
-    Raises:
-        InputError: If a field is missing, unknown or of another type; the message names it.
-    """
+    """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their heads."""
     plain = {name: value for name, value in evaluation.items() if name != "units"}
-    tables = plain.get("tables")
-    rows = tables.get("rows") if isinstance(tables, dict) else None
-    for row in _objects(rows):  # files from before the verdict considered the worst episode
-        row.setdefault("least_difference", None)
-        row.setdefault("amounts", [])  # and from before there were any
-    for result in _objects(plain.get("results")):
-        if isinstance(result.get("episodes"), dict):
-            for name in ("travel", "reversals", "terms"):
-                result["episodes"].setdefault(name, [])
-    for fit in _objects(plain.get("imitation")):  # files from before this comparison
-        fit.setdefault("beyond_line", None)
-    rows_of = {"traces": traces.get("traces"), "stretches": traces.get("stretches", [])}
-    return from_plain(Evaluation, {**plain, **rows_of})
-
-
-def _objects(entries: Any) -> list[dict[str, Any]]:
-    """The objects in a list that a file may contain in damaged form."""
-    return (
-        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    )
+    rows = {name: traces[name] for name in ("traces", "stretches") if name in traces}
+    return from_plain(Evaluation, {**plain, **rows})
 
 
 def write_evaluation(run: str | os.PathLike[str], evaluation: Evaluation) -> None:
@@ -202,4 +158,4 @@ def read_evaluation(run: str | os.PathLike[str]) -> Evaluation:
     path = Path(run) / EVALUATION
     evaluation = read_json(path, "evaluation", VERSION)
     traces = read_json(path.with_name(TRACES), "traces", VERSION)
-    return decoded(path, evaluation_from_json, evaluation, traces)
+    return decode(path, evaluation_from_json, evaluation, traces)

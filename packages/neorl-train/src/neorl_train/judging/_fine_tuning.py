@@ -10,14 +10,14 @@ import numpy as np
 
 from neorl_core.infrastructure import head, write_text
 from neorl_train.judging._estimates import crossed_estimate, mean_estimates
-from neorl_train.judging._evaluation_file import decoded, from_plain, read_json, to_plain
+from neorl_train.judging._evaluation_file import decode, from_plain, read_json, to_plain
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import (
     decimals,
     difference,
-    fixed,
     percent,
+    with_decimals,
     with_interval,
 )
 from neorl_train.runs._names import FINE_TUNING
@@ -110,7 +110,8 @@ class FineTuning:
         if learner.regret is not None:
             mean = sum(learner.regret) / len(learner.regret)
             lines.append(
-                f"  regret relative to the reference while it learned: {fixed(mean, digits)}"
+                "  regret relative to the reference while it learned: "
+                f"{with_decimals(mean, digits)}"
             )
         lines.append(
             f"  on the simulated plant, {exploration_summary(learner.collected, self.costs)}"
@@ -120,10 +121,6 @@ class FineTuning:
 
 def exploration_summary(collected: Sequence[Collected], costs: Sequence[str]) -> str:
     """Describes what happened on a plant while learners were trained on it.
-
-    Args:
-        collected: Counts of every seed.
-        costs: Names of the costs.
 
     Returns:
         A phrase such as ``"of 40 episodes: 3 over the limit of heat, 0 trips, the guard acted in 2
@@ -160,10 +157,10 @@ def read_fine_tuning(run: str | os.PathLike[str]) -> FineTuning:
     """
     path = Path(run) / FINE_TUNING
     content = read_json(path, "finetune", VERSION)
-    return decoded(path, lambda plain: from_plain(FineTuning, plain), content)
+    return decode(path, lambda plain: from_plain(FineTuning, plain), content)
 
 
-def fine_tuned(
+def fine_tuning_effect(
     evaluation: Evaluation,
     after: str,
     before: str,
@@ -174,29 +171,21 @@ def fine_tuned(
 ) -> FineTuned:
     """Effect of fine-tuning one learner, paired by start, with the policies behind the guard.
 
-    Args:
-        evaluation: Evaluation of the policies before and after.
-        after: Group of the fine-tuned policies, such as ``"iql"``.
-        before: Group of the offline ones, such as ``"iql_offline"``.
-        seeds: Seeds of both.
-        collected: Record of every seed's collection on the plant.
-        regret: Shortfall of every seed during learning.
-
-    Returns:
-        Means with intervals at the level of the evaluation.
+    ``after`` and ``before`` are groups such as ``"iql"`` and ``"iql_offline"``; the intervals have
+    the level of the evaluation.
     """
     returns = {
         result.name: result.episodes.returns for result in evaluation.results if result.guarded
     }
-    ours = np.stack([returns[f"{after}-{seed}"] for seed in seeds])
-    theirs = np.stack([returns[f"{before}-{seed}"] for seed in seeds])
+    returns_after = np.stack([returns[f"{after}-{seed}"] for seed in seeds])
+    returns_before = np.stack([returns[f"{before}-{seed}"] for seed in seeds])
     level = evaluation.tables.level
     return FineTuned(
         name=after,
-        before=_estimate(theirs, level),
-        after=_estimate(ours, level),
-        gain=_estimate(ours - theirs, level),
-        each_seed=tuple(float(mean) for mean in (ours - theirs).mean(axis=1)),
+        before=_estimate(returns_before, level),
+        after=_estimate(returns_after, level),
+        gain=_estimate(returns_after - returns_before, level),
+        each_seed=tuple(float(mean) for mean in (returns_after - returns_before).mean(axis=1)),
         regret=regret,
         collected=collected,
     )

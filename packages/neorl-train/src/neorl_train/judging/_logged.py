@@ -48,15 +48,7 @@ NEORL2_RETURNS = {
 
 
 def score_of(dataset: Dataset, log: PolicyRow) -> Score | None:
-    """The score of a NeoRL-2 log; ``None`` for any other, because its references are not known.
-
-    Args:
-        dataset: The log; its provenance identifies it.
-        log: Row of its recorded episodes.
-
-    Returns:
-        The score with its interval.
-    """
+    """The score of a NeoRL-2 log; ``None`` for any other, because its references are not known."""
     provenance = dataset.attributes.get("provenance", {})
     task = str(dataset.attributes.get("name", "")).split("-")[0]
     is_neorl2 = str(provenance.get("format", "")).startswith("NeoRL-2")

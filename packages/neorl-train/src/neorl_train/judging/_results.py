@@ -11,7 +11,13 @@ from neorl_core import Spec
 from neorl_core.costs import limit_kind
 from neorl_train.judging._pool import LEARNER
 from neorl_train.judging._tables import Estimate, ResultTables, Role
-from neorl_train.judging._wording import decimals, difference, listed, table_text, with_interval
+from neorl_train.judging._wording import (
+    decimals,
+    difference,
+    enumeration,
+    table_text,
+    with_interval,
+)
 
 SMALLEST = 1e-3
 """Fraction of a channel's range below which a move does not count as a reversal."""
@@ -61,7 +67,7 @@ class Episodes:
         """Number of episodes."""
         return len(self.returns)
 
-    def reordered(self, order: Int[np.ndarray, " episode"]) -> "Episodes":
+    def reorder(self, order: Int[np.ndarray, " episode"]) -> "Episodes":
         """The episodes in another order."""
         columns: dict[str, Any] = {
             name: None if column is None else column[order] for name, column in vars(self).items()
@@ -69,7 +75,7 @@ class Episodes:
         return Episodes(**columns)
 
 
-def limited(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
+def limited_quantity(episodes: Episodes, spec: Spec, cost: int) -> np.ndarray:
     """The quantity that the limit of a cost bounds, per episode: largest step, or sum."""
     kind = limit_kind(spec.cost[cost])
     return kind.of_episode(total=episodes.cost_sum, worst=episodes.cost_worst)[:, cost]
@@ -353,12 +359,7 @@ def line_warnings(fits: Sequence[ActionFit]) -> list[str]:
     Controllers are left out: a retuned one is meant to act otherwise, and one that was fitted to
     the log is described where it is fitted.
 
-    Args:
-        fits: Results of an evaluation on a log.
-
-    Returns:
-        The sentences, each with the numbers of one policy, the first seed that is worse; empty if
-        there is none.
+    Each sentence has the numbers of one policy, the first seed that is worse.
     """
     worse: dict[str, dict[str, list[ActionFit]]] = {}
     for fit in fits:
@@ -377,6 +378,6 @@ def _beyond(fits: Sequence[ActionFit]) -> str:
         amounts.append(f"{difference(fit.beyond_line, digits)} {fit.unit} of {fit.channel}")
     return (
         "its action is farther from the logged one than a linear function of the same "
-        f"measurements, by {listed(amounts)}. Either it was trained too briefly, or it "
+        f"measurements, by {enumeration(amounts)}. Either it was trained too briefly, or it "
         "deliberately acts differently, and nothing in the log shows that this is better"
     )

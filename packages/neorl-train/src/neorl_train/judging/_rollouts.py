@@ -205,7 +205,7 @@ def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
         fallback=(fell_back & mask).sum(axis=1),
         alarms=np.bitwise_or.reduce(np.where(mask, rows.alarms, 0), axis=1).astype(np.int64),
         **_movement(rows.applied, mask, spec),
-        terms=_summed(rows.terms, mask),
+        terms=_sums(rows.terms, mask),
     )
 
 
@@ -224,10 +224,10 @@ def recorded_episodes(dataset: Dataset, spec: Spec | None = None) -> Episodes:
     at_once = max(1, ROWS_AT_ONCE // int(dataset.episode_lengths.max()))
     groups = range(0, dataset.n_episodes, at_once)
     returns = dataset.episode_returns()
-    return joined([_recorded(dataset, spec, returns, slice(i, i + at_once)) for i in groups])
+    return join([_episodes(dataset, spec, returns, slice(i, i + at_once)) for i in groups])
 
 
-def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, selected: slice) -> Episodes:
+def _episodes(dataset: Dataset, spec: Spec, returns: np.ndarray, selected: slice) -> Episodes:
     columns: Any = dataset.transitions
     rows, mask = dataset.padded_rows(selected)
     cost_sum, cost_worst, steps_over, violated = _costs(columns.cost[rows], mask, spec)
@@ -245,11 +245,11 @@ def _recorded(dataset: Dataset, spec: Spec, returns: np.ndarray, selected: slice
         fallback=zeros,
         alarms=zeros,
         **_movement(columns.action[rows], mask, spec),
-        terms=_summed(np.zeros((*rows.shape, 0)) if terms is None else terms[rows], mask),
+        terms=_sums(np.zeros((*rows.shape, 0)) if terms is None else terms[rows], mask),
     )
 
 
-def _summed(amounts: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def _sums(amounts: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Sums over the rows of every episode; an unknown amount adds nothing."""
     inside = mask[..., None] & np.isfinite(amounts)
     return np.where(inside, amounts, 0.0).sum(axis=1, dtype=np.float64)
@@ -284,7 +284,7 @@ def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, 
     return total, worst, steps_over, violated
 
 
-def joined(parts: Sequence[Episodes]) -> Episodes:
+def join(parts: Sequence[Episodes]) -> Episodes:
     """Concatenates the episodes of several chunks."""
     columns = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
     joined_columns: dict[str, Any] = {

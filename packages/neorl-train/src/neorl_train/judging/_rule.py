@@ -55,7 +55,7 @@ def verdict(tables: ResultTables) -> Verdict:
     episode_clauses = _episode_clauses(row, tables)
     clauses = (
         _return_clause(row, tables),
-        *_worst_clauses(row, tables),
+        _worst_clause(row, tables),
         *(_cost_clause(cell, row.n_episodes) for cell in row.costs),
         *episode_clauses,
         *_fallback_clauses(row),
@@ -85,9 +85,7 @@ def verdict(tables: ResultTables) -> Verdict:
 def rule_of(level: float, episode_margin: float) -> str:
     """The rule as text.
 
-    Args:
-        level: Confidence level of the intervals whose ends it compares.
-        episode_margin: Margin of single episodes; infinite for no requirement on them.
+    An infinite ``episode_margin`` is no requirement on single episodes.
     """
     bounds = f"{confidence(level)} bounds"
     rule = f"return above the reference and every cost within its limit, by {bounds}"
@@ -134,35 +132,33 @@ def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
     )
 
 
-def _worst_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
-    """Whether the gain depends on a rare worst episode; empty for older files without it."""
+def _worst_clause(row: PolicyRow, tables: ResultTables) -> Clause:
+    """Whether the gain depends on a rare worst episode."""
     estimate, worst_gain = row.difference, row.least_difference
-    if estimate is None or worst_gain is None:
-        return []
+    assert estimate is not None  # the clause of the return requires it
+    assert worst_gain is not None
     n = row.n_episodes
     fraction = undetected_fraction(n, tables.level)
     others = (n * estimate.value - worst_gain) / (n - 1)
     gain = fraction * worst_gain + (1 - fraction) * others
     holds = bool(gain > 0)
     unit = tables.reward_unit
-    return [
-        Clause(
-            name="worst episode",
-            statistic=f"paired difference of the return to {tables.reference} in the worst of "
-            f"{n} episodes, and the mean if {number(100 * fraction)} % of episodes were like it",
-            value=worst_gain,
-            low=worst_gain,
-            high=worst_gain,
-            bound=gain,
-            relation=">",
-            limit=0.0,
-            unit=unit,
-            holds=holds,
-            sentence=f"if {number(100 * fraction)} % of the episodes were like its worst one "
-            f"({quantity(worst_gain, unit)}), which {n} episodes do not rule out, its gain would "
-            f"be {quantity(gain, unit)}, {'above' if holds else 'not above'} 0",
-        )
-    ]
+    return Clause(
+        name="worst episode",
+        statistic=f"paired difference of the return to {tables.reference} in the worst of "
+        f"{n} episodes, and the mean if {number(100 * fraction)} % of episodes were like it",
+        value=worst_gain,
+        low=worst_gain,
+        high=worst_gain,
+        bound=gain,
+        relation=">",
+        limit=0.0,
+        unit=unit,
+        holds=holds,
+        sentence=f"if {number(100 * fraction)} % of the episodes were like its worst one "
+        f"({quantity(worst_gain, unit)}), which {n} episodes do not rule out, its gain would "
+        f"be {quantity(gain, unit)}, {'above' if holds else 'not above'} 0",
+    )
 
 
 @functools.cache
@@ -219,12 +215,12 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
     reference = tables.row(tables.reference, guarded=False)
     fraction_clause = functools.partial(_fraction_clause, row=row, tables=tables)
     clauses = []
-    for cell, theirs in zip(row.costs, reference.costs, strict=True):
+    for cell, reference_cell in zip(row.costs, reference.costs, strict=True):
         if not limit_kind(cell.per).bounds_largest:
             violation = f"over the limit of {cell.name}"
-            fractions = cell.violating, theirs.violating.value
+            fractions = cell.violating, reference_cell.violating.value
             name = f"{cell.name}, single episodes"
-            clauses.append(fraction_clause(name, violation, fractions, theirs.violations))
+            clauses.append(fraction_clause(name, violation, fractions, reference_cell.violations))
     if row.trips is not None and reference.trips is not None and (row.n_trips or reference.n_trips):
         fractions = row.trips, reference.trips.value
         clauses.append(fraction_clause("trips", "that tripped", fractions, reference.n_trips))
@@ -276,8 +272,8 @@ def _fraction_clause(
     tables: ResultTables,
 ) -> Clause:
     """A fraction of the episodes compared with that of the reference plus the margin."""
-    fraction, theirs = fractions
-    limit = theirs + tables.episode_margin
+    fraction, of_reference = fractions
+    limit = of_reference + tables.episode_margin
     holds = bool(fraction.high <= limit)
     return Clause(
         name=name,
@@ -293,7 +289,7 @@ def _fraction_clause(
         holds=holds,
         sentence=f"the upper bound of the episodes {violation}, {number(100 * fraction.high)} %, "
         f"{'is' if holds else 'is not'} within {number(100 * limit)} %: the "
-        f"{number(100 * theirs)} % of {tables.reference} and a margin of "
+        f"{number(100 * of_reference)} % of {tables.reference} and a margin of "
         f"{number(100 * tables.episode_margin)} %",
     )
 
@@ -309,9 +305,6 @@ def _sentence(answer: Answer, deciding: Sequence[Clause], tables: ResultTables) 
 def violation_sentences(tables: ResultTables) -> list[str]:
     """Episodes of the candidate over their limit, which a clause on a mean does not show.
 
-    Args:
-        tables: Tables of one evaluation in a simulator.
-
     Returns:
         One sentence for each such cost, with the count of the reference; empty without a simulator.
     """
@@ -322,15 +315,15 @@ def violation_sentences(tables: ResultTables) -> list[str]:
     sentences = []
     for i, cell in enumerate(row.costs):
         if cell.violations:
-            theirs = f"; {tables.reference}: {reference.costs[i].violations}" if reference else ""
+            compared = f"; {tables.reference}: {reference.costs[i].violations}" if reference else ""
             sentences.append(
                 f"Its cost {cell.name} was over the limit in {cell.violations} of {row.n_episodes} "
-                f"episodes{theirs}."
+                f"episodes{compared}."
             )
     if row.n_trips:
-        theirs = f"; {tables.reference}: {reference.n_trips}" if reference else ""
+        compared = f"; {tables.reference}: {reference.n_trips}" if reference else ""
         sentences.append(
             f"The plant tripped in {row.n_trips} of {row.n_episodes} episodes; a tripped episode "
-            f"counts as over every limit{theirs}."
+            f"counts as over every limit{compared}."
         )
     return sentences

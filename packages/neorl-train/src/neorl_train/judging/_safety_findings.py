@@ -43,14 +43,14 @@ class Constraint:
         name: For example ``"feed: rate"`` or ``"cost pressure"``.
         tier: ``"hard"``, ``"soft"`` or ``"preference"``.
         unit: Unit of its excess.
-        words: Description of the constraint.
+        text: Description of the constraint.
         violations: Violations without the filter, with it, and as logged, by these labels.
     """
 
     name: str
     tier: str
     unit: str
-    words: str
+    text: str
     violations: dict[str, Violations]
 
 
@@ -121,13 +121,13 @@ class Reason:
 
     Attributes:
         flag: Its name.
-        words: Its meaning.
+        text: Its meaning.
         steps: Fraction of the steps.
         episodes: Number of episodes with it.
     """
 
     flag: str
-    words: str
+    text: str
     steps: float
     episodes: int
 
@@ -138,7 +138,7 @@ class Alarms:
 
     Attributes:
         name: Name of the monitor.
-        words: Condition of its alarm.
+        text: Condition of its alarm.
         promised: Promised fraction of the episodes with a false alarm; ``None`` if nothing is
             promised.
         episodes: Fraction of the episodes with an alarm, with its exact interval.
@@ -150,7 +150,7 @@ class Alarms:
     """
 
     name: str
-    words: str
+    text: str
     promised: float | None
     episodes: Estimate
     before_violation: int

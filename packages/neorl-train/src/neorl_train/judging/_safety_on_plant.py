@@ -109,7 +109,7 @@ def read_policy_under_test(path: Path, policy: str = "") -> PolicyUnderTest:
         InputError: If the path is none of these, a part is missing or damaged, or the bundle was
             not exported from the artefacts beside it.
     """
-    run, name = _located(path)
+    run, name = _locate(path)
     name = policy or name
     try:
         artefact = load_policy(run / policy_file(name))
@@ -142,7 +142,7 @@ def read_policy_under_test(path: Path, policy: str = "") -> PolicyUnderTest:
     )
 
 
-def _located(path: Path) -> tuple[Path, str]:
+def _locate(path: Path) -> tuple[Path, str]:
     """The run that contains a path, and the policy that it names."""
     absolute = path.absolute()
     if (absolute / MANIFEST).is_file():
@@ -258,7 +258,7 @@ def assess_on_plant(
         rows = jax.tree.map(lambda *columns: np.concatenate(columns), *parts)
         checked_rows[label] = check_rows(rows, constraints_to_count, requirements, spec)
     checks = all_checks(constraints_to_count, requirements, spec)
-    return assembled(
+    return assemble(
         checks,
         checked_rows,
         parts_of_guard.settings,
@@ -278,7 +278,7 @@ def assess_on_plant(
     )
 
 
-def assembled(
+def assemble(
     checks: Sequence[CheckedConstraint],
     checked_rows: Mapping[str, CheckedRows],
     settings: GuardSettings,
@@ -422,7 +422,7 @@ def assess_on_log(
     guard = default_settings(spec) if settings is None else settings
     guarded = guard_with(guard, as_arrays(policy), constraints, fallbacks, spec)
     constraints_to_count = constraints if judged_by is None else judged_by
-    logged = _logged(dataset)
+    logged = _log_rollout(dataset)
     checked_rows = {LOGGED: check_rows(logged, constraints_to_count, requirements, spec)}
     # A log does not record how an episode ended.
     unknown = dataclasses.replace(checked_rows[LOGGED].episodes, success=None, trip=None)
@@ -434,7 +434,7 @@ def assess_on_log(
         part.excess[..., costs:] = -np.inf  # what would have followed is unknown
         checked_rows[label] = part
     checks = all_checks(constraints_to_count, requirements, spec)
-    return assembled(
+    return assemble(
         checks,
         checked_rows,
         guard,
@@ -451,7 +451,7 @@ def assess_on_log(
     )
 
 
-def _logged(dataset: Dataset) -> Rollout:
+def _log_rollout(dataset: Dataset) -> Rollout:
     """The episodes of a log as rollouts, one per row."""
     rows, mask = dataset.padded_rows(slice(MAX_EPISODES))
     c: Any = dataset.transitions
@@ -497,7 +497,7 @@ def _logged_cases(
     for start, why in starts.items():
         rows = checked_rows[WITH].rows
         shown = rows._replace(applied=rows.action)
-        ours = case_trace(shown, start, f"{name} in shadow", guarded=True)
-        theirs = case_trace(checked_rows[LOGGED].rows, start, "the log", guarded=False)
-        cases.append(Case(f"{why} (episode {start})", ours, theirs))
+        in_shadow = case_trace(shown, start, f"{name} in shadow", guarded=True)
+        logged = case_trace(checked_rows[LOGGED].rows, start, "the log", guarded=False)
+        cases.append(Case(f"{why} (episode {start})", in_shadow, logged))
     return tuple(cases)

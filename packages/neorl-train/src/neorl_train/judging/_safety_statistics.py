@@ -158,15 +158,7 @@ def metrics_of(
     spec: Spec,
     level: float,
 ) -> Metrics:
-    """The row of an evaluation for one set of episodes, with columns for the constraints.
-
-    Args:
-        label: Name of the case, such as ``"with the filter"``.
-        checks: The constraints that were checked.
-        checked_rows: The episodes.
-        spec: Cost channels with their limits.
-        level: Confidence level of every interval.
-    """
+    """The row of an evaluation for one set of episodes, with columns for the constraints."""
     result = PolicyResult(label, label, "learner", label == WITH, checked_rows.episodes)
     (row,) = policy_rows([result], spec, reference="", level=level)
     violated = (checked_rows.excess > 0) & checked_rows.rows.mask[..., None]
@@ -258,7 +250,7 @@ def alarms_of(
         alarms.append(
             Alarms(
                 name=watch.name,
-                words=describe_monitor(watch, spec),
+                text=describe_monitor(watch, spec),
                 promised=watch.false_alarms if watch.calibrated else None,
                 episodes=fraction,
                 before_violation=int(early.sum()),
@@ -276,13 +268,7 @@ def worst_starts(
 ) -> dict[int, str]:
     """Starts worth looking at: the worst without the filter, the worst with it, the most changed.
 
-    Args:
-        checks: The constraints that were checked.
-        checked_rows: Rows for each case.
-        names: Names in ``checked_rows`` of the cases without and with the filter.
-
-    Returns:
-        Reason for each selected start, by its number.
+    The reason for each, by its number.
     """
     chosen: dict[int, str] = {}
     counted = [str(check.tier) != "preference" for check in checks]

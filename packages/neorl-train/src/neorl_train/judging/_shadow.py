@@ -53,7 +53,7 @@ def action_fits(
     policies = {**(controllers or {}), **pool.policies}
     if not policies:
         return ()
-    obs, action, mask = _padded(dataset)
+    obs, action, mask = _pad(dataset)
     counted = mask.any(axis=1)
     proposals = {
         name: np.asarray(jax.device_get(shadow(as_arrays(policy), obs, action))[0], np.float64)
@@ -126,7 +126,7 @@ def _step(
     return state._replace(carry=carry, key=key), (proposed, report)
 
 
-def _padded(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _pad(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows, mask = dataset.padded_rows(slice(EPISODES))
     columns: Any = dataset.transitions
     return columns.obs[rows], columns.action[rows], mask

@@ -33,7 +33,7 @@ from neorl_train.judging._results import (
 )
 from neorl_train.judging._rollouts import (
     episodes_of,
-    joined,
+    join,
     recorded_episodes,
     rollouts_in_chunks,
     starts_key,
@@ -147,7 +147,7 @@ def evaluate(
     ]
     tested = _with_one_structure([*plain, *guarded, logged], spec)
     results = _results(environment, tested, key, n_starts, spec)
-    logs = () if dataset is None else (_recorded(dataset, spec),)
+    logs = () if dataset is None else (_log_result(dataset, spec),)
     tables = _tables(
         name, environment, spec, results, logs, candidate, reference, level, episode_margin
     )
@@ -215,7 +215,7 @@ def evaluate_controllers(
         [*plain, _TestEntry(BEHAVIOUR, "behaviour", False, behaviour_members)], spec
     )
     results = _results(environment, tested, key, n_starts, spec)
-    logs = () if dataset is None else (_recorded(dataset, spec),)
+    logs = () if dataset is None else (_log_result(dataset, spec),)
     tables = _tables(name, environment, spec, results, logs, reference, reference, level, math.inf)
     return Evaluation(
         tables=tables,
@@ -228,7 +228,7 @@ def evaluate_controllers(
     )
 
 
-def _recorded(dataset: Dataset, spec: Spec) -> PolicyResult:
+def _log_result(dataset: Dataset, spec: Spec) -> PolicyResult:
     return PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
 
 
@@ -320,7 +320,7 @@ def _result(
         chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=STARTS_AT_ONCE)
         parts += [episodes_of(rows, spec) for rows in chunks]
         order.append(indices)
-    episodes = joined(parts).reordered(np.argsort(np.concatenate(order)))
+    episodes = join(parts).reorder(np.argsort(np.concatenate(order)))
     group = entry.group or entry.name
     return PolicyResult(entry.name, group, entry.role, entry.guarded, episodes, entry.seeds)
 

@@ -9,7 +9,7 @@ import numpy as np
 from neorl_core import Spec
 from neorl_envs.blocks import Term
 from neorl_train.judging._estimates import crossed_estimate, fraction_estimates, mean_estimates
-from neorl_train.judging._results import Episodes, PolicyResult, limited
+from neorl_train.judging._results import Episodes, PolicyResult, limited_quantity
 from neorl_train.judging._tables import (
     AmountCell,
     AmountKind,
@@ -56,8 +56,8 @@ def policy_rows(
         if base is not None:
             columns[i, "return", "difference"] = result.episodes.returns - base.returns
             for j in range(spec.n_cost):
-                ours, theirs = limited(result.episodes, spec, j), limited(base, spec, j)
-                columns[i, j, "difference"] = ours - theirs
+                of_base = limited_quantity(base, spec, j)
+                columns[i, j, "difference"] = limited_quantity(result.episodes, spec, j) - of_base
     amounts = {
         i: amounts_of(result.episodes, spec, terms)
         for i, result in enumerate(results)
@@ -69,7 +69,7 @@ def policy_rows(
             columns[i, "amount", key] = values
             if theirs is not None and results[i].episodes is not base:
                 columns[i, "amount", key, "difference"] = values - theirs[key]
-    means = _estimated(columns, level)
+    means = _estimate(columns, level)
     cells = {
         i: tuple(_amount(key, i, means) for key in result_amounts)
         for i, result_amounts in amounts.items()
@@ -143,9 +143,9 @@ def pooled_rows(
     for i, (seeds, other) in enumerate(pairs):
         differences.append(_compare(columns, i, seeds, other))
         _compare_costs(columns, i, seeds, other, spec)
-    means = _estimated(columns, level) if columns else {}
+    means = _estimate(columns, level) if columns else {}
     return tuple(
-        _pooled(i, seeds, other, spec, differences[i], means, level)
+        _pooled_row(i, seeds, other, spec, differences[i], means, level)
         for i, (seeds, other) in enumerate(pairs)
     )
 
@@ -157,7 +157,7 @@ def _find(results: Sequence[PolicyResult], reference: str) -> Episodes | None:
     return None
 
 
-def _estimated(columns: dict[Hashable, np.ndarray], level: float) -> dict[Hashable, Estimate]:
+def _estimate(columns: dict[Hashable, np.ndarray], level: float) -> dict[Hashable, Estimate]:
     estimates = mean_estimates(np.stack(list(columns.values()), axis=1), level=level)
     return dict(zip(columns, estimates, strict=True))
 
@@ -213,7 +213,7 @@ def _cells(
             per=channel.per,
             total=means[i, "total", j],
             worst=means[i, "worst", j],
-            largest=float(np.max(limited(episodes, spec, j))),
+            largest=float(np.max(limited_quantity(episodes, spec, j))),
             violations=int(episodes.violated[:, j].sum()),
             violating=violating[j],
             steps_over=int(episodes.steps_over[:, j].sum()),
@@ -241,13 +241,13 @@ def _compare_costs(
     spec: Spec,
 ) -> None:
     for j in range(spec.n_cost):
-        ours = np.mean([limited(seed.episodes, spec, j) for seed in seeds], axis=0)
-        theirs = limited(other.episodes, spec, j)
+        ours = np.mean([limited_quantity(seed.episodes, spec, j) for seed in seeds], axis=0)
+        theirs = limited_quantity(other.episodes, spec, j)
         columns[i, "ours", j], columns[i, "theirs", j] = ours, theirs
         columns[i, "less", j] = ours - theirs
 
 
-def _pooled(
+def _pooled_row(
     i: int,
     seeds: Sequence[PolicyResult],
     other: PolicyResult,

@@ -66,17 +66,17 @@ def _act(
     report = getattr(member_carry, "report", None)
     if not isinstance(report, SafetyReport):
         report = empty_report(action.shape[0])
-    return SwitchedCarry(_replaced(carry.members, kind, member_carry), report), action
+    return SwitchedCarry(_replace(carry.members, kind, member_carry), report), action
 
 
 def _sent(
     kind: int, members: tuple[Any, ...], carry: SwitchedCarry, action: Array
 ) -> SwitchedCarry:
     member_carry = members[kind].sent(carry.members[kind], action)
-    return carry._replace(members=_replaced(carry.members, kind, member_carry))
+    return carry._replace(members=_replace(carry.members, kind, member_carry))
 
 
-def _replaced(entries: tuple[Any, ...], position: int, entry: Any) -> tuple[Any, ...]:
+def _replace(entries: tuple[Any, ...], position: int, entry: Any) -> tuple[Any, ...]:
     return (*entries[:position], entry, *entries[position + 1 :])
 
 
@@ -101,7 +101,7 @@ def with_one_structure(policies: Sequence[Policy], n_action: int) -> list[Switch
     for policy in arrays:
         kind = kinds[_structure_of(policy)]
         chosen = jnp.asarray(kind, jnp.int32)
-        wrapped.append(SwitchedPolicy(_replaced(tuple(members), kind, policy), chosen, n_action))
+        wrapped.append(SwitchedPolicy(_replace(tuple(members), kind, policy), chosen, n_action))
     return wrapped
 
 

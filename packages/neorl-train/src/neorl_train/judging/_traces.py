@@ -21,7 +21,7 @@ from neorl_train.judging._results import (
     Episodes,
     Stretch,
     Trace,
-    limited,
+    limited_quantity,
 )
 from neorl_train.judging._rollouts import Rollout
 from neorl_train.judging._shadow import shadow
@@ -55,13 +55,7 @@ def further_starts(
 ) -> list[int]:
     """Additional starts to keep, spread evenly from the largest loss to the largest gain.
 
-    Args:
-        gains: Return minus that of the reference, one for each paired episode.
-        chosen: Starts that are already kept.
-        spec: Determines the size of a row; the starts are limited to about 200,000 numbers.
-
-    Returns:
-        Numbers of the starts, at most eight.
+    At most eight, and at most about 200,000 numbers in their rows.
     """
     width = spec.n_obs + 2 * spec.n_action + spec.n_cost + 2
     available = MAX_NUMBERS // (2 * spec.horizon * width) - len(chosen)
@@ -77,7 +71,7 @@ def _margin_used(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"
     """Constraint margin used: the largest limited cost over its limit (over 1 where that is 0)."""
     used = np.zeros(episodes.count)
     for i, channel in enumerate(spec.cost):
-        cost = np.nan_to_num(limited(episodes, spec, i), nan=np.inf)
+        cost = np.nan_to_num(limited_quantity(episodes, spec, i), nan=np.inf)
         used = np.maximum(used, cost / (channel.limit or 1.0))
     return used
 
@@ -127,19 +121,12 @@ def stretches(
     For each row, the coverage of the log is the range of the actions in the 50 rows of other
     stretches whose standardised observations are nearest.
 
-    Args:
-        policy: Policy, wrapped in its guard if it has one.
-        dataset: Complete log.
-        name: Name of the policy.
-        channels: Observations to show.
-        held_out: Numbers of the episodes on which the policy was not trained.
-
     Returns:
         Best, median and worst; fewer if the log has fewer than three stretches.
     """
     length = max(int(min(LONGEST_S / dataset.spec.dt, LONGEST)), 2)
     spans, rewards = _spans(dataset, length)
-    chosen = _chosen(rewards)
+    chosen = _choose(rewards)
     starts = np.asarray(dataset.episode_starts)
     episodes = np.searchsorted(starts, spans[:, 0], side="right") - 1
     warm_up_starts = np.maximum(spans[:, 0] - length, starts[episodes])
@@ -157,7 +144,7 @@ def stretches(
     for row, (label, span) in enumerate(chosen.items()):
         (begin, end), lead = spans[span], spans[span, 0] - warm_up_starts[span] + 1
         window = slice(lead, lead + end - begin)
-        low, high = _covered(dataset, begin, end)
+        low, high = _coverage(dataset, begin, end)
         stamp = np.nan if dataset.time is None else float(dataset.time[begin])
         selected.append(
             Stretch(
@@ -206,7 +193,7 @@ def _spans(
     return spans[usable], means[usable]
 
 
-def _chosen(rewards: Float[np.ndarray, " stretch"]) -> dict[str, int]:
+def _choose(rewards: Float[np.ndarray, " stretch"]) -> dict[str, int]:
     order = [int(span) for span in np.argsort(-rewards, kind="stable")]
     chosen = {BEST: order[0]}
     if len(order) > 2:
@@ -216,7 +203,7 @@ def _chosen(rewards: Float[np.ndarray, " stretch"]) -> dict[str, int]:
     return chosen
 
 
-def _covered(dataset: Dataset, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+def _coverage(dataset: Dataset, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest action of the log in situations similar to those of given rows."""
     columns: Any = dataset.transitions
     usable = np.asarray(columns.mask, bool).copy()
@@ -255,10 +242,6 @@ def declared_bands(dataset: Dataset, spec: Spec) -> tuple[Band, ...]:
 
     A cost per step ``greatest(PRESSURE - 2895, 0)`` with the limit 5 is a limit of 2900 for the
     pressure. A cost of another form gives no limit for a single observation.
-
-    Args:
-        dataset: The log.
-        spec: Its channels, with the cost limits of the run.
     """
     texts = {
         str(cost.get("name")): str(cost.get("expression"))
@@ -282,12 +265,6 @@ def shown_channels(
     dataset: Dataset, spec: Spec, loops: Sequence[str], bands: Sequence[Band]
 ) -> tuple[str, ...]:
     """Observations of interest: those controlled by loops, limited, or part of the reward.
-
-    Args:
-        dataset: The log.
-        spec: Its channels.
-        loops: Controlled variables of declared loops.
-        bands: Limits of observations.
 
     Returns:
         At most four; the first three channels if nothing is declared.

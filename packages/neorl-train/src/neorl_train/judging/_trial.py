@@ -98,12 +98,8 @@ def trial_plan(
 ) -> str:
     """How to run a trial, when to stop it, and how many episodes show the gain.
 
-    Args:
-        incumbent: Name of the controller that runs today.
-        gain: Gain in return that the trial should show.
-        scale: Spread of returns between episodes, in the same unit.
-        unit: Unit of the return.
-        logged: Logged episodes of the incumbent; ``None`` if there is no cost with a limit.
+    ``scale`` is the spread of returns between episodes; ``logged`` is ``None`` if there is no cost
+    with a limit.
     """
     gain = max(gain, 1e-300)
     episodes = math.ceil(2 * (POWER_FACTOR * scale / gain) ** 2)
@@ -442,7 +438,7 @@ def _excitation_clauses(excitation: Excitation | None) -> list[Clause]:
             holds=excitation.suffices,
             sentence="; ".join(excitation.warnings)
             or "every action of the log also moved independently of the measurements"
-            f"{setpoint_words(excitation)}",
+            f"{setpoint_text(excitation)}",
         )
     ]
 
@@ -486,7 +482,7 @@ def _none_clause(
     )
 
 
-def setpoint_words(excitation: Excitation) -> str:
+def setpoint_text(excitation: Excitation) -> str:
     """Says which actions moved freely only because a setpoint did, if there are any."""
     if not excitation.by_setpoints:
         return ""

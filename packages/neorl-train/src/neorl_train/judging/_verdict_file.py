@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core.infrastructure import head, write_json
-from neorl_train.judging._evaluation_file import decoded, from_plain, read_json, to_plain
+from neorl_train.judging._evaluation_file import decode, from_plain, read_json, to_plain
 from neorl_train.judging._verdict import Verdict
 from neorl_train.runs._names import VERDICT, policy_file
 
@@ -19,11 +19,7 @@ def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def verdict_from_json(content: dict[str, Any]) -> Verdict:
-    """Inverse of :func:`verdict_to_json`, without its head.
-
-    Raises:
-        InputError: If a field is missing, unknown or of another type; the message names it.
-    """
+    """Inverse of :func:`verdict_to_json`, without its head."""
     return from_plain(Verdict, {k: v for k, v in content.items() if k != "artefact"})
 
 
@@ -47,4 +43,4 @@ def read_verdict(run: str | os.PathLike[str]) -> Verdict:
         InputError: If the file is missing, damaged or of another version.
     """
     path = Path(run) / VERDICT
-    return decoded(path, verdict_from_json, read_json(path, "verdict", VERSION))
+    return decode(path, verdict_from_json, read_json(path, "verdict", VERSION))

@@ -10,11 +10,7 @@ MINUS, DASH, NBSP = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{NO-BREAK SPACE}"
 
 
 def no_simulator(plant: str = "NAME") -> str:
-    """Why a log alone gives no answer, and the options that change that.
-
-    Args:
-        plant: Name of the simulated plant on which the log was recorded, if that is known.
-    """
+    """Why a log alone gives no answer, and the options that change that."""
     return (
         "there is no simulator of this plant, and its log alone does not show the results of "
         f"another policy; name a simulator with --evaluation.environment {plant}, or, for an "
@@ -48,11 +44,11 @@ def _digits(width: float, significant: int, most: int) -> int:
 def significant(value: float, digits: int = 3) -> str:
     """A number without an interval, with significant digits and all digits before the point."""
     if value == 0 or not math.isfinite(value):
-        return fixed(value, 0)
-    return fixed(value, max(digits - 1 - math.floor(math.log10(abs(value))), 0))
+        return with_decimals(value, 0)
+    return with_decimals(value, max(digits - 1 - math.floor(math.log10(abs(value))), 0))
 
 
-def fixed(value: float, digits: int) -> str:
+def with_decimals(value: float, digits: int) -> str:
     """A number with a fixed number of decimal places and a real minus sign."""
     if math.isnan(value):
         return "not a number"
@@ -66,17 +62,17 @@ def fixed(value: float, digits: int) -> str:
 
 def interval(estimate: Estimate, digits: int) -> str:
     """An interval as ``[low, high]``."""
-    return f"[{fixed(estimate.low, digits)},{NBSP}{fixed(estimate.high, digits)}]"
+    return f"[{with_decimals(estimate.low, digits)},{NBSP}{with_decimals(estimate.high, digits)}]"
 
 
 def with_interval(estimate: Estimate, digits: int) -> str:
     """An estimate as ``value [low, high]``."""
-    return f"{fixed(estimate.value, digits)}{NBSP}{interval(estimate, digits)}"
+    return f"{with_decimals(estimate.value, digits)}{NBSP}{interval(estimate, digits)}"
 
 
-def signed(value: float, digits: int) -> str:
+def with_sign(value: float, digits: int) -> str:
     """A difference with its sign, even if it is positive."""
-    text = fixed(value, digits)
+    text = with_decimals(value, digits)
     return text if value <= 0 or text.strip("0.") == "" else f"+{text}"
 
 
@@ -94,13 +90,10 @@ def sign_digits(estimate: Estimate, digits: int, *, most: int = 4) -> int:
 def difference(estimate: Estimate, digits: int, *, space: str = NBSP) -> str:
     """A paired difference with its interval, in which the sign of each end is visible.
 
-    Args:
-        estimate: The difference.
-        digits: Smallest number of decimal places.
-        space: Space between the difference and its interval; a normal space allows a line break.
+    A normal space allows a line break before the interval.
     """
     digits = sign_digits(estimate, digits)
-    return f"{signed(estimate.value, digits)}{space}{interval(estimate, digits)}"
+    return f"{with_sign(estimate.value, digits)}{space}{interval(estimate, digits)}"
 
 
 def percent(fraction: float) -> str:
@@ -132,7 +125,7 @@ def confidence(level: float) -> str:
     return f"{100 * level:g} %"
 
 
-def listed(names: Sequence[str]) -> str:
+def enumeration(names: Sequence[str]) -> str:
     """A list as text: ``a, b and c``."""
     if len(names) < 2:
         return "".join(names)
@@ -182,12 +175,6 @@ def table_text(tables: ResultTables) -> str:
     """Return, paired gain and limited costs of every policy, one line each.
 
     Learners are shown with their guard, as they would be deployed, all others as they are.
-
-    Args:
-        tables: Tables of one evaluation.
-
-    Returns:
-        Aligned columns under a title.
     """
     shown = [row for row in tables.rows if row.guarded == (row.role == "learner")]
     digits = decimals(row.returns for row in shown)
@@ -195,8 +182,8 @@ def table_text(tables: ResultTables) -> str:
     if tables.environment:
         heads.append(f"gain over {tables.reference}")
     for channel in tables.spec.cost:
-        words = limit_kind(channel).limit_words(channel.limit, channel.unit)
-        heads.append(f"{channel.name} (limit {words})")
+        text = limit_kind(channel).limit_words(channel.limit, channel.unit)
+        heads.append(f"{channel.name} (limit {text})")
     cells = [heads, *(_cells(row, tables, digits) for row in shown)]
     where = (
         f"{tables.environment}, {tables.n_starts} common starts"
@@ -204,7 +191,7 @@ def table_text(tables: ResultTables) -> str:
         else ("the log's own episodes; no policy was run")
     )
     title = f"{where}: mean [{confidence(tables.level)} interval]"
-    return "\n".join([title, *aligned(cells)])
+    return "\n".join([title, *align(cells)])
 
 
 def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
@@ -219,7 +206,7 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
     return cells
 
 
-def aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+def align(cells: Sequence[Sequence[str]]) -> list[str]:
     """Aligns columns to their widest cells, the first one left, the others right."""
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     return [

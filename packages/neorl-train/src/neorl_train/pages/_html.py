@@ -13,9 +13,6 @@ from neorl_envs.plants import PLANTS
 def glossary(environment: str) -> tuple[str, str]:
     """Explains the terms of the return, the names of controllers, and the channels.
 
-    Args:
-        environment: Name of the environment, as results state it.
-
     Returns:
         Two sentences; each is empty if the environment is unknown here or explains nothing.
     """
@@ -74,7 +71,7 @@ def tag(name: str, *content: Content, **attributes: str) -> Html:
     return Html(f"<{name}{given}>{''.join(text(part) for part in content)}</{name}>")
 
 
-def joined(parts: Iterable[Content]) -> Html:
+def join(parts: Iterable[Content]) -> Html:
     """Concatenates pieces of HTML."""
     return Html("\n".join(text(part) for part in parts))
 
@@ -99,11 +96,6 @@ def table(
     caption: Content, columns: Sequence[Column], rows: Iterable[Sequence[Content] | Group]
 ) -> Html:
     """A table; the first cell of every row is its heading.
-
-    Args:
-        caption: Description of the table, with remarks that apply to the whole table.
-        columns: Column heads.
-        rows: Cells in the order of the columns, or the heading of the rows that follow.
 
     Returns:
         The table in a frame that scrolls sideways; on a narrow screen every row becomes a list, in
@@ -144,7 +136,7 @@ def figure(picture: Html, caption: Content) -> Html:
     return tag("figure", picture, tag("figcaption", caption), class_="picture")
 
 
-def folded(title: str, *content: Content) -> Html:
+def fold(title: str, *content: Content) -> Html:
     """Content that is collapsed on screen and expanded in print."""
     return tag("details", tag("summary", title), *content)
 
@@ -161,17 +153,10 @@ def document(
 ) -> str:
     """A page as one HTML document, suitable for light and dark mode and for printing.
 
-    Args:
-        title: Title of the window.
-        header: Elements above the contents.
-        sections: Sections in reading order; the table of contents links to them.
-        margin: Text at the bottom of every printed page, left of the page number; the title by
-            default.
-
-    Returns:
-        The document.
+    ``margin`` is printed at the bottom of every page, left of the page number; by default it is the
+    title.
     """
-    head = joined(
+    head = join(
         [
             Html('<meta charset="utf-8">'),
             Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
@@ -184,7 +169,7 @@ def document(
     )
     links = (tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _ in sections)
     contents = tag("nav", tag("ul", *links), aria_label="Contents")
-    body = joined(
+    body = join(
         [
             tag("header", *header, contents),
             tag("main", *(section(*entry) for entry in sections)),
@@ -200,9 +185,9 @@ def _stylesheet() -> str:
     return (importlib.resources.files("neorl_train.pages") / "style.css").read_text("utf-8")
 
 
-def _margin(words: str) -> str:
+def _margin(text: str) -> str:
     """The CSS rule that prints a text and the page number at the bottom of every page."""
-    plain = "".join(c if c.isalnum() or c in " .:,()-_+/" else " " for c in words)
+    plain = "".join(c if c.isalnum() or c in " .:,()-_+/" else " " for c in text)
     style = "font: 8pt sans-serif; color: #444444"
     return (
         f'@page {{ @bottom-left {{ content: "{plain}"; {style}; }} '

@@ -50,12 +50,7 @@ class Inputs:
 
 
 def chosen_lines(run: Path, verdict: Verdict) -> list[str]:
-    """Cautions against a *deploy* that may be the best of several runs; none for the first run.
-
-    Args:
-        run: Directory of the run.
-        verdict: Its verdict.
-    """
+    """Cautions against a *deploy* that may be the best of several runs; none for the first run."""
     earlier = earlier_verdicts(run)
     if verdict.answer != DEPLOY or not earlier:
         return []
@@ -68,11 +63,7 @@ def chosen_lines(run: Path, verdict: Verdict) -> list[str]:
 
 
 def read_inputs(run: Path) -> Inputs:
-    """Reads the files of an evaluated run.
-
-    Raises:
-        InputError: If a required file is missing, or one is damaged; the message names it.
-    """
+    """Reads the files of an evaluated run."""
     records = list(read_records(run / METRICS))
     config = run / CONFIG
     return Inputs(
@@ -89,11 +80,7 @@ def read_inputs(run: Path) -> Inputs:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is no file.
-
-    Raises:
-        InputError: If the file is damaged.
-    """
+    """The object in a JSON file; empty if there is no file."""
     if not path.is_file():
         return {}
     try:

@@ -9,9 +9,9 @@ from neorl_train.pages._html import (
     Html,
     Section,
     document,
-    folded,
+    fold,
     glossary,
-    joined,
+    join,
     paragraph,
     tag,
 )
@@ -81,7 +81,7 @@ def _sections(inputs: Inputs) -> list[Section]:
         ("why", "Why", _why(inputs)),
         ("limits", "What the verdict means, and what it does not", about.what_it_says(inputs)),
         ("next", "Next", about.next_commands(inputs)),
-        ("identified", "What was identified and retuned", about.identified(inputs)),
+        ("identified", "What was identified and retuned", about.identified_models(inputs)),
         (
             "benefit",
             "What the gain consists of"
@@ -89,7 +89,7 @@ def _sections(inputs: Inputs) -> list[Section]:
             else "The terms of the return in the log",
             benefit(inputs),
         ),
-        *(_simulated(inputs) if inputs.simulated else _logged(inputs)),
+        *(_simulated_sections(inputs) if inputs.simulated else _logged_sections(inputs)),
         ("signs", "Signs that training went wrong", about.training_facts(inputs)),
         ("curves", "Learning curves", pictures.learning_picture(inputs)),
         ("tables", "All numbers", _numbers(inputs)),
@@ -119,21 +119,21 @@ def _why(inputs: Inputs) -> Html:
         parts.append(results.score_line(inputs))
     if not _style.installed():
         parts.append(pictures.missing())
-    return joined(parts)
+    return join(parts)
 
 
-def _simulated(inputs: Inputs) -> list[Section]:
+def _simulated_sections(inputs: Inputs) -> list[Section]:
     return [
         ("trends", "Episodes, as on the operator's screen", pictures.trend_pictures(inputs)),
         ("moves", "How the plant was moved", moves.movement_table(inputs)),
         ("starts", "On every start", pictures.start_picture(inputs)),
         ("costs", "Return and cost", pictures.cost_picture(inputs)),
         ("acts", "Who acted", pictures.acting_picture(inputs)),
-        ("pooled", "Did training learn anything?", _pooled(inputs)),
+        ("pooled", "Did training learn anything?", _pooled_section(inputs)),
     ]
 
 
-def _logged(inputs: Inputs) -> list[Section]:
+def _logged_sections(inputs: Inputs) -> list[Section]:
     return [
         ("stretches", "What it would have done on the log", stretch_pictures(inputs)),
         ("imitation", "Distance to the log", results.imitation_table(inputs)),
@@ -141,8 +141,8 @@ def _logged(inputs: Inputs) -> list[Section]:
     ]
 
 
-def _pooled(inputs: Inputs) -> Html:
-    return joined(
+def _pooled_section(inputs: Inputs) -> Html:
+    return join(
         [
             paragraph(
                 "The verdict concerns one policy. This table answers another question: are all "
@@ -160,4 +160,4 @@ def _numbers(inputs: Inputs) -> Html:
     tables = inputs.evaluation.tables
     costs = [results.cost_table(tables, j) for j in range(tables.spec.n_cost)]
     endings = [results.ending_table(tables)] if inputs.simulated else []
-    return folded("Show the tables of all policies", results.return_table(tables), *endings, *costs)
+    return fold("Show the tables of all policies", results.return_table(tables), *endings, *costs)

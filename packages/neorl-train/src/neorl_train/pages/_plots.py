@@ -36,7 +36,7 @@ def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
         raise InputError(f"no episode {label!r} was stored; stored episodes: {labels}")
     trace = ours[label]
     reference = other_policy(evaluation.traces, trace)
-    return _style.styled(trends, trace, reference, evaluation.tables.spec, evaluation.bands)
+    return _style.draw_styled(trends, trace, reference, evaluation.tables.spec, evaluation.bands)
 
 
 def plot_learning(run: str | os.PathLike[str]) -> Any:
@@ -58,7 +58,7 @@ def plot_learning(run: str | os.PathLike[str]) -> Any:
         raise InputError(
             f"{run} has no records of its training, so there is no learning curve to draw"
         )
-    return _style.styled(learning_curves, inputs.validations, panels)
+    return _style.draw_styled(learning_curves, inputs.validations, panels)
 
 
 def _require_matplotlib() -> None:

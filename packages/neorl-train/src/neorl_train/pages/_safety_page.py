@@ -22,11 +22,11 @@ from neorl_train.judging._wording import (
     DASH,
     confidence,
     decimals,
-    fixed,
+    enumeration,
     fraction_interval,
-    listed,
     number,
     percent,
+    with_decimals,
     with_interval,
 )
 from neorl_train.pages._html import (
@@ -36,7 +36,7 @@ from neorl_train.pages._html import (
     Html,
     Section,
     bullets,
-    joined,
+    join,
     page_with_answer,
     paragraph,
     table,
@@ -100,7 +100,7 @@ def headline(assessment: Assessment) -> str:
             for constraint in assessment.broken
         ]
         return (
-            f"{assessment.policy} broke hard constraints with the filter on: {listed(texts)}, "
+            f"{assessment.policy} broke hard constraints with the filter on: {enumeration(texts)}, "
             f"{where}.{unseen}"
         )
     counted = [constraint for constraint in hard_of(assessment) if WITH in constraint.violations]
@@ -185,14 +185,14 @@ def _sections(assessment: Assessment) -> list[Section]:
 
 
 def _violations(assessment: Assessment) -> Html:
-    words = (
+    text = (
         "Left: fraction of the episodes in which each constraint was broken, with its exact "
         "interval; hard constraints in red. Right: how often the filter moved each channel, and "
         "how far."
     )
     parts: list[Content] = []
     if _style.installed():
-        parts.append(picture(overview, assessment, name="overview", alt=words, caption=words))
+        parts.append(picture(overview, assessment, name="overview", alt=text, caption=text))
     else:
         parts.append(missing())
     parts.append(_violation_table(assessment))
@@ -203,7 +203,7 @@ def _violations(assessment: Assessment) -> Html:
                 class_="note",
             )
         )
-    return joined(parts)
+    return join(parts)
 
 
 def _violation_table(assessment: Assessment) -> Html:
@@ -238,7 +238,7 @@ def _violation_table(assessment: Assessment) -> Html:
 
 def _violation_row(constraint: Constraint, label: str, part: Violations) -> list[Content]:
     first = label == next(iter(constraint.violations))
-    name = joined([tag("span", constraint.name), tag("span", constraint.words, class_="detail")])
+    name = join([tag("span", constraint.name), tag("span", constraint.text, class_="detail")])
     bad = bool(part.steps) and constraint.tier == "hard" and label == WITH
     fraction = fraction_interval(part.episode_fraction)
     return [
@@ -282,9 +282,9 @@ def _interventions(assessment: Assessment) -> Html:
         Column("Flag", align="left"),
     ]
     listed: list[Sequence[Content] | Group] = [
-        [row.words, percent(row.steps), str(row.episodes), row.flag] for row in assessment.reasons
+        [row.text, percent(row.steps), str(row.episodes), row.flag] for row in assessment.reasons
     ]
-    return joined(
+    return join(
         [
             paragraph(
                 f"The filter changed the policy's action in {percent(assessment.changed)} of the "
@@ -299,15 +299,15 @@ def _interventions(assessment: Assessment) -> Html:
 def _cases(assessment: Assessment) -> Html:
     parts: list[Content] = []
     for number_, case in enumerate(assessment.cases):
-        words = (
+        text = (
             f"{case.title}. Shaded: beyond a limit. Dotted: ends of the actuator. Last panel on "
             "the right: when the filter changed the action, and when the fallback acted."
         )
         parts.append(tag("h3", case.title))
         parts.append(
-            picture(case_figure, case, assessment, name=f"case{number_}", alt=words, caption=words)
+            picture(case_figure, case, assessment, name=f"case{number_}", alt=text, caption=text)
         )
-    return joined(parts)
+    return join(parts)
 
 
 def _monitors(assessment: Assessment) -> Html:
@@ -320,7 +320,7 @@ def _monitors(assessment: Assessment) -> Html:
     ]
     rows: list[Sequence[Content] | Group] = [
         [
-            joined([tag("span", monitor.name), tag("span", monitor.words, class_="detail")]),
+            join([tag("span", monitor.name), tag("span", monitor.text, class_="detail")]),
             DASH if monitor.promised is None else f"at most {percent(monitor.promised)}",
             fraction_interval(monitor.episodes),
             f"{monitor.before_violation} of {monitor.violating}",
@@ -338,11 +338,9 @@ def _monitors(assessment: Assessment) -> Html:
 def _metrics(assessment: Assessment) -> Html:
     columns = [Column("Metric", align="left"), *(Column(name) for name in assessment.metrics)]
     rows: list[Sequence[Content] | Group] = []
-    for field, words in METRICS.items():
+    for field, text in METRICS.items():
         values = [getattr(metrics, field) for metrics in assessment.metrics.values()]
-        rows.append(
-            [words.format(unit=assessment.unit), *(_cell(field, value) for value in values)]
-        )
+        rows.append([text.format(unit=assessment.unit), *(_cell(field, value) for value in values)])
     return table(
         f"Means and fractions with {confidence(assessment.level)} intervals: exact for fractions "
         "(Clopper-Pearson), by a bootstrap over the episodes for means.",
@@ -377,11 +375,11 @@ def _cell(field: str, value: object) -> str:
         if field in FRACTIONS:
             return fraction_interval(value)
         return with_interval(value, max(decimals([value]), 1))
-    return f"{value}" if isinstance(value, int) else fixed(float(str(value)), 2)
+    return f"{value}" if isinstance(value, int) else with_decimals(float(str(value)), 2)
 
 
 def _guarantee(assessment: Assessment) -> Html:
-    return joined(
+    return join(
         [
             paragraph("For this policy the filter keeps:"),
             bullets(list(assessment.demands)),
@@ -441,9 +439,10 @@ def write_safety_report(assessment: Assessment, directory: str | os.PathLike[str
         raise InputError(f"cannot make the folder {folder}: {error.strerror}") from error
     write_json(folder / NUMBERS, assessment_to_json(assessment))
     if _style.installed():
-        _save(_style.styled(overview, assessment), folder / OVERVIEW)
+        _save(_style.draw_styled(overview, assessment), folder / OVERVIEW)
         for i, case in enumerate(assessment.cases):
-            _save(_style.styled(case_figure, case, assessment), folder / f"safety-case-{i + 1}.png")
+            figure = _style.draw_styled(case_figure, case, assessment)
+            _save(figure, folder / f"safety-case-{i + 1}.png")
     write_text(folder / PAGE, page(assessment))
     return folder / PAGE
 

@@ -24,9 +24,9 @@ from neorl_train.judging._wording import (
     confidence,
     decimals,
     difference,
-    fixed,
     percent,
     quantity,
+    with_decimals,
     with_interval,
 )
 from neorl_train.pages._html import glossary
@@ -40,11 +40,6 @@ Step = tuple[str, str]
 
 def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
     """What a user can do with a finished run.
-
-    Args:
-        run: Directory of the run.
-        verdict: Its verdict.
-        simulated: Whether policies were run in a simulator.
 
     Returns:
         Commands, the most useful first. Those of neorl-deploy are left out if it is not installed.
@@ -137,13 +132,7 @@ def _relative(run: Path) -> Path:
 def print_evaluation(
     evaluation: Evaluation, verdict: Verdict, stream: TextIO | None = None
 ) -> None:
-    """Prints the table of an evaluation and its verdict.
-
-    Args:
-        evaluation: Results.
-        verdict: Verdict on them.
-        stream: Stream to print to; standard output by default.
-    """
+    """Prints the table of an evaluation and its verdict."""
     console = _console(stream)
     _print_table(console, evaluation)
     _print_verdict(console, evaluation, verdict)
@@ -295,7 +284,8 @@ def _cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[str]:
         "log": "recorded log",
     }
     simulated, gain = bool(tables.environment), row.difference
-    mean = fixed(row.returns.value, digits) if simulated else with_interval(row.returns, digits)
+    returns = row.returns
+    mean = with_decimals(returns.value, digits) if simulated else with_interval(returns, digits)
     cells = [names.get(row.role, row.name), mean]
     if simulated:
         paired = "" if gain is None else difference(gain, digits, space=" ")

@@ -1,7 +1,7 @@
 """Trains a population from start to finish, with checkpoints that continue bit-identically."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from neorl_agents.populations import IQN, Agent, OverAgents, first_frames, init_population
 from neorl_core import InputError, as_arrays
+from neorl_core.infrastructure import Binder
 from neorl_envs.worlds import World
 from neorl_train.populations._epochs import Epochs, Order, play_episode, run_epochs
 from neorl_train.runs import Checkpoints
@@ -144,8 +145,8 @@ def population_checkpoints(
         "length of observations": world.n_obs,
         "number of actions": world.n_actions,
         "number of turns": world.horizon,
-        "world": _plain(world),
-        "learner": _plain(learner),
+        "world": Binder().plain(world),
+        "learner": Binder().plain(learner),
         "seed": seed,
     }
     return Checkpoints(folder, identity=identity, interval=1, keep=keep, print_line=print_line)
@@ -216,12 +217,3 @@ def _require_finite(epochs: Epochs, first: int, checkpoints: Checkpoints | None)
 def _no_epochs(agents: int) -> Epochs:
     empty = np.zeros((0, agents), np.float32)
     return Epochs(empty, empty, empty, empty.astype(np.int32))  # pyright: ignore[reportArgumentType]
-
-
-def _plain(settings: Any) -> Mapping[str, Any]:
-    def items() -> Iterator[tuple[str, Any]]:
-        for field in dataclasses.fields(settings):
-            value = getattr(settings, field.name)
-            yield field.name, list(value) if isinstance(value, tuple) else value
-
-    return dict(items())

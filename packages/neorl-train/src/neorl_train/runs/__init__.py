@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from neorl_train.runs._checkpoints import tree_digest as tree_digest
     from neorl_train.runs._directory import RunDirectory as RunDirectory
     from neorl_train.runs._directory import create_run as create_run
-    from neorl_train.runs._directory import numbered as numbered
+    from neorl_train.runs._directory import numbered_runs as numbered_runs
     from neorl_train.runs._lock import file_lock as file_lock
     from neorl_train.runs._lock import holder as holder
     from neorl_train.runs._lock import locked as locked
@@ -36,7 +36,7 @@ __all__ = [
     "file_lock",
     "holder",
     "locked",
-    "numbered",
+    "numbered_runs",
     "read_records",
     "tree_digest",
 ]

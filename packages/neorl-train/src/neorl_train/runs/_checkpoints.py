@@ -92,12 +92,7 @@ def stored_leaves(tree: Any) -> dict[str, Any]:
 def make_manifest(tree: Any, identity: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a tree of arrays.
 
-    Args:
-        tree: Tree of NumPy or JAX arrays, which may include typed keys.
-        identity: Run, algorithm and step that the tree belongs to, as plain JSON.
-
-    Returns:
-        A JSON object that contains its own digest.
+    It contains its own digest.
     """
     leaves = {
         name: {**_form(leaf), "sha256": leaf_digest(leaf)}
@@ -137,11 +132,6 @@ def check_manifest(manifest: Any) -> None:
 
 def check_template(template: Any, manifest: Mapping[str, Any], where: str) -> None:
     """Refuses to restore into a tree of another form; nothing is ever cast.
-
-    Args:
-        template: Arrays or ``jax.ShapeDtypeStruct`` with the form of the saved tree.
-        manifest: Manifest of the checkpoint.
-        where: Name of the checkpoint in messages.
 
     Raises:
         InputError: Names the first path that is missing, unexpected, or of another shape or type.

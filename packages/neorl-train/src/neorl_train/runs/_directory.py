@@ -125,7 +125,7 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
             f"cannot make the folder {runs}: {error.strerror}; "
             "choose another with --output.directory"
         ) from error
-    number = 1 + max((int(path.name) for path in numbered(runs)), default=0)
+    number = 1 + max((int(path.name) for path in numbered_runs(runs)), default=0)
     while True:
         path = runs.absolute() / f"{number:04d}"
         with contextlib.suppress(FileExistsError):
@@ -138,10 +138,7 @@ def create_run(runs: Path, config_toml: str, record: dict[str, Any]) -> RunDirec
 def fill_run(path: Path, config_toml: str, record: dict[str, Any]) -> RunDirectory:
     """Writes configuration and record into an empty folder, which makes it a run.
 
-    Args:
-        path: Absolute path of the folder; removed if it cannot be written.
-        config_toml: The resolved configuration.
-        record: Initial content of ``run.json``.
+    The folder is removed if they cannot be written.
 
     Raises:
         OSError: If it cannot be written.
@@ -160,11 +157,8 @@ def earlier_verdicts(run: Path) -> int:
     """Number of earlier runs in the same folder that were judged on the same source.
 
     Keeping the best of several runs selects it by its verdict.
-
-    Args:
-        run: Directory of a run.
     """
-    earlier = [path for path in numbered(run.parent) if path.name < run.name]
+    earlier = [path for path in numbered_runs(run.parent) if path.name < run.name]
     judged = [path for path in earlier if (path / VERDICT).is_file()]
     source = _source(run)
     return sum(bool(source) and _source(path) == source for path in judged)
@@ -179,7 +173,7 @@ def _source(run: Path) -> str:
     return str(data.get("source", ""))
 
 
-def numbered(runs: Path) -> list[Path]:
+def numbered_runs(runs: Path) -> list[Path]:
     """The run directories in a folder, oldest first."""
     if not runs.is_dir():
         return []

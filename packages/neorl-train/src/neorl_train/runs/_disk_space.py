@@ -14,10 +14,6 @@ from neorl_core.infrastructure import is_full_disk
 def require_free_space(folder: Path, size: int) -> None:
     """Fails before anything is written if ``size`` more bytes would not fit.
 
-    Args:
-        folder: Folder to write to; created if it is missing.
-        size: Number of bytes.
-
     Raises:
         OSError: If the disk is full or the size is above the process's limit.
     """
@@ -46,9 +42,6 @@ def one_line_when_full(what: str, advice: str) -> Iterator[None]:
     Args:
         what: Name of what was being written, for example ``"checkpoint 4000 of iql"``.
         advice: What to do once there is free space.
-
-    Raises:
-        InputError: Instead of any error that means a full disk.
     """
     try:
         yield

@@ -80,9 +80,6 @@ def dataset_input(
 def artifacts_of(run: RunDirectory) -> tuple[list[Path], str]:
     """Report, configuration, record, evaluation, verdict and bundle, with a digest of them.
 
-    Args:
-        run: The run.
-
     Returns:
         The existing files and their digest; empty as long as there is no verdict.
     """
@@ -167,9 +164,6 @@ def tracking_uri(run: RunDirectory) -> str:
 
 def copy_to_mlflow(run: RunDirectory) -> None:
     """Updates the MLflow runs of a run directory once, up to its last checkpoints and results.
-
-    Args:
-        run: The run.
 
     Raises:
         InputError: If another process holds the database's lock.

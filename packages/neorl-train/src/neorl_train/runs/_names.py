@@ -28,11 +28,7 @@ def fallback_names(count: int) -> list[str]:
 def policy_file(name: str) -> str:
     """Path of a policy's artefact in a run.
 
-    Args:
-        name: Name of the policy, for example ``"iql-0"`` or ``FALLBACK``.
-
-    Returns:
-        The path within the run directory, with forward slashes on every system.
+    It has forward slashes on every system.
     """
     return f"{POLICIES}/{name}.safetensors"
 
@@ -40,11 +36,7 @@ def policy_file(name: str) -> str:
 def critic_file(name: str) -> str:
     """Path of a critic in a run.
 
-    Args:
-        name: Either ``"safety_critic"`` or ``"ensemble"``.
-
-    Returns:
-        The path within the run directory, with forward slashes on every system.
+    It has forward slashes on every system.
     """
     return f"critics/{name}.safetensors"
 

@@ -76,7 +76,7 @@ class RecordReader:
             complete, newline, _ = file.read().rpartition(b"\n")
             self._offset += len(complete) + len(newline)
         lines = complete.decode("utf-8", errors="replace").split("\n") if complete else []
-        return list(_parsed(self._path, lines))
+        return list(_parse(self._path, lines))
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -96,10 +96,10 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8", errors="replace")
-    yield from _parsed(path, text.split("\n")[:-1])
+    yield from _parse(path, text.split("\n")[:-1])
 
 
-def _parsed(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
+def _parse(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             value = json.loads(line)

@@ -123,9 +123,6 @@ def failure(error: Exception) -> str:
 def copy_once(run: RunDirectory) -> None:
     """Copies the records of a run to MLflow now.
 
-    Args:
-        run: The run.
-
     Raises:
         InputError: If they cannot be copied; one line gives the reason, and what to do if the
             database is damaged.
@@ -146,7 +143,7 @@ def copy_once(run: RunDirectory) -> None:
 
 def _repair(run: RunDirectory, reason: str) -> str:
     """What to do first if the database is damaged; else nothing."""
-    if any(words in reason for words in DAMAGED):
+    if any(text in reason for text in DAMAGED):
         return f"move {run.path.parent / MLFLOW_DATABASE} away, which is damaged, and "
     return ""
 

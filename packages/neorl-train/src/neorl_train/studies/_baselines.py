@@ -110,9 +110,9 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     if environment is not None and environment.spec != dataset.spec:
         environment = None
     material = Material(config, dataset.spec, environment, dataset)
-    _, controllers, words = with_controllers(material)
+    _, controllers, text = with_controllers(material)
     if environment is None:
-        return _in_shadow(config, dataset, controllers), words
+        return _in_shadow(config, dataset, controllers), text
     outcome = evaluate_controllers(
         environment,
         controllers,
@@ -121,7 +121,7 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
         n_starts=config.evaluation.starts,
         level=config.evaluation.level,
     )
-    return outcome, words
+    return outcome, text
 
 
 def scale_from(evaluation: Evaluation) -> Scale:

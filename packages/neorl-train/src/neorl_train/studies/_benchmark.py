@@ -22,7 +22,7 @@ from neorl_train.studies._scores import (
     PolicyScores,
     Scale,
     controller_scores,
-    joined,
+    join,
     means_of,
     over_seeds,
     run_scores,
@@ -185,18 +185,7 @@ def benchmark_of(
     level: float,
     curve_starts: int,
 ) -> Benchmark:
-    """Reads the runs of a benchmark.
-
-    Args:
-        entries: All runs, in order.
-        controllers: The controllers of every task on the starts of the runs.
-        scales: Scale of every plant.
-        level: Confidence level of all intervals.
-        curve_starts: Number of episodes per validation during training.
-
-    Raises:
-        InputError: If a file of a run is damaged.
-    """
+    """Reads the runs of a benchmark."""
     rows: list[BenchmarkRow] = []
     curves: list[Learning] = []
     by_task: dict[Task, dict[str, tuple[PolicyScores | None, int, bool]]] = {}
@@ -211,7 +200,7 @@ def benchmark_of(
             ]
             failed = sum(len(entry.seeds) for entry in learner_entries if entry.error)
             complete = all(entry.finished or entry.error for entry in learner_entries)
-            policies[learner] = joined(done) if done else None, failed, complete
+            policies[learner] = join(done) if done else None, failed, complete
         others = controller_scores(controllers[task], scale)
         policies |= {entry.policy: (entry, 0, True) for entry in others}
         rows += _rows(task, policies, others[0].tables, level)
@@ -231,7 +220,7 @@ def benchmark_of(
             "left": sum(not entry.finished and not entry.error for entry in entries),
         },
         failures=tuple(
-            f"{e.task[0]}, {e.task[1]} log, {e.learner}, seeds {_listed(e.seeds)}: {e.error}"
+            f"{e.task[0]}, {e.task[1]} log, {e.learner}, seeds {_seed_text(e.seeds)}: {e.error}"
             for e in entries
             if e.error
         ),
@@ -373,5 +362,5 @@ def _interquartile_mean(scores: np.ndarray, level: float) -> Estimate:
         return Estimate(float(scored.estimate), float(scored.low), float(scored.high))
 
 
-def _listed(seeds: Sequence[int]) -> str:
+def _seed_text(seeds: Sequence[int]) -> str:
     return " ".join(map(str, seeds))

@@ -208,12 +208,8 @@ def _check_list(name: str, values: Any, kind: type) -> None:
 _WORDS = {int: "integers", str: "names"}
 
 
-def state_words(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:
-    """Progress of a benchmark, in one line.
-
-    Raises:
-        InputError: If a run is damaged, or another process works on one.
-    """
+def state_text(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:
+    """Progress of a benchmark, in one line."""
     state = state_of(plan.directory, cells, retry=retry)
     return (
         f"{len(cells)} runs in {plan.directory}: {len(state.finished)} finished, "

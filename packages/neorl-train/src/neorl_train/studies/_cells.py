@@ -35,7 +35,7 @@ class Cell:
     config: Config
     name: str
 
-    def words(self) -> str:
+    def text(self) -> str:
         """The varied settings as text."""
         return ", ".join(f"{name} {_word(value)}" for name, value in self.values.items())
 
@@ -89,13 +89,10 @@ class SweepFile:
     def cell(self, values: Mapping[str, Any]) -> Cell:
         """Makes one configuration.
 
-        Args:
-            values: Values by dotted name.
-
         Raises:
             InputError: If it is not a valid configuration; the message names the values.
         """
-        merged = _nested(self.base)
+        merged = _nest(self.base)
         for name, value in values.items():
             *sections, key = name.split(".")
             part = merged
@@ -106,11 +103,11 @@ class SweepFile:
             )
         merged["evaluation"] = {"seed": PAIRED_STARTS_SEED, **merged.get("evaluation", {})}
         merged["output"] = {**merged.get("output", {}), "directory": str(self.directory.absolute())}
-        words = ", ".join(f"{name} = {_word(value)}" for name, value in values.items())
+        text = ", ".join(f"{name} = {_word(value)}" for name, value in values.items())
         try:
             config = configure(**merged)
         except InputError as error:
-            raise InputError(f"with {words}: {error}") from error
+            raise InputError(f"with {text}: {error}") from error
         trained = config.training.algorithms
         used_values = {
             name: value
@@ -211,10 +208,8 @@ def _leaves(value: Mapping[str, Any], where: str, *, stop: Any) -> Iterator[tupl
             yield dotted, entry
 
 
-def _nested(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        k: _nested(entry) if isinstance(entry, Mapping) else entry for k, entry in value.items()
-    }
+def _nest(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _nest(entry) if isinstance(entry, Mapping) else entry for k, entry in value.items()}
 
 
 def _word(value: Any) -> str:

@@ -44,10 +44,6 @@ _test = jax.jit(wilcoxon_test)
 def seed_returns(evaluation: Evaluation, name: str) -> np.ndarray | None:
     """Returns of a learner's seeds behind their guard, or of a controller, by seed and start.
 
-    Args:
-        evaluation: Results of one run.
-        name: A learner, one of its seeds, or a controller.
-
     Returns:
         Shape ``(seed, start)``; ``None`` if there is no such policy.
     """
@@ -69,11 +65,8 @@ def baselines(
 ) -> list[np.ndarray]:
     """The returns of the policy to compare with, on the starts of each run.
 
-    Args:
-        runs: Names of the runs.
-        evaluations: Their results.
-        name: The policy. A run that does not have it takes it from the first other run on the same
-            starts, on which the controller that runs today has the same returns.
+    A run that does not have it takes it from the first other run on the same starts, on which the
+    controller that runs today has the same returns.
 
     Raises:
         InputError: If no policy of this name was run on the starts of some run.
@@ -242,7 +235,7 @@ def compare_runs(paths: Sequence[Path], *, against: str = "") -> Comparison:
             "there is no run to compare; name some, as `neorl-train compare runs/0001 runs/0002`"
         )
     evaluations = [read_evaluation(run.path) for run in runs]
-    differing = _differing([_flat(*pair) for pair in zip(runs, evaluations, strict=True)])
+    differing = _differences([_flat(*pair) for pair in zip(runs, evaluations, strict=True)])
     levels = {evaluation.tables.level for evaluation in evaluations}
     if len(levels) > 1:
         raise InputError(
@@ -257,7 +250,7 @@ def compare_runs(paths: Sequence[Path], *, against: str = "") -> Comparison:
         if other is not None:
             own = [_against(row, evaluation, other, against, level) for row in own]
         rows += [row for row in own if not _is_repeated(row, rows)]
-    return Comparison(level, _adjusted(rows), against)
+    return Comparison(level, _adjust(rows), against)
 
 
 def _against(
@@ -270,7 +263,7 @@ def _against(
     return dataclasses.replace(row, **paired_with(returns, baseline, level=level)._asdict())
 
 
-def _adjusted(rows: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
+def _adjust(rows: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
     """The rows with their p values adjusted, because the best of many rows looks good by chance."""
     tested = [row.p_value for row in rows if row.p_value is not None]
     adjusted = iter(np.asarray(holm(np.asarray(tested, np.float32))).tolist())
@@ -312,7 +305,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
     for group in groups:
         members = [r for r in tables.rows if r.group == group and r.role == "learner" and r.guarded]
         members = members or [r for r in tables.rows if r.group == group and r.role == "learner"]
-        pooled = _pooled(tables, group)
+        pooled = _pooled_row(tables, group)
         is_candidate = tables.candidate in [member.name for member in members]
         cost, over = _worst_cost(members)
         trips = [member.trips.value for member in members if member.trips is not None]
@@ -406,7 +399,7 @@ def _predicted_gain(evaluation: Evaluation, answer: Verdict) -> Estimate | None:
     return None
 
 
-def _pooled(tables: ResultTables, group: str) -> PooledRow | None:
+def _pooled_row(tables: ResultTables, group: str) -> PooledRow | None:
     """All seeds of a learner with the guard, compared with the incumbent."""
     for row in tables.pooled:
         if row.group == group and row.guarded and row.against == tables.reference:
@@ -475,7 +468,7 @@ def _leaves(value: Mapping[str, Any], where: str) -> Any:
             yield dotted, ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in listed)
 
 
-def _differing(configurations: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+def _differences(configurations: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     """The entries of each configuration that are not equal in all of them."""
     sources = {settings.get("data.source") for settings in configurations}
     skipped = OTHER_COLUMNS + (OF_THE_SOURCE if len(sources) > 1 else ())

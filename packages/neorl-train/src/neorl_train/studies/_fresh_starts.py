@@ -9,7 +9,7 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
-from neorl_train._job.resolution import reopened
+from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train._job.write_results import (
     INPUTS,
@@ -30,7 +30,7 @@ from neorl_train.judging._results import Evaluation
 from neorl_train.judging._rule import verdict
 from neorl_train.judging._safety_on_plant import read_policy_under_test
 from neorl_train.judging._verdict import Verdict
-from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT
 
 VERSION = 1
@@ -76,9 +76,6 @@ def evaluate_again(
         candidate: Policy to judge; empty uses the candidate of the run.
         plant: Simulated plant with the channels of the run; empty uses that of the run.
 
-    Returns:
-        Results and verdict, which are also on disk.
-
     Raises:
         InputError: If the run is not finished or has no simulator, the named plant has other
             channels, the candidate is not one of its policies, or there are fewer than two starts.
@@ -86,7 +83,7 @@ def evaluate_again(
     record = run.record()
     if record["status"] != FINISHED:
         raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
-    resolved_run = reopened(configure(run.config))
+    resolved_run = reopen(configure(run.config))
     if plant:
         resolved_run = _on_plant(resolved_run, plant)
     if resolved_run.environment is None:
@@ -97,7 +94,7 @@ def evaluate_again(
         )
     if starts < 0 or starts == 1:
         raise InputError(f"starts must be at least 2, or 0 for those of the run, got {starts}")
-    settings, earlier = resolved_run.config.evaluation, numbered(run.path / EVALUATIONS)
+    settings, earlier = resolved_run.config.evaluation, numbered_runs(run.path / EVALUATIONS)
     if seed < 0:
         seed = 1 + max([settings.seed, *(_seed_of(path) for path in earlier)])
     first = json.loads((run.path / VERDICT).read_text(encoding="utf-8"))
@@ -111,14 +108,14 @@ def evaluate_again(
     identity: dict[str, Any] = {"seed": seed, "starts": starts or settings.starts}
     identity |= {"candidate": candidate, "plant": plant}
     inputs = evaluation_inputs(record, pool.policies, **identity)
-    earlier_path = _matching(earlier, inputs)
+    earlier_path = _match(earlier, inputs)
     if earlier_path is not None:
         evaluation = read_evaluation(earlier_path)
         answer, position = verdict(evaluation.tables), 1 + earlier.index(earlier_path)
         return RepeatedEvaluation(
             earlier_path, evaluation, answer, seed, position, str(first["answer"])
         )
-    evaluation = _evaluated(run, resolved_run, pool, candidate, seed, starts)
+    evaluation = _evaluate(run, resolved_run, pool, candidate, seed, starts)
     answer = verdict(evaluation.tables)
     number = 1 + max((int(path.name) for path in earlier), default=0)
     path = run.path / EVALUATIONS / f"{number:04d}"
@@ -162,7 +159,7 @@ def _on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
     return dataclasses.replace(resolved_run, config=config, environment=environment)
 
 
-def _matching(earlier: list[Path], inputs: str) -> Path | None:
+def _match(earlier: list[Path], inputs: str) -> Path | None:
     """The earlier evaluation with the same inputs, if it is unchanged."""
     for path in reversed(earlier):
         try:
@@ -183,7 +180,7 @@ def _seed_of(path: Path) -> int:
         return 0
 
 
-def _evaluated(
+def _evaluate(
     run: RunDirectory,
     resolved_run: ResolvedRun,
     pool: Pool,

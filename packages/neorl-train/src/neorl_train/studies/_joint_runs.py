@@ -14,7 +14,7 @@ from neorl_core.infrastructure.command_line import one_line
 from neorl_train._job.job import begin_job
 from neorl_train._job.kinds import Offline
 from neorl_train._job.log_stage import read_experience, store_log
-from neorl_train._job.resolution import reopened
+from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import task_of, validation_of
 from neorl_train._job.watcher import RunWatcher
@@ -66,11 +66,7 @@ class _OpenRun:
 def joint_key(config: Config) -> Hashable | None:
     """Runs with equal keys can be trained together: only numbers of their learners differ.
 
-    Args:
-        config: Configuration, after the checks that need no data.
-
-    Returns:
-        The key; ``None`` for a run that is not trained on a log.
+    It is ``None`` for a run that is not trained on a log.
     """
     if config.finetune.run or config.training.on != "log":
         return None
@@ -93,10 +89,6 @@ def train_runs_together(jobs: Sequence[JointRun], reporter: Reporter) -> dict[st
     Each run has its own directory with the records and the checkpoints that it would have alone, so
     that resuming it writes the policies, the evaluation and the report without further training. A
     run whose training fails records this, and the others continue.
-
-    Args:
-        jobs: The runs, all with the same :func:`joint_key`.
-        reporter: Progress reporter.
 
     Returns:
         Reason in one line for each run that failed, by name.
@@ -141,7 +133,7 @@ def _open(job: JointRun, stop: StopSignal) -> _OpenRun:
             raise InputError(
                 f"{run.config} was changed since the run was started; restore the file"
             )
-        resolved_run = reopened(config)
+        resolved_run = reopen(config)
     return _OpenRun(job.name, resolved_run, Session(run, quiet, stop, Timings()), job.run is None)
 
 

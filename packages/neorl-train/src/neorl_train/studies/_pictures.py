@@ -17,7 +17,7 @@ from neorl_train.pages._html import (
     bullets,
     document,
     figure,
-    joined,
+    join,
     paragraph,
     table,
     tag,
@@ -48,18 +48,7 @@ class ShownPicture:
 
 
 def write_benchmark_pictures(folder: Path, benchmark: Benchmark) -> list[Path]:
-    """Writes the page of a benchmark, and its figures as PNG if matplotlib is installed.
-
-    Args:
-        folder: Folder of the benchmark.
-        benchmark: Results of the benchmark.
-
-    Returns:
-        The files.
-
-    Raises:
-        OSError: If one cannot be written.
-    """
+    """Writes the page of a benchmark, and its figures as PNG if matplotlib is installed."""
     shown, page = _of_benchmark(benchmark), folder / "benchmark.html"
     learners = _learners(benchmark.rows)
     tables = benchmark_tables(benchmark)
@@ -111,7 +100,7 @@ def _learners(rows: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _write_png(path: Path, shown: Sequence[ShownPicture], learners: Sequence[str]) -> None:
-    image = _style.styled(study_figure, [entry.picture for entry in shown], learners)
+    image = _style.draw_styled(study_figure, [entry.picture for entry in shown], learners)
     with replacing(path) as partial:
         image.savefig(partial, format="png", dpi=DOTS_PER_INCH, facecolor="white")
 
@@ -128,13 +117,13 @@ def _page(
     for number, entry in enumerate(shown):
         words, name = entry.caption, f"picture{number}"
         if _style.installed():
-            svg = _style.drawn(study_figure, [entry.picture], learners, name=name, alt=words)
+            svg = _style.svg_figure(study_figure, [entry.picture], learners, name=name, alt=words)
             pictures.append((name, entry.heading, figure(Html(svg), words)))
     missing = []
     if not _style.installed():
         missing = [paragraph(f"Pictures need matplotlib: {_style.EXTRA}", class_="note")]
     remarks = [bullets(list(note_lines))] if note_lines else []
-    content = joined([*missing, *(_table(content) for content in tables), *remarks])
+    content = join([*missing, *(_table(content) for content in tables), *remarks])
     return document(title, header, [*pictures, ("tables", "Tables", content)])
 
 
@@ -190,11 +179,11 @@ def _of_benchmark(benchmark: Benchmark) -> list[ShownPicture]:
         if lines:
             curves.append(Curves(f"{task[0]}, {task[1]} log", "score", lines, 100.0))
     if curves:
-        words = (
+        text = (
             f"Mean over seeds during training, with Student's {level} interval where there are "
             "several; measured on a few separate starts, without guard."
         )
-        shown.append(ShownPicture("Learning curves", words, curves))
+        shown.append(ShownPicture("Learning curves", text, curves))
     return shown
 
 
@@ -257,11 +246,11 @@ def _predicted_gains(comparison: Comparison) -> list[ShownPicture]:
         panels.append(Dots(source, unit, _by_policy(own, "predicted"), _learners_of(own), 0.0))
     if not panels:
         return []
-    words = (
+    text = (
         "Gain of each run's candidate over the controller that runs today, predicted by a plant "
         "model of the log, with its interval; the dashed line is no gain."
     )
-    return [ShownPicture("Predicted gains", words, panels)]
+    return [ShownPicture("Predicted gains", text, panels)]
 
 
 def _names(rows: Sequence[ComparedRow]) -> list[str]:

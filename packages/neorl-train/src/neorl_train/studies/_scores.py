@@ -104,16 +104,7 @@ class PolicyScores:
 
 
 def run_scores(run: RunDirectory, learner: str, scale: Scale) -> PolicyScores:
-    """A learner of a finished run on a plant, with its guard.
-
-    Args:
-        run: The run.
-        learner: Name of the learner.
-        scale: Scale of the plant.
-
-    Raises:
-        InputError: If a file of the run is damaged.
-    """
+    """A learner of a finished run on a plant, with its guard."""
     evaluation = read_evaluation(run.path)
     results = [
         result for result in evaluation.results if result.group == learner and result.guarded
@@ -157,18 +148,18 @@ def _scores(
         role=first.role,
         tables=tables,
         seeds=seeds,
-        scores=_stacked(members, lambda e: scale.of(e, costs)),
-        returns=_stacked(members, lambda e: e.returns),
-        gains=_stacked(members, gain),
-        violated=_stacked(members, lambda e: e.violated.mean(axis=0)),
-        trips=_stacked(members, lambda e: math.nan if e.trip is None else e.trip.mean()),
+        scores=_stack(members, lambda e: scale.of(e, costs)),
+        returns=_stack(members, lambda e: e.returns),
+        gains=_stack(members, gain),
+        violated=_stack(members, lambda e: e.violated.mean(axis=0)),
+        trips=_stack(members, lambda e: math.nan if e.trip is None else e.trip.mean()),
         steps=steps,
         curves=curves,
         best_tuning=scale.best_tuning,
     )
 
 
-def joined(parts: Sequence[PolicyScores]) -> PolicyScores:
+def join(parts: Sequence[PolicyScores]) -> PolicyScores:
     """The same learner from several runs, with their seeds concatenated."""
     first = parts[0]
     names = ("scores", "returns", "gains", "violated", "trips")
@@ -189,10 +180,6 @@ def means_of(
 
     With several seeds, the intervals resample both seeds and starts. Policies with one seed and
     the same number of starts are resampled together.
-
-    Args:
-        policies: Policies of one task.
-        level: Confidence level of the intervals.
 
     Returns:
         Score, return and gain of every policy; NaN where a value is unknown.
@@ -222,7 +209,7 @@ def over_seeds(values: Float[np.ndarray, " seed"], level: float) -> Estimate:
         return Estimate(float(np.mean(values)), float(interval.low), float(interval.high))
 
 
-def _stacked(members: Iterable[PolicyResult], value: Any) -> np.ndarray:
+def _stack(members: Iterable[PolicyResult], value: Any) -> np.ndarray:
     return np.stack([np.asarray(value(result.episodes), np.float64) for result in members])
 
 

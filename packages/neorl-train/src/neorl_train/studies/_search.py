@@ -108,9 +108,6 @@ def search(
             one program, if they share this process.
         print_line: Called with a line for each trial.
 
-    Returns:
-        The cells of all trials, in order.
-
     Raises:
         InputError: If Optuna is not installed, or a trial is not a valid configuration.
     """
@@ -155,16 +152,16 @@ def _try(
     for number, cell in cells.items():
         if cell.name in failed:
             study.tell(number, state=optuna.trial.TrialState.FAIL)
-            print_line(f"trial {number}: {cell.words()}: failed: {failed[cell.name]}")
+            print_line(f"trial {number}: {cell.text()}: failed: {failed[cell.name]}")
             continue
         if cell.name not in runs or runs[cell.name].record()["status"] != FINISHED:
             print_line(
-                f"trial {number}: {cell.words()}: its process was lost; the same command resumes it"
+                f"trial {number}: {cell.text()}: its process was lost; the same command resumes it"
             )
             continue
         value = objective(runs[cell.name])
         study.tell(number, value)
-        print_line(f"trial {number}: {cell.words()}: {value:.4g} by the plant model")
+        print_line(f"trial {number}: {cell.text()}: {value:.4g} by the plant model")
 
 
 def best_trial(directory: Path, settings: Search) -> tuple[dict[str, Any], float] | None:

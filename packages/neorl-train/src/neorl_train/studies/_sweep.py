@@ -20,7 +20,7 @@ from neorl_train._process.progress import Reporter
 from neorl_train._process.switches import prepare_process
 from neorl_train._process.timings import IMPORTS, Timings
 from neorl_train.configuration._validation import configure
-from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._lock import file_lock, holder
 from neorl_train.runs._names import FAILED, FINISHED
 from neorl_train.studies._cells import Cell, plain
@@ -86,27 +86,18 @@ def one_command(directory: Path) -> Iterator[None]:
 
 
 def state_of(directory: Path, cells: Sequence[Cell], *, retry: bool = False) -> SweepState:
-    """Reads the progress of a sweep from the run directories.
-
-    Args:
-        directory: Folder of the sweep.
-        cells: Its cells.
-        retry: Whether to rerun failed cells.
-
-    Raises:
-        InputError: If a run is damaged, or another process works on one.
-    """
+    """Reads the progress of a sweep from the run directories."""
     names = {cell.name for cell in cells}
     runs: dict[str, RunDirectory] = {}
     others = 0
-    for path in numbered(directory):
+    for path in numbered_runs(directory):
         run = RunDirectory(path.absolute())
         name = run.record().get(SWEEP, {}).get("cell", "")
         if name in names:
             runs[name] = run
         else:
             others += 1
-    failed = {} if retry else {n: e for n, e in _refused(directory).items() if n in names}
+    failed = {} if retry else {n: e for n, e in _read_refused(directory).items() if n in names}
     unfinished = []
     for cell in cells:
         record = runs[cell.name].record() if cell.name in runs else {"status": ""}
@@ -159,7 +150,7 @@ def carry_out(
         StoppedError: After a signal; the same command continues.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    failed, words = dict(state.failed), {cell.name: cell.words() for cell in state.left}
+    failed, texts = dict(state.failed), {cell.name: cell.text() for cell in state.left}
     finished_together: list[Outcome] = []
     if together and processes == 1 and not cluster:
         finished_together, state = _train_together(state, directory, print_line)
@@ -181,7 +172,7 @@ def carry_out(
         result = f"failed: {outcome.error}" if outcome.error else "finished"
         if outcome.lost:
             result = f"its process was lost; the same command resumes it: {outcome.error}"
-        print_line(f"[{count}/{total}] {words[outcome.cell]}: {result}")
+        print_line(f"[{count}/{total}] {texts[outcome.cell]}: {result}")
         if outcome.error and not outcome.lost:
             failed[outcome.cell] = outcome.error
         elif not outcome.lost:
@@ -234,12 +225,6 @@ def run_cell(
     name: str, sections: Mapping[str, Any], values: Mapping[str, Any], run: str
 ) -> Outcome:
     """Runs one cell, or resumes its run, and returns the outcome; failures are not raised.
-
-    Args:
-        name: Name of the cell.
-        sections: Its configuration as plain sections.
-        values: Varied values.
-        run: Directory of the interrupted run; empty for none.
 
     Raises:
         StoppedError: After a signal.
@@ -331,7 +316,7 @@ def _prepared_cell(*job: Any) -> tuple[str, str]:
     return cell, error
 
 
-def _refused(directory: Path) -> dict[str, str]:
+def _read_refused(directory: Path) -> dict[str, str]:
     path = directory / REFUSED
     if not path.is_file():
         return {}

@@ -16,16 +16,16 @@ from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import (
     DASH,
     NBSP,
-    aligned,
+    align,
     confidence,
     decimals,
     difference,
-    fixed,
+    enumeration,
     interval,
-    listed,
     percent,
-    signed,
+    with_decimals,
     with_interval,
+    with_sign,
 )
 from neorl_train.studies._benchmark import PROFILE, Benchmark, BenchmarkRow
 from neorl_train.studies._comparison import ComparedRow, Comparison
@@ -51,27 +51,17 @@ class Table(NamedTuple):
     cells: list[list[str]]
 
 
-def rendered(tables: Sequence[Table], suffix: str) -> str:
+def render(tables: Sequence[Table], suffix: str) -> str:
     """The tables one below the other.
 
-    Args:
-        tables: Tables in order.
-        suffix: ``".txt"``, ``".md"`` or ``".tex"``.
+    ``suffix`` is ``".txt"``, ``".md"`` or ``".tex"``.
     """
     style = {".txt": _text, ".md": _markdown, ".tex": _latex}[suffix]
     return "\n".join(style(table) for table in tables)
 
 
 def check_output(path: Path, suffixes: Sequence[str]) -> None:
-    """Refuses an output file that could not be written, before anything is computed for it.
-
-    Args:
-        path: File to write.
-        suffixes: Suffixes of the available formats.
-
-    Raises:
-        InputError: If the name has another suffix, or the folder is missing.
-    """
+    """Refuses an output file that could not be written, before anything is computed for it."""
     if path.suffix not in suffixes:
         raise unknown_name(f"ending of {path}:", path.suffix, suffixes)
     if not path.parent.is_dir():
@@ -109,7 +99,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def _text(table: Table) -> str:
-    return "\n".join([table.title, "", *aligned(table.cells), ""])
+    return "\n".join([table.title, "", *align(table.cells), ""])
 
 
 def _markdown(table: Table) -> str:
@@ -177,13 +167,13 @@ def write_comparison(
     elif path.suffix == ".json":
         text = json.dumps(comparison_to_json(comparison, aggregates), indent=1) + "\n"
     else:
-        text = rendered(comparison_tables(comparison, aggregates), path.suffix)
+        text = render(comparison_tables(comparison, aggregates), path.suffix)
     write_text(path, text)
 
 
 def comparison_text(comparison: Comparison, aggregates: Sequence[LearnerAggregate]) -> str:
     """Both tables for the terminal."""
-    return rendered(comparison_tables(comparison, aggregates), ".txt").rstrip("\n")
+    return render(comparison_tables(comparison, aggregates), ".txt").rstrip("\n")
 
 
 def comparison_to_json(
@@ -237,8 +227,8 @@ def _runs_title(comparison: Comparison) -> str:
     others = dict.fromkeys(row.run for row in on_log if row.run not in predicting)
     if others:
         sentences.append(
-            f"{'Run' if len(others) == 1 else 'Runs'} {listed(list(others))} predicted no gain, "
-            "because no controller was retuned; retuning.controller names the one to retune."
+            f"{'Run' if len(others) == 1 else 'Runs'} {enumeration(list(others))} predicted no "
+            "gain, because no controller was retuned; retuning.controller names the one to retune."
         )
     return " ".join(sentences)
 
@@ -297,7 +287,7 @@ def _result_cells(row: ComparedRow, against: str) -> list[str]:
         _p_text(row.adjusted),
         DASH if row.over is None else f"{percent(row.over.value)} ({row.worst_cost})",
         DASH if row.trips is None else percent(row.trips),
-        DASH if row.explained is None else fixed(row.explained, 2),
+        DASH if row.explained is None else with_decimals(row.explained, 2),
         predicted,
     ]
 
@@ -324,7 +314,7 @@ def _aggregate_cells(aggregates: Sequence[LearnerAggregate]) -> list[list[str]]:
                 *(aggregate.settings.get(name, DASH) for name in settings),
                 str(len(aggregate.sources)),
                 str(aggregate.seeds),
-                f"{signed(aggregate.score.value, 2)}{shown_ends}",
+                f"{with_sign(aggregate.score.value, 2)}{shown_ends}",
                 *(percent(aggregate.profile[THRESHOLDS.index(threshold)]) for threshold in shown),
                 f"{aggregate.deployed} of {aggregate.judged}" if aggregate.judged else DASH,
             ]
@@ -363,7 +353,7 @@ SHOWN_SCORES = (0.0, 50.0, 100.0)
 
 def benchmark_text(benchmark: Benchmark) -> str:
     """All tables and notes on unfinished runs, for the terminal."""
-    return "\n".join([rendered(benchmark_tables(benchmark), ".txt"), *notes(benchmark)])
+    return "\n".join([render(benchmark_tables(benchmark), ".txt"), *notes(benchmark)])
 
 
 def benchmark_to_json(benchmark: Benchmark) -> dict[str, Any]:
@@ -392,8 +382,8 @@ def write_benchmark(folder: Path, benchmark: Benchmark) -> list[Path]:
     tables, note_lines = benchmark_tables(benchmark), notes(benchmark)
     content = {
         ".txt": benchmark_text(benchmark) + "\n",
-        ".md": "\n".join([rendered(tables, ".md"), *(f"- {note}" for note in note_lines), ""]),
-        ".tex": "\n".join([rendered(tables, ".tex"), *(f"% {note}" for note in note_lines), ""]),
+        ".md": "\n".join([render(tables, ".md"), *(f"- {note}" for note in note_lines), ""]),
+        ".tex": "\n".join([render(tables, ".tex"), *(f"% {note}" for note in note_lines), ""]),
         ".csv": rows_csv(benchmark.rows),
         ".json": json.dumps(benchmark_to_json(benchmark), indent=1) + "\n",
     }
@@ -516,4 +506,4 @@ def _score(estimate: Estimate | None) -> str:
     if estimate is None:
         return DASH
     has_interval = math.isfinite(estimate.low)
-    return with_interval(estimate, 1) if has_interval else fixed(estimate.value, 1)
+    return with_interval(estimate, 1) if has_interval else with_decimals(estimate.value, 1)

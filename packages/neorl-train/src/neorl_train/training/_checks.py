@@ -19,11 +19,7 @@ from neorl_train.training._processes import LeaderCheckpoints
 
 
 def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: Plan) -> None:
-    """Refuses an invalid learner, invalid hyperparameters, a partial update, and too few rows.
-
-    Raises:
-        InputError: Names the learner and the field.
-    """
+    """Refuses an invalid learner, invalid hyperparameters, a partial update, and too few rows."""
     check_learner(learner, plan)
     name, has_rollouts = type(learner).__name__, learner.source(Log()).cycle > 0
     if has_rollouts and plan.chunk % stride(learner):
@@ -52,13 +48,6 @@ def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -
     The learners that a learner fits first, such as a model, are checked too. The checks read whole
     columns; of a log that stays in its file, the costs of every episode and the range of every
     action.
-
-    Args:
-        learners: Learners with valid hyperparameters.
-        data: Training split.
-
-    Raises:
-        InputError: Names the learner, and says what to do.
     """
     parts = [
         part
@@ -111,11 +100,7 @@ def stride(learner: Learner) -> int:
 
 
 def check_learner(learner: Learner, plan: Plan) -> None:
-    """Refuses an invalid learner, invalid hyperparameters, and a partial update.
-
-    Raises:
-        InputError: Names the learner and the field.
-    """
+    """Refuses an invalid learner, invalid hyperparameters, and a partial update."""
     if isinstance(learner, type | str) or not isinstance(learner, Learner):
         raise InputError(
             f"expected a learner, such as neorl_agents.IQL(), got {learner!r}; create an instance "
@@ -148,21 +133,12 @@ def require_finite_metrics(
 ) -> None:
     """Refuses a metric that is not finite.
 
-    Args:
-        name: Name of the learner.
-        seeds: Seeds of the training runs.
-        step: Number of updates.
-        metrics: Metrics of every seed.
-        snapshot: Function that returns all states, stacked by seed; called only if needed.
-        checkpoints: Checkpoints of the training, if it has any.
-
-    Raises:
-        InputError: Names the metric, the non-finite tensors and the last checkpoint.
+    ``snapshot`` returns all states, stacked by seed; it is called only if needed.
     """
     for i, (seed, metrics_of_seed) in enumerate(zip(seeds, metrics, strict=True)):
         for metric, value in metrics_of_seed.items():
             if not math.isfinite(value):
-                tensors = _listed(_not_finite(snapshot(), i))
+                tensors = _enumeration(_not_finite(snapshot(), i))
                 _raise_diverged(
                     name, f"{metric} of seed {seed} is {value}{tensors}", step, checkpoints
                 )
@@ -178,16 +154,12 @@ def require_finite_states(
     """Refuses states that are not finite, even if every metric so far was.
 
     Metrics are computed before a step, so none of them shows the effect of the very last step.
-
-    Raises:
-        InputError: As in :func:`require_finite_metrics`.
     """
     for i, seed in enumerate(seeds):
         if nonfinite := _not_finite(snapshot, i):
             first, *others = nonfinite
-            _raise_diverged(
-                name, f"{first} of seed {seed}{_listed(others)} is not finite", step, checkpoints
-            )
+            fault = f"{first} of seed {seed}{_enumeration(others)} is not finite"
+            _raise_diverged(name, fault, step, checkpoints)
 
 
 def _not_finite(snapshot: Any, i: int) -> list[str]:
@@ -200,7 +172,7 @@ def _not_finite(snapshot: Any, i: int) -> list[str]:
     ]
 
 
-def _listed(tensors: list[str]) -> str:
+def _enumeration(tensors: list[str]) -> str:
     if not tensors:
         return ""
     more = len(tensors) - MAX_NAMED

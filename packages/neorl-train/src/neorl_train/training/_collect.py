@@ -153,12 +153,6 @@ def collect_step(
 ) -> tuple[Running, Transition, Counts]:
     """One step of every episode; a finished episode is replaced by a new one.
 
-    Args:
-        collection: Plant, filter and penalties.
-        policy: Policy that acts, already wrapped in its filter.
-        running: Episodes before the step.
-        key: Key of actions, noise and new episodes.
-
     Returns:
         The episodes after the step; their rows in physical units with the learner's reward, the
         action that the plant received (for a :class:`ProposalRecorder` policy: the requested one)

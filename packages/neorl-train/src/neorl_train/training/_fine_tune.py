@@ -196,16 +196,6 @@ def check_online(
 
     The learner qualifies if it explores, needs no log for a fit, and its source either samples from
     the buffer or collects rollouts. Nothing is compiled.
-
-    Args:
-        learner: Learner with plain numbers.
-        environment: The simulated plant.
-        settings: How much is collected and stored.
-        chunk: Critic gradient steps in one call of the compiled program.
-        where: Name of the settings, for messages.
-
-    Raises:
-        InputError: Names what is missing, or the first invalid number.
     """
     check_collection(settings, learner, chunk=chunk, where=where, buffered=False)
     assert isinstance(learner, Explorer)  # refused above

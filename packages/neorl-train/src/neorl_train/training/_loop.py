@@ -228,17 +228,7 @@ def run_loop(
 ) -> Trained:
     """Runs chunk after chunk of the queues, from the newest checkpoint if there is one.
 
-    Args:
-        queues: States of all seeds, and the program of a chunk.
-        algorithm: Learner with plain numbers and resolved schedules.
-        plan: Length.
-        watcher: Observer of all events.
-        checkpoints: Checkpoints to resume from and save to; closed before this returns.
-        validate: Function that evaluates a policy, called at every checkpoint.
-        stop: Called once per chunk; returns whether to stop.
-
-    Returns:
-        The final policies and states.
+    The checkpoints are closed before this returns; ``stop`` is called once per chunk.
     """
     chunks = loop_chunks(queues, algorithm, plan, watcher, checkpoints, validate, stop)
     while True:

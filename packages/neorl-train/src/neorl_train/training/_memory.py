@@ -55,16 +55,16 @@ class TrainingMemory(NamedTuple):
     def __str__(self) -> str:
         """The total with its parts, as text."""
         return (
-            f"{in_words(self.total)} (rows {in_words(self.rows)}, states {in_words(self.states)}, "
-            f"work {in_words(self.work)})"
+            f"{memory_text(self.total)} (rows {memory_text(self.rows)}, "
+            f"states {memory_text(self.states)}, work {memory_text(self.work)})"
         )
 
 
-def in_words(n_bytes: float) -> str:
+def memory_text(n_bytes: float) -> str:
     """An amount of memory with three digits and its unit.
 
     Example:
-        >>> in_words(2_340_000)
+        >>> memory_text(2_340_000)
         '2.34 MB'
     """
     units = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -83,13 +83,8 @@ def memory_of(
 ) -> TrainingMemory | None:
     """Memory of compiled chunks.
 
-    Args:
-        programs: The program of every placement; its arguments are settings, rows and a state.
-        states: Device of every seed, and the bytes of its state.
-        together: Whether a program takes the states of all its seeds in one call.
-
-    Returns:
-        The amounts; ``None`` if the backend does not analyse its programs.
+    ``states`` has the device of every seed and the bytes of its state. The result is ``None`` if
+    the backend does not analyse its programs.
     """
     parts: list[tuple[int, int, int]] = []
     for placement, program in programs.items():
@@ -135,18 +130,12 @@ def machine_memory() -> float:
 def require_room(name: str, memory: TrainingMemory, limit: float) -> None:
     """Refuses a training that would not fit.
 
-    Args:
-        name: Name of the learner.
-        memory: Memory that it takes.
-        limit: Largest number of bytes that it may take, regardless of the available memory.
-
-    Raises:
-        InputError: States the parts, the available memory and what to change.
+    It may take at most ``limit`` bytes, regardless of the available memory.
     """
     allowed = min(limit, memory.available)
     if memory.total > allowed:
         from_config = limit < memory.available
-        has = f"{'devices.memory allows' if from_config else memory.place} {in_words(allowed)}"
+        has = f"{'devices.memory allows' if from_config else memory.place} {memory_text(allowed)}"
         raise InputError(
             f"training {name} needs {memory}, and {has}; set a smaller steps.batch_size or "
             "networks.hidden, fewer training.seeds"
@@ -166,11 +155,7 @@ def require_room_for_states(
     placements: Sequence[Any],
     limit: float,
 ) -> None:
-    """Refuses states and rows that would not fit, by their shapes, before they are allocated.
-
-    Raises:
-        InputError: As in :func:`require_room`.
-    """
+    """Refuses states and rows that would not fit, by their shapes, before they are allocated."""
     arrays, statistics = as_arrays(learner), data.statistics_for(learner)
     context = contexts[0] if contexts else None
 

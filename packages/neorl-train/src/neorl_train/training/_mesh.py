@@ -25,9 +25,6 @@ def placements_for(seeds: Sequence[int], batch_devices: int = 1) -> list[Placeme
         batch_devices: Number of devices that share every batch. 0 means one, or all devices of all
             processes if there are several processes.
 
-    Returns:
-        At most one placement for each seed.
-
     Raises:
         InputError: If there are too few devices, or if several processes would not share each
             batch.
@@ -66,11 +63,7 @@ def batch_devices_of(placements: Sequence[Placement]) -> int:
 
 
 def require_equal_parts(name: str, batch_size: int, placements: Sequence[Placement]) -> None:
-    """Refuses batches that cannot be divided among the devices.
-
-    Raises:
-        InputError: Names the learner and both numbers.
-    """
+    """Refuses batches that cannot be divided among the devices."""
     size = batch_devices_of(placements)
     if batch_size % size:
         raise InputError(

@@ -61,9 +61,9 @@ def all_or_none(action: str) -> Iterator[None]:
     except LostProcessError:
         raise
     except BaseException:
-        _all_gathered(np.array([FAILED]))
+        _gather(np.array([FAILED]))
         raise
-    failed = np.flatnonzero(_all_gathered(np.array([OK])).ravel() == FAILED)
+    failed = np.flatnonzero(_gather(np.array([OK])).ravel() == FAILED)
     if failed.size:
         raise InputError(
             f"process {failed[0]} could not {action}; its own message states the reason"
@@ -75,9 +75,6 @@ def lost_in_one_line(advice: str) -> Iterator[None]:
     """Turns an error of the connection to another process into one line.
 
     If such blocks are nested, the message takes its advice from the outer one.
-
-    Args:
-        advice: Advice to the user.
 
     Raises:
         LostProcessError: With the first characters of the original error.
@@ -95,17 +92,13 @@ def lost_in_one_line(advice: str) -> Iterator[None]:
 def require_equal(text: str, quantity: str) -> None:
     """Refuses processes that have different values.
 
-    Args:
-        text: The value of this process, such as a content hash.
-        quantity: Name of the value for the message.
-
     Raises:
         InputError: In all processes; the message names the first that differs from process 0.
     """
     if not several():
         return
     own_value = np.frombuffer(text.encode().ljust(128)[:128], np.uint8)
-    all_values = _all_gathered(own_value)
+    all_values = _gather(own_value)
     different = np.flatnonzero((all_values != all_values[0]).any(axis=1))
     if different.size:
         raise InputError(
@@ -123,7 +116,7 @@ def stop_of_all(stop: Callable[[], bool]) -> Callable[[], bool]:
     """Whether any process was asked to stop, so that all of them stop after the same chunk."""
     if not several():
         return stop
-    return lambda: bool(_all_gathered(np.array([int(stop())])).any())
+    return lambda: bool(_gather(np.array([int(stop())])).any())
 
 
 def end_together() -> None:
@@ -182,7 +175,7 @@ class LeaderCheckpoints:
         return Restored(step, structure.unflatten(values))
 
 
-def _all_gathered(values: np.ndarray) -> np.ndarray:
+def _gather(values: np.ndarray) -> np.ndarray:
     with lost_in_one_line("start all of them again"):
         return np.asarray(multihost_utils.process_allgather(values))
 

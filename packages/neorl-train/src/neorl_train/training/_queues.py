@@ -253,12 +253,12 @@ class SeedQueues:
             raise InputError("devices cannot share batches from a plant; leave devices.batch at 0")
         self._devices = [devices_used[i % len(devices_used)] for i in range(len(seeds))]
         self._settings = {
-            device: (put(learner, device), put(_shared(self._source, device), device))
+            device: (put(learner, device), put(_share(self._source, device), device))
             for device in devices_used
         }
         self._key_data = np.stack([np.array(jax.random.key_data(key)) for key in keys])
         self._keys = self._on_devices(list(keys))
-        self._trainings = [self._started(i, begin(i)) for i in range(len(seeds))]
+        self._trainings = [self._start(i, begin(i)) for i in range(len(seeds))]
         self._on_cpu = jax.default_backend() == "cpu"
         batched = chosen_form(form) == "vmap" and self._shared_by == 1
         self._batched = batched and self._source.cycle == 0 and feed.shared_by_seeds
@@ -271,7 +271,7 @@ class SeedQueues:
                 lambda state: _require_policy(learner, state), self._trainings[0].learner
             )
 
-    def _started(self, i: int, state: LearnerState) -> Training:
+    def _start(self, i: int, state: LearnerState) -> Training:
         device = self._devices[i]
         # A chunk donates its training's buffers, so no two leaves may share one.
         state = put(state, device, may_alias=False)
@@ -286,7 +286,7 @@ class SeedQueues:
         first_index = {device: i for i, device in reversed(list(enumerate(self._devices)))}
         missing = [d for d in first_index if (d, n_updates) not in self._shared]
         with concurrent.futures.ThreadPoolExecutor(max(len(missing), 1)) as pool:
-            programs = pool.map(lambda d: self._compiled(first_index[d], n_updates), missing)
+            programs = pool.map(lambda d: self._compile(first_index[d], n_updates), missing)
             for device, program in zip(missing, programs, strict=True):
                 self._shared[device, n_updates] = program
         self._programs = {device: self._shared[device, n_updates] for device in first_index}
@@ -360,7 +360,7 @@ class SeedQueues:
         """The data of all keys, stacked by seed."""
         return self._key_data.copy()
 
-    def stacked(self) -> "Stacked":
+    def stack(self) -> "Stacked":
         """All inputs of a chunk, stacked by seed, if one device has all seeds."""
         (device,) = set(self._devices)
         learner, source = self._settings[device]
@@ -376,7 +376,7 @@ class SeedQueues:
             done: Number of updates before it was taken, in calls of ``update``.
         """
         self.done = done
-        self._trainings = self._on_devices(self.unstacked(snapshot["state"]))
+        self._trainings = self._on_devices(self.unstack(snapshot["state"]))
         self._key_data = np.array(snapshot["key"])
         self._keys = self._on_devices([jax.random.wrap_key_data(key) for key in self._key_data])
 
@@ -384,10 +384,10 @@ class SeedQueues:
         """The policies of a snapshot, one per seed, with host arrays; empty for a model."""
         if not isinstance(self._learner, Algorithm):
             return []
-        trainings = self.unstacked(snapshot["state"])
+        trainings = self.unstack(snapshot["state"])
         return [self._learner.policy(training.learner) for training in trainings]
 
-    def unstacked(self, stacked: Any) -> list[Any]:
+    def unstack(self, stacked: Any) -> list[Any]:
         """Splits a tree that is stacked by seed into one tree per seed."""
         leaves, treedef = jax.tree.flatten(stacked)
         return [treedef.unflatten([leaf[i] for leaf in leaves]) for i in range(len(self.seeds))]
@@ -403,13 +403,13 @@ class SeedQueues:
             return (*settings, trainings, tables, done, keys)
         return (*settings, self._trainings[i], tables, done, self._keys[i])
 
-    def _compiled(self, i: int, n_updates: int) -> Any:
+    def _compile(self, i: int, n_updates: int) -> Any:
         example = self._feed.example(self._devices[i], n_updates)
         program = _chunk_of_seeds if self._batched else _program(self._devices[i])
         return program.lower(*self._arguments(i, example), n_updates=n_updates).compile()
 
 
-def _shared(source: Any, placement: Placement) -> Any:
+def _share(source: Any, placement: Placement) -> Any:
     return SharedBatches(source, placement) if isinstance(placement, NamedSharding) else source
 
 
@@ -449,11 +449,7 @@ def _chunk_of_seeds(
 
 
 def execution_mode(batch_devices: int) -> str:
-    """The execution mode that a run records, because the bits of a seed depend on it.
-
-    Args:
-        batch_devices: Number of devices that share every batch, as in :func:`placements_for`.
-    """
+    """The execution mode that a run records, because the bits of a seed depend on it."""
     if batch_devices > 1 or jax.process_count() > 1:
         return SHARED_MODE
     return EXECUTION_MODE if chosen_form("") == "queued" else BATCHED_MODE
@@ -463,9 +459,6 @@ def chosen_form(form: Form) -> Form:
     """The requested form, or the one that was measured to be faster.
 
     On a CPU queues are faster, while one small network does not fill a GPU.
-
-    Raises:
-        InputError: If there is no form of that name.
     """
     if form not in get_args(Form):
         raise InputError(f"form must be 'queued', 'vmap' or '', got {form!r}")

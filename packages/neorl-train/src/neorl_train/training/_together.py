@@ -56,11 +56,7 @@ class Batched:
         self._on_host: tuple[int, Any] = (-1, None)
 
     def member(self, queues: SeedQueues) -> "_Member":
-        """Adds a training to this group.
-
-        Args:
-            queues: Its states before the first update, or to be restored.
-        """
+        """Adds a training to this group."""
         return _Member(self, queues)
 
     def join(self, member: "_Member", n_updates: int) -> None:
@@ -101,7 +97,7 @@ class Batched:
             for member in self._members:
                 member.queues.compile(self._n_updates)
             return
-        states = [member.queues.stacked() for member in self._members]
+        states = [member.queues.stack() for member in self._members]
         self.done = self._members[0].done
         shared = states[0]
         learners = jax.tree.map(lambda *x: jnp.stack(x), *[stacked.learner for stacked in states])

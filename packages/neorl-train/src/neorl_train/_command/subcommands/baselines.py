@@ -136,22 +136,22 @@ def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
             "level": options.level,
         },
     }
-    evaluation, words = log_baselines(path, settings)
+    evaluation, text = log_baselines(path, settings)
     if evaluation.tables.environment:
         table, rows = baseline_table(evaluation, path.name)
-        return [table], rows, words
-    return [shadow_table(evaluation, path.name)], evaluation, words
+        return [table], rows, text
+    return [shadow_table(evaluation, path.name)], evaluation, text
 
 
 def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -> None:
     from neorl_core.infrastructure import head, write_text
     from neorl_train.judging._evaluation_file import to_plain
-    from neorl_train.studies._tables import csv_text, rendered, rows_csv
+    from neorl_train.studies._tables import csv_text, render, rows_csv
 
     simulated = isinstance(rows, tuple)
     plain = {"rows": to_plain(rows)} if simulated else to_plain(rows)
     content = json.dumps({**head("baselines", 1), **plain, "notes": notes}, indent=1)
-    print(content if options.json else "\n".join([rendered(tables, ".txt"), *notes]))
+    print(content if options.json else "\n".join([render(tables, ".txt"), *notes]))
     if not options.output:
         return
     path = Path(options.output)
@@ -160,5 +160,5 @@ def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -
     elif path.suffix == ".csv":
         text = rows_csv(rows) if simulated else csv_text(tables[0].cells[0], tables[0].cells[1:])
     else:
-        text = rendered(tables, path.suffix)
+        text = render(tables, path.suffix)
     write_text(path, text)

@@ -104,19 +104,19 @@ def command(arguments: list[str]) -> None:
         benchmark_notes,
         benchmark_plan,
         carry_out_benchmark,
-        state_words,
+        state_text,
     )
 
     print_line = partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
     output = Path(options.output) if options.output else None
     plan = benchmark_plan(Path(name) if name else None, options.given(), output)
     cells = plan.cells()
-    print_line(state_words(plan, cells, retry=options.retry))
+    print_line(state_text(plan, cells, retry=options.retry))
     for note in benchmark_notes(cells):
         print_line(note)
     if options.dry_run:
         for cell in cells:
-            print_line(f"  {cell.words()}")
+            print_line(f"  {cell.text()}")
         if options.json:
             runs = [cell.values for cell in cells]
             print_json("benchmark-plan", {"folder": str(plan.directory), "runs": runs})

@@ -35,7 +35,7 @@ def command(arguments: list[str]) -> None:
 def run_state(run: RunDirectory) -> dict[str, Any]:
     """The content of :func:`describe_run` as plain JSON: the run's record with derived values."""
     record, process = run.record(), holder(run)
-    reached = _reached(run)
+    reached = _last_updates(run)
     return {
         **record,
         "run": str(run.path),
@@ -56,17 +56,7 @@ def run_state(run: RunDirectory) -> dict[str, Any]:
 
 
 def describe_run(run: RunDirectory) -> str:
-    """Describes one run on a page of text.
-
-    Args:
-        run: Directory of the run.
-
-    Returns:
-        Text to print.
-
-    Raises:
-        InputError: If the directory is damaged.
-    """
+    """Describes one run on a page of text."""
     record, process = run.record(), holder(run)
     dataset = record.get("dataset", {})
     lines = [
@@ -122,7 +112,7 @@ def _status(record: dict[str, Any], process: str | None) -> str:
     return f"{state}: {error}" if error else state
 
 
-def _reached(run: RunDirectory) -> dict[str, int]:
+def _last_updates(run: RunDirectory) -> dict[str, int]:
     """The last update that the records contain for each learner."""
     reached: dict[str, int] = {}
     for line in read_records(run.metrics):
@@ -131,7 +121,7 @@ def _reached(run: RunDirectory) -> dict[str, int]:
 
 
 def _progress(run: RunDirectory, record: dict[str, Any]) -> list[str]:
-    reached, lines = _reached(run), []
+    reached, lines = _last_updates(run), []
     for name in record["algorithms"]:
         steps = complete_steps(run.checkpoints(name))
         saved = f"checkpoints at {', '.join(map(str, steps))}" if steps else "no checkpoint"

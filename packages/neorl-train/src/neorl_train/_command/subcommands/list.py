@@ -17,7 +17,7 @@ from neorl_train._command.learner_sections import learner_sections
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import JsonFlag
 from neorl_train._command.run_state import state_of, verdict_of
-from neorl_train.runs._directory import RunDirectory, numbered
+from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._lock import holder
 from neorl_train.runs._names import RECORD
 
@@ -51,7 +51,7 @@ def command(arguments: list[str]) -> None:
 def listing(runs: Path) -> dict[str, Any]:
     """The content of :func:`describe_all` as plain JSON; a damaged run has only an ``error``."""
     entries = []
-    for path in numbered(runs):
+    for path in numbered_runs(runs):
         run = RunDirectory(path.absolute())
         entry: dict[str, Any] = {"run": str(run.path)}
         try:
@@ -101,11 +101,7 @@ def _require_folder_of_runs(runs: Path) -> None:
 def describe_all(runs: Path) -> str:
     """Lists environments, algorithms, and one line for each run in a folder.
 
-    Args:
-        runs: Folder of the numbered runs; it need not exist.
-
-    Returns:
-        Text to print; it names damaged runs and learners that cannot be imported.
+    Damaged runs and learners that cannot be imported are named.
     """
     known = known_names()
     lines = ["environments"]
@@ -116,7 +112,7 @@ def describe_all(runs: Path) -> str:
     width = max(map(len, known["algorithms"]))
     lines += [f"  {name:<{width}}  {about}" for name, about in known["algorithms"].items()]
     lines += [f"runs in {runs}"]
-    rows = [_row(RunDirectory(path.absolute())) for path in numbered(runs)]
+    rows = [_row(RunDirectory(path.absolute())) for path in numbered_runs(runs)]
     return "\n".join(lines + (rows or ["  none yet; `neorl-train run` starts the first"]))
 
 

@@ -1,6 +1,5 @@
 """``neorl-train model``: learns a plant model from a log and reports whether it is usable."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -73,20 +72,20 @@ def command(arguments: list[str]) -> None:
 
 
 def _held_out_rows(check: PlantModelCheck) -> list[dict[str, Any]]:
-    """The controllers that were left out of the fit; a number that is not finite is null."""
+    """The controllers that were left out of the fit."""
+    from neorl_train.judging._evaluation_file import to_plain
 
-    def plain(values: Any) -> list[float | None]:
-        return [float(x) if math.isfinite(x) else None for x in values]
-
-    return [
-        {
-            "name": mode.name,
-            "predicted": plain(mode.predicted),
-            "expected": plain(mode.outcome.expected),
-            "standard_error": plain(mode.chance),
-            "difference_between_modes": plain(mode.spread),
-            "error": plain([mode.share])[0],
-            "outside": plain([mode.outside])[0],
-        }
-        for mode in check.held_out
-    ]
+    return to_plain(
+        [
+            {
+                "name": mode.name,
+                "predicted": mode.predicted,
+                "expected": mode.outcome.expected,
+                "standard_error": mode.chance,
+                "difference_between_modes": mode.spread,
+                "error": mode.share,
+                "outside": mode.outside,
+            }
+            for mode in check.held_out
+        ]
+    )

@@ -66,10 +66,10 @@ def command(arguments: list[str]) -> None:
     print_results(run, timings, flags)
 
 
-def single_seed_note(config: Config, words: Sequence[str]) -> str:
+def single_seed_note(config: Config, arguments: Sequence[str]) -> str:
     """A note for users who wrote ``--training.seeds 4`` but wanted four seeds; otherwise empty."""
     seeds = config.training.seeds
-    if "--training.seeds" not in words or len(seeds) != 1 or seeds[0] < 2:
+    if "--training.seeds" not in arguments or len(seeds) != 1 or seeds[0] < 2:
         return ""
     seed_list = " ".join(map(str, range(seeds[0]))) if seeds[0] <= 16 else "0 1 2 3"
     return (
@@ -80,11 +80,11 @@ def single_seed_note(config: Config, words: Sequence[str]) -> str:
 
 def _print_resolved(config: Config, *, as_json: bool) -> None:
     """Prints the configuration that the run would use, after every check that needs no training."""
-    from neorl_train._job.resolution import resolved
+    from neorl_train._job.resolution import resolve
     from neorl_train.configuration._validation import validate
 
     validate(config)
-    complete = resolved(config)
+    complete = resolve(config)
     for note in complete.notes:
         print(note, file=sys.stderr)
     content = config_to_dict(complete.run.config)

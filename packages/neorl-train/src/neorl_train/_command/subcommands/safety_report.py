@@ -77,7 +77,7 @@ def command(arguments: list[str]) -> None:
     """
     options = _read(arguments)
     subject = read_policy_under_test(named_run(options.subject), options.policy)
-    assessment = _assessed(subject, options)
+    assessment = _assess(subject, options)
     page = write_safety_report(assessment, options.out or subject.run / DIRECTORY)
     if options.json:
         print_json(
@@ -121,7 +121,7 @@ def _read(arguments: list[str]) -> SafetyOptions:
     return options
 
 
-def _assessed(subject: PolicyUnderTest, options: SafetyOptions) -> Assessment:
+def _assess(subject: PolicyUnderTest, options: SafetyOptions) -> Assessment:
     constraints = _constraints(options.judged_by, subject) if options.judged_by else None
     arguments = {
         "name": subject.name,

@@ -61,9 +61,9 @@ def command(arguments: list[str]) -> None:
         candidates = {log.incumbent: log.controllers[log.incumbent], **log.controllers, **policies}
     else:
         candidates = {**policies, **log.controllers}
-    words = f"learning the plant from the log and estimating {len(candidates)} candidates"
+    text = f"learning the plant from the log and estimating {len(candidates)} candidates"
     # Fewer are refused at once.
-    with only_stage(words) if len(candidates) > 1 else contextlib.nullcontext():
+    with only_stage(text) if len(candidates) > 1 else contextlib.nullcontext():
         selection = select_candidates(dataset, path.name, candidates, options, log.facts)
     page, json_path = write_selection(selection, Path(options.output))
     if as_json:

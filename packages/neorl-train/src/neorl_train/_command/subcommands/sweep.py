@@ -100,7 +100,7 @@ def command(arguments: list[str]) -> None:
     )
     if options.dry_run:
         for cell in cells:
-            print_line(f"  {cell.words()}")
+            print_line(f"  {cell.text()}")
         if options.json:
             counts = {"finished": len(state.finished), "failed": len(state.failed)}
             runs = [cell.values for cell in cells]
@@ -180,7 +180,7 @@ def _tables(
     )
 
     print_line, runs = _printer(options), state.finished
-    reasons = [f"{cell.words()}: {failed[cell.name]}" for cell in cells if cell.name in failed]
+    reasons = [f"{cell.text()}: {failed[cell.name]}" for cell in cells if cell.name in failed]
     for reason in reasons:
         print_line(f"failed: {reason}")
     if state.others:

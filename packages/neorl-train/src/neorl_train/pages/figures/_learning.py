@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_train.judging._wording import listed, number, plain
+from neorl_train.judging._wording import enumeration, number, plain
 from neorl_train.pages.figures._style import CLASSICAL, LIMIT, colours, new_figure
 
 DASHES = ((0, (4, 2)), (0, (1, 1.5)))
@@ -53,12 +53,7 @@ class Panel:
 def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
     """The records of one kind, as one curve for each metric, algorithm and seed.
 
-    Args:
-        records: Lines of ``metrics.jsonl``.
-        kind: ``"validation"`` or ``"chunk"``.
-
-    Returns:
-        The curves, in order of appearance.
+    ``kind`` is ``"validation"`` or ``"chunk"``.
     """
     points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
     for line in records:
@@ -76,10 +71,6 @@ def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
 def single_validation(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) -> str:
     """Describes the values if every policy was validated only once, so that there is no curve.
 
-    Args:
-        curves_to_draw: Curves of all metrics.
-        panels: Metrics to show.
-
     Returns:
         One sentence with the values and one on how to get a curve; empty if there is a curve.
     """
@@ -94,24 +85,16 @@ def single_validation(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) 
             by_learner.setdefault(curve.algorithm, []).append(float(curve.value[0]))
         means = [f"{name} {number(float(np.mean(v)))}" for name, v in by_learner.items()]
         texts.append(f"{panel.label}: {', '.join(means)}")
+    updates = enumeration([str(step) for step in sorted(steps)])
     return (
-        "Every policy was validated only once, after "
-        f"{listed([str(step) for step in sorted(steps)])} updates, so there is no curve to draw. "
-        f"Means over the seeds are: {'; '.join(texts)}. For a curve, set checkpoints.interval to a "
-        "tenth of training.updates."
+        f"Every policy was validated only once, after {updates} updates, so there is no curve to "
+        f"draw. Means over the seeds are: {'; '.join(texts)}. For a curve, set "
+        "checkpoints.interval to a tenth of training.updates."
     )
 
 
 def learning_curves(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) -> Any:
-    """One panel per metric: a thin line for each seed, a thick line for the mean.
-
-    Args:
-        curves_to_draw: Curves of all metrics.
-        panels: Metrics to show; at least one.
-
-    Returns:
-        The figure.
-    """
+    """One panel per metric: a thin line for each seed, a thick line for the mean."""
     figure = new_figure(3.4)
     colour_of = colours([curve.algorithm for curve in curves_to_draw])
     axes = figure.subplots(1, len(panels), squeeze=False)[0]

@@ -36,15 +36,7 @@ def costs_that_occur(tables: ResultTables) -> list[int]:
 
 
 def return_against_cost(tables: ResultTables, costs: Sequence[int]) -> Any:
-    """One panel for each cost: mean return against the mean of the limited quantity.
-
-    Args:
-        tables: Tables of one evaluation.
-        costs: Indices of the cost channels to show; at least one.
-
-    Returns:
-        The figure.
-    """
+    """One panel for each cost: mean return against the mean of the limited quantity."""
     figure = new_figure(4.6)
     rows = shown_rows(tables)
     colour_of = colours([row.group for row in rows if row.role == "learner"])
@@ -145,9 +137,6 @@ def by_start(
         costs: For each channel, the costs of candidate and reference, the label with unit, and
             the limit.
         unit: Unit of the return.
-
-    Returns:
-        The figure.
     """
     figure = new_figure(2.9)
     panels = figure.subplots(1, 1 + len(costs), squeeze=False)[0]

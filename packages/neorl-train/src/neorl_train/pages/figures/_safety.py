@@ -88,10 +88,10 @@ def case_figure(case: Case, assessment: Assessment) -> Any:
 def _boxes(assessment: Assessment) -> list[Band]:
     """Boxes that are tighter than the range of their channel, parsed from their description."""
     boxes = []
-    ends = {constraint.name: constraint.words for constraint in assessment.constraints}
+    ends = {constraint.name: constraint.text for constraint in assessment.constraints}
     for channel in assessment.spec.action:
-        words = ends.get(f"{channel.name}: range", "")
-        low, _, rest = words.partition(" to ")
+        text = ends.get(f"{channel.name}: range", "")
+        low, _, rest = text.partition(" to ")
         if rest:
             high = rest.split(" ")[0]
             if float(low) > channel.low or float(high) < channel.high:

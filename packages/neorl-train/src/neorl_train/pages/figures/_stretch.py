@@ -10,7 +10,7 @@ from neorl_core.costs import limit_kind
 from neorl_train.judging._results import Band, Stretch
 from neorl_train.pages.figures._style import CLASSICAL, INK, LEARNERS, MUTED, new_figure, time_axis
 from neorl_train.pages.figures._style import window as window_of
-from neorl_train.pages.figures._trends import forbidden, panel_title
+from neorl_train.pages.figures._trends import panel_title, shade_forbidden
 
 PROPOSED, LOGGED, OUTSIDE = LEARNERS[0], CLASSICAL, LEARNERS[1]
 WIDTH, PANEL, HEAD = 4.6, 1.35, 0.75  # inches; the width of a phone, so that the text is readable
@@ -29,16 +29,7 @@ def shown_actions(stretch: Stretch, spec: Spec) -> list[int]:
 
 
 def stretch_trend(stretch: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
-    """Draws logged and proposed actions, then logged measurements and costs.
-
-    Args:
-        stretch: The stretch.
-        spec: Channels, limits and control period.
-        bands: Limits of observed channels.
-
-    Returns:
-        The figure.
-    """
+    """Draws logged and proposed actions, then logged measurements and costs."""
     actions = shown_actions(stretch, spec)
     costs = [j for j in range(spec.n_cost) if np.nanmax(stretch.cost[:, j], initial=0.0) > 0]
     rows = len(actions) + len(stretch.channels) + len(costs)
@@ -55,7 +46,7 @@ def stretch_trend(stretch: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
         shown = kind.along(np.nan_to_num(stretch.cost[:, j]))
         panel.plot(time, shown, color=LOGGED, lw=1.2)
         panel.set_ylim(0, window_of([0.0, channel.limit, *shown])[1])
-        forbidden(panel, -np.inf, channel.limit)
+        shade_forbidden(panel, -np.inf, channel.limit)
         panel_title(panel, f"cost {channel.name} {kind.trend}, as logged", channel.unit)
     panels[-1].set_xlabel(f"time [{unit}]")
     handles, names = _legend(panels[0])
@@ -103,7 +94,7 @@ def _measurement(
     limits = [(band.low, band.high) for band in bands if band.channel == name]
     panel.set_ylim(*window_of([*values, *(end for pair in limits for end in pair)]))
     for low, high in limits:
-        forbidden(panel, low, high)
+        shade_forbidden(panel, low, high)
     panel_title(panel, f"{name}, as logged", unit)
 
 

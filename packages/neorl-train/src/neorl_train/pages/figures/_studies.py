@@ -69,15 +69,7 @@ Picture = Sequence[Dots] | Sequence[Curves] | Profiles
 
 
 def study_figure(pictures: Sequence[Picture], learners: Sequence[str]) -> Any:
-    """All panels, one below the other.
-
-    Args:
-        pictures: Panels to draw.
-        learners: All learners, so that each has the same colour everywhere.
-
-    Returns:
-        The figure.
-    """
+    """All panels, one below the other."""
     from matplotlib.figure import Figure
 
     heights = [_height(picture) for picture in pictures]

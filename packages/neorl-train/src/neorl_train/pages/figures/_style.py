@@ -63,11 +63,8 @@ def installed() -> bool:
 def new_figure(height: float, *, width: float = WIDTH, layout: Any = "constrained") -> Any:
     """An empty figure in the style of the report; inches, by default as wide as the page.
 
-    Args:
-        height: Height.
-        width: Width.
-        layout: ``None`` for a figure that places its panels itself: measuring all labels to make
-            room for them, as by default, takes longer than drawing them.
+    ``layout`` is ``None`` for a figure that places its panels itself: measuring all labels to make
+    room for them takes longer than drawing them.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -76,24 +73,17 @@ def new_figure(height: float, *, width: float = WIDTH, layout: Any = "constraine
         return Figure(figsize=(width, height), layout=layout)
 
 
-def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> str:
+def svg_figure(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> str:
     """Draws a figure in the style of the report and returns it as inline SVG.
 
-    Args:
-        draw: A function that returns a figure.
-        *arguments: Positional arguments of that function.
-        name: Short and unique on the page; prevents clashes between the identifiers of two figures.
-        alt: Description of the figure for people who cannot see it.
-        **options: Keyword arguments of that function.
-
-    Returns:
-        An ``svg`` element without outside references.
+    ``name`` is unique on the page, which prevents clashes between the identifiers of two figures;
+    ``alt`` describes the figure to people who cannot see it.
     """
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     target = io.StringIO()
-    figure = styled(draw, *arguments, **options)
+    figure = draw_styled(draw, *arguments, **options)
     with matplotlib.rc_context(_STYLE):
         # savefig would lay the figure out by drawing all of it once more, only to throw that away.
         FigureCanvasSVG(figure)
@@ -105,7 +95,7 @@ def drawn(draw: Any, *arguments: Any, name: str, alt: str, **options: Any) -> st
     return inline(target.getvalue(), name=name, alt=alt)
 
 
-def styled(draw: Any, *arguments: Any, **options: Any) -> Any:
+def draw_styled(draw: Any, *arguments: Any, **options: Any) -> Any:
     """The figure that ``draw`` returns, drawn in the style of the report."""
     import matplotlib
 

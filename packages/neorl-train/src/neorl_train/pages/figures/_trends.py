@@ -44,16 +44,8 @@ def trends(
 ) -> Any:
     """Measurements and costs on the left, manipulated variables and the guard on the right.
 
-    Args:
-        ours: Episode of the guarded candidate.
-        reference: Episode of the reference controller from the same start.
-        spec: Channels, limits and control period.
-        bands: Soft limits of observed channels, and limits of actions that are tighter than their
-            ranges; if no observed channel has limits, the first ones are shown.
-        names: Names of the two; by default those of the policies.
-
-    Returns:
-        The figure.
+    ``bands`` are soft limits of observed channels, and limits of actions that are tighter than
+    their ranges; if no observed channel has limits, the first ones are shown.
     """
     left = [("obs", i) for i in _shown(spec, bands)] + [("cost", j) for j in _costs(ours, spec)]
     right = [("action", i) for i in range(spec.n_action)] + [("guard", 0)]
@@ -150,7 +142,7 @@ def _measurement(
     ends = [end for pair in limits for end in pair]
     panel.set_ylim(*window([*np.concatenate(measured), *ends]))
     for low, high in limits:
-        forbidden(panel, low, high)
+        shade_forbidden(panel, low, high)
     panel_title(panel, channel.name, channel.unit)
 
 
@@ -159,7 +151,7 @@ def panel_title(panel: Any, name: str, unit: str) -> None:
     panel.set_title(f"{name}  [{unit}]" if unit else name, loc="left", fontsize=10, pad=3)
 
 
-def forbidden(panel: Any, low: float, high: float) -> None:
+def shade_forbidden(panel: Any, low: float, high: float) -> None:
     """Shades the area beyond limits and labels it at the side; infinite limits are ignored."""
     bottom, top = panel.get_ylim()
     for limit, end in ((low, bottom), (high, top)):
@@ -187,7 +179,7 @@ def _cost(panel: Any, index: int, traces: Sequence[Trace], spec: Spec, step: flo
     for position, y in enumerate(shown):
         _line(panel, position, np.arange(1, len(y) + 1) * step, y)
     panel.set_ylim(0, window([0.0, channel.limit, *np.concatenate(shown)])[1])
-    forbidden(panel, -np.inf, channel.limit)
+    shade_forbidden(panel, -np.inf, channel.limit)
     panel_title(panel, f"cost {channel.name} {kind.trend}", channel.unit)
 
 
@@ -208,7 +200,7 @@ def _input(
         panel.axhline(end, color=MUTED, lw=0.8, ls=":", zorder=1)
     for band in bands:
         if band.channel == channel.name:
-            forbidden(panel, band.low, band.high)
+            shade_forbidden(panel, band.low, band.high)
     panel_title(panel, channel.name, channel.unit)
 
 

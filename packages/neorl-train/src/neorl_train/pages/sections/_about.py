@@ -11,8 +11,8 @@ from neorl_train.pages._html import (
     Group,
     Html,
     bullets,
-    folded,
-    joined,
+    fold,
+    join,
     paragraph,
     table,
     tag,
@@ -66,7 +66,7 @@ def what_it_says(inputs: Inputs) -> Html:
 def next_commands(inputs: Inputs) -> Html:
     """Commands that are useful after this run."""
     steps = next_steps(inputs.run, inputs.verdict, simulated=inputs.simulated)
-    return bullets([joined([tag("code", command), f": {why}"]) for command, why in steps])
+    return bullets([join([tag("code", command), f": {why}"]) for command, why in steps])
 
 
 def training_facts(inputs: Inputs) -> Html:
@@ -102,16 +102,16 @@ def data_facts(inputs: Inputs) -> Html:
     if exploration:
         parts.append(paragraph("What happened on the simulated plant while learners explored:"))
         parts.append(bullets(exploration))
-    return joined(parts)
+    return join(parts)
 
 
-def identified(inputs: Inputs) -> Html:
+def identified_models(inputs: Inputs) -> Html:
     """The models fitted for classical controllers, and what retuning would change in these."""
     sentences = [str(sentence) for sentence in inputs.record.get("controllers", [])]
     if not sentences:
         return Html("")
     advice = "Compare gains, signs and integral times with those in your control system."
-    return joined([bullets(sentences), paragraph(advice)])
+    return join([bullets(sentences), paragraph(advice)])
 
 
 def _excitation(inputs: Inputs) -> Html:
@@ -150,7 +150,7 @@ def guard_facts(inputs: Inputs) -> Html:
     if replaced:
         parts.append(paragraph("This run replaces these limits, which its source declares:"))
         parts.append(bullets(replaced))
-    return joined(parts)
+    return join(parts)
 
 
 def _monitors(inputs: Inputs) -> Html:
@@ -225,11 +225,11 @@ def provenance(inputs: Inputs) -> Html:
         facts.insert(5, ("SHA-256 digest of the candidate", str(digest)))
     parts = [pairs([fact for fact in facts if fact[1]])]
     if inputs.config:
-        parts.append(folded("Configuration", tag("pre", tag("code", inputs.config))))
-    return joined(parts)
+        parts.append(fold("Configuration", tag("pre", tag("code", inputs.config))))
+    return join(parts)
 
 
 def pairs(facts: Sequence[tuple[str, str]]) -> Html:
     """Names and values in two columns."""
-    entries = [joined([tag("dt", name), tag("dd", value)]) for name, value in facts]
+    entries = [join([tag("dt", name), tag("dd", value)]) for name, value in facts]
     return tag("dl", *entries)

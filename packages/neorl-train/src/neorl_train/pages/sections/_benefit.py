@@ -9,10 +9,10 @@ from neorl_train.judging._wording import (
     confidence,
     decimals,
     difference,
-    signed,
     with_interval,
+    with_sign,
 )
-from neorl_train.pages._html import Column, Content, Group, Html, joined, paragraph, table
+from neorl_train.pages._html import Column, Content, Group, Html, join, paragraph, table
 from neorl_train.pages._inputs import Inputs
 
 
@@ -42,7 +42,7 @@ def benefit(inputs: Inputs) -> Html:
                 f"Reported without a worth, so not part of the return: {', '.join(unweighted)}."
             )
         )
-    return joined(parts)
+    return join(parts)
 
 
 def described_row(inputs: Inputs) -> PolicyRow | None:
@@ -62,14 +62,7 @@ def amount_table(
 ) -> Html:
     """Amounts per episode: the candidate's, the reference's and their paired difference.
 
-    Args:
-        inputs: Inputs of the report.
-        kinds: Kinds of amounts in order, each with its heading.
-        caption: Caption of the table.
-        total: Gain in return that the worths should add up to; none by default.
-
-    Returns:
-        The table; nothing if there is no such amount.
+    Nothing if there is no such amount. The worths should add up to ``total``.
     """
     tables, row = inputs.evaluation.tables, described_row(inputs)
     if row is None or not any(cell.kind in kinds for cell in row.amounts):
@@ -117,7 +110,7 @@ def _cells(
     if total is not None:
         change = cell.difference if cell.worth else None
         digits = decimals([total])
-        content.append(DASH if change is None else signed(cell.worth * change.value, digits))
+        content.append(DASH if change is None else with_sign(cell.worth * change.value, digits))
     return content
 
 
@@ -132,6 +125,7 @@ def _sum(row: PolicyRow, total: Estimate, width: int) -> list[Content]:
     name = "Gain in return"
     if abs(rest) > 0.01 * max(abs(total.value), total.high - total.low, 1e-12):
         name = (
-            f"Gain in return, of which {signed(rest, digits)} does not belong to any of the terms"
+            f"Gain in return, of which {with_sign(rest, digits)} does not belong to any of the "
+            "terms"
         )
-    return [name, *[""] * (width - 3), difference(total, digits), signed(total.value, digits)]
+    return [name, *[""] * (width - 3), difference(total, digits), with_sign(total.value, digits)]

@@ -9,7 +9,7 @@ from neorl_core.costs import limit_kind
 from neorl_train.judging._results import SMALLEST, Trace
 from neorl_train.judging._tables import AmountKind
 from neorl_train.judging._wording import DASH, with_ends
-from neorl_train.pages._html import Column, Content, Group, Html, folded, joined, table
+from neorl_train.pages._html import Column, Content, Group, Html, fold, join, table
 from neorl_train.pages._inputs import Inputs
 from neorl_train.pages.sections._benefit import amount_table
 from neorl_train.pages.sections._pictures import TITLES, other_policy
@@ -45,13 +45,13 @@ def movement_table(inputs: Inputs) -> Html:
         f"Movement of the actuators: {where}. A move of less than {SMALLEST:.1%} of a range does "
         "not count as a reversal."
     )
-    parts = [amount_table(inputs, HEADINGS, caption), _predicted(inputs)]
+    parts = [amount_table(inputs, HEADINGS, caption), _predictions(inputs)]
     if single:
-        parts.append(folded("Show the tables of the episodes in the pictures", *single))
-    return joined([part for part in parts if part.text])
+        parts.append(fold("Show the tables of the episodes in the pictures", *single))
+    return join([part for part in parts if part.text])
 
 
-def _predicted(inputs: Inputs) -> Html:
+def _predictions(inputs: Inputs) -> Html:
     """The predictions of the plant model of a log; nothing if there are none."""
     predicted, verdict = inputs.record.get("predicted_movement", []), inputs.verdict
     if inputs.simulated or not predicted:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from neorl_core.costs import limit_kind
-from neorl_train.judging._results import HARDEST, LOWEST, TYPICAL, Trace, limited
+from neorl_train.judging._results import HARDEST, LOWEST, TYPICAL, Trace, limited_quantity
 from neorl_train.judging._tables import ResultTables
-from neorl_train.judging._wording import confidence, listed, signed
-from neorl_train.pages._html import Html, figure, joined, paragraph, tag
+from neorl_train.judging._wording import confidence, enumeration, with_sign
+from neorl_train.pages._html import Html, figure, join, paragraph, tag
 from neorl_train.pages._inputs import Inputs
 from neorl_train.pages.figures import _style
 from neorl_train.pages.figures._learning import Panel, learning_curves, single_validation
@@ -41,7 +41,7 @@ def picture(draw: Any, *arguments: Any, name: str, alt: str, caption: str | Html
     """A figure with its caption, or nothing if it cannot be drawn."""
     if not _style.installed():
         return Html("")
-    svg = Html(_style.drawn(draw, *arguments, name=name, alt=alt))
+    svg = Html(_style.svg_figure(draw, *arguments, name=name, alt=alt))
     return figure(svg, caption)
 
 
@@ -53,7 +53,7 @@ def trend_pictures(inputs: Inputs) -> Html:
     ours = [trace for trace in evaluation.traces if trace.policy == tables.candidate]
     for number, trace in enumerate(ours):
         reference = other_policy(evaluation.traces, trace)
-        words = _described(trace, reference, inputs)
+        text = _describe(trace, reference, inputs)
         shown = picture(
             trends,
             trace,
@@ -61,8 +61,8 @@ def trend_pictures(inputs: Inputs) -> Html:
             tables.spec,
             evaluation.bands,
             name=f"trend{number}",
-            alt=words,
-            caption=words,
+            alt=text,
+            caption=text,
         )
         if trace.label in TITLES:
             parts += [tag("h3", TITLES[trace.label]), shown]
@@ -74,9 +74,9 @@ def trend_pictures(inputs: Inputs) -> Html:
     zero_costs = _zero_costs(inputs)
     if zero_costs:
         parts.append(
-            paragraph(f"The cost {listed(zero_costs)} stayed at zero in every episode shown.")
+            paragraph(f"The cost {enumeration(zero_costs)} stayed at zero in every episode shown.")
         )
-    return joined(parts)
+    return join(parts)
 
 
 def _choice(further: list[tuple[float, int, Html]], tables: ResultTables) -> Html:
@@ -86,7 +86,7 @@ def _choice(further: list[tuple[float, int, Html]], tables: ResultTables) -> Htm
     entries = [
         tag(
             "details",
-            tag("summary", f"start {start}: {signed(gain, digits)} {tables.reward_unit}"),
+            tag("summary", f"start {start}: {with_sign(gain, digits)} {tables.reward_unit}"),
             shown,
             class_="more",
             name_="episode",
@@ -114,7 +114,7 @@ def other_policy(traces: tuple[Trace, ...], ours: Trace) -> Trace | None:
     return None
 
 
-def _described(trace: Trace, reference: Trace | None, inputs: Inputs) -> str:
+def _describe(trace: Trace, reference: Trace | None, inputs: Inputs) -> str:
     tables = inputs.evaluation.tables
     unit, dt = tables.reward_unit, tables.spec.dt
     longest = max(len(one.reward) for one in (trace, reference) if one is not None)
@@ -147,21 +147,21 @@ def start_picture(inputs: Inputs) -> Html:
     ours, theirs = episodes[tables.candidate, True], episodes[tables.reference, False]
     costs = [
         (
-            limited(ours, tables.spec, j),
-            limited(theirs, tables.spec, j),
+            limited_quantity(ours, tables.spec, j),
+            limited_quantity(theirs, tables.spec, j),
             f"cost {tables.spec.cost[j].name}\n[{tables.spec.cost[j].unit}]",
             float(tables.spec.cost[j].limit),
         )
         for j in costs_that_occur(tables)
     ]
     gains = ours.returns - theirs.returns
-    words = (
+    text = (
         f"{tables.candidate} behind its guard and {tables.reference} on the same "
         f"{len(gains)} starts. Left: difference in return, episode by episode, sorted. Right: cost "
         "of each episode, sorted, and its limit."
     )
     return picture(
-        by_start, gains, costs, tables.reward_unit, name="starts", alt=words, caption=words
+        by_start, gains, costs, tables.reward_unit, name="starts", alt=text, caption=text
     )
 
 
@@ -171,26 +171,24 @@ def cost_picture(inputs: Inputs) -> Html:
     costs = costs_that_occur(tables)
     if not costs:
         return paragraph("No policy caused any cost.")
-    words = (
+    text = (
         f"Mean return over mean cost with {confidence(tables.level)} intervals: learned policies "
         "behind their guard (the candidate outlined), the plant's controllers as they run today, "
         "and the log. Better policies lie further up and to the left; the shaded region is beyond "
         "the limit. The cost axis is logarithmic except near zero."
     )
     zero_costs = [c.name for j, c in enumerate(tables.spec.cost) if j not in costs]
-    extra = f" No policy ever caused the cost {listed(zero_costs)}." if zero_costs else ""
-    return picture(
-        return_against_cost, tables, costs, name="costs", alt=words, caption=words + extra
-    )
+    extra = f" No policy ever caused the cost {enumeration(zero_costs)}." if zero_costs else ""
+    return picture(return_against_cost, tables, costs, name="costs", alt=text, caption=text + extra)
 
 
 def acting_picture(inputs: Inputs) -> Html:
     """Figure of who acts."""
-    words = (
+    text = (
         "Fractions of all steps in which the policy's own action reached the plant, in which the "
         "guard changed it to keep its range and rate of change, and in which the fallback acted."
     )
-    return picture(who_acts, inputs.evaluation.tables, name="acts", alt=words, caption=words)
+    return picture(who_acts, inputs.evaluation.tables, name="acts", alt=text, caption=text)
 
 
 def learning_picture(inputs: Inputs) -> Html:
@@ -200,7 +198,7 @@ def learning_picture(inputs: Inputs) -> Html:
         return paragraph("The run has no records of its training, so there are no learning curves.")
     if single := single_validation(inputs.validations, panels):
         return paragraph(single)
-    words = (
+    text = (
         "Thin lines are seeds, thick ones their mean. "
         + (
             "Return and cost are means over a few starts that the verdict does not use; dashed "
@@ -212,7 +210,7 @@ def learning_picture(inputs: Inputs) -> Html:
         "were not trained on, in units of half the range."
     )
     return picture(
-        learning_curves, inputs.validations, panels, name="learning", alt=words, caption=words
+        learning_curves, inputs.validations, panels, name="learning", alt=text, caption=text
     )
 
 

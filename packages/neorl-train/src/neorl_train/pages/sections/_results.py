@@ -11,16 +11,16 @@ from neorl_train.judging._wording import (
     decimals,
     difference,
     finest,
-    fixed,
     fraction_interval,
     interval,
     percent,
     sign_digits,
-    signed,
     significant,
+    with_decimals,
     with_interval,
+    with_sign,
 )
-from neorl_train.pages._html import Column, Content, Group, Html, joined, paragraph, table, tag
+from neorl_train.pages._html import Column, Content, Group, Html, join, paragraph, table, tag
 from neorl_train.pages._inputs import Inputs
 
 ROLES = {
@@ -44,10 +44,10 @@ def display(row: PolicyRow, tables: ResultTables) -> Html:
     if row.name == tables.reference and not row.guarded:
         notes.append("reference")
     badges = [tag("span", note, class_="badge") for note in notes]
-    return joined([tag("span", name), *badges])
+    return join([tag("span", name), *badges])
 
 
-def grouped(rows: Sequence[PolicyRow]) -> list[PolicyRow | Group]:
+def group_rows(rows: Sequence[PolicyRow]) -> list[PolicyRow | Group]:
     """The rows with a heading before each kind of policy."""
     listed_rows: list[PolicyRow | Group] = []
     title = ""
@@ -75,7 +75,7 @@ def return_table(tables: ResultTables) -> Html:
         Column("Std", "steps"),
     ]
     digits = decimals(row.returns for row in tables.rows)
-    rows = _listed(tables, lambda row: _return_cells(row, tables, digits))
+    rows = _group_cells(tables, lambda row: _return_cells(row, tables, digits))
     where = (
         f"over {tables.n_starts} paired episodes; for the recorded log, over its own episodes"
         if simulated
@@ -84,10 +84,10 @@ def return_table(tables: ResultTables) -> Html:
     return table(f"Return of an episode: {where}.", columns, rows)
 
 
-def _listed(
+def _group_cells(
     tables: ResultTables, cells: Callable[[PolicyRow], Sequence[Content]]
 ) -> list[Sequence[Content] | Group]:
-    return [row if isinstance(row, Group) else cells(row) for row in grouped(tables.rows)]
+    return [row if isinstance(row, Group) else cells(row) for row in group_rows(tables.rows)]
 
 
 def _name_cells(row: PolicyRow, tables: ResultTables) -> list[Content]:
@@ -101,9 +101,9 @@ def _return_cells(row: PolicyRow, tables: ResultTables, digits: int) -> list[Con
         *_name_cells(row, tables),
         with_interval(row.returns, digits),
         *([paired] * bool(tables.environment)),
-        fixed(row.return_std, digits),
-        fixed(row.return_min, digits),
-        fixed(row.return_max, digits),
+        with_decimals(row.return_std, digits),
+        with_decimals(row.return_min, digits),
+        with_decimals(row.return_max, digits),
         with_interval(row.length, max(steps, 1)),
         f"{row.length_std:.1f}",
     ]
@@ -124,7 +124,7 @@ def ending_table(tables: ResultTables) -> Html:
     caption = (
         "How the episodes ended. The intervals of counted fractions are exact (Clopper-Pearson)."
     )
-    return table(caption, columns, _listed(tables, lambda row: _ending_cells(row, tables)))
+    return table(caption, columns, _group_cells(tables, lambda row: _ending_cells(row, tables)))
 
 
 def _ending_cells(row: PolicyRow, tables: ResultTables) -> list[Content]:
@@ -155,7 +155,7 @@ def cost_table(tables: ResultTables, position: int) -> Html:
     ]
     cells = [row.costs[position] for row in tables.rows]
     digits = finest(cell.limited for cell in cells)
-    rows = _listed(tables, lambda row: _cost_cells(row, row.costs[position], tables, digits))
+    rows = _group_cells(tables, lambda row: _cost_cells(row, row.costs[position], tables, digits))
     caption = (
         f"Cost {channel.name}: limit {kind.limit_words(channel.limit, channel.unit)}. The interval "
         "of the probability of a violation is exact (Clopper-Pearson)."
@@ -168,7 +168,7 @@ def _cost_cells(row: PolicyRow, cell: CostCell, tables: ResultTables, digits: in
     return [
         *_name_cells(row, tables),
         with_interval(cell.limited, digits),
-        fixed(cell.largest, digits),
+        with_decimals(cell.largest, digits),
         tag("span", count, class_="fails") if cell.violations else count,
         fraction_interval(cell.violating),
         f"{cell.steps_over:,}".replace(",", "\N{THIN SPACE}"),
@@ -204,12 +204,12 @@ def pooled_table(tables: ResultTables) -> Html:
 def _pooled_cells(row: PooledRow, digits: int) -> list[Content]:
     against = row.against
     gain, fresh = difference(row.difference, digits, space=" "), row.fresh_seeds
-    seeds = " ".join(signed(seed.value, digits) for seed in row.each_seed)
+    seeds = " ".join(with_sign(seed.value, digits) for seed in row.each_seed)
     return [
         f"{row.group} ({len(row.seeds)})",
         "yes" if row.guarded else "no",
         against,
-        joined([gain, tag("span", seeds, class_="detail")]),
+        join([gain, tag("span", seeds, class_="detail")]),
         DASH if fresh is None else interval(fresh, sign_digits(fresh, digits)),
         *(f"{cost.ours.high:.3g}, {cost.theirs.high:.3g}" for cost in row.costs),
         tag("span", "yes", class_="holds") if row.better else "no",
@@ -233,7 +233,7 @@ def imitation_table(inputs: Inputs) -> Html:
     rows: list[Sequence[Content] | Group] = []
     for fit in fits:
         digits = decimals([fit.difference])
-        explained = DASH if fit.explained != fit.explained else fixed(fit.explained, 3)
+        explained = DASH if fit.explained != fit.explained else with_decimals(fit.explained, 3)
         rows.append(
             [
                 fit.policy,

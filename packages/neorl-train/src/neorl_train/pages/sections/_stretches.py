@@ -6,8 +6,8 @@ import numpy as np
 
 from neorl_safety.filters import Flag
 from neorl_train.judging._results import BEST, MEDIAN, WORST, Stretch
-from neorl_train.judging._wording import listed, number, percent
-from neorl_train.pages._html import Html, joined, paragraph, tag
+from neorl_train.judging._wording import enumeration, number, percent
+from neorl_train.pages._html import Html, join, paragraph, tag
 from neorl_train.pages._inputs import Inputs
 from neorl_train.pages.figures._stretch import MAX_ACTIONS, shown_actions, stretch_trend
 from neorl_train.pages.figures._style import duration
@@ -27,19 +27,19 @@ def stretch_pictures(inputs: Inputs) -> Html:
         return Html("")
     columns = []
     for index, stretch in enumerate(evaluation.stretches):
-        words = _described(stretch, inputs)
+        text = _describe(stretch, inputs)
         shown = picture(
             stretch_trend,
             stretch,
             evaluation.tables.spec,
             evaluation.bands,
             name=f"stretch{index}",
-            alt=words,
-            caption=words,
+            alt=text,
+            caption=text,
         )
-        content = shown if shown.text else paragraph(words)
+        content = shown if shown.text else paragraph(text)
         columns.append(tag("div", tag("h3", TITLES.get(stretch.label, stretch.label)), content))
-    return joined([paragraph(_introduction(inputs)), tag("div", *columns, class_="columns")])
+    return join([paragraph(_introduction(inputs)), tag("div", *columns, class_="columns")])
 
 
 def _introduction(inputs: Inputs) -> str:
@@ -60,7 +60,7 @@ def _introduction(inputs: Inputs) -> str:
     return text
 
 
-def _described(stretch: Stretch, inputs: Inputs) -> str:
+def _describe(stretch: Stretch, inputs: Inputs) -> str:
     tables = inputs.evaluation.tables
     spec = tables.spec
     when = f"Episode {stretch.episode + 1}"
@@ -101,15 +101,15 @@ def _described(stretch: Stretch, inputs: Inputs) -> str:
 
 def _beyond_limits(stretch: Stretch, inputs: Inputs) -> str:
     """Names the measurements that exceeded their limits, as logged."""
-    words = []
+    texts = []
     for index, name in enumerate(stretch.channels):
         values = stretch.obs[stretch.known, index]
         for band in inputs.evaluation.bands:
             over = ((values < band.low) | (values > band.high)) if band.channel == name else None
             if over is not None and over.any():
                 limit = band.high if np.isfinite(band.high) else band.low
-                words.append(
+                texts.append(
                     f"{name} was beyond its limit of {number(limit)} in "
                     f"{percent(float(over.mean()))} of the steps"
                 )
-    return listed(words) if words else ""
+    return enumeration(texts) if texts else ""

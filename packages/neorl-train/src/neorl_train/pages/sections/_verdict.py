@@ -8,13 +8,13 @@ from neorl_train.judging._verdict import DEPLOY, REFUSE, TRIAL, Clause, Verdict,
 from neorl_train.judging._wording import (
     confidence,
     decimals,
-    fixed,
     interval,
     number,
     percent,
     sign_digits,
-    signed,
+    with_decimals,
     with_ends,
+    with_sign,
     with_unit,
 )
 from neorl_train.pages._html import (
@@ -22,7 +22,7 @@ from neorl_train.pages._html import (
     Content,
     Html,
     bullets,
-    joined,
+    join,
     paragraph,
     table,
     tag,
@@ -38,19 +38,19 @@ def headline(inputs: Inputs) -> Html:
     verdict = inputs.verdict
     further = [paragraph(line) for line in chosen_lines(inputs.run, verdict)]
     on_log = bool(verdict.clauses) and not inputs.simulated
-    words = _log_words(inputs) if on_log else _plant_words(verdict)
+    text = _log_text(inputs) if on_log else _plant_text(verdict)
     kind, mark = _MARKS.get(verdict.answer, ("unknown", "?"))
     return tag(
         "div",
         tag("span", mark, class_="mark", aria_hidden="true"),
-        tag("div", paragraph(verdict.answer, class_="answer"), *words, *further),
+        tag("div", paragraph(verdict.answer, class_="answer"), *text, *further),
         class_=f"verdict {kind}",
         id="verdict",
         role="status",
     )
 
 
-def _log_words(inputs: Inputs) -> list[Html]:
+def _log_text(inputs: Inputs) -> list[Html]:
     """A verdict on a log: what would change and what it brings, or the clauses that fail.
 
     The sentence of the verdict names all clauses; the table below shows them with their numbers.
@@ -71,7 +71,7 @@ def _log_words(inputs: Inputs) -> list[Html]:
     return [paragraph(f"{parts(verdict)[0]}."), bullets(lines), paragraph(closing(verdict))]
 
 
-def _plant_words(verdict: Verdict) -> list[Content]:
+def _plant_text(verdict: Verdict) -> list[Content]:
     """What may be done, the clauses that decided it as a list, and what follows them."""
     opening, reasons, rest = parts(verdict)
     lines: list[Content] = [paragraph(f"{opening}:" if reasons else opening)]
@@ -82,10 +82,7 @@ def _plant_words(verdict: Verdict) -> list[Content]:
 def clause_table(verdict: Verdict, level: float | None = None) -> Html:
     """Every condition with its numbers; a figure shows interval and limit on one scale.
 
-    Args:
-        verdict: Verdict with its clauses.
-        level: Confidence level of the intervals; ``None`` for predictions, whose intervals have
-            none.
+    ``level`` is ``None`` for predictions, whose intervals have none.
     """
     columns = [
         Column("Clause", align="left"),
@@ -106,12 +103,12 @@ def _row(clause: Clause) -> list[Content]:
     estimate = Estimate(clause.value, clause.low, clause.high)
     digits = sign_digits(estimate, decimals([estimate]))
     sign = "\N{GREATER-THAN SIGN}" if clause.relation == ">" else "\N{LESS-THAN OR EQUAL TO}"
-    estimate_words = f"{fixed(clause.value, digits)} {interval(estimate, digits)}"
+    estimate_words = f"{with_decimals(clause.value, digits)} {interval(estimate, digits)}"
     limit = with_unit(number(clause.limit), clause.unit)
-    required = f"{fixed(clause.bound, digits)} {sign} {limit}"
+    required = f"{with_decimals(clause.bound, digits)} {sign} {limit}"
     mark = "\N{CHECK MARK} yes" if clause.holds else "\N{MULTIPLICATION X} no"
     return [
-        joined([tag("strong", clause.name), tag("span", clause.statistic, class_="detail")]),
+        join([tag("strong", clause.name), tag("span", clause.statistic, class_="detail")]),
         tag("span", mark, class_="holds" if clause.holds else "fails"),
         tag("span", with_unit(estimate_words, clause.unit), class_="wraps"),
         tag("span", required, class_="wraps"),
@@ -170,7 +167,7 @@ def tiles(inputs: Inputs) -> Html:
     violations = sum(cell.violations for cell in row.costs)
     facts = [
         (
-            f"{signed(gain.value, digits)} {tables.reward_unit}",
+            f"{with_sign(gain.value, digits)} {tables.reward_unit}",
             f"return per episode against {tables.reference}, {interval_words} "
             f"{interval(gain, digits)}",
         ),

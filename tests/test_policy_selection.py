@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from neorl_train.choosing import (
+from choice.policy_selection import (
     Task,
     estimate_columns,
     fit_order,
