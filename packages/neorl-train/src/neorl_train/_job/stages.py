@@ -66,7 +66,7 @@ from neorl_train.training._processes import all_or_none, end_together, stop_of_a
 
 
 def all_stages(run: ResolvedRun, session: Session) -> None:
-    """Yields every stage in turn; stages whose results already exist are cut short."""
+    """Carries out every stage in turn; stages whose results already exist are cut short."""
     config = run.config
     experience = leader.read_same_log(run, session)
     with all_or_none("prepare the training"):
@@ -78,6 +78,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         dataset = None if experience is None else experience.dataset
         digests = session.directory.record().get("given_policies", {})
         material = Material(config, run.spec, run.environment, dataset, digests)
+        material = material._replace(pool=Pool(incumbent=config.evaluation.runs_today))
         material, controllers = fit_controllers(run, session, material)
         material, notes = make_candidates((TUNED, GIVEN), material)
         for line in notes:
@@ -273,7 +274,7 @@ def _evaluate(
         run.environment,
         pool,
         None if experience is None else experience.dataset,
-        incumbent=settings.runs_today or None,
+        incumbent=pool.incumbent or None,
         behaviour=run.behaviour,
         key=starts_key(settings.seed),
         n_starts=starts,

@@ -1,4 +1,4 @@
-"""Policies that a run is given as files: candidates, and the incumbent."""
+"""Policies from files: those that a run is given, and the candidates of a finished run."""
 
 from collections.abc import Mapping
 from pathlib import Path

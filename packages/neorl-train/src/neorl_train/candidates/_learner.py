@@ -1,4 +1,4 @@
-"""Trained policies, one for each seed of each learner."""
+"""Trained policies, one for each seed of each learner, and the averages of their seeds."""
 
 from neorl_agents.policies import average_policy
 from neorl_core import InputError

@@ -1,4 +1,4 @@
-"""Training from scratch on a simulated plant: its section, and checks of data collection."""
+"""Training on a simulated plant, from scratch or after a log: sections, checks of collection."""
 
 import dataclasses
 from typing import Any, Protocol

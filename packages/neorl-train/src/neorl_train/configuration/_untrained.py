@@ -1,4 +1,4 @@
-"""Options of learners that a run does not train or that cannot be imported."""
+"""Notes on learners: options of those that a run does not train, and sizes of networks."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Checks of a configuration that need no data."""
+"""A configuration from files and values, and its checks that need no data."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Privacy loss of a federation with noise: the epsilon of all its rounds."""
+"""Privacy of a federation: the epsilon of rounds with noise, and sums that hide their terms."""
 
 import functools
 import hashlib

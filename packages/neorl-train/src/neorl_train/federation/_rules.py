@@ -1,4 +1,4 @@
-"""Aggregates the sites' updates into one change of the common parameters."""
+"""Aggregates the sites' updates, also faulty ones, or those of neighbours alone."""
 
 import dataclasses
 import functools

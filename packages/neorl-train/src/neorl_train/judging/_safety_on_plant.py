@@ -1,4 +1,4 @@
-"""A policy with and without its filter on a plant, from the same starts."""
+"""A policy with and without its filter: on a plant from the same starts, and beside a log."""
 
 import dataclasses
 import json

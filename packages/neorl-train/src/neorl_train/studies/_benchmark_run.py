@@ -1,4 +1,4 @@
-"""Carries out a benchmark and reads its results."""
+"""Plans a benchmark, carries it out and reads its results."""
 
 import dataclasses
 import tomllib

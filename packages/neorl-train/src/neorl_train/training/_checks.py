@@ -1,4 +1,4 @@
-"""Checks of a learner before it is trained."""
+"""Checks of a learner before it is trained, and of its numbers while it is."""
 
 import math
 from collections.abc import Sequence

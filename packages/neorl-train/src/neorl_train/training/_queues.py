@@ -1,4 +1,4 @@
-"""Runs seeds in parallel: queued on the devices in turn, or as one batch per device."""
+"""Runs seeds in parallel, in turn on the devices or as one batch each, and feeds their batches."""
 
 import concurrent.futures
 import functools
