@@ -38,7 +38,8 @@ class FakePlant:
 
     def __init__(self, clock):
         self.clock, self.tags, self.quality, self.age = clock, dict(WELL), {}, {}
-        self.tags.update({"LC.OP": 40.0, "TC.SP": 300.0, "BEAT": 0.0, "ALIVE": 0.0, "MODE": 0.0})
+        self.tags.update({"LC.OP": 40.0, "TC.SP": 300.0, "BEAT": 0.0, "ALIVE": 0.0, "MODE": 3.0})
+        self.tags.update({"STOP": 0.0})
         self.down = self.down_at_write = False
         self.refuses, self.writes, self.slow, self.jitter = {}, [], 0.0, True
         self.rng = np.random.default_rng(0)
@@ -76,7 +77,7 @@ def document(exported):
     return {
         "bundle": f"sha256:{digest}",
         "connection": {"kind": "none"},
-        "loop": {"heartbeat": "BEAT", "mode": "MODE", "plant_heartbeat": "ALIVE"},
+        "loop": {"heartbeat": "BEAT", "mode": "MODE", "plant_heartbeat": "ALIVE", "stop": "STOP"},
         "input": [
             {"channel": "level", "tag": "LI", "unit": "m", "low": -0.1, "high": 2.1},
             {"channel": "temperature", "tag": "TI", "unit": "K", "low": 274.0, "high": 406.0},
@@ -131,6 +132,7 @@ def fresh(runtime):
     """The session's runtime as a process finds it: its program is compiled once."""
     runtime._carry, runtime._proposed = runtime._initial, runtime._nothing_sent()
     runtime._events, runtime._steps, runtime._fell_back = Events(), 0, False
+    runtime._file = None
     return runtime
 
 

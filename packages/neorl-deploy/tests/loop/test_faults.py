@@ -222,13 +222,20 @@ def test_the_tag_of_the_mode_asks_by_its_changes_alone(make):
     assert any("17, which is no mode" in note for note in cycle.notes)
 
 
-def test_a_stop_lets_the_fallback_act_until_a_person_asks_anew(make):
+def test_a_stop_lets_the_fallback_act_until_a_person_releases_it(make):
     bench = make().close()
     bench.loop.stop("operator 7: smoke")
     cycles = bench.step(30)
     assert {c.mode for c in cycles} == {Mode.FALLBACK}
     assert "emergency_stop" in bench.names(cycles[0])
-    bench.loop.ask(Mode.CLOSED_LOOP, "operator 7: all clear")
+    assert cycles[-1].reason.startswith("stopped by operator 7: smoke")
+    bench.loop.release("operator 7: all clear")
+    cycle = bench.step()
+    assert (cycle.mode, cycle.notes) == (
+        Mode.SHADOW,
+        ("released, in shadow: operator 7: all clear",),
+    )
+    bench.loop.ask(Mode.CLOSED_LOOP, "operator 7")
     assert bench.step(10)[-1].mode is Mode.CLOSED_LOOP
 
 
@@ -307,7 +314,7 @@ def test_a_restart_releases_no_stop_that_a_person_pressed(make, fresh, tmp_path)
     fresh.restore(tmp_path / "state")
     again = make(runtime=fresh)
     assert "emergency_stop" in again.names(again.step())
-    again.loop.ask(Mode.SHADOW, "shift leader")
+    again.loop.release("shift leader")
     assert "emergency_stop" not in again.names(again.step())
     fresh.stop("begins without the state of an earlier process: no state file is named")
     assert "emergency_stop" not in (first := make(runtime=fresh)).names(first.step())

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from neorl_deploy import DeployError
 from neorl_deploy.loop import Authority, Mode, Plan, Stage, StagedRollout, read_plan
 from neorl_deploy.loop._plan import draft_plan
-from neorl_deploy.loop._serve import loop_lock, order, take_orders
+from neorl_deploy.loop._serve import OrderBox, loop_lock, order
 from neorl_deploy.loop._staged_rollout import Count, probability_of_more
 from neorl_deploy.runtime import Decision
 
@@ -140,8 +140,13 @@ def test_a_person_ends_it_and_a_stop_is_not_released_by_it(tank, rollout):
     tank.bench.loop.stop("operator 7: smoke")
     tank.run(60, rollout.after)
     assert rollout.stage is Stage.ROLLED_BACK
-    assert rollout.why == "somebody pressed the emergency stop"
+    assert rollout.why == "stopped by operator 7: smoke"
     assert "emergency_stop" in tank.bench.names(tank.cycles[-1])
+    with pytest.raises(ValueError, match=r"operator 7: smoke.*release it first"):
+        rollout.begin("shift leader")
+    tank.bench.loop.release("operator 7: all clear")
+    tank.run(1, rollout.after)
+    assert tank.cycles[-1].mode is Mode.SHADOW
     rollout.begin("shift leader, after the stop")
     until(tank, rollout, Stage.TRIAL_TURN)
     tank.run(8, rollout.after)
@@ -156,11 +161,11 @@ def test_orders_reach_it_and_full_authority_needs_its_turns(tank, rollout, tmp_p
     with loop_lock(tmp_path):
         for what in ("rollout", "full"):
             order(tmp_path, what, "shift leader")
-        take_orders(tmp_path, tank.bench.loop, rollout)
+        OrderBox(tmp_path, tank.bench.loop, rollout).take()
         assert rollout.stage is Stage.SHADOW
         assert "full authority can be given only once" in caplog.text
         order(tmp_path, "rollout", "shift leader")
-        take_orders(tmp_path, tank.bench.loop)
+        OrderBox(tmp_path, tank.bench.loop).take()
         assert "has no roll-out" in caplog.text
 
 

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from neorl_deploy.bundle._read import Bundle
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._cycle import Cycle
-    from neorl_deploy.loop._serve import Watchdog
+    from neorl_deploy.loop._serve import OrderBox, Watchdog
     from neorl_deploy.loop._staged_rollout import StagedRollout
 
-MODE_HELP = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
+MODE_HELP = (
+    "manual, shadow, advisory, closed-loop, stop or release (of a stop); rollout, full (of a "
+    "roll-out)"
+)
 HANG_PERIODS = 5
 """Periods without a step after which the process of a loop terminates itself."""
 
@@ -162,7 +165,7 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._plan import read_plan
     from neorl_deploy.loop._plant import SystemClock
     from neorl_deploy.loop._record import audit_log, recorder
-    from neorl_deploy.loop._serve import Watchdog, drop_old_orders, loop_lock, serve, take_orders
+    from neorl_deploy.loop._serve import OrderBox, Watchdog, drop_old_orders, loop_lock, serve
     from neorl_deploy.loop._staged_rollout import StagedRollout
     from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
@@ -200,6 +203,9 @@ def _serve(options: argparse.Namespace) -> int:
         threading.Thread(target=watchdog.watch, args=(clock, ended), daemon=True).start()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ending.set())
+        if hasattr(signal, "SIGUSR1"):  # not on Windows
+            signal.signal(signal.SIGUSR1, lambda *_: loop.stop("the signal SIGUSR1"))
+        orders = OrderBox(folder, loop, rollout)
         settle_memory()
         print(
             f"Running in {loop.mode}, recorded in the folder {folder}; ask for another mode with "
@@ -212,8 +218,8 @@ def _serve(options: argparse.Namespace) -> int:
                     _InterruptibleClock(clock, ending),
                     steps=options.steps,
                     ended=ending.is_set,
-                    before=lambda: take_orders(folder, loop, rollout),
-                    after=lambda cycle: _after_cycle(cycle, watchdog, board, rollout),
+                    before=orders.take,
+                    after=lambda cycle: _after_cycle(cycle, watchdog, board, rollout, orders),
                 )
         finally:
             ended.set()
@@ -242,11 +248,16 @@ def _status(rollout: StagedRollout) -> tuple[str, str]:
 
 
 def _after_cycle(
-    cycle: Cycle, watchdog: Watchdog, board: Board, rollout: StagedRollout | None
+    cycle: Cycle,
+    watchdog: Watchdog,
+    board: Board,
+    rollout: StagedRollout | None,
+    orders: OrderBox,
 ) -> None:
     from neorl_deploy.loop._serve import cycle_line
 
     watchdog.step_ended(cycle.at.monotonic)
+    orders.settle()
     board.after(cycle)
     if rollout is not None:
         before = rollout.stage

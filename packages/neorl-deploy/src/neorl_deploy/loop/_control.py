@@ -18,10 +18,20 @@ from neorl_deploy.loop._inputs import (
     no_measurements,
 )
 from neorl_deploy.loop._modes import TARGETS, WRITING, Mode, ModeConditions, next_mode
+from neorl_deploy.loop._orders import (
+    ARMED,
+    RELEASE,
+    STOP,
+    Order,
+    carry_out,
+    read_mode_tag,
+)
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Quality, Reading
 from neorl_deploy.loop._tags import Output, TagMap
 from neorl_deploy.runtime._decision import Decision
+from neorl_deploy.runtime._events import WITHOUT_STATE
 from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
+from neorl_deploy.runtime._state import StateError
 
 HEARTBEATS = 30_000
 """The heartbeat counter restarts at this number, so that it fits a signed 16-bit word."""
@@ -35,7 +45,9 @@ class ControlLoop:
     The loop begins in manual or shadow mode, whatever it did before its process ended. It writes to
     an actuator only after a person has asked for the closed loop since the start. It releases the
     actuators, and must then be switched on again, if a person moves one by hand, if the connection
-    or the writes fail for several periods, or if another client writes to them.
+    or the writes fail for several periods, or if another client writes to them. A request for the
+    closed loop that cannot be met lapses after some periods. A stop is in force until a person
+    releases it, which leads to shadow mode.
 
     Args:
         runtime: A loaded runtime.
@@ -75,8 +87,8 @@ class ControlLoop:
         self._forbidden = "" if allowed else f"the verdict of the bundle is {verdict!r}"
         width = len(tags.outputs)
         self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
-        self._orders: collections.deque[tuple[Mode | None, str, bool]] = collections.deque()
-        if runtime.stopped_without_state:  # only a person may undo a person's stop
+        self._orders: collections.deque[Order] = collections.deque()
+        if runtime.stopped.startswith(WITHOUT_STATE):  # only a person may undo a person's stop
             runtime.release(f"the loop begins in {start}: nothing is written")
 
     @property
@@ -89,29 +101,48 @@ class ControlLoop:
         """The most recently requested mode."""
         return self._now.target
 
-    def ask(self, target: Mode, by: str, *, release: bool = True) -> None:
+    @property
+    def stopped(self) -> str:
+        """Who stopped the loop and why; empty if no stop is in force."""
+        return self.runtime.stopped
+
+    def ask(self, target: Mode, by: str) -> None:
         """Requests a mode for a person, effective from the next step. Any thread may call it.
+
+        While a stop is in force, a request for the closed loop is dropped.
 
         Args:
             target: Manual, shadow, advisory or closed loop.
             by: Name of the person and the reason; both are recorded.
-            release: Whether this releases an emergency stop and a latch, as a person's request
-                does.
 
         Raises:
             ValueError: If the fallback is requested (use :meth:`stop` instead), or nobody is named.
         """
         if target not in TARGETS:
             raise ValueError(f"{target} cannot be requested; `stop` lets the fallback act")
-        self._orders.append((target, _require_name(by), release))
+        self._orders.append(Order(target, _require_name(by)))
 
     def stop(self, by: str) -> None:
         """Emergency stop: if the loop is closed, the fallback acts from the next step on.
 
+        It wins over every other order of the same period, and is in force until :meth:`release`.
+        Any thread and a signal handler may call it.
+
         Args:
             by: Name of the person and the reason; both are recorded.
         """
-        self._orders.append((None, by.strip() or "no reason given", False))
+        self._orders.append(Order(STOP, " ".join(by.split()) or "no reason given"))
+
+    def release(self, by: str) -> None:
+        """Releases a stop and a latch for a person; the mode is then shadow.
+
+        Args:
+            by: Name of the person and the reason; both are recorded.
+
+        Raises:
+            ValueError: If nobody is named.
+        """
+        self._orders.append(Order(RELEASE, _require_name(by)))
 
     def step(self, missed: int = 0) -> Cycle:
         """Runs one control period.
@@ -131,8 +162,10 @@ class ControlLoop:
         self._carry_out_orders(loop_tags, notes)
         if now.misses >= settings.most_misses and now.mode in WRITING:
             notes.append(f"{now.misses} periods in a row were missed: stopped")
-            self.runtime.stop(notes[-1])
+            self._keep(self.runtime.stop, notes[-1], notes)
             now.misses = 0
+        if not self.runtime.stored and Mode.CLOSED_LOOP in (now.mode, now.target):
+            measured = no_measurements(self.tags.inputs, "the state of the runtime is not stored")
         give_up = self._release_reason(received, loop_tags)
         carry = self.runtime.words
         continued = now.carry is not None and np.array_equal(carry, now.carry)
@@ -150,6 +183,9 @@ class ControlLoop:
         now.mode, reason = next_mode(before, conditions)
         if before in WRITING and now.mode is Mode.MANUAL and now.target is Mode.CLOSED_LOOP:
             now.target = Mode.MANUAL
+            if self.stopped:
+                notes.append(f"the stop stays, but its fallback acts no more: {self.stopped}")
+        lapsed = self._lapse(no_connection, reason, notes)
         action = decision.action
         if self.authority is not None and now.mode is Mode.CLOSED_LOOP:
             action = self.authority.bound(decision, received, self.runtime.manifest)
@@ -170,6 +206,7 @@ class ControlLoop:
             notes=(),
             carry=carry,
             continued=continued,
+            lapsed=lapsed,
         )
         cycle = self._record_cycle(cycle, notes)
         written, refused = self._write(cycle.written, action, notes)
@@ -210,6 +247,7 @@ class ControlLoop:
             "heartbeat": settings.heartbeat,
             "plant": settings.plant_heartbeat,
             "mode": settings.mode,
+            "stop": settings.stop,
         }
         if no_connection:
             unknown = np.full(len(self.tags.outputs), np.nan)
@@ -237,31 +275,52 @@ class ControlLoop:
         return measured, received, loop_tags
 
     def _carry_out_orders(self, loop_tags: Mapping[str, float], notes: list[str]) -> None:
-        """Carries out what a person requested since the last step, by order or by the mode tag."""
-        now = self._now
-        value = loop_tags["mode"]
-        if not math.isnan(value):
-            # The first number that is read is not a request.
-            if value != now.mode_number and not math.isnan(now.mode_number):
-                if value in range(len(TARGETS)):
-                    self.ask(TARGETS[int(value)], f"the tag {self.tags.loop.mode}")
-                else:
-                    self.ask(
-                        Mode.MANUAL, f"the tag {self.tags.loop.mode} is {value:g}, which is no mode"
-                    )
-            now.mode_number = value
+        """Carries out what persons ordered since the last step, by command or by a tag."""
+        now, settings = self._now, self.tags.loop
+        orders: list[Order] = []
+        now.mode_tag, order, note = read_mode_tag(
+            now.mode_tag,
+            loop_tags["mode"],
+            now.mode,
+            self._clock.now().monotonic,
+            tag=settings.mode,
+            armed=max(ARMED, 2 * self.runtime.manifest.dt),
+        )
+        notes += [note] if note else []
+        orders += [order] if order else []
+        stop = loop_tags["stop"]
+        if not math.isnan(stop) and stop != 0 and not self.stopped:
+            orders.append(Order(STOP, f"the tag {settings.stop} shows {stop:g}"))
         while self._orders:
-            target, by, release = self._orders.popleft()
-            if target is None:
-                self.runtime.stop(by)
-                notes.append(f"emergency stop: {by}")
-                continue
-            notes.append(f"{target} was requested: {by}")
-            now.target = target
-            if target is not Mode.MANUAL:
-                now.clean, now.misses = 0, 0
-                if release:
-                    self.runtime.release(by)
+            orders.append(self._orders.popleft())
+        outcome = carry_out(orders, now.mode, now.target, self.stopped)
+        notes += outcome.notes
+        now.target = outcome.target
+        if outcome.release:
+            self._keep(self.runtime.release, outcome.release, notes)
+        if outcome.stop:
+            self._keep(self.runtime.stop, outcome.stop, notes)
+        if outcome.asked or outcome.release:
+            now.clean, now.misses, now.waited = 0, 0, 0
+
+    def _keep(self, act: Callable[[str], None], by: str, notes: list[str]) -> None:
+        """Stops or releases the runtime, which takes effect even if it cannot be stored."""
+        try:
+            act(by)
+        except StateError as error:
+            notes.append(f"this is in force, but not stored: {error}")
+
+    def _lapse(self, no_connection: str, reason: str, notes: list[str]) -> bool:
+        """Drops a request for the closed loop that could not be met in time."""
+        now, patience = self._now, self.tags.loop.clean + self.tags.loop.patience
+        if now.target is not Mode.CLOSED_LOOP or now.mode in WRITING:
+            return False
+        now.waited += 1
+        if not no_connection and now.waited < patience:
+            return False
+        now.target = now.mode
+        notes.append(f"the request for the closed loop has lapsed: {reason}")
+        return True
 
     def _release_reason(self, received: np.ndarray, loop_tags: Mapping[str, float]) -> str:
         now, settings = self._now, self.tags.loop
@@ -269,6 +328,9 @@ class ControlLoop:
             return ""
         if now.failures >= settings.most_failures:
             return f"given up after {now.failures} periods: {now.failure}"
+        for name, tag in (("mode", settings.mode), ("stop", settings.stop)):
+            if tag and now.connected and math.isnan(loop_tags[name]):
+                return f"the tag {tag} cannot be read"
         beat = loop_tags["heartbeat"]
         # A heartbeat that was not written or read, NaN, is no sign of another runtime.
         if not (math.isnan(now.beat_written) or math.isnan(beat) or beat == now.beat_written):
@@ -292,6 +354,8 @@ class ControlLoop:
         beat, now.beat_read = now.beat_read, loop_tags["heartbeat"]
         if self._forbidden:
             return self._forbidden
+        if settings.mode and loop_tags["mode"] != TARGETS.index(Mode.CLOSED_LOOP):
+            return f"the tag {settings.mode} shows {loop_tags['mode']:g}, and 3 is needed"
         if now.mode not in WRITING and not (
             math.isnan(beat) or math.isnan(loop_tags["heartbeat"]) or beat == loop_tags["heartbeat"]
         ):
@@ -310,10 +374,11 @@ class ControlLoop:
         runtime = self.runtime
         if not decision.flags & runtime.manifest.flags.get("fallback_used", 0):
             return ""
+        stop = [f"stopped by {runtime.stopped}"] if runtime.stopped else []
         causes = [f"{channel}: {fault}" for channel, fault in measured.faults.items()]
         causes += [f"monitor {name}" for name in runtime.alarm_names(decision.alarms)]
         causes += [n for n in runtime.flag_names(decision.flags) if n not in NO_CAUSES]
-        return "; ".join(causes) or "the guard"
+        return "; ".join([*stop, *dict.fromkeys(causes)]) or "the guard"
 
     def _plan_writes(self, action: np.ndarray, notes: list[str]) -> dict[str, float]:
         """The values to write in this mode, by tag; none if a value is out of range."""
@@ -334,14 +399,17 @@ class ControlLoop:
         return planned
 
     def _record_cycle(self, cycle: Cycle, notes: list[str]) -> Cycle:
-        """Records before anything is written; nothing is written if recording fails."""
+        """Records before anything is written; only a stop's fallback acts without a record."""
         if self._record is None:
             return cycle
         try:
             self._record(cycle._replace(notes=tuple(notes)))
         except OSError as error:
-            notes.append(f"nothing is written, because it cannot be recorded: {error}")
             now = self._now
+            if now.mode is Mode.FALLBACK and self.stopped:
+                notes.append(f"not recorded: {error}; the fallback acts, because of the stop")
+                return cycle
+            notes.append(f"nothing is written, because it cannot be recorded: {error}")
             if now.mode in (*WRITING, Mode.ADVISORY):
                 now.mode = now.target = Mode.MANUAL
                 return cycle._replace(mode=Mode.MANUAL, reason=notes[-1], written={})

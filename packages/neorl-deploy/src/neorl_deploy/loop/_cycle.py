@@ -10,6 +10,7 @@ import numpy as np
 
 from neorl_deploy.loop._inputs import Measurements, TagMemory
 from neorl_deploy.loop._modes import Mode
+from neorl_deploy.loop._orders import NOT_SHOWN, ModeTag
 from neorl_deploy.loop._plant import Instant
 from neorl_deploy.runtime._decision import Decision
 
@@ -32,6 +33,7 @@ class Cycle(NamedTuple):
         carry: State of the bundle before the decision, as 32-bit words.
         continued: Whether that state is the one left by the last decision; false after a stop, a
             release or a restart.
+        lapsed: Whether a request for the closed loop has lapsed in this period.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Cycle(NamedTuple):
     notes: tuple[str, ...]
     carry: np.ndarray
     continued: bool
+    lapsed: bool = False
 
 
 @dataclasses.dataclass
@@ -73,7 +76,8 @@ class Memory:
         beat_written: Number that was written to the heartbeat tag; NaN if none was.
         beat_read: Number that the heartbeat tag showed.
         alive: Value of the plant's heartbeat, and when it last changed, monotonic.
-        mode_number: Number that the mode tag showed last.
+        mode_tag: What the mode tag has shown since the connection was made.
+        waited: Number of periods for which a request for the closed loop has waited.
     """
 
     mode: Mode
@@ -94,4 +98,5 @@ class Memory:
     beat_written: float = math.nan
     beat_read: float = math.nan
     alive: tuple[float, float] = (math.nan, math.nan)
-    mode_number: float = math.nan
+    mode_tag: ModeTag = NOT_SHOWN
+    waited: int = 0

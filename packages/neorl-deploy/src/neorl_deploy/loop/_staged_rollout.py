@@ -41,7 +41,8 @@ class Stage(enum.StrEnum):
     FULL = "full"
     """The policy acts within the limits of its bundle and is still monitored."""
     INTERRUPTED = "interrupted"
-    """The process ended during a stage: nothing is written until a person continues it."""
+    """The process ended during a stage, or the loop could not be closed for a turn: nothing is
+    written until a person continues it."""
     ROLLED_BACK = "rolled back"
     """A rule was broken or a person has taken over: only a person can start again."""
 
@@ -141,14 +142,18 @@ class StagedRollout:
 
         Args:
             by: Name of the person and the reason; both are recorded.
+
+        Raises:
+            ValueError: If the loop is stopped; a person must release it first.
         """
+        self._require_no_stop()
         if self.stage is Stage.INTERRUPTED:
             self._resume(by)
         else:
             self.policy, self.incumbent, self._turn = Count(), Count(), 0
             self._steps_left = self.plan.shadow_steps
             self._enter(Stage.SHADOW, f"started by {by}")
-        self._loop.ask(Mode.SHADOW, f"{AUTHOR}, {self.why}")
+        self._ask(Mode.SHADOW, self.why)
         self._record()
 
     def grant_full(self, by: str) -> None:
@@ -158,15 +163,16 @@ class StagedRollout:
             by: Name of the person and the reason; both are recorded.
 
         Raises:
-            ValueError: If the turns are not over.
+            ValueError: If the turns are not over, or the loop is stopped.
         """
+        self._require_no_stop()
         if self.stage is not Stage.PASSED:
             raise ValueError(
                 f"the roll-out is at stage {self.stage}; full authority can be given only once "
                 "its turns have passed"
             )
         self._grant_full(by)
-        self._loop.ask(Mode.CLOSED_LOOP, f"{AUTHOR}, full authority given by {by}")
+        self._ask(Mode.CLOSED_LOOP, f"full authority given by {by}")
         self._record()
 
     def after(self, cycle: Cycle) -> None:
@@ -182,6 +188,12 @@ class StagedRollout:
         if self.stage in (Stage.WAITING, Stage.PASSED, Stage.ROLLED_BACK):
             return
         policy_acts = self.stage in (Stage.TRIAL_TURN, Stage.FULL)
+        if policy_acts and cycle.lapsed:
+            self._loop.authority = None
+            self._interrupted, self._first = self.stage, self._loop.target
+            stage = Stage.PASSED if self.stage is Stage.FULL else Stage.INTERRUPTED
+            self._enter(stage, f"the loop could not be closed: {cycle.reason}")
+            return
         if why := self._why_ended(cycle, policy_acts=policy_acts):
             self._loop.authority = None
             self._enter(Stage.ROLLED_BACK, why)
@@ -198,7 +210,7 @@ class StagedRollout:
         """Why it ended: somebody stopped it, requested another mode or took over an actuator."""
         manifest = self._loop.runtime.manifest
         if cycle.decision.flags & manifest.flags.get("emergency_stop", 0):
-            return "somebody pressed the emergency stop"
+            return f"stopped by {self._loop.stopped}"
         expected = Mode.CLOSED_LOOP if policy_acts else Mode.SHADOW
         if self.stage is Stage.INTERRUPTED:
             expected = self._first
@@ -280,8 +292,11 @@ class StagedRollout:
         self._loop.authority = None
 
     def _ask(self, target: Mode, why: str) -> None:
-        """Requests a mode without acting as a person: an emergency stop remains in force."""
-        self._loop.ask(target, f"{AUTHOR}, {why}", release=False)
+        self._loop.ask(target, f"{AUTHOR}, {why}")
+
+    def _require_no_stop(self) -> None:
+        if self._loop.stopped:
+            raise ValueError(f"the loop is stopped ({self._loop.stopped}); release it first")
 
     def _enter(self, stage: Stage, why: str) -> None:
         self.stage, self.why = stage, why

@@ -28,6 +28,7 @@ clean = 5           # steps without a fault before the loop may be closed
 most_failures = 3   # periods without connection or with refused writes before it goes to manual
 heartbeat = ""      # tag of a counter that shows the plant that the loop is alive
 mode = ""           # tag that requests a mode: 0 manual, 1 shadow, 2 advisory, 3 closed loop
+stop = ""           # tag that stops the loop as long as it is not 0
 """
 
 

@@ -94,7 +94,10 @@ class LoopSettings:
         plant_heartbeat: Tag that the plant keeps changing; empty for none.
         plant_silence: Seconds for which that tag may stay unchanged.
         mode: Tag by which a person requests a mode (0 manual, 1 shadow, 2 advisory, 3 closed loop);
-            empty for none.
+            empty for none. It rises by one step at a time, and 3 is needed as long as the loop is
+            closed.
+        stop: Tag by which a person stops the loop as long as it is not 0; empty for none.
+        patience: Periods beyond ``clean`` after which a request for the closed loop lapses.
     """
 
     late: float = 0.5
@@ -106,6 +109,8 @@ class LoopSettings:
     plant_heartbeat: str = ""
     plant_silence: float = math.inf
     mode: str = ""
+    stop: str = ""
+    patience: int = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +134,7 @@ class TagMap:
     @property
     def read(self) -> tuple[str, ...]:
         """Every tag that is read, in a fixed order: inputs, read-backs, and those of the loop."""
-        loop = (self.loop.heartbeat, self.loop.plant_heartbeat, self.loop.mode)
+        loop = (self.loop.heartbeat, self.loop.plant_heartbeat, self.loop.mode, self.loop.stop)
         return (
             *(row.tag for row in self.inputs),
             *(row.read_back for row in self.outputs),

@@ -22,7 +22,6 @@ from neorl_deploy.runtime._events import (
     RESET,
     RESTART,
     STOP,
-    WITHOUT_STATE,
     Event,
     Events,
 )
@@ -123,10 +122,17 @@ class Runtime:
         return self._events.list()
 
     @property
-    def stopped_without_state(self) -> bool:
-        """Whether it is stopped only because an earlier process left no state."""
-        held = [event for event in self.events if event.kind in (STOP, RELEASE)]
-        return bool(held) and held[-1].kind == STOP and held[-1].reason.startswith(WITHOUT_STATE)
+    def stopped(self) -> str:
+        """Who stopped it and why; empty if no stop is in force."""
+        if not self._supervisor("stopped").any():
+            return ""
+        stops = [event.reason for event in self.events if event.kind == STOP]
+        return stops[-1] if stops else "an earlier process"
+
+    @property
+    def stored(self) -> bool:
+        """Whether its state file, if it keeps one, holds the present state."""
+        return self._file is None or self._file.stored
 
     @property
     def carry(self) -> dict[str, np.ndarray]:
