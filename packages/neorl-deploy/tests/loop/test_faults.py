@@ -88,6 +88,27 @@ def test_the_first_action_is_within_the_rate_of_what_the_plant_held(make):
     assert np.abs(np.diff(valves)).max() <= 15.0 * (1 + 1e-6)  # 0.5 % a second, 30 s
 
 
+@pytest.mark.parametrize("periods", [1, 10, 200])
+@pytest.mark.parametrize("holds", [281.0, 319.0])
+def test_closing_from_any_length_of_shadow_starts_where_the_plant_is(make, periods, holds):
+    """The jacket has no rate limit, so nothing but the hand-over keeps the first move small."""
+    bench = make()
+    bench.plant.tags["TC.SP"] = holds
+    wanted = float(bench.step(200)[-1].decision.action[1])  # shadow shows what the policy wants
+    gap = abs(wanted - holds)
+    assert gap > 8
+    bench.runtime.reset()
+    bench = make()
+    bench.plant.tags["TC.SP"] = holds
+    for _ in range(periods):
+        bench.step()
+    bench.close()
+    moves = np.abs(np.diff([holds, *(written["TC.SP"] for written in bench.plant.writes)]))
+    assert moves[0] <= 0.11 * gap
+    bench.step(80)
+    assert bench.plant.tags["TC.SP"] == pytest.approx(wanted, abs=0.05 * gap)
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
 def test_a_held_value_stands_in_for_a_lost_one_for_its_time_alone(fault):
     rule = Input("temperature", "TI", "K", low=274.0, high=406.0, max_age=60.0, hold=30.0)

@@ -169,7 +169,11 @@ class ControlLoop:
         give_up = self._release_reason(received, loop_tags)
         carry = self.runtime.words
         continued = now.carry is not None and np.array_equal(carry, now.carry)
-        decision = self.runtime.step(measured.obs, received, ages=measured.ages)
+        # From the request on, so that the first action that is written starts at the plant's own.
+        taking_over = now.mode not in WRITING and now.target is Mode.CLOSED_LOOP
+        decision = self.runtime.step(
+            measured.obs, received, ages=measured.ages, taking_over=taking_over
+        )
         now.carry = self.runtime.words
         fallback = self._fallback_reason(measured, decision)
         late = self._clock.now().monotonic - at.monotonic > settings.late * self.runtime.manifest.dt
@@ -206,6 +210,7 @@ class ControlLoop:
             notes=(),
             carry=carry,
             continued=continued,
+            taking_over=taking_over,
             lapsed=lapsed,
         )
         cycle = self._record_cycle(cycle, notes)

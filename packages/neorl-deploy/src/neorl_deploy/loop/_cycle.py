@@ -33,6 +33,8 @@ class Cycle(NamedTuple):
         carry: State of the bundle before the decision, as 32-bit words.
         continued: Whether that state is the one left by the last decision; false after a stop, a
             release or a restart.
+        taking_over: Whether the decision starts from the action of another controller, because the
+            closed loop is requested.
         lapsed: Whether a request for the closed loop has lapsed in this period.
     """
 
@@ -49,6 +51,7 @@ class Cycle(NamedTuple):
     notes: tuple[str, ...]
     carry: np.ndarray
     continued: bool
+    taking_over: bool = False
     lapsed: bool = False
 
 

@@ -68,6 +68,7 @@ def cycle_record(cycle: Cycle, carry: np.ndarray | None) -> dict[str, Any]:
         "ages": _json(measured.ages),
         "faults": measured.faults,
         "received": _json(cycle.received),
+        "taking_over": cycle.taking_over,
         "action": _json(decision.action),
         "flags": decision.flags,
         "intervention": _json(decision.intervention),

@@ -38,6 +38,9 @@ from neorl_deploy.runtime._state import (
 SELF_TEST_TOLERANCE = 1e-5
 """Allows for compilers that round differently; on one machine parity is 1e-6."""
 
+NOBODY = -1
+"""Value of a guard's ``acted`` if neither its policy nor its fallback acted last."""
+
 NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
 """Flags of a take-over that are not its cause, or that the monitors' names describe better."""
 
@@ -236,6 +239,7 @@ class Runtime:
         *,
         ages: np.ndarray | dict[str, float] | None = None,
         max_age: float | None = None,
+        taking_over: bool = False,
     ) -> Decision:
         """Runs one control period.
 
@@ -252,6 +256,9 @@ class Runtime:
                 was set back) counts as lost.
             max_age: Seconds after which a measurement counts as lost; it cannot extend the bundle's
                 own limit for the channel.
+            taking_over: Whether another controller has acted since the last call. Policy and
+                fallback then track ``last_sent``, and the action starts from it, by an offset that
+                decays.
 
         Returns:
             The action to send and what the filter did. The action is finite for any input.
@@ -279,6 +286,10 @@ class Runtime:
             sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
         else:
             sent = vector("last_sent", last_sent, self.manifest.action)
+        if taking_over:
+            # `sent`, with which the program begins, is then `follow`, as a guard does both.
+            words = np.asarray(self._carry)
+            self._carry = self._place(self._layout.set(words, ".acted", np.int32(NOBODY)))
         if self._testing:
             with one_line_of(self.bundle, "its programs do not run"):
                 self._carry = self._step(self._carry, read, sent)
