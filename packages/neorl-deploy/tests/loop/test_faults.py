@@ -196,7 +196,7 @@ def test_a_refused_write_is_told_retried_and_given_up(make):
     bench.plant.refuses["TC.SP"] = "BadUserAccessDenied"
     cycles = bench.step(4)
     assert "the plant refuses to write TC.SP: BadUserAccessDenied" in cycles[0].notes[0]
-    assert "LC.OP" in cycles[0].written
+    assert set(cycles[0].written) == {"BEAT"}
     assert [c.mode for c in cycles] == [Mode.CLOSED_LOOP] * 3 + [Mode.MANUAL]
 
 
@@ -360,7 +360,7 @@ def test_a_plant_that_only_seems_alive_is_not_trusted(make, monkeypatch):
     reading = type(bench.plant)._reading
 
     def stuck(plant, tag):
-        return reading(plant, tag)._replace(value=7.0) if tag == "ALIVE" else reading(plant, tag)
+        return reading(plant, tag)._replace(value=7.5) if tag == "ALIVE" else reading(plant, tag)
 
     monkeypatch.setattr(type(bench.plant), "_reading", stuck)
     cycles = bench.step(6)
@@ -369,12 +369,17 @@ def test_a_plant_that_only_seems_alive_is_not_trusted(make, monkeypatch):
     assert "heartbeat of the plant has not changed" in cycles[-1].reason
 
 
-def test_a_read_back_that_is_lost_is_assumed_for_a_while_and_then_the_fallback_acts(make):
+@pytest.mark.parametrize("tag", ["LC.OP", "BEAT"])
+def test_what_cannot_be_read_back_is_not_written_and_given_up_after_three_periods(make, tag):
     bench = make().close()
-    bench.plant.quality["LC.OP"] = Quality.BAD
-    modes = [c.mode for c in bench.step(6)]
-    assert modes[0] is Mode.CLOSED_LOOP
-    assert modes[-1] is Mode.FALLBACK
+    bench.plant.quality[tag] = Quality.BAD
+    count = len(bench.plant.writes)
+    cycles = bench.step(6)
+    assert [c.mode for c in cycles] == [Mode.CLOSED_LOOP] * 2 + [Mode.MANUAL] * 4
+    assert cycles[2].reason == f"not read for 3 periods: {tag}"
+    assert tag == "BEAT" or len(bench.plant.writes) == count
+    bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    assert "cannot be read" in bench.step(12)[-1].reason
 
 
 def test_what_cannot_be_recorded_is_not_written(make):

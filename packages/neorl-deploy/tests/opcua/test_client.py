@@ -230,7 +230,7 @@ def test_a_loop_controls_the_reactor_survives_its_server_and_comes_back(
         reactor.advance()
     assert cycle.mode is Mode.CLOSED_LOOP
     assert reactor.get("OP") == pytest.approx(float(cycle.decision.action[0]))
-    assert reactor.get("BEAT") == 4
+    assert reactor.get("BEAT") == loop._now.beat
     written = connected._client.write_values
 
     async def dying(nodes, values, **options):  # what was sent may or may not have arrived

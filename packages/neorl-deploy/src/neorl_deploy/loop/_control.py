@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
+import secrets
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -26,15 +27,13 @@ from neorl_deploy.loop._orders import (
     carry_out,
     read_mode_tag,
 )
-from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Quality, Reading
-from neorl_deploy.loop._tags import Output, TagMap
+from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Reading
+from neorl_deploy.loop._tags import TagMap
+from neorl_deploy.loop._writing import HEARTBEATS, Writer, good
 from neorl_deploy.runtime._decision import Decision
 from neorl_deploy.runtime._events import WITHOUT_STATE
 from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
 from neorl_deploy.runtime._state import StateError
-
-HEARTBEATS = 30_000
-"""The heartbeat counter restarts at this number, so that it fits a signed 16-bit word."""
 
 TRIAL = "worth a trial"
 
@@ -80,13 +79,15 @@ class ControlLoop:
         if start in (*WRITING, Mode.ADVISORY):
             raise ValueError(f"the loop begins in manual or in shadow, not in {start}")
         self.runtime, self.tags, self._plant, self._clock = runtime, tags, plant, clock
-        self._record = record
+        self._record, self._writer = record, Writer(tags, runtime.manifest, plant)
         self.authority: Authority | None = None
         verdict = runtime.manifest.verdict
         allowed = verdict == DEPLOY or (trial and verdict == TRIAL)
         self._forbidden = "" if allowed else f"the verdict of the bundle is {verdict!r}"
         width = len(tags.outputs)
         self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
+        # At random, so that two loops in step do not take each other's heartbeat for their own.
+        self._now.beat = secrets.randbelow(HEARTBEATS)
         self._orders: collections.deque[Order] = collections.deque()
         if runtime.stopped.startswith(WITHOUT_STATE):  # only a person may undo a person's stop
             runtime.release(f"the loop begins in {start}: nothing is written")
@@ -176,8 +177,7 @@ class ControlLoop:
         )
         now.carry = self.runtime.words
         fallback = self._fallback_reason(measured, decision)
-        late = self._clock.now().monotonic - at.monotonic > settings.late * self.runtime.manifest.dt
-        now.misses = now.misses + 1 if late else (now.misses if missed else 0)
+        late = self._late(at)
         fault_free = not (fallback or late or missed) and bool(np.isfinite(received).all())
         now.clean = now.clean + 1 if fault_free else 0
         conditions = ModeConditions(
@@ -193,9 +193,12 @@ class ControlLoop:
         action = decision.action
         if self.authority is not None and now.mode is Mode.CLOSED_LOOP:
             action = self.authority.bound(decision, received, self.runtime.manifest)
-        planned = {} if late or no_connection else self._plan_writes(action, notes)
+        planned: dict[str, float] = {}
         if late:
             notes.append("the decision was late and was not written")
+        elif not no_connection:
+            planned, why = self._writer.plan(now, action, received)
+            notes += [why] if why else []
         cycle = Cycle(
             number=now.number,
             at=at,
@@ -213,9 +216,38 @@ class ControlLoop:
             taking_over=taking_over,
             lapsed=lapsed,
         )
+        return self._act(cycle, action, loop_tags, notes, missed)
+
+    def _act(
+        self,
+        cycle: Cycle,
+        action: np.ndarray,
+        loop_tags: Mapping[str, float],
+        notes: list[str],
+        missed: int,
+    ) -> Cycle:
+        """Records a decision, looks at the plant once more, and writes it if it still may."""
+        now, recorded = self._now, len(notes)
         cycle = self._record_cycle(cycle, notes)
-        written, refused = self._write(cycle.written, action, notes)
-        return cycle._replace(written=written, refused=refused, notes=tuple(notes))
+        looked, planned = self._clock.now().monotonic, cycle.written
+        why = ""
+        if planned and now.mode in WRITING:
+            why = self._writer.last_look(now, cycle, loop_tags)
+        overdue = self._late(cycle.at)  # also by the record and the last look
+        if overdue and planned and not why:
+            why = "the decision was late and was not written"
+        if why:
+            notes.append(why)
+            planned = {}
+        now.misses = now.misses + 1 if overdue else (now.misses if missed else 0)
+        now.clean = 0 if overdue else now.clean
+        written, refused, more = self._writer.write(now, planned, action, cycle.received)
+        window = self._clock.now().monotonic - looked if planned else 0.0
+        notes += more
+        now.unrecorded = tuple(notes[recorded:])
+        if now.mode is not cycle.mode:
+            cycle = cycle._replace(mode=now.mode, reason=notes[-1])
+        return cycle._replace(written=written, refused=refused, notes=tuple(notes), window=window)
 
     def _note_time(self, at: Instant, missed: int, notes: list[str]) -> None:
         now = self._now
@@ -229,6 +261,11 @@ class ControlLoop:
             notes.append(f"{missed} periods were missed")
             now.misses += missed
         now.at = at
+
+    def _late(self, at: Instant) -> bool:
+        """Whether a decision of the period that began then may no longer be written."""
+        passed = self._clock.now().monotonic - at.monotonic
+        return passed > self.tags.loop.late * self.runtime.manifest.dt
 
     def _read(self, notes: list[str]) -> tuple[dict[str, Reading], str]:
         now, tags = self._now, self.tags.read
@@ -248,12 +285,7 @@ class ControlLoop:
     ) -> tuple[Measurements, np.ndarray, dict[str, float]]:
         """Measurements, read-backs, and the loop's own tags by name (NaN if unknown)."""
         now, settings = self._now, self.tags.loop
-        names = {
-            "heartbeat": settings.heartbeat,
-            "plant": settings.plant_heartbeat,
-            "mode": settings.mode,
-            "stop": settings.stop,
-        }
+        names = settings.named
         if no_connection:
             unknown = np.full(len(self.tags.outputs), np.nan)
             return (
@@ -261,12 +293,12 @@ class ControlLoop:
                 unknown,
                 dict.fromkeys(names, math.nan),
             )
-        loop_tags = {name: _good(readings[tag]) if tag else math.nan for name, tag in names.items()}
-        received = np.array(
-            [_good(readings[o.read_back]) * o.scale + o.offset for o in self.tags.outputs]
-        )
+        loop_tags = {name: good(readings[tag]) if tag else math.nan for name, tag in names.items()}
+        received = self._writer.received(readings)
         raw = [readings[rule.tag] for rule in self.tags.inputs]
-        now.inputs, measured = judge_readings(self.tags.inputs, raw, now.inputs, at)
+        now.inputs, measured = judge_readings(
+            self.tags.inputs, raw, now.inputs, at, ahead=settings.ahead
+        )
         now.faulty, changes = fault_changes(now.faulty, self.tags.inputs, measured)
         notes += changes
         if settings.plant_heartbeat:
@@ -333,6 +365,12 @@ class ControlLoop:
             return ""
         if now.failures >= settings.most_failures:
             return f"given up after {now.failures} periods: {now.failure}"
+        unread = [o.read_back for o, v in zip(self.tags.outputs, received, strict=True) if v != v]
+        if settings.heartbeat and math.isnan(loop_tags["heartbeat"]):
+            unread.append(settings.heartbeat)
+        now.blind = now.blind + 1 if unread and now.connected else 0
+        if now.blind >= settings.most_failures:
+            return f"not read for {now.blind} periods: {', '.join(unread)}"
         for name, tag in (("mode", settings.mode), ("stop", settings.stop)):
             if tag and now.connected and math.isnan(loop_tags[name]):
                 return f"the tag {tag} cannot be read"
@@ -340,13 +378,7 @@ class ControlLoop:
         # A heartbeat that was not written or read, NaN, is no sign of another runtime.
         if not (math.isnan(now.beat_written) or math.isnan(beat) or beat == now.beat_written):
             return f"somebody else writes the heartbeat {settings.heartbeat}: another runtime?"
-        for output, value, sent in zip(self.tags.outputs, received, now.expected, strict=True):
-            if abs(value - sent) > output.tolerance:
-                return (
-                    f"{output.channel} was moved by somebody else: {value:g} {output.unit} in "
-                    f"place of {sent:g}"
-                )
-        return ""
+        return self._writer.moved(received, now.expected)
 
     def _not_ready(
         self,
@@ -366,9 +398,18 @@ class ControlLoop:
         ):
             now.clean = 0
             return f"another runtime writes the heartbeat {settings.heartbeat}"
-        for output, value in zip(self.tags.outputs, received, strict=True):
+        if settings.heartbeat and math.isnan(loop_tags["heartbeat"]):
+            return f"the heartbeat {settings.heartbeat} cannot be read"
+        channels = self.runtime.manifest.action
+        for output, channel, value in zip(self.tags.outputs, channels, received, strict=True):
             if not math.isfinite(value):
                 return f"{output.channel} cannot be read back"
+            slack = output.tolerance
+            if not channel.low - slack <= value <= channel.high + slack:
+                return (
+                    f"{output.channel} holds {value:g} {output.unit}, and its range is "
+                    f"{channel.low:g} to {channel.high:g}"
+                )
         if fallback:
             return fallback
         if now.clean < settings.clean:
@@ -384,24 +425,6 @@ class ControlLoop:
         causes += [f"monitor {name}" for name in runtime.alarm_names(decision.alarms)]
         causes += [n for n in runtime.flag_names(decision.flags) if n not in NO_CAUSES]
         return "; ".join([*stop, *dict.fromkeys(causes)]) or "the guard"
-
-    def _plan_writes(self, action: np.ndarray, notes: list[str]) -> dict[str, float]:
-        """The values to write in this mode, by tag; none if a value is out of range."""
-        if self._now.mode not in (*WRITING, Mode.ADVISORY):
-            return {}
-        planned: dict[str, float] = {}
-        channels = self.runtime.manifest.action
-        for output, channel, value in zip(self.tags.outputs, channels, action, strict=True):
-            low, high = np.float32(channel.low), np.float32(channel.high)
-            if not low <= value <= high:  # also true for NaN
-                notes.append(f"{output.channel} is not written: {value} is out of its range")
-                return {}
-            tag = output.tag if self._now.mode in WRITING else output.advice
-            if tag:
-                planned[tag] = _raw(output, float(value))
-        if self._now.mode in WRITING and self.tags.loop.heartbeat:
-            planned[self.tags.loop.heartbeat] = float((self._now.beat + 1) % HEARTBEATS)
-        return planned
 
     def _record_cycle(self, cycle: Cycle, notes: list[str]) -> Cycle:
         """Records before anything is written; only a stop's fallback acts without a record."""
@@ -420,45 +443,6 @@ class ControlLoop:
                 return cycle._replace(mode=Mode.MANUAL, reason=notes[-1], written={})
             return cycle._replace(written={})
         return cycle
-
-    def _write(
-        self, planned: dict[str, float], action: np.ndarray, notes: list[str]
-    ) -> tuple[dict[str, float], dict[str, str]]:
-        now = self._now
-        refused: dict[str, str] = {}
-        if planned:
-            try:
-                refused = dict(self._plant.write(planned))
-                now.failure = "".join(
-                    f"the plant refuses to write {t}: {w}; " for t, w in refused.items()
-                )
-            except PlantError as error:
-                refused, now.failure = dict.fromkeys(planned, str(error)), str(error)
-            now.failures = now.failures + 1 if refused else 0
-            if refused:
-                notes.append(now.failure)
-                now.unrecorded = (now.failure,)
-        done = {tag: value for tag, value in planned.items() if tag not in refused}
-        if now.mode not in WRITING:
-            now.expected[:], now.beat_written = np.nan, math.nan
-            return done, refused
-        for i, output in enumerate(self.tags.outputs):
-            if output.tag in planned:  # unwritten tags keep their value
-                now.expected[i] = action[i] if output.tag in done else np.nan
-        if self.tags.loop.heartbeat in done:
-            now.beat_written = done[self.tags.loop.heartbeat]
-            now.beat = int(now.beat_written)
-        return done, refused
-
-
-def _good(reading: Reading) -> float:
-    """The value of a read-back or loop tag if its quality is good, else NaN."""
-    good = reading.quality == Quality.GOOD and math.isfinite(reading.value)
-    return reading.value if good else math.nan
-
-
-def _raw(output: Output, value: float) -> float:
-    return (value - output.offset) / output.scale
 
 
 def _require_name(by: str) -> str:

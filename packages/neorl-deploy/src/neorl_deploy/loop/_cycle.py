@@ -35,6 +35,8 @@ class Cycle(NamedTuple):
             release or a restart.
         taking_over: Whether the decision starts from the action of another controller, because the
             closed loop is requested.
+        window: Seconds from the last look at the actuators to the end of the write, in which a hand
+            on an actuator would be overwritten; zero if nothing was written.
         lapsed: Whether a request for the closed loop has lapsed in this period.
     """
 
@@ -53,6 +55,7 @@ class Cycle(NamedTuple):
     continued: bool
     taking_over: bool = False
     lapsed: bool = False
+    window: float = 0.0
 
 
 @dataclasses.dataclass
@@ -69,6 +72,8 @@ class Memory:
         clean: Number of consecutive steps without a fault.
         misses: Number of consecutive periods that were missed or late.
         failures: Number of consecutive periods without a connection or with a refused write.
+        blind: Number of consecutive periods in which a read-back or the heartbeat was unreadable
+            although the loop writes.
         failure: The last of these failures; empty if there is none.
         connected: Whether the last reading succeeded.
         faulty: Channels that could not be trusted in the last period with a connection, and whether
@@ -92,6 +97,7 @@ class Memory:
     clean: int = 0
     misses: int = 0
     failures: int = 0
+    blind: int = 0
     failure: str = ""
     connected: bool = True
     faulty: dict[str, bool] = dataclasses.field(default_factory=dict)

@@ -81,17 +81,26 @@ def probability_of_more(policy: Count, incumbent: Count) -> float:
 
     Source: Przyborowski and Wilenski, Biometrika 31 (1940) 313.
     """
-    total, steps = policy.violations + incumbent.violations, policy.steps + incumbent.steps
-    if not total:
+    total, k = policy.violations + incumbent.violations, policy.violations
+    fraction = policy.steps / max(1, policy.steps + incumbent.steps)
+    if k == 0 or fraction == 1.0:
         return 1.0
-    fraction = policy.steps / steps
-    return min(
-        1.0,  # the terms are rounded, and their sum may exceed one by it
-        math.fsum(
-            math.comb(total, k) * fraction**k * (1 - fraction) ** (total - k)
-            for k in range(policy.violations, total + 1)
-        ),
-    )
+    # The tail away from the mean is summed, where the terms fall; the other one is its complement.
+    if k > total * fraction:
+        return min(1.0, _tail(total, k, fraction))
+    return max(0.0, 1.0 - _tail(total, total - k + 1, 1 - fraction))
+
+
+def _tail(total: int, k: int, fraction: float) -> float:
+    """The probability of at least ``k`` of ``total``, for a ``k`` above the mean."""
+    log_term = math.lgamma(total + 1) - math.lgamma(k + 1) - math.lgamma(total - k + 1)
+    term = math.exp(log_term + k * math.log(fraction) + (total - k) * math.log1p(-fraction))
+    terms = [term]
+    while k < total and term > 1e-17 * terms[0]:
+        term *= (total - k) / (k + 1) * fraction / (1 - fraction)
+        terms.append(term)
+        k += 1
+    return math.fsum(terms)
 
 
 class StagedRollout:
@@ -223,7 +232,7 @@ class StagedRollout:
     def _count(self, cycle: Cycle, *, policy_acts: bool) -> None:
         obs = cycle.measured.obs
         violation = any(not low <= obs[i] <= high for i, low, high in self._rules)
-        measured = any(np.isfinite(obs[i]) for i, _, _ in self._rules)
+        measured = all(np.isfinite(obs[i]) for i, _, _ in self._rules)
         if policy_acts and cycle.mode not in (Mode.CLOSED_LOOP, Mode.FALLBACK):
             return  # the loop is not closed yet
         self._steps_left -= 1

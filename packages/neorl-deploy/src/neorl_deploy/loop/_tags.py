@@ -30,7 +30,8 @@ class Input:
         scale: Factor from the value of the tag to the unit of the channel.
         offset: Added after the factor, in the unit of the channel.
         uncertain: Whether a value of uncertain quality counts as ``"good"`` or ``"bad"``.
-        max_age: Seconds after which a value counts as lost.
+        max_age: Seconds after which a value counts as lost. A value without a time stamp ages from
+            its last change.
         low: Lowest credible value of the channel.
         high: Highest credible value of the channel.
         frozen: Seconds without any change after which a value counts as lost.
@@ -89,6 +90,7 @@ class LoopSettings:
         most_failures: Consecutive periods without a connection, or with a refused write, after
             which the loop releases the actuators.
         clock_jump: Jump of this machine's clock, in seconds, that is recorded.
+        ahead: Seconds by which the clock of a source may be ahead of this machine's.
         heartbeat: Tag of a counter that the loop increments while it owns the actuators; empty for
             none. The plant takes over by itself if the counter stops.
         plant_heartbeat: Tag that the plant keeps changing; empty for none.
@@ -105,12 +107,23 @@ class LoopSettings:
     clean: int = 5
     most_failures: int = 3
     clock_jump: float = 1.0
+    ahead: float = 1.0
     heartbeat: str = ""
     plant_heartbeat: str = ""
     plant_silence: float = math.inf
     mode: str = ""
     stop: str = ""
     patience: int = 10
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The tags of the loop that are read, by what they are; empty for none."""
+        return {
+            "heartbeat": self.heartbeat,
+            "plant": self.plant_heartbeat,
+            "mode": self.mode,
+            "stop": self.stop,
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,12 +147,16 @@ class TagMap:
     @property
     def read(self) -> tuple[str, ...]:
         """Every tag that is read, in a fixed order: inputs, read-backs, and those of the loop."""
-        loop = (self.loop.heartbeat, self.loop.plant_heartbeat, self.loop.mode, self.loop.stop)
         return (
             *(row.tag for row in self.inputs),
             *(row.read_back for row in self.outputs),
-            *(tag for tag in loop if tag),
+            *(tag for tag in self.loop.named.values() if tag),
         )
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Tags that are read once more directly before a write: all that are read but inputs."""
+        return self.read[len(self.inputs) :]
 
     @property
     def writable(self) -> frozenset[str]:
@@ -292,7 +309,8 @@ def _check_loop(tags: TagMap, manifest: Manifest, source: str) -> None:
     written += [loop.heartbeat] if loop.heartbeat else []
     if len(set(written)) < len(written):
         raise DeployError(f"{source}: one tag would be written for two channels")
-    if not (0 < loop.late <= 1 and loop.clock_jump > 0 and loop.plant_silence > 0):
+    times = min(loop.clock_jump, loop.plant_silence, loop.ahead)
+    if not (0 < loop.late <= 1 and times > 0):
         raise DeployError(
             f"{source}, [loop]: late must be above 0 and at most 1, and times above 0"
         )

@@ -289,7 +289,7 @@ class Runtime:
         if taking_over:
             # `sent`, with which the program begins, is then `follow`, as a guard does both.
             words = np.asarray(self._carry)
-            self._carry = self._place(self._layout.set(words, ".acted", np.int32(NOBODY)))
+            self._carry = self._place(self._layout.set(words, ".acted", np.array(NOBODY, np.int32)))
         if self._testing:
             with one_line_of(self.bundle, "its programs do not run"):
                 self._carry = self._step(self._carry, read, sent)
