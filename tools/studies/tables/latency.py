@@ -342,6 +342,7 @@ def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
     """A shift in the closed loop at 100 times real time."""
     from neorl_deploy._command.switches import settle_memory
     from neorl_deploy.loop import ControlLoop, Input, LoopSettings, Mode, Output, TagMap, serve
+    from neorl_deploy.loop._contract import UNATTENDED
     from neorl_deploy.loop._record import audit_log, recorder
     from neorl_deploy.runtime import Runtime
 
@@ -350,7 +351,13 @@ def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
     outputs = tuple(
         Output(c.name, c.name, c.name, c.unit, 1e-3 * (c.high - c.low)) for c in manifest.action
     )
-    tags = TagMap(f"sha256:{bundle.digest}", {"kind": "none"}, inputs, outputs, LoopSettings())
+    tags = TagMap(
+        f"sha256:{bundle.digest}",
+        {"kind": "none"},
+        inputs,
+        outputs,
+        LoopSettings(unattended=UNATTENDED),
+    )
     folder.mkdir()
     log = audit_log(folder / "audit", bundle)
     runtime = Runtime(bundle)

@@ -8,6 +8,7 @@ import pytest
 
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import ControlLoop, Instant, Mode, PlantError, Quality, Reading
+from neorl_deploy.loop._contract import UNATTENDED
 from neorl_deploy.loop._tags import tags_of
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.runtime._events import Events
@@ -77,7 +78,13 @@ def document(exported):
     return {
         "bundle": f"sha256:{digest}",
         "connection": {"kind": "none"},
-        "loop": {"heartbeat": "BEAT", "mode": "MODE", "plant_heartbeat": "ALIVE", "stop": "STOP"},
+        "loop": {
+            "heartbeat": "BEAT",
+            "mode": "MODE",
+            "plant_heartbeat": "ALIVE",
+            "stop": "STOP",
+            "unattended": UNATTENDED,
+        },
         "input": [
             {"channel": "level", "tag": "LI", "unit": "m", "low": -0.1, "high": 2.1},
             {"channel": "temperature", "tag": "TI", "unit": "K", "low": 274.0, "high": 406.0},
@@ -140,10 +147,11 @@ def fresh(runtime):
 def make(fresh, document):
     """A bench; the tables of the tag map may be changed by name."""
 
-    def bench(runtime=fresh, record=None, start=Mode.SHADOW, **loop):
+    def bench(runtime=fresh, record=None, start=Mode.SHADOW, tables=None, **loop):
         clock = FakeClock()
         plant = FakePlant(clock)
         settings = {**document, "loop": {**document["loop"], "plant_silence": 90.0, **loop}}
+        settings |= tables or {}
         tags = tags_of(completed(settings), runtime.bundle, "tags.toml")
         made = ControlLoop(runtime, tags, plant, clock, record=record, start=start)
         return Bench(made, plant, clock, runtime)

@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import binom
 
 from neorl_deploy.loop import ControlLoop, Instant, Mode, Plan, Quality, Reading, StagedRollout
+from neorl_deploy.loop._contract import UNATTENDED
 from neorl_deploy.loop._inputs import judge_readings
 from neorl_deploy.loop._staged_rollout import Count, Stage, probability_of_more
 from neorl_deploy.loop._tags import Input
@@ -138,6 +139,29 @@ class InPhase:
 
     def write(self, values):
         return self.plant.write(values)
+
+
+def test_direct_writing_needs_a_permit_and_a_heartbeat_or_words(make, document):
+    bench = make(unattended="")
+    bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    reason = bench.step(8)[-1].reason
+    assert "direct writing needs a permit for valve, jacket in the tag map, or" in reason
+    assert f'unattended = "{UNATTENDED}"' in reason
+    rows = [{**row, "permit": f"{row['tag']}.PERMIT"} for row in document["output"]]
+    bench = make(tables={"output": rows}, unattended="", heartbeat="")
+    bench.plant.tags.update({"LC.OP.PERMIT": 1.0, "TC.SP.PERMIT": 0.0})
+    bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    assert "direct writing needs a heartbeat" in bench.step(8)[-1].reason
+    bench = make(tables={"output": rows}, unattended="")
+    bench.plant.tags.update({"LC.OP.PERMIT": 1.0, "TC.SP.PERMIT": 0.0})
+    bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    assert "jacket has no permit: TC.SP.PERMIT is not 1" in bench.step(8)[-1].reason
+    bench.plant.tags["TC.SP.PERMIT"] = 1.0
+    bench.close()
+    bench.plant.tags["TC.SP.PERMIT"] = 0.0
+    cycle = bench.step()
+    assert cycle.mode is Mode.MANUAL
+    assert "jacket has no permit" in cycle.reason
 
 
 def test_two_loops_in_phase_do_not_both_stay_closed(make):

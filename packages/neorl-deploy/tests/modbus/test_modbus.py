@@ -15,6 +15,7 @@ from pymodbus.simulator import DataType, SimData, SimDevice
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import ControlLoop, Mode, PlantError, Quality, SystemClock
+from neorl_deploy.loop._contract import UNATTENDED
 from neorl_deploy.loop._tags import tags_of
 from neorl_deploy.modbus import ModbusPlant
 from neorl_deploy.runtime._events import Events
@@ -132,7 +133,7 @@ def document(exported):
     return {
         "bundle": f"sha256:{digest}",
         "connection": {"kind": "modbus"},
-        "loop": {"heartbeat": BEAT, "late": 1.0},
+        "loop": {"heartbeat": BEAT, "late": 1.0, "unattended": UNATTENDED},
         "input": [
             {"channel": "level", "tag": LEVEL, "unit": "m"},
             {"channel": "temperature", **scaled},

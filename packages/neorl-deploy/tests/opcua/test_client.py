@@ -15,9 +15,10 @@ from asyncua import ua as protocol
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import ControlLoop, Mode, PlantError, Quality, SystemClock
+from neorl_deploy.loop._contract import UNATTENDED
 from neorl_deploy.loop._tags import tags_of
 from neorl_deploy.opcua import OpcUaPlant
-from neorl_deploy.opcua._client import _end
+from neorl_deploy.opcua._client import end_tasks
 from neorl_deploy.runtime._events import Events
 
 ua: Any = protocol  # its classes are declared with types of the protocol
@@ -96,7 +97,7 @@ def reactor():
     yield plant
     with contextlib.suppress(Exception):
         plant.stop()
-    plant.call(_end())
+    plant.call(end_tasks())
     plant.loop.call_soon_threadsafe(plant.loop.stop)
     plant.thread.join()
     plant.loop.close()
@@ -119,7 +120,7 @@ def tags(bundle):
         {
             "bundle": f"sha256:{bundle.digest}",
             "connection": {"kind": "opcua"},
-            "loop": {"heartbeat": tag("BEAT")},
+            "loop": {"heartbeat": tag("BEAT"), "unattended": UNATTENDED},
             "input": [
                 {"channel": c, "tag": tag(t), "unit": u, "max_age": 60.0} for c, t, u in inputs
             ],

@@ -21,9 +21,10 @@ from scipy.integrate import solve_ivp
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import ControlLoop, Mode, PlantError, SystemClock
+from neorl_deploy.loop._contract import UNATTENDED
 from neorl_deploy.loop._tags import tags_of
 from neorl_deploy.opcua import OpcUaPlant
-from neorl_deploy.opcua._client import _end
+from neorl_deploy.opcua._client import end_tasks
 from neorl_deploy.runtime._events import Events
 
 ua: Any = protocol  # its classes are declared with types of the protocol
@@ -132,7 +133,7 @@ def plant(folder):
     made = Evaporator(folder)
     yield made
     made.call(made.server.stop())
-    made.call(_end())
+    made.call(end_tasks())
     made.loop.call_soon_threadsafe(made.loop.stop)
     made.thread.join()
     made.loop.close()
@@ -154,7 +155,7 @@ def tags(exported):
         "connection": {"kind": "opcua"},
         "input": [row(*one) for one in inputs],
         "output": [row(*o, read_back=f"ns=2;s={o[1]}", tolerance=0.5) for o in outputs],
-        "loop": {"late": 1.0},
+        "loop": {"late": 1.0, "unattended": UNATTENDED},
     }
     return tags_of(document, bundle, "tags.toml")
 

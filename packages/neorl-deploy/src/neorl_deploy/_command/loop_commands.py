@@ -40,6 +40,16 @@ def add_loop_commands(commands, add) -> None:
         "--rollout", type=Path, metavar="FILE", help="also draft a plan of a roll-out"
     )
     serve = _add_serve(commands, add)
+    simulate = add(commands, "simulate", _simulate, "run a plant to try a bundle on, by OPC UA")
+    simulate.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    simulate.add_argument("--port", type=int, default=4840, help="port of the server (4840)")
+    simulate.add_argument(
+        "--out", type=Path, default=Path("simulated.toml"), help="tag map (simulated.toml)"
+    )
+    simulate.add_argument("--scans", type=int, help="end after this many scans")
+    simulate.add_argument(
+        "--grant", action="store_true", help="grant every loop that asks, as a person would"
+    )
     mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
     mode.add_argument("mode", metavar="MODE", help=MODE_HELP)
     mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
@@ -64,7 +74,7 @@ def add_loop_commands(commands, add) -> None:
     model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
     model.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     model.add_argument("--out", type=Path, default=Path("model"), help="folder to write (model)")
-    for command in (init, serve, shadow, http):
+    for command in (init, serve, simulate, shadow, http):
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
         )
@@ -223,6 +233,7 @@ def _serve(options: argparse.Namespace) -> int:
                 )
         finally:
             ended.set()
+            loop.leave()
             plant.close()
             log.close()
     print(f"Ended in {loop.mode}; the loop no longer writes to the plant")
@@ -330,6 +341,37 @@ def _mlflow(options: argparse.Namespace) -> int:
 
     folder = write_mlflow_model(options.bundle, options.out)
     print(one_line(f"{folder}: mlflow.pyfunc.load_model({str(folder)!r})"))
+    return 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from neorl_deploy.opcua._simulated import SimulatedPlant, simulated_tags
+
+    bundle = _read_bundle(options)
+    dt = bundle.manifest.dt
+    seconds = min(1.0, dt / 4)
+    ending = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ending.set())
+    # A beat may be missed once: two periods, and the part of one in which a decision may be late.
+    plant = SimulatedPlant(bundle.manifest, options.port, patience=round(2.5 * dt / seconds))
+    try:
+        _write_draft(options.out, simulated_tags(bundle, plant.address))
+        print(one_line(f"{plant.address}: a scan every {seconds:g} s; tag map: {options.out}"))
+        print(
+            one_line(f"Next: {command_prefix()} serve {options.bundle} {options.out}"), flush=True
+        )
+        done, before = 0, plant.state
+        while not ending.is_set() and (options.scans is None or done < options.scans):
+            state, done = plant.scan(), done + 1
+            if (state.active, state.reason) != (before.active, before.reason):
+                print(one_line(plant.line()), flush=True)
+            if options.grant:
+                plant.set("NEORL.GRANT", plant.get("NEORL.OWNER") != state.granted)
+            before = state
+            ending.wait(seconds)
+    finally:
+        plant.close()
     return 0
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from neorl_deploy.bundle._verdict import DEPLOY
 from neorl_deploy.loop._authority import Authority
+from neorl_deploy.loop._block import COUNTERS
+from neorl_deploy.loop._contract import objection, watch_owner
 from neorl_deploy.loop._cycle import Cycle, Memory
 from neorl_deploy.loop._inputs import (
     Measurements,
@@ -29,7 +31,7 @@ from neorl_deploy.loop._orders import (
 )
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Reading
 from neorl_deploy.loop._tags import TagMap
-from neorl_deploy.loop._writing import HEARTBEATS, Writer, good
+from neorl_deploy.loop._writing import Writer, good
 from neorl_deploy.runtime._decision import Decision
 from neorl_deploy.runtime._events import WITHOUT_STATE
 from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
@@ -87,7 +89,8 @@ class ControlLoop:
         width = len(tags.outputs)
         self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
         # At random, so that two loops in step do not take each other's heartbeat for their own.
-        self._now.beat = secrets.randbelow(HEARTBEATS)
+        self._now.beat = secrets.randbelow(COUNTERS)
+        self._now.owner = 1 + secrets.randbelow(COUNTERS)
         self._orders: collections.deque[Order] = collections.deque()
         if runtime.stopped.startswith(WITHOUT_STATE):  # only a person may undo a person's stop
             runtime.release(f"the loop begins in {start}: nothing is written")
@@ -145,6 +148,10 @@ class ControlLoop:
         """
         self._orders.append(Order(RELEASE, _require_name(by)))
 
+    def leave(self) -> None:
+        """Tells a block on the plant's side that the loop ends; call it after the last step."""
+        self._writer.leave(self._now)
+
     def step(self, missed: int = 0) -> Cycle:
         """Runs one control period.
 
@@ -160,6 +167,9 @@ class ControlLoop:
         self._note_time(at, missed, notes)
         readings, no_connection = self._read(notes)
         measured, received, loop_tags = self._measure(readings, no_connection, at, notes)
+        if self.tags.block is not None and now.connected:
+            most, closed = settings.most_failures, now.mode in WRITING
+            now.claim = watch_owner(now.claim, loop_tags, now.owner, most=most, closed=closed)
         self._carry_out_orders(loop_tags, notes)
         if now.misses >= settings.most_misses and now.mode in WRITING:
             notes.append(f"{now.misses} periods in a row were missed: stopped")
@@ -197,7 +207,7 @@ class ControlLoop:
         if late:
             notes.append("the decision was late and was not written")
         elif not no_connection:
-            planned, why = self._writer.plan(now, action, received)
+            planned, why = self._writer.plan(now, action, received, loop_tags)
             notes += [why] if why else []
         cycle = Cycle(
             number=now.number,
@@ -285,7 +295,7 @@ class ControlLoop:
     ) -> tuple[Measurements, np.ndarray, dict[str, float]]:
         """Measurements, read-backs, and the loop's own tags by name (NaN if unknown)."""
         now, settings = self._now, self.tags.loop
-        names = settings.named
+        names = self.tags.named
         if no_connection:
             unknown = np.full(len(self.tags.outputs), np.nan)
             return (
@@ -371,6 +381,8 @@ class ControlLoop:
         now.blind = now.blind + 1 if unread and now.connected else 0
         if now.blind >= settings.most_failures:
             return f"not read for {now.blind} periods: {', '.join(unread)}"
+        if now.connected and (why := self._objection(loop_tags)):
+            return why
         for name, tag in (("mode", settings.mode), ("stop", settings.stop)):
             if tag and now.connected and math.isnan(loop_tags[name]):
                 return f"the tag {tag} cannot be read"
@@ -379,6 +391,11 @@ class ControlLoop:
         if not (math.isnan(now.beat_written) or math.isnan(beat) or beat == now.beat_written):
             return f"somebody else writes the heartbeat {settings.heartbeat}: another runtime?"
         return self._writer.moved(received, now.expected)
+
+    def _objection(self, loop_tags: Mapping[str, float]) -> str:
+        now = self._now
+        closed = now.mode in WRITING
+        return objection(self.tags, loop_tags, now.claim, now.owner, closed=closed)
 
     def _not_ready(
         self,
@@ -391,15 +408,33 @@ class ControlLoop:
         beat, now.beat_read = now.beat_read, loop_tags["heartbeat"]
         if self._forbidden:
             return self._forbidden
+        if now.mode not in WRITING and (why := self._objection(loop_tags)):
+            return why
         if settings.mode and loop_tags["mode"] != TARGETS.index(Mode.CLOSED_LOOP):
             return f"the tag {settings.mode} shows {loop_tags['mode']:g}, and 3 is needed"
-        if now.mode not in WRITING and not (
-            math.isnan(beat) or math.isnan(loop_tags["heartbeat"]) or beat == loop_tags["heartbeat"]
+        if (
+            now.mode not in WRITING
+            and self.tags.block is None
+            and not (
+                math.isnan(beat)
+                or math.isnan(loop_tags["heartbeat"])
+                or beat == loop_tags["heartbeat"]
+            )
         ):
             now.clean = 0
             return f"another runtime writes the heartbeat {settings.heartbeat}"
         if settings.heartbeat and math.isnan(loop_tags["heartbeat"]):
             return f"the heartbeat {settings.heartbeat} cannot be read"
+        if why := self._unfit(received):
+            return why
+        if fallback:
+            return fallback
+        if now.clean < settings.clean:
+            return f"free of faults for {now.clean} of {settings.clean} steps"
+        return ""
+
+    def _unfit(self, received: np.ndarray) -> str:
+        """Why an actuator cannot be taken over; empty if all can."""
         channels = self.runtime.manifest.action
         for output, channel, value in zip(self.tags.outputs, channels, received, strict=True):
             if not math.isfinite(value):
@@ -410,10 +445,6 @@ class ControlLoop:
                     f"{output.channel} holds {value:g} {output.unit}, and its range is "
                     f"{channel.low:g} to {channel.high:g}"
                 )
-        if fallback:
-            return fallback
-        if now.clean < settings.clean:
-            return f"free of faults for {now.clean} of {settings.clean} steps"
         return ""
 
     def _fallback_reason(self, measured: Measurements, decision: Decision) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neorl_deploy.loop._contract import NO_CLAIM, Claim
 from neorl_deploy.loop._inputs import Measurements, TagMemory
 from neorl_deploy.loop._modes import Mode
 from neorl_deploy.loop._orders import NOT_SHOWN, ModeTag
@@ -83,6 +84,8 @@ class Memory:
         beat: Heartbeat counter.
         beat_written: Number that was written to the heartbeat tag; NaN if none was.
         beat_read: Number that the heartbeat tag showed.
+        owner: Session number by which a block on the plant's side knows the loop.
+        claim: What was seen of the block's owner.
         alive: Value of the plant's heartbeat, and when it last changed, monotonic.
         mode_tag: What the mode tag has shown since the connection was made.
         waited: Number of periods for which a request for the closed loop has waited.
@@ -106,6 +109,8 @@ class Memory:
     beat: int = 0
     beat_written: float = math.nan
     beat_read: float = math.nan
+    owner: int = 0
+    claim: Claim = NO_CLAIM
     alive: tuple[float, float] = (math.nan, math.nan)
     mode_tag: ModeTag = NOT_SHOWN
     waited: int = 0

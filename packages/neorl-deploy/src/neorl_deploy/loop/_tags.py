@@ -56,6 +56,8 @@ class Input:
 class Output:
     """An actuator: the tag to write, and the tag that shows the value it received.
 
+    With a block on the plant's side, ``tag`` is the proposal and ``read_back`` the set point.
+
     Attributes:
         channel: Name of the action in the bundle.
         tag: Address that is written in the closed loop.
@@ -66,6 +68,8 @@ class Output:
         tolerance: Largest difference between a read-back and the written value, in the unit of the
             channel; beyond it, another controller has moved the actuator.
         advice: Address that is written in advisory mode; empty for none.
+        permit: Tag by which the plant permits direct writing to this actuator while it is 1; empty
+            for none. With a block, the block looks after the permits.
     """
 
     channel: str
@@ -76,6 +80,7 @@ class Output:
     scale: float = 1.0
     offset: float = 0.0
     advice: str = ""
+    permit: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +105,8 @@ class LoopSettings:
             closed.
         stop: Tag by which a person stops the loop as long as it is not 0; empty for none.
         patience: Periods beyond ``clean`` after which a request for the closed loop lapses.
+        unattended: For direct writing without permits or heartbeat, the words
+            ``"the plant has no permit and watches no heartbeat"``.
     """
 
     late: float = 0.5
@@ -114,6 +121,7 @@ class LoopSettings:
     mode: str = ""
     stop: str = ""
     patience: int = 10
+    unattended: str = ""
 
     @property
     def named(self) -> dict[str, str]:
@@ -127,6 +135,34 @@ class LoopSettings:
 
 
 @dataclasses.dataclass(frozen=True)
+class Block:
+    """Tags of the block on the plant's side; its ``BEAT`` and ``ALIVE`` stand in ``[loop]``.
+
+    Attributes:
+        owner: Session number of the loop; written and read.
+        decided: ``SEQUENCE`` that the loop had read when it decided; written.
+        state: Mode of the loop; written.
+        granted: Owner that a person has granted.
+        sequence: Counter of the events on the plant's side.
+        active: 1 while the set points are those of the loop.
+        reason: Why the proposal is or is not taken.
+    """
+
+    owner: str
+    decided: str
+    state: str
+    granted: str
+    sequence: str
+    active: str
+    reason: str
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The tags that the loop writes."""
+        return self.owner, self.decided, self.state
+
+
+@dataclasses.dataclass(frozen=True)
 class TagMap:
     """Everything that binds a bundle to a plant.
 
@@ -136,6 +172,7 @@ class TagMap:
         inputs: One for every observation of the bundle, in its order.
         outputs: One for every action of the bundle, in its order.
         loop: Conditions under which the loop stops trusting itself or the plant.
+        block: Tags of the block on the plant's side; ``None`` for direct writing.
     """
 
     bundle: str
@@ -143,6 +180,16 @@ class TagMap:
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     loop: LoopSettings
+    block: Block | None = None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The tags of the loop, the block and the permits that are read, by what they are."""
+        tags = self.loop.named
+        if self.block is not None:
+            names = ("owner", "granted", "sequence", "active", "reason")
+            tags |= {name: getattr(self.block, name) for name in names}
+        return tags | {f"permit {o.channel}": o.permit for o in self.outputs if o.permit}
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -150,7 +197,7 @@ class TagMap:
         return (
             *(row.tag for row in self.inputs),
             *(row.read_back for row in self.outputs),
-            *(tag for tag in self.loop.named.values() if tag),
+            *(tag for tag in self.named.values() if tag),
         )
 
     @property
@@ -161,7 +208,7 @@ class TagMap:
     @property
     def writable(self) -> frozenset[str]:
         """Every tag that the loop may write; it writes no other."""
-        tags = {self.loop.heartbeat}
+        tags = {self.loop.heartbeat, *(self.block.written if self.block else ())}
         tags.update(tag for output in self.outputs for tag in (output.tag, output.advice))
         return frozenset(tags - {""})
 
@@ -191,7 +238,7 @@ def read_tags(path: Path, bundle: Bundle) -> TagMap:
 
 def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
     """As :func:`read_tags`, for a document that is already parsed."""
-    odd = sorted(set(document) - {"bundle", "connection", "input", "output", "loop"})
+    odd = sorted(set(document) - {"bundle", "connection", "input", "output", "loop", "block"})
     if odd:
         raise DeployError(f"{source}: unknown entries {', '.join(odd)}")
     digest = f"sha256:{bundle.digest}"
@@ -208,7 +255,9 @@ def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
     inputs = _rows(document.get("input"), Input, manifest.obs, f"{source}, [[input]]")
     outputs = _rows(document.get("output"), Output, manifest.action, f"{source}, [[output]]")
     loop = read_row(document.get("loop", {}), LoopSettings, f"{source}, [loop]")
-    tags = TagMap(digest, connection, inputs, outputs, loop)
+    table = document.get("block")
+    block = None if table is None else read_row(table, Block, f"{source}, [block]")
+    tags = TagMap(digest, connection, inputs, outputs, loop, block)
     _check(tags, manifest, source)
     return tags
 
@@ -307,6 +356,17 @@ def _check_loop(tags: TagMap, manifest: Manifest, source: str) -> None:
     loop = tags.loop
     written = [tag for output in tags.outputs for tag in (output.tag, output.advice) if tag]
     written += [loop.heartbeat] if loop.heartbeat else []
+    if tags.block is not None:
+        written += tags.block.written
+        if not (loop.heartbeat and loop.plant_heartbeat) or any(o.permit for o in tags.outputs):
+            raise DeployError(
+                f"{source}, [block]: it needs heartbeat (BEAT) and plant_heartbeat (ALIVE) in "
+                "[loop], and looks after the permits itself: leave permit out of [[output]]"
+            )
+        if any(output.tag == output.read_back for output in tags.outputs):
+            raise DeployError(
+                f"{source}, [block]: tag is the proposal and read_back the set point; they differ"
+            )
     if len(set(written)) < len(written):
         raise DeployError(f"{source}: one tag would be written for two channels")
     times = min(loop.clock_jump, loop.plant_silence, loop.ahead)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from neorl_deploy.bundle._manifest import Manifest
+from neorl_deploy.loop._block import COUNTERS, LEAVING, STATES
 from neorl_deploy.loop._cycle import Cycle, Memory
 from neorl_deploy.loop._modes import WRITING, Mode
 from neorl_deploy.loop._plant import Plant, PlantError, Quality, Reading
 from neorl_deploy.loop._tags import Output, TagMap
-
-HEARTBEATS = 30_000
-"""The heartbeat counter restarts at this number, so that it fits a signed 16-bit word."""
 
 
 class Writer:
@@ -45,10 +44,20 @@ class Writer:
                 )
         return ""
 
-    def plan(self, now: Memory, action: np.ndarray, received: np.ndarray) -> tuple[dict, str]:
-        """The values to write in this mode, by tag; none, and why, if one may not be written."""
+    def plan(
+        self,
+        now: Memory,
+        action: np.ndarray,
+        received: np.ndarray,
+        loop_tags: Mapping[str, float],
+    ) -> tuple[dict[str, float], str]:
+        """The values to write in this mode, by tag; none, and why, if one may not be written.
+
+        A block on the plant's side hears of owner, state and beat in every mode, and of a decision
+        together with the plant's sequence number from which it was made.
+        """
         if now.mode not in (*WRITING, Mode.ADVISORY):
-            return {}, ""
+            return self._signs(now, loop_tags), ""
         if now.mode in WRITING and not np.isfinite(received).all():
             # Nobody could tell whether a person has moved it.
             return {}, "nothing is written, because an actuator cannot be read back"
@@ -62,9 +71,30 @@ class Writer:
             tag = output.tag if now.mode in WRITING else output.advice
             if tag:
                 planned[tag] = raw(output, float(value))
-        if now.mode in WRITING and self._tags.loop.heartbeat:
-            planned[self._tags.loop.heartbeat] = float((now.beat + 1) % HEARTBEATS)
+        if self._tags.block is not None:
+            planned |= self._signs(now, loop_tags)
+        elif now.mode in WRITING and self._tags.loop.heartbeat:
+            planned[self._tags.loop.heartbeat] = float((now.beat + 1) % COUNTERS)
         return planned, ""
+
+    def _signs(self, now: Memory, loop_tags: Mapping[str, float]) -> dict[str, float]:
+        """What the block hears beside the values; nothing while another loop has it."""
+        block = self._tags.block
+        if block is None or now.claim.other:
+            return {}
+        signs = {block.owner: float(now.owner), block.state: float(STATES[now.mode])}
+        if now.mode in WRITING:
+            signs[block.decided] = loop_tags["sequence"]
+        return {**signs, self._tags.loop.heartbeat: float((now.beat + 1) % COUNTERS)}
+
+    def leave(self, now: Memory) -> None:
+        """Tells a block that the loop ends."""
+        block = self._tags.block
+        if block is None or now.claim.other or not now.connected:
+            return
+        beat = float((now.beat + 1) % COUNTERS)
+        with contextlib.suppress(PlantError):
+            self._plant.write({block.state: float(LEAVING), self._tags.loop.heartbeat: beat})
 
     def last_look(self, now: Memory, cycle: Cycle, loop_tags: Mapping[str, float]) -> str:
         """Why nothing may be written although it is planned, by a reading directly before.
@@ -107,12 +137,15 @@ class Writer:
         """
         refused, notes = self._attempt(now, planned)
         done = {tag: value for tag, value in planned.items() if tag not in refused}
+        beat = self._tags.loop.heartbeat
+        if beat in done:
+            now.beat = int(done[beat])
         if now.mode not in WRITING:
             now.expected[:], now.beat_written = np.nan, math.nan
             return done, refused, notes
         outputs = [output.tag for output in self._tags.outputs if output.tag in planned]
         parts = [tag for tag in outputs if tag in done]
-        back = 0 < len(parts) < len(outputs)
+        back = 0 < len(parts) < len(outputs) and self._tags.block is None
         if back:
             failed = self._take_back(outputs, parts, received)
             notes.append("the other actuators have their values of before again")
@@ -120,14 +153,14 @@ class Writer:
                 notes[-1] = f"the other actuators could not be set back ({failed}): manual"
                 now.mode = now.target = Mode.MANUAL
         for i, output in enumerate(self._tags.outputs):
-            if output.tag in planned:  # unwritten tags keep their value
+            # Unwritten tags keep their value, and so does a set point if the beat was held back.
+            if output.tag in planned and (self._tags.block is None or beat in done):
                 value = received[i] if back else action[i]
                 now.expected[i] = value if output.tag in done else np.nan
         if back:
             done = {tag: value for tag, value in done.items() if tag not in parts}
-        if self._tags.loop.heartbeat in done:
-            now.beat_written = done[self._tags.loop.heartbeat]
-            now.beat = int(now.beat_written)
+        if beat in done:
+            now.beat_written = done[beat]
         return done, refused, notes
 
     def _attempt(
@@ -136,7 +169,7 @@ class Writer:
         if not planned:
             return {}, []
         try:
-            refused = dict(self._plant.write(planned))
+            refused = self._in_order(planned)
             now.failure = "".join(
                 f"the plant refuses to write {t}: {w}; " for t, w in refused.items()
             )
@@ -144,6 +177,16 @@ class Writer:
             refused, now.failure = dict.fromkeys(planned, str(error)), str(error)
         now.failures = now.failures + 1 if refused else 0
         return refused, [now.failure] if refused else []
+
+    def _in_order(self, planned: Mapping[str, float]) -> dict[str, str]:
+        """Writes, for a block the beat last: without it, the block does not take the rest."""
+        beat = self._tags.loop.heartbeat
+        if self._tags.block is None or beat not in planned:
+            return dict(self._plant.write(planned))
+        refused = dict(self._plant.write({t: v for t, v in planned.items() if t != beat}))
+        if refused:
+            return {**refused, beat: "held back, so that the block takes no part of the action"}
+        return dict(self._plant.write({beat: planned[beat]}))
 
     def _take_back(self, outputs: list[str], parts: list[str], received: np.ndarray) -> str:
         """Writes the values of before to every actuator, because some were refused.
