@@ -43,20 +43,21 @@ class FakePlant:
         self.tags.update({"STOP": 0.0})
         self.down = self.down_at_write = False
         self.refuses, self.writes, self.slow, self.jitter = {}, [], 0.0, True
+        self.unstamped, self.ticks = set(), 1.0
         self.rng = np.random.default_rng(0)
 
     def read(self, tags):
         self.clock.pass_by(self.slow)
         if self.down:
             raise PlantError("opc.tcp://plant does not answer")
-        self.tags["ALIVE"] += 1.0
+        self.tags["ALIVE"] += self.ticks
         return [self._reading(tag) for tag in tags]
 
     def _reading(self, tag):
         value = self.tags[tag]
         if tag in WELL and self.jitter:  # a sensor that lives is never quite still
             value *= 1 + 1e-6 * self.rng.normal()
-        stamp = self.clock.wall - self.age.get(tag, 0.5)
+        stamp = None if tag in self.unstamped else self.clock.wall - self.age.get(tag, 0.5)
         return Reading(value, self.quality.get(tag, Quality.GOOD), stamp)
 
     def write(self, values):

@@ -11,6 +11,8 @@ from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import ControlLoop, Instant, Mode, read_tags
 from neorl_deploy.loop._block import Reason
+from neorl_deploy.loop._check import RECORD, unchecked
+from neorl_deploy.loop._record import audit_log
 from neorl_deploy.loop._tags import tags_of
 from neorl_deploy.opcua import OpcUaPlant
 from neorl_deploy.opcua._simulated import SimulatedPlant, simulated_tags
@@ -269,6 +271,37 @@ def test_a_loop_that_ends_says_so_and_one_in_shadow_shows_that_it_lives(bench):
     bench.scan(1)
     assert bench.plant.get("NEORL.STATE") == 5
     assert not bench.plant.state.active
+
+
+def test_a_check_of_the_simulated_plant_passes_and_is_sealed(
+    bench, exported, tmp_path, monkeypatch, capsys
+):
+    def slept(*_):
+        bench.scan()
+
+    monkeypatch.setattr("neorl_deploy.loop._plant.SystemClock.sleep_until", slept)
+    path, folder = tmp_path / "tags.toml", tmp_path / "loop"
+    text = simulated_tags(bench.bundle, bench.plant.address).replace(
+        "timeout = 0.5", "timeout = 60"
+    )
+    path.write_text(text)
+    command = ["check", str(exported), str(path), "--by", "engineer", "--directory", str(folder)]
+    assert main(command) == 2
+    shown = capsys.readouterr().out
+    assert "not right: direction of valve: no person has confirmed" in shown
+    assert "2 of 12 are not right" in shown
+    confirmed = ["--confirm", "valve", "--confirm", "jacket"]
+    assert main([*command, *confirmed]) == 0
+    log = audit_log(folder / "audit", bench.bundle)
+    tags = read_tags(path, bench.bundle)
+    assert unchecked(tags, log.standing(RECORD)) == ""
+    log.close()
+    path.write_text(text.replace("tolerance", "scale = 0.01\ntolerance"))
+    assert main([*command, *confirmed]) == 2
+    assert "range of valve: its channel is 0 to 10000 of the tag, which has 0 to 100 %" in (
+        capsys.readouterr().out
+    )
+    assert main([*command, "--confirm", "pump"]) == 2
 
 
 def test_one_command_starts_a_plant_and_its_tag_map_fits(exported, tmp_path, monkeypatch, capsys):

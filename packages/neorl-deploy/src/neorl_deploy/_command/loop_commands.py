@@ -40,6 +40,20 @@ def add_loop_commands(commands, add) -> None:
         "--rollout", type=Path, metavar="FILE", help="also draft a plan of a roll-out"
     )
     serve = _add_serve(commands, add)
+    check = add(commands, "check", _check, "compare a tag map with its plant before closing")
+    check.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    check.add_argument("tags", type=Path, metavar="TAGS", help="tag map, drafted by init")
+    check.add_argument("--by", required=True, help="who checks; it is recorded")
+    check.add_argument(
+        "--confirm",
+        action="append",
+        default=[],
+        metavar="CHANNEL",
+        help="an actuator whose direction that person has seen by a small step; repeatable",
+    )
+    check.add_argument(
+        "--directory", type=Path, default=Path("loop"), help="folder of the loop (loop)"
+    )
     simulate = add(commands, "simulate", _simulate, "run a plant to try a bundle on, by OPC UA")
     simulate.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     simulate.add_argument("--port", type=int, default=4840, help="port of the server (4840)")
@@ -74,7 +88,7 @@ def add_loop_commands(commands, add) -> None:
     model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
     model.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     model.add_argument("--out", type=Path, default=Path("model"), help="folder to write (model)")
-    for command in (init, serve, simulate, shadow, http):
+    for command in (init, serve, check, simulate, shadow, http):
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
         )
@@ -169,6 +183,7 @@ def _write_draft(path: Path, text: str) -> None:
 def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.audit._chain import AuditError
     from neorl_deploy.loop._board import Board
+    from neorl_deploy.loop._check import RECORD, unchecked
     from neorl_deploy.loop._connection import connect
     from neorl_deploy.loop._control import ControlLoop
     from neorl_deploy.loop._modes import Mode
@@ -206,6 +221,7 @@ def _serve(options: argparse.Namespace) -> int:
             start=Mode(options.start),
             trial=options.trial,
             record=recorder(log),
+            unchecked=unchecked(tags, log.standing(RECORD)),
         )
         rollout = None if plan is None else StagedRollout(plan, loop, log)
         board = Board(runtime.manifest, None if rollout is None else lambda: _status(rollout))
@@ -342,6 +358,36 @@ def _mlflow(options: argparse.Namespace) -> int:
     folder = write_mlflow_model(options.bundle, options.out)
     print(one_line(f"{folder}: mlflow.pyfunc.load_model({str(folder)!r})"))
     return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from neorl_deploy.loop._check import check_record, check_tags
+    from neorl_deploy.loop._connection import connect
+    from neorl_deploy.loop._plant import SystemClock
+    from neorl_deploy.loop._record import audit_log
+    from neorl_deploy.loop._serve import loop_lock
+    from neorl_deploy.loop._tags import read_tags
+
+    bundle = _read_bundle(options)
+    tags = read_tags(options.tags, bundle)
+    odd = sorted(set(options.confirm) - {output.channel for output in tags.outputs})
+    if odd or not options.by.strip():
+        raise DeployError(f"there is no actuator {', '.join(odd)}" if odd else "say who with --by")
+    with loop_lock(options.directory), contextlib.closing(connect(tags)) as plant:
+        findings = check_tags(
+            tags, bundle.manifest, plant, SystemClock(), confirmed=options.confirm
+        )
+        log = audit_log(options.directory / "audit", bundle)
+        with contextlib.closing(log):
+            record = check_record(tags, findings, options.by)
+            log.append(record, durable=True, standing=True)
+    for finding in findings:
+        print(
+            one_line(f"{'not ' if finding.fault else ''}right: {': '.join(filter(None, finding))}")
+        )
+    faults = len(record["faults"])
+    print(one_line(f"{faults} of {len(findings)} are not right; recorded in {options.directory}"))
+    return 2 if faults else 0
 
 
 def _simulate(options: argparse.Namespace) -> int:

@@ -59,6 +59,7 @@ class ControlLoop:
         trial: Whether the loop may be closed with a policy that is only "worth a trial".
         record: Called with every cycle before anything is written to the plant. If it raises,
             nothing is written, and the loop releases the actuators.
+        unchecked: Why the tag map may not close the loop yet; empty if it may.
 
     Attributes:
         mode: The current mode.
@@ -77,6 +78,7 @@ class ControlLoop:
         start: Mode = Mode.SHADOW,
         trial: bool = False,
         record: Callable[[Cycle], None] | None = None,
+        unchecked: str = "",
     ) -> None:
         if start in (*WRITING, Mode.ADVISORY):
             raise ValueError(f"the loop begins in manual or in shadow, not in {start}")
@@ -85,7 +87,7 @@ class ControlLoop:
         self.authority: Authority | None = None
         verdict = runtime.manifest.verdict
         allowed = verdict == DEPLOY or (trial and verdict == TRIAL)
-        self._forbidden = "" if allowed else f"the verdict of the bundle is {verdict!r}"
+        self._forbidden = unchecked if allowed else f"the verdict of the bundle is {verdict!r}"
         width = len(tags.outputs)
         self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
         # At random, so that two loops in step do not take each other's heartbeat for their own.

@@ -75,7 +75,10 @@ def draft_tags(bundle: Bundle, *, plant: Path | None = None, name: str = "tags.t
             f"read_back = {_text(tag)}\nunit = {_text(channel.unit)}\n"
             f"scale = 1.0          # channel = scale * tag + offset\noffset = 0.0\n"
             f"tolerance = {_short(0.01 * (channel.high - channel.low))}\n"
+            f"raw_low = {_short(channel.low)}    # limits of what is written to the tag\n"
+            f"raw_high = {_short(channel.high)}\n"
             f'advice = ""\n'
+            f'permit = ""           # tag that is 1 while the plant permits writing\n'
         )
     return "\n".join(parts)
 

@@ -68,6 +68,8 @@ class Output:
         tolerance: Largest difference between a read-back and the written value, in the unit of the
             channel; beyond it, another controller has moved the actuator.
         advice: Address that is written in advisory mode; empty for none.
+        raw_low: Lowest number that may be written to the tag.
+        raw_high: Highest number that may be written to the tag.
         permit: Tag by which the plant permits direct writing to this actuator while it is 1; empty
             for none. With a block, the block looks after the permits.
     """
@@ -81,6 +83,8 @@ class Output:
     offset: float = 0.0
     advice: str = ""
     permit: str = ""
+    raw_low: float = -math.inf
+    raw_high: float = math.inf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,6 +346,8 @@ def _check(tags: TagMap, manifest: Manifest, source: str) -> None:
         if isinstance(row, Output):
             if not 0 < row.tolerance < math.inf:
                 raise DeployError(f"{where}: tolerance must be above zero and finite")
+            if not row.raw_low < row.raw_high:
+                raise DeployError(f"{where}: raw_low must be below raw_high")
             continue
         if row.uncertain not in ("good", "bad"):
             raise DeployError(f'{where}: uncertain must be "good" or "bad", got {row.uncertain!r}')

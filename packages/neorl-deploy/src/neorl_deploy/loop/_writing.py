@@ -69,8 +69,11 @@ class Writer:
             if not low <= value <= high:  # also true for NaN
                 return {}, f"{output.channel} is not written: {value} is out of its range"
             tag = output.tag if now.mode in WRITING else output.advice
+            number = raw(output, float(value))
+            if not output.raw_low <= number <= output.raw_high:
+                return {}, f"{output.channel} is not written: {number:g} is outside its raw limits"
             if tag:
-                planned[tag] = raw(output, float(value))
+                planned[tag] = number
         if self._tags.block is not None:
             planned |= self._signs(now, loop_tags)
         elif now.mode in WRITING and self._tags.loop.heartbeat:

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from neorl_deploy._errors import missing_extra
-from neorl_deploy.bundle._manifest import Manifest
+from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.loop._block import (
     TEXTS,
@@ -137,7 +137,19 @@ class SimulatedPlant:
             self._nodes[name] = node
             if writable:
                 await node.set_writable()
+        for channel in self._manifest.obs:
+            await self._state(channel.name, channel)
+        for channel in self._manifest.action:
+            await self._state(f"{channel.name}.PROPOSAL", channel)
         await self._server.start()
+
+    async def _state(self, name: str, channel: ChannelEntry) -> None:
+        """States the engineering range of a tag, as a server of a plant may do."""
+        ua = self._ua
+        ends, unit = ua.Range(channel.low, channel.high), ua.EUInformation()
+        unit.DisplayName = ua.LocalizedText(channel.unit)
+        await self._nodes[name].add_property(0, "EURange", ends)
+        await self._nodes[name].add_property(0, "EngineeringUnits", unit)
 
     def _tags(self) -> dict[str, tuple[Any, Any, bool]]:
         """Default, type and whether a client may write, of every tag."""
