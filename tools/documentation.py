@@ -36,6 +36,16 @@ SECTIONS = {
     "Explanation": "explanation",
     "Decisions": "decisions",
 }
+PROJECT = {
+    "faq": "FAQ",
+    "cheat-sheet": "Twenty commands",
+    "architecture": "Architecture",
+    "comparison": "Other libraries",
+    "changelog": "Changelog",
+    "cite": "Cite",
+    "contributing": "Contributing",
+}
+"""Pages at the top of the folder, and their titles in the menu."""
 FIRST = {
     "tutorials": ["first-run", "historian", "pieces"],
     "reference": ["dataset-file", "plant-toml"],
@@ -87,9 +97,10 @@ def follow(site: subprocess.Popen[bytes], pages: Path) -> None:
 
 
 def navigation(pages: Path) -> list[object]:
-    """The menu: the first page, the sections in their order, how to contribute."""
+    """The menu: the first page, the sections in their order, what belongs to none of them."""
     sections = [{title: _folder(pages, pages / folder)} for title, folder in SECTIONS.items()]
-    return [{"Home": "index.md"}, *sections, {"Contributing": "contributing.md"}]
+    project = [{title: f"{page}.md"} for page, title in PROJECT.items()]
+    return [{"Home": "index.md"}, *sections, {"Project": project}]
 
 
 def typeset(page: Path, convert: Callable[..., str]) -> None:

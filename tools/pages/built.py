@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import benchmark_figures
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "docs/pages"
 MARK = re.compile(r"(?m)^<!-- built: (\w+)(?: (\S+))? -->$")
@@ -76,6 +78,45 @@ def federated_graph() -> str:
     return module.table(json.loads(module.OUT.read_text(encoding="utf-8"))["gcn"])
 
 
+def benchmark_learners() -> str:
+    module = study("learning_page")
+    logs: dict[str, dict[str, tuple[float, ...]]] = {}
+    names = []
+    for path in sorted(module.RESULTS.glob("*-v0-*.jsonl")):
+        plant, _, quality = path.stem.rpartition("-")
+        names.append(f"{plant.removesuffix('-v0')}, {quality}")
+        cells = module.read_cells(path)
+        runs = {name: [one["scores"] for one in of_name] for name, of_name in cells.items()}
+        for name in runs:
+            if name != "bc" and min(len(runs[name]), len(runs["bc"])) > 1:
+                cell = module.difference_to_cloning(runs, name)
+                logs.setdefault(name, {})[names[-1]] = cell
+    order = [name for name in module.COMPARED if name in logs]
+    return benchmark_figures.learners(names, {name: logs[name] for name in order})
+
+
+def benchmark_retuned() -> str:
+    module = study("choice.retuning_page")
+    answers = {}
+    for plant, rows in study("retuning_table").every_row().items():
+        kind = module.Kind(module.LOGS[0], False, module.PICK)
+        answers[plant.removesuffix("-v0")] = [
+            module.answer(row) for row in rows if module.kind_of(row) == kind
+        ]
+    return benchmark_figures.retuned(answers)
+
+
+def changelog() -> str:
+    """The changelogs of the six packages on one page."""
+    parts = ["# Changelog", "Nothing has been released yet. Each package has its own versions."]
+    for file in sorted(ROOT.glob("packages/neorl-*/CHANGELOG.md")):
+        _, _, entries = file.read_text(encoding="utf-8").partition("\n## ")
+        entries = re.sub(r"(?m)^### .+\n+", "", re.sub(r"(?m)^## ", "### ", f"## {entries}"))
+        entries = entries.replace("../../docs/pages/", "")
+        parts += [f"## {file.parent.name}", entries.strip()]
+    return "\n\n".join(parts) + "\n"
+
+
 def federation() -> str:
     module = study("federation.table")
     return module.tables(json.loads(module.RESULTS.read_text(encoding="utf-8")))
@@ -110,6 +151,9 @@ def walks() -> str:
 
 
 BLOCKS: dict[str, Callable[..., str]] = {
+    "benchmark_learners": benchmark_learners,
+    "benchmark_retuned": benchmark_retuned,
+    "benchmark_speeds": benchmark_figures.speeds,
     "candidate_pools": lambda: study("choice.candidate_pools").page(),
     "declared_graph": declared_graph,
     "demo_verdicts": demo_verdicts,
@@ -136,6 +180,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
 }
 """What makes the table of a name; some take the argument that stands behind it."""
 PAGES: dict[str, Callable[[], str]] = {
+    "changelog.md": changelog,
     "explanation/learners-compared.md": lambda: study("learning_page").page(),
     "explanation/learning-on-every-plant.md": lambda: study("plant_learning").page(),
     **{
