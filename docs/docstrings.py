@@ -33,6 +33,8 @@ class Docstrings(griffe.Extension):
             if obj.docstring is not None:
                 text = obj.docstring.value
                 text = ROLE.sub(lambda match, at=obj: _link(match, at, public), text)
+                if obj.is_class:
+                    text = with_defaults(text, _defaults(obj))
                 obj.docstring.value = with_imports(text, _scope(obj, public))
 
 
@@ -60,6 +62,51 @@ def with_imports(text: str, scope: Mapping[str, str]) -> str:
     assert first is not None  # there is no name without a prompt
     block = "".join(f"{indent}>>> {line}\n" for line in lines)
     return text[: first.start()] + block + text[first.start() :]
+
+
+def with_defaults(text: str, defaults: Mapping[str, str]) -> str:
+    """A docstring whose section of attributes says the default of each.
+
+    Args:
+        text: The docstring of a class.
+        defaults: Source of the default of an attribute, by name.
+    """
+    head, title, rest = text.partition("Attributes:\n")
+    end = re.search(r"(?m)^(?=\S)", rest)
+    section, tail = (rest[: end.start()], rest[end.start() :]) if end else (rest, "")
+    # An entry is a line `    name: text` and all lines that are indented further.
+    for name, default in defaults.items():
+        entry = re.compile(rf"(?m)^(    {name}: (?:.*)(?:\n {{5,}}.*)*)$")
+        section = entry.sub(lambda match, x=default: f"{match[1]} Default: `{x}`.", section, 1)
+    return head + title + section + tail
+
+
+def _defaults(obj: griffe.Class) -> dict[str, str]:
+    """Defaults of the fields of a dataclass that are literals, or names of literals."""
+    defaults = {}
+    for name, member in obj.members.items():
+        if member.is_attribute and member.value is not None:
+            value = _literal(str(member.value), obj.module)
+            if value is not None:
+                defaults[name] = value
+    return defaults
+
+
+def _literal(source: str, module: griffe.Module) -> str | None:
+    """The literal that an expression stands for; the first argument of a call with one."""
+    node = ast.parse(source, mode="eval").body
+    if isinstance(node, ast.Call) and node.args:
+        node = node.args[0]
+    if isinstance(node, ast.Name) and node.id in module.members:
+        member = module.members[node.id]
+        value = None if member.is_alias else getattr(member, "value", None)
+        if value is None:
+            return None
+        node = ast.parse(str(value), mode="eval").body
+    try:
+        return repr(ast.literal_eval(node))
+    except ValueError:
+        return None
 
 
 def _undefined(code: str) -> set[str]:

@@ -3,7 +3,7 @@
 Usage:
     python tools/measure_setup.py                      all steps, about as long as the tests twice
     python tools/measure_setup.py --only demo          set-up and the demo, cold and warm
-    python tools/measure_setup.py --page               write the table into the page on installing as well
+    python tools/measure_setup.py --page               write it into the page on installing, too
 
 Clones the committed state of this checkout into a temporary folder and keeps every cache there, so
 the first round is cold. Run it with nothing else on the machine: bytes received are those of all

@@ -1,4 +1,4 @@
-"""Every "I only want ..." line of the page on installing, in a fresh environment, with pip alone."""
+"""Every "I only want ..." line of the page on installing, each in a fresh environment, by pip."""
 
 import os
 import re

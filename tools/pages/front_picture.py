@@ -75,7 +75,7 @@ def picture(run: Path) -> Any:
     figure.text(
         0.012,
         0.865,
-        f"This batch, a typical one, is ready after {ends[1]:.0f} instead of {ends[0]:.0f} minutes.",
+        f"This typical batch is ready after {ends[1]:.0f} instead of {ends[0]:.0f} minutes.",
         fontsize=12,
     )
     figure.tight_layout(rect=(0, 0, 1, 0.93))
