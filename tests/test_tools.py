@@ -372,7 +372,7 @@ def test_a_module_that_exits_does_not_hide_the_rest(tmp_path: Path) -> None:
     ("changed", "tests"),
     [
         (
-            ["packages/neorl-core/src/neorl_core/losses/_cql.py", "README.md"],
+            ["packages/neorl-core/src/neorl_core/losses/_conservative.py", "README.md"],
             ["packages/neorl-core/tests/losses"],
         ),
         (

@@ -5,11 +5,11 @@ from neorl_envs.plant_logs._configuration import Tag as Tag
 from neorl_envs.plant_logs._configuration_file import read_plant_log as read_plant_log
 from neorl_envs.plant_logs._convert import convert_file as convert_file
 from neorl_envs.plant_logs._convert import convert_log as convert_log
-from neorl_envs.plant_logs._declared._interlocks import DeclaredInterlocks as DeclaredInterlocks
-from neorl_envs.plant_logs._declared._plant import DeclaredObjective as DeclaredObjective
-from neorl_envs.plant_logs._declared._plant import DeclaredPlant as DeclaredPlant
-from neorl_envs.plant_logs._declared._plant import declared_plant as declared_plant
+from neorl_envs.plant_logs._declared_plant import DeclaredObjective as DeclaredObjective
+from neorl_envs.plant_logs._declared_plant import DeclaredPlant as DeclaredPlant
+from neorl_envs.plant_logs._declared_plant import declared_plant as declared_plant
 from neorl_envs.plant_logs._draft import draft_plant_log as draft_plant_log
+from neorl_envs.plant_logs._interlocks import DeclaredInterlocks as DeclaredInterlocks
 
 __all__ = [
     "DeclaredInterlocks",
