@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Instant, Mode, PlantError, Quality, Reading
-from neorl_deploy.loop._tags import tags_of
+from neorl_deploy.loop import ControlLoop, Instant, Mode, PlantError, Quality, Reading, tags_of
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.runtime._decision import Events
 

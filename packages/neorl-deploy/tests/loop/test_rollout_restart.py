@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from neorl_deploy.audit import records, verify_chain
-from neorl_deploy.loop import Mode, Plan, Stage, StagedRollout
-from neorl_deploy.loop._cycle import audit_log, recorder
+from neorl_deploy.loop import Mode, Plan, Stage, StagedRollout, audit_log, recorder
 
 PLAN = Plan(limits={"level": (0.7, 1.3)}, shadow_steps=10, turn_steps=12, turns=2)
 KILLED = """

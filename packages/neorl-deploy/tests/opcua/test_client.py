@@ -14,8 +14,7 @@ from asyncua import ua as protocol
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Mode, PlantError, Quality, SystemClock
-from neorl_deploy.loop._tags import tags_of
+from neorl_deploy.loop import ControlLoop, Mode, PlantError, Quality, SystemClock, tags_of
 from neorl_deploy.opcua import OpcUaPlant, _end
 from neorl_deploy.runtime._decision import Events
 

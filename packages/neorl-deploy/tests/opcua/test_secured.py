@@ -20,8 +20,7 @@ from scipy.integrate import solve_ivp
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Mode, PlantError, SystemClock
-from neorl_deploy.loop._tags import tags_of
+from neorl_deploy.loop import ControlLoop, Mode, PlantError, SystemClock, tags_of
 from neorl_deploy.opcua import OpcUaPlant, _end
 from neorl_deploy.runtime._decision import Events
 

@@ -14,8 +14,7 @@ import pytest
 from neorl_core import InputError
 from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
 from neorl_envs.plant_logs import _tables as tables
-from neorl_envs.plant_logs import convert_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import convert_log, plant_log_from_dict
 
 from .conftest import PERIOD, START, WIDE, Tank, stamp, wide_lines
 

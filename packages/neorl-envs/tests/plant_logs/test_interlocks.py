@@ -24,9 +24,9 @@ from neorl_envs.plant_logs import (
     convert_log,
     declared_plant,
     draft_plant_log,
+    plant_log_from_dict,
     read_plant_log,
 )
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_envs.plant_logs._interlocks import (
     checked_interlocks,
     declared_interlocks,

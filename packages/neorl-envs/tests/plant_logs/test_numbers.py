@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neorl_core import InputError
-from neorl_envs.plant_logs import convert_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import convert_log, plant_log_from_dict
 from neorl_envs.plant_logs._numbers import Notation, advice, decides, is_grouped, is_long, parse
 
 from .conftest import WIDE

@@ -3,6 +3,8 @@
 from neorl_deploy.loop._board import Board as Board
 from neorl_deploy.loop._control import ControlLoop as ControlLoop
 from neorl_deploy.loop._cycle import Cycle as Cycle
+from neorl_deploy.loop._cycle import audit_log as audit_log
+from neorl_deploy.loop._cycle import recorder as recorder
 from neorl_deploy.loop._inputs import Measurements as Measurements
 from neorl_deploy.loop._modes import Authority as Authority
 from neorl_deploy.loop._modes import Mode as Mode
@@ -26,6 +28,7 @@ from neorl_deploy.loop._tags import Output as Output
 from neorl_deploy.loop._tags import TagMap as TagMap
 from neorl_deploy.loop._tags import draft_tags as draft_tags
 from neorl_deploy.loop._tags import read_tags as read_tags
+from neorl_deploy.loop._tags import tags_of as tags_of
 
 __all__ = [
     "Authority",
@@ -49,9 +52,12 @@ __all__ = [
     "StagedRollout",
     "SystemClock",
     "TagMap",
+    "audit_log",
     "draft_tags",
     "next_mode",
     "read_plan",
     "read_tags",
+    "recorder",
     "serve",
+    "tags_of",
 ]

@@ -118,6 +118,9 @@ def audit_log(
         bundle: The bundle that makes the decisions.
         form: The form that makes the decisions; another form may round differently.
         settings: Settings of :class:`~neorl_deploy.audit.AuditLog`: ``largest``, ``files``.
+
+    Returns:
+        The log, open for writing.
     """
 
     def opening() -> dict[str, Any]:
@@ -131,6 +134,12 @@ def recorder(log: AuditLog) -> Callable[[Cycle], None]:
 
     The policy's state is written when a person or a restart changed it, and with the first cycle of
     every file; between two such records it follows from the inputs.
+
+    Args:
+        log: The audit log, from :func:`audit_log`.
+
+    Returns:
+        A function that appends the record of one cycle, and raises what the log raises.
     """
     fresh = [True]
 

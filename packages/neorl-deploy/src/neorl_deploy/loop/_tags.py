@@ -169,7 +169,19 @@ def read_tags(path: Path, bundle: Bundle) -> TagMap:
 
 
 def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
-    """As :func:`read_tags`, for a document that is already parsed."""
+    """As :func:`read_tags`, for a document that is already parsed.
+
+    Args:
+        document: The tables of the tag map, as nested dictionaries.
+        bundle: The bundle for which it was written.
+        source: Name of its file, for messages.
+
+    Returns:
+        The tag map, in the order of the bundle's channels.
+
+    Raises:
+        DeployError: As :func:`read_tags`.
+    """
     odd = sorted(set(document) - {"bundle", "connection", "input", "output", "loop"})
     if odd:
         raise DeployError(f"{source}: unknown entries {', '.join(odd)}")

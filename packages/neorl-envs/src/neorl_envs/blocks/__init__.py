@@ -6,6 +6,7 @@ from neorl_envs.blocks._constants import check_constants as check_constants
 from neorl_envs.blocks._constants import check_relations as check_relations
 from neorl_envs.blocks._constants import constant as constant
 from neorl_envs.blocks._constants import constant_values as constant_values
+from neorl_envs.blocks._constants import named_constants as named_constants
 from neorl_envs.blocks._constants import sampled_constants as sampled_constants
 from neorl_envs.blocks._devices import Actuator as Actuator
 from neorl_envs.blocks._devices import ActuatorParameters as ActuatorParameters
@@ -43,6 +44,7 @@ __all__ = [
     "constant",
     "constant_values",
     "handle",
+    "named_constants",
     "no_feedforward",
     "pid_bank",
     "random_step",

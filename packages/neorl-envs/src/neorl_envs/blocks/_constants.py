@@ -155,7 +155,15 @@ def check_constants(declared: Any, values: Any) -> None:
 
 
 def named_constants(declared: Any, values: Any = None) -> Iterator[tuple[str, Constant, Any]]:
-    """Yields every constant with its name and its value (the declared one by default)."""
+    """Yields every constant with its name and its value.
+
+    Args:
+        declared: Constants of a plant, as a PyTree of :class:`Constant`.
+        values: Their values in the same form; the declared ones by default.
+
+    Yields:
+        Name with dots between the levels, constant, and value in the constant's unit.
+    """
     paths, structure = jax.tree_util.tree_flatten_with_path(declared)
     given = [c.value for _, c in paths] if values is None else structure.flatten_up_to(values)
     for (path, leaf), value in zip(paths, given, strict=True):

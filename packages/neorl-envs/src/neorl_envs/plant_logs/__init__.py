@@ -2,6 +2,7 @@
 
 from neorl_envs.plant_logs._configuration import PlantLog as PlantLog
 from neorl_envs.plant_logs._configuration import Tag as Tag
+from neorl_envs.plant_logs._configuration_file import plant_log_from_dict as plant_log_from_dict
 from neorl_envs.plant_logs._configuration_file import read_plant_log as read_plant_log
 from neorl_envs.plant_logs._convert import convert_file as convert_file
 from neorl_envs.plant_logs._convert import convert_log as convert_log
@@ -21,5 +22,6 @@ __all__ = [
     "convert_log",
     "declared_plant",
     "draft_plant_log",
+    "plant_log_from_dict",
     "read_plant_log",
 ]
