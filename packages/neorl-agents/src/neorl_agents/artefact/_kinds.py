@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.calibration import MonotoneMap
-from neorl_agents.controllers._delay_and_tracking import SmithPredictor, TrackingPID
 from neorl_agents.controllers._linear_quadratic import (
     Estimator,
     LinearQuadraticPolicy,
     SteadyTarget,
 )
+from neorl_agents.controllers._pid_loops import SmithPredictor, TrackingPID
 from neorl_agents.controllers._predictive import Plan, PredictivePolicy, QuadraticProgram
 from neorl_agents.networks import (
     ACTIVATIONS,

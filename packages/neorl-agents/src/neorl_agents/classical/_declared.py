@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.classical._task import Log, Loop, Task, action_order, checked_log, resolve
-from neorl_agents.controllers._delay_and_tracking import TrackingPID, pid_policy
+from neorl_agents.controllers._pid_loops import TrackingPID, pid_policy
 from neorl_core import Channel, InputError, Spec, Transition
 from neorl_core.control import PID, standard_pid
 

@@ -21,7 +21,7 @@ from neorl_agents.classical._task import (
     resolve,
 )
 from neorl_agents.classical._tuning import PIDGains, gain_margin, lambda_tuning, simc
-from neorl_agents.controllers._delay_and_tracking import SmithPredictor, TrackingPID, pid_policy
+from neorl_agents.controllers._pid_loops import SmithPredictor, TrackingPID, pid_policy
 from neorl_core import InputError, Spec, Transition, highs, lows
 from neorl_core.control import PID
 

@@ -1,4 +1,4 @@
-"""Dead-time compensation, and PID loops whose setpoints are observations."""
+"""PID loops that a fit gives: setpoints from observations, and compensation of a dead time."""
 
 import dataclasses
 from typing import Any, NamedTuple
