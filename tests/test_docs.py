@@ -62,8 +62,8 @@ def test_every_page_can_be_reached_from_the_first() -> None:
 def pages_missing_or_stale(root: Path, package: str) -> set[str]:
     """Namespaces of a package without their page of the reference, and pages of no namespace."""
     source = root / f"packages/neorl-{package}/src/neorl_{package}"
-    folders = {file.parent for file in source.glob("*/__init__.py")}
-    names = {folder.name for folder in folders if not folder.name.startswith("_")}
+    places = {*(file.parent for file in source.glob("*/__init__.py")), *source.glob("*.py")}
+    names = {place.stem for place in places if not place.name.startswith("_")}
     expected = {
         "index": f"neorl_{package}",
         **{name: f"neorl_{package}.{name}" for name in names},
@@ -90,12 +90,14 @@ def test_a_missing_a_stale_and_an_empty_page_are_noticed(tmp_path: Path) -> None
     for name in ("losses", "returns", "targets", "_internal"):
         (source / name).mkdir(parents=True)
         (source / name / "__init__.py").touch()
+    (source / "costs.py").touch()
+    (source / "__main__.py").touch()
     pages.mkdir(parents=True)
     for name in ("index", "losses", "old"):
         namespace = "neorl_x" if name == "index" else f"neorl_x.{name}"
         (pages / f"{name}.md").write_text(f"# {namespace}\n\n::: {namespace}\n")
     (pages / "targets.md").write_text("# neorl_x.targets\n")
-    assert pages_missing_or_stale(tmp_path, "x") == {"old", "returns", "targets"}
+    assert pages_missing_or_stale(tmp_path, "x") == {"costs", "old", "returns", "targets"}
 
 
 def test_every_decision_is_listed_and_has_a_heading() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from neorl_agents import load_policy
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop._plan import EPISODES
+from neorl_deploy.loop._staged_rollout import EPISODES
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.shadow import read_log
 from neorl_envs import read_dataset

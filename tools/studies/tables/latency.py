@@ -341,8 +341,17 @@ class SteadyPlant:
 def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
     """A shift in the closed loop at 100 times real time."""
     from neorl_deploy._command.switches import settle_memory
-    from neorl_deploy.loop import ControlLoop, Input, LoopSettings, Mode, Output, TagMap, serve
-    from neorl_deploy.loop._record import audit_log, recorder
+    from neorl_deploy.loop import (
+        ControlLoop,
+        Input,
+        LoopSettings,
+        Mode,
+        Output,
+        TagMap,
+        audit_log,
+        recorder,
+        serve,
+    )
     from neorl_deploy.runtime import Runtime
 
     manifest, clock = bundle.manifest, FastClock()

@@ -19,7 +19,7 @@ import numpy as np
 from baseline_table import RESULTS, table
 from neorl_envs import environment_names, make
 from neorl_envs._command.describe import penalty
-from neorl_envs.blocks._constants import named_constants
+from neorl_envs.blocks import named_constants
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs/pages/reference/envs/plants"

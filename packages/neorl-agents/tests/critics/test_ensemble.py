@@ -17,8 +17,8 @@ from neorl_agents.critics import (
     fit_ensemble,
     predicted,
 )
-from neorl_agents.critics._columns import checked_columns, column_statistics
 from neorl_agents.critics._ensemble_fit import _calibrate, _width, member_predictions
+from neorl_agents.critics._log_rows import checked_columns, column_statistics
 from neorl_agents.networks import q_values
 from neorl_agents.sampling import bootstrap_weights
 from neorl_agents.testing import sized

@@ -15,7 +15,7 @@ from neorl_agents.critics import (
     largest_risk,
     limit_risks,
 )
-from neorl_agents.critics._columns import checked_columns
+from neorl_agents.critics._log_rows import checked_columns
 from neorl_agents.critics._safety_critic_fit import _calibrate
 from neorl_agents.testing import sized
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition

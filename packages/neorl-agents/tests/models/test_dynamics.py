@@ -10,8 +10,8 @@ from scipy import stats
 
 from neorl_agents.learning import unit_rows
 from neorl_agents.models import TERMINATIONS, DynamicsModel
-from neorl_agents.models._least_squares import coefficients, no_rows, spread, with_rows
-from neorl_agents.models._model_log import held_out_rows
+from neorl_agents.models._model_check import held_out_rows
+from neorl_agents.models._predictions import coefficients, no_rows, spread, with_rows
 from neorl_agents.testing import learner_laws, sized, statistics_of
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition, as_arrays
 

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from neorl_deploy.loop import Instant, Mode, Quality, Reading, serve
+from neorl_deploy.loop import Input, Instant, Mode, Quality, Reading, serve
 from neorl_deploy.loop._inputs import judge_readings
 from neorl_deploy.loop._modes import TRANSITIONS, WRITING
-from neorl_deploy.loop._tags import Input
 
 
 def bad(plant):

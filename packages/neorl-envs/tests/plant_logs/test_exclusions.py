@@ -11,8 +11,8 @@ import pytest
 from neorl_core import InputError
 from neorl_envs import Dataset
 from neorl_envs._command.main import main
-from neorl_envs.plant_logs import convert_log
-from neorl_envs.plant_logs._configuration_file import plain, plant_log_from_dict
+from neorl_envs.plant_logs import convert_log, plant_log_from_dict
+from neorl_envs.plant_logs._configuration_file import plain
 
 from .conftest import PERIOD, START, WIDE, Tank, stamp, toml_of, wide_lines
 

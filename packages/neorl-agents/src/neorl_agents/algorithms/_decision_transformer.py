@@ -33,7 +33,7 @@ from neorl_agents.networks import (
 )
 from neorl_agents.policies import Preparation, SequencePolicy
 from neorl_agents.sampling import HistoriesWithReturns
-from neorl_agents.sampling._log_order import episode_ends
+from neorl_agents.sampling._rows import episode_ends
 from neorl_core import DataStatistics, InputError, Spec, Transition
 from neorl_core.losses import masked_mean
 

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from neorl_agents.classical._design import f32
-from neorl_agents.classical._log import Log, checked_log, leading
-from neorl_agents.classical._protocol import FittedController
-from neorl_agents.classical._settings import require_whole
-from neorl_agents.classical._task import Task
+from neorl_agents.classical._task import (
+    FittedController,
+    Log,
+    Task,
+    checked_log,
+    leading,
+    require_whole,
+)
 from neorl_core import InputError, Spec, Transition, highs, lows
 from neorl_core.control import BaseStock
 from neorl_core.infrastructure import unknown_name

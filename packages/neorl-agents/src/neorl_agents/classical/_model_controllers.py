@@ -7,23 +7,33 @@ import numpy as np
 
 from neorl_agents.classical._design import (
     DelayedPlant,
+    Limits,
     Weights,
     delayed,
     estimator,
     f32,
+    plan_of,
     regulator,
     steady_target,
 )
-from neorl_agents.classical._fit_warnings import delay_warnings
-from neorl_agents.classical._identification import Method, identify_plant
-from neorl_agents.classical._log import checked_log, leading
-from neorl_agents.classical._plan import Limits, plan_of
-from neorl_agents.classical._plant_model import PlantModel, scaled_rows
-from neorl_agents.classical._protocol import FittedController
-from neorl_agents.classical._settings import require_choice, require_positive, require_whole
-from neorl_agents.classical._task import ResolvedTask, Task, resolve
-from neorl_agents.controllers._estimator import Estimator, SteadyTarget
-from neorl_agents.controllers._linear_quadratic import LinearQuadraticPolicy
+from neorl_agents.classical._identification import Method, PlantModel, identify_plant, scaled_rows
+from neorl_agents.classical._pid_controllers import delay_warnings
+from neorl_agents.classical._task import (
+    FittedController,
+    ResolvedTask,
+    Task,
+    checked_log,
+    leading,
+    require_choice,
+    require_positive,
+    require_whole,
+    resolve,
+)
+from neorl_agents.controllers._linear_quadratic import (
+    Estimator,
+    LinearQuadraticPolicy,
+    SteadyTarget,
+)
 from neorl_agents.controllers._predictive import PredictivePolicy
 from neorl_core import InputError, Spec, Transition, highs, lows
 

@@ -26,8 +26,7 @@ from neorl_agents.learning import (
     require_number,
 )
 from neorl_agents.learning._unit_rows import network_inputs
-from neorl_agents.models._least_squares import LeastSquares, no_rows, with_rows
-from neorl_agents.models._model_log import exogenous_mask, held_out_rows, require_model_log
+from neorl_agents.models._model_check import exogenous_mask, held_out_rows, require_model_log
 from neorl_agents.models._predictions import (
     CLIP,
     LOG_VARIANCES,
@@ -36,6 +35,7 @@ from neorl_agents.models._predictions import (
     UNCERTAINTIES,
     Calibration,
     DynamicsMembers,
+    LeastSquares,
     ModelStructure,
     Moments,
     PredictedStep,
@@ -48,7 +48,9 @@ from neorl_agents.models._predictions import (
     member_moments,
     network_answers,
     newest,
+    no_rows,
     uncertainty_of,
+    with_rows,
 )
 from neorl_agents.networks import Network, Window, ensemble
 from neorl_agents.policies import Preparation
@@ -151,7 +153,7 @@ class DynamicsModel(BaseLearner):
         require_flag(self, "predicts_costs", "linear")
 
     def require_log(self, spec: Spec, rows: Transition) -> None:
-        """See :func:`neorl_agents.models._model_log.require_model_log`."""
+        """See :func:`neorl_agents.models._model_check.require_model_log`."""
         require_model_log(type(self).__name__, spec, rows, self.exogenous, self.held_out)
 
     def log_tables(self, spec: Spec, rows: Transition) -> Any:

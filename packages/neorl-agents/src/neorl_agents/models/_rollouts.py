@@ -18,7 +18,7 @@ from neorl_agents.learning import (
 )
 from neorl_agents.learning._unit_rows import unit_rows
 from neorl_agents.models._dynamics import DynamicsModel
-from neorl_agents.models._model_log import held_out_rows
+from neorl_agents.models._model_check import held_out_rows
 from neorl_agents.models._predictions import PredictedStep
 from neorl_agents.networks import Window
 from neorl_agents.online import balanced_batch

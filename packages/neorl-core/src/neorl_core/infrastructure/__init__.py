@@ -11,8 +11,8 @@ from neorl_core.infrastructure._compiled_programs import (
 from neorl_core.infrastructure._compiled_programs import (
     publish_compiled_programs as publish_compiled_programs,
 )
-from neorl_core.infrastructure._document_heads import check_head as check_head
-from neorl_core.infrastructure._document_heads import head as head
+from neorl_core.infrastructure._files import check_head as check_head
+from neorl_core.infrastructure._files import head as head
 from neorl_core.infrastructure._files import is_full_disk as is_full_disk
 from neorl_core.infrastructure._files import replacing as replacing
 from neorl_core.infrastructure._files import sync_folder as sync_folder
@@ -20,10 +20,10 @@ from neorl_core.infrastructure._files import write_bytes as write_bytes
 from neorl_core.infrastructure._files import write_json as write_json
 from neorl_core.infrastructure._files import write_text as write_text
 from neorl_core.infrastructure._lazy_names import lazy_names as lazy_names
-from neorl_core.infrastructure._names import nearest_name as nearest_name
-from neorl_core.infrastructure._names import unknown_name as unknown_name
 from neorl_core.infrastructure._plain_data import Binder as Binder
 from neorl_core.infrastructure._registry import Registry as Registry
+from neorl_core.infrastructure._registry import nearest_name as nearest_name
+from neorl_core.infrastructure._registry import unknown_name as unknown_name
 
 __all__ = [
     "Binder",

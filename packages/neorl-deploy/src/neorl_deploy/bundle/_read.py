@@ -11,10 +11,10 @@ import numpy as np
 
 from neorl_deploy._errors import BundleError, DeployError
 from neorl_deploy.bundle import _files as bundle_files
-from neorl_deploy.bundle._answers import require_answers_within_limits
 from neorl_deploy.bundle._manifest import Manifest, parse_manifest
 from neorl_deploy.bundle._signature import require_signature
 from neorl_deploy.bundle._strict_json import parse_strict
+from neorl_deploy.bundle._test_vectors import require_answers_within_limits
 
 VECTOR_ARRAYS = ("obs", "last_sent", "action", "rounding", "flags")
 SECTIONS = ("single", "sequence")

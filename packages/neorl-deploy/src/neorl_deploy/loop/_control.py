@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from neorl_deploy.bundle._verdict import DEPLOY
-from neorl_deploy.loop._authority import Authority
+from neorl_deploy.bundle._manifest import DEPLOY
 from neorl_deploy.loop._cycle import Cycle, Memory
 from neorl_deploy.loop._inputs import (
     Measurements,
@@ -17,7 +16,7 @@ from neorl_deploy.loop._inputs import (
     judge_readings,
     no_measurements,
 )
-from neorl_deploy.loop._modes import TARGETS, WRITING, Mode, ModeConditions, next_mode
+from neorl_deploy.loop._modes import TARGETS, WRITING, Authority, Mode, ModeConditions, next_mode
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Quality, Reading
 from neorl_deploy.loop._tags import Output, TagMap
 from neorl_deploy.runtime._decision import Decision

@@ -9,19 +9,17 @@ import jax
 
 from neorl_core import InputError, Spec
 from neorl_core.infrastructure.command_line import one_line, parse_options
-from neorl_envs._command.challenges import Challenges, challenge_plant
 from neorl_envs._command.convert import check_destination
-from neorl_envs._command.imports import complete_plant
+from neorl_envs._command.plants import Challenges, challenge_plant, complete_plant
 from neorl_envs._command.shard import check_manifest_name
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import write_dataset
-from neorl_envs.datasets._manifest import SUFFIX, is_manifest, read_manifest
-from neorl_envs.datasets._shards import stored_bytes
-from neorl_envs.ingest._read import read_dataset
+from neorl_envs.datasets._shards import SUFFIX, is_manifest, read_manifest, stored_bytes
+from neorl_envs.ingest._readers import read_dataset
 from neorl_envs.published import compare_log, log_size
+from neorl_envs.recording._behaviour import quality
 from neorl_envs.recording._collect import collect_log
 from neorl_envs.recording._collect_shards import collect_shards
-from neorl_envs.recording._qualities import quality
 
 COPIES = 3
 """Number of copies of the log in memory while it is collected."""

@@ -14,7 +14,7 @@ from neorl_core.control import ConstantPolicy, UniformPolicy
 from neorl_core.infrastructure import unknown_name, write_bytes
 from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.extras import install_line
-from neorl_envs._command.imports import complete_plant
+from neorl_envs._command.plants import complete_plant
 from neorl_envs.scoring import run_episode
 
 KINDS = (".png", ".gif")

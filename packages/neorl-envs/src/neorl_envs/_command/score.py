@@ -11,11 +11,10 @@ import numpy as np
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import Positional, one_line, parse_options
-from neorl_envs._command.challenges import Challenges, challenge_plant
-from neorl_envs._command.imports import complete_plant, import_named
+from neorl_envs._command.plants import Challenges, challenge_plant, complete_plant, import_named
 from neorl_envs._command.render import chosen_policy
 from neorl_envs.scoring import anchors, robustness, test_mode, within_limits
-from neorl_envs.scoring._robustness import Robustness
+from neorl_envs.scoring._scores import Robustness
 
 VERSION = 1
 """Version of the JSON document."""

@@ -6,14 +6,15 @@ from pathlib import Path
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.convert import check_destination
-from neorl_envs.datasets._manifest import SUFFIX, read_manifest
 from neorl_envs.datasets._shards import (
+    SUFFIX,
+    read_manifest,
     require_content_hash,
     stored_bytes,
     write_manifest,
     write_shards,
 )
-from neorl_envs.ingest._read import read_dataset, reader_name
+from neorl_envs.ingest._readers import read_dataset, reader_name
 
 
 @dataclasses.dataclass(frozen=True)

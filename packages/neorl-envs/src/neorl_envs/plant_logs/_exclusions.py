@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from neorl_core import InputError
 from neorl_envs.plant_logs._configuration import Exclusion, PlantLog
-from neorl_envs.plant_logs._grid import Piece
+from neorl_envs.plant_logs._timeline import Piece
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
