@@ -268,6 +268,7 @@ def test_the_night_runs_what_is_due_and_keeps_a_table(
     table = root / "tests/gates/nightly.csv"
     monkeypatch.setattr(nightly, "ROOT", root)
     monkeypatch.setattr(nightly, "TABLE", table)
+    monkeypatch.setattr(nightly, "CASES", 1)  # each case has a process of its own
     monkeypatch.setattr(nightly, "SCRIPT", root / "nightly.py")
     text = Path(nightly.__file__).read_text()
     own = "ROOT = Path(__file__).resolve().parent\n"
