@@ -21,6 +21,7 @@ _BINDER = Binder(
         "terms": "term",
         "excludes": "exclude",
         "interlocks": "interlock",
+        "loops": "loop",
         "values": "set",
         "begin": "from",
         "end": "to",

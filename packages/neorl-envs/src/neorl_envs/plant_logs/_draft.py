@@ -228,6 +228,8 @@ ROLES = (
     ),
     ("observation", re.compile(r"([\s._-]|^)(pv|cv|me)$|xmeas|^y_?\d+$", re.IGNORECASE)),
 )
+LOOP_TAG = re.compile(r"^(?P<loop>.*\d.*?)[\s._-](sp|pv|cv|op|out|mv|co|me)$", re.IGNORECASE)
+"""A tag that belongs to a controller, such as ``TIC-201.OP``."""
 GRADE = re.compile(r"grade|recipe|product|campaign|sorte|rezept", re.IGNORECASE)
 """Names of columns that say what is produced; an episode ends where they change."""
 AUTOMATIC = re.compile(r"^(a|aut|auto|automatic|cas|cascade|rcas|rauto)$", re.IGNORECASE)
@@ -379,6 +381,7 @@ def _tags(
     lines: list[str] = []
     missing: set[str] = set()
     used_names: set[str] = set()
+    parts: dict[str, dict[str, str]] = {}
     for column, tag in evidence.items():
         base, unit = split_unit(column)
         notation = tag_notation(tag, log)
@@ -406,7 +409,34 @@ def _tags(
             lines += _gap_lines(tag, role, layout.period_s)
         quality = layout.qualities.get(column)
         lines += [f"quality = {quote(quality)}  # TODO check log.good"] if quality else []
-    return lines, missing
+        if part := LOOP_TAG.match(base):
+            parts.setdefault(part["loop"], {}).setdefault(role or "observation", name)
+    return lines + _loops(parts), missing
+
+
+def _loops(parts: dict[str, dict[str, str]]) -> list[str]:
+    """A table to complete for every controller whose measurement, setpoint and output are there.
+
+    Args:
+        parts: By tag of the controller, the names of its tags by role.
+    """
+    lines: list[str] = []
+    for loop, names in parts.items():
+        if {"observation", "setpoint", "manipulated"} <= {*names}:
+            lines += [
+                "",
+                f"# [[loop]]  # {loop}, found by its tags: complete it, and a run retunes it",
+                f"# name = {quote(loop)}",
+                f"# controlled = {quote(names['observation'])}",
+                f"# manipulated = {quote(names['manipulated'])}",
+                f"# setpoint_channel = {quote(names['setpoint'])}",
+                '# direction = "reverse"  # or "direct": the output rises with the measurement',
+                "# gain = 1.0  # as the faceplate shows it, or proportional_band",
+                '# gain_unit = "percent"  # or "engineering"',
+                "# integral = 10.0",
+                '# integral_unit = "min"  # or "s" or "repeats per min"',
+            ]
+    return lines
 
 
 def _role(base: str, tag: Evidence, numeric: bool, period: float) -> tuple[str, str]:
