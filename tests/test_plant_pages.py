@@ -106,7 +106,7 @@ def test_the_mode_of_test_tells_and_the_reference_stands_it(name: str) -> None:
 
 
 def test_the_tests_that_a_page_names_exist() -> None:
-    page = ROOT / "docs/pages/explanation/plant-evidence.md"
+    page = ROOT / "docs/results/plant-evidence.md"
     file, named = "", 0
     for path, test in re.findall(r"`([\w/.-]+\.py)?(?:::(\w+))?`", page.read_text()):
         file = path or file
