@@ -46,7 +46,9 @@ def links(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", [*READMES, *NOTICES, *PAGES, *RESULTS, *DECISIONS], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [*READMES, *NOTICES, *PAGES, *RESULTS, *DECISIONS],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_links_lead_somewhere(page: Path) -> None:
     for target in links(page):

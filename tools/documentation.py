@@ -2,9 +2,10 @@
 
 The site is built in .cache/docs, from a copy of docs/pages into which `built` writes tables and
 help texts. The menu is made from its folders, in the order of ``SECTIONS``, so a new page needs no
-entry anywhere. The pages of docs/results are built too, outside menu and search. Formulas become MathML, which browsers typeset without a script, so that
-the site works offline; while serving they stay LaTeX. After building, no page may show a formula as
-text, a role of a docstring (``:func:``) or a link that was not resolved.
+entry anywhere. The pages of docs/results are built too, outside menu and search. Formulas become
+MathML, which browsers typeset without a script, so that the site works offline; while serving they
+stay LaTeX. After building, no page may show a formula as text, a role of a docstring (``:func:``)
+or a link that was not resolved.
 
 Usage:
     python tools/documentation.py build

@@ -18,7 +18,9 @@ MARKS = {
 
 def test_every_table_has_its_place_on_a_page_and_no_place_is_without_a_table() -> None:
     assert {name for name, _ in MARKS} == set(built.BLOCKS)
-    assert not {Path(name) for name in built.PAGES} & {built.place(path) for path in built.sources()}
+    assert not {Path(name) for name in built.PAGES} & {
+        built.place(path) for path in built.sources()
+    }
 
 
 @pytest.mark.parametrize("name", built.BLOCKS)
