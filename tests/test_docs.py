@@ -116,6 +116,26 @@ def test_every_decision_is_listed_and_has_a_heading() -> None:
         assert len(text.split()) <= 300, f"{page.name}: a decision has about 250 words"
 
 
+def test_files_that_decisions_name_exist() -> None:
+    for page in DECISIONS:
+        for name in re.findall(r"`((?:docs|packages|tests|tools)/[\w./-]+)`", page.read_text()):
+            assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+@pytest.mark.parametrize("page", ["extend", "run-a-benchmark", "vary-a-learner"])
+def test_the_sizes_of_networks_that_a_page_states_are_those_of_a_run(page: str) -> None:
+    text = " ".join((ROOT / f"docs/pages/how-to/{page}.md").read_text().split())
+    assert re.search(r"`bc`, `td3_bc` and `iql` have .*two layers of 64.* batches of 128", text)
+    config, _ = read_run_options([], ALGORITHMS)
+    sizes = {}
+    for name in ("bc", "td3_bc", "iql", "awac", "fql", "rebrac", "dt"):
+        settings = getattr(config.algorithms, name)
+        sizes[name] = (settings.networks.hidden, settings.steps.batch_size)
+    small = {name for name, size in sizes.items() if size == ((64, 64), 128)}
+    assert small == {"bc", "td3_bc", "iql"}
+    assert len({*sizes.values()}) > 2, "the sizes of the papers are not one size"
+
+
 def test_the_first_run_of_the_tutorial_is_that_of_the_readme() -> None:
     """Which is run, below; so is that of the first page."""
     pages = ("README.md", "docs/pages/tutorials/first-run.md")
