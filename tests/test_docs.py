@@ -26,7 +26,12 @@ READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
 PACKAGES = sorted(path.name.removeprefix("neorl-") for path in (ROOT / "packages").glob("neorl-*"))
 NOTICES = [ROOT / ".github/CONTRIBUTING.md", ROOT / ".github/SECURITY.md"]
 PAGES = sorted((ROOT / "docs/pages").rglob("*.md"))
-MADE = {ROOT / "docs/pages" / name for name in built.PAGES}
+RESULTS = sorted(built.RESULTS.glob("*.md"))
+DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
+MADE = {
+    (built.RESULTS.parent if name.startswith("results/") else built.SOURCE) / name
+    for name in built.PAGES
+}
 """Pages that the build makes as a whole."""
 NAMESPACES = re.compile(r"<!-- built: namespaces (\w+) -->")
 """Tables of links that the build makes."""
@@ -41,7 +46,9 @@ def links(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", [*READMES, *NOTICES, *PAGES], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [*READMES, *NOTICES, *PAGES, *RESULTS, *DECISIONS],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_links_lead_somewhere(page: Path) -> None:
     for target in links(page):
@@ -56,7 +63,7 @@ def test_every_page_can_be_reached_from_the_first() -> None:
         if page not in reached and page.suffix == ".md" and page not in MADE:
             reached.add(page)
             waiting += [(page.parent / target).resolve() for target in links(page)]
-    assert {*PAGES} <= reached, {*PAGES} - reached
+    assert {*PAGES, *RESULTS} <= reached, {*PAGES, *RESULTS} - reached
 
 
 def pages_missing_or_stale(root: Path, package: str) -> set[str]:
@@ -101,9 +108,32 @@ def test_a_missing_a_stale_and_an_empty_page_are_noticed(tmp_path: Path) -> None
 
 
 def test_every_decision_is_listed_and_has_a_heading() -> None:
-    folder = ROOT / "docs/pages/decisions"
-    listed = {*links(folder / "index.md")}
-    assert listed == {page.name for page in folder.glob("*.md")} - {"index.md"}
+    listed = {*links(ROOT / "docs/decisions/index.md")} - {"../results/index.md"}
+    assert listed == {page.name for page in DECISIONS} - {"index.md"}
+    for page in DECISIONS:
+        text = page.read_text()
+        assert text.startswith("# ")
+        assert len(text.split()) <= 300, f"{page.name}: a decision has about 250 words"
+
+
+def test_files_that_decisions_name_exist() -> None:
+    for page in DECISIONS:
+        for name in re.findall(r"`((?:docs|packages|tests|tools)/[\w./-]+)`", page.read_text()):
+            assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+@pytest.mark.parametrize("page", ["extend", "run-a-benchmark", "vary-a-learner"])
+def test_the_sizes_of_networks_that_a_page_states_are_those_of_a_run(page: str) -> None:
+    text = " ".join((ROOT / f"docs/pages/how-to/{page}.md").read_text().split())
+    assert re.search(r"`bc`, `td3_bc` and `iql` have .*two layers of 64.* batches of 128", text)
+    config, _ = read_run_options([], ALGORITHMS)
+    sizes = {}
+    for name in ("bc", "td3_bc", "iql", "awac", "fql", "rebrac", "dt"):
+        settings = getattr(config.algorithms, name)
+        sizes[name] = (settings.networks.hidden, settings.steps.batch_size)
+    small = {name for name, size in sizes.items() if size == ((64, 64), 128)}
+    assert small == {"bc", "td3_bc", "iql"}
+    assert len({*sizes.values()}) > 2, "the sizes of the papers are not one size"
 
 
 def test_the_first_run_of_the_tutorial_is_that_of_the_readme() -> None:
@@ -133,7 +163,8 @@ def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
         "td3": "sac-td3", "ppo": "on-policy", "reinforce": "on-policy", "reinforce_lag": "ppo-lag",
     }.get(name)  # fmt: skip
     text = (ROOT / f"docs/pages/learners/{page or name.replace('_', '-')}.md").read_text()
-    assert {"## Pitfalls", "## Expected numbers", "## Try it"} <= set(text.splitlines())
+    assert {"## Pitfalls", "## Try it"} <= set(text.splitlines())
+    assert "(../../results/" in text, "where its results are"
     (shown,) = re.findall(r"```console\nneorl-train run (.+?)```", text, flags=re.DOTALL)
     config, _ = read_run_options(shlex.split(shown.replace("\\\n", " ")), ALGORITHMS)
     shared = {

@@ -21,7 +21,7 @@ PLANTS = environment_names()
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_page_has_equations_sources_provenance_and_a_picture(name: str) -> None:
     env = make(name)
-    package = type(env).__module__.rpartition(".")[0]
+    package = ".".join(type(env).__module__.split(".")[:3])
     docstring = sys.modules[package].__doc__ or ""
     text = page_of(name).read_text()
     assert f"::: {package}" in text
@@ -106,7 +106,7 @@ def test_the_mode_of_test_tells_and_the_reference_stands_it(name: str) -> None:
 
 
 def test_the_tests_that_a_page_names_exist() -> None:
-    page = ROOT / "docs/pages/explanation/plant-evidence.md"
+    page = ROOT / "docs/results/plant-evidence.md"
     file, named = "", 0
     for path, test in re.findall(r"`([\w/.-]+\.py)?(?:::(\w+))?`", page.read_text()):
         file = path or file

@@ -2,9 +2,10 @@
 
 The site is built in .cache/docs, from a copy of docs/pages into which `built` writes tables and
 help texts. The menu is made from its folders, in the order of ``SECTIONS``, so a new page needs no
-entry anywhere. Formulas become MathML, which browsers typeset without a script, so that
-the site works offline; while serving they stay LaTeX. After building, no page may show a formula as
-text, a role of a docstring (``:func:``) or a link that was not resolved.
+entry anywhere. The pages of docs/results are built too, outside menu and search. Formulas become
+MathML, which browsers typeset without a script, so that the site works offline; while serving they
+stay LaTeX. After building, no page may show a formula as text, a role of a docstring (``:func:``)
+or a link that was not resolved.
 
 Usage:
     python tools/documentation.py build
@@ -24,7 +25,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent / "pages"))
 
-from built import SOURCE, copy_pages
+from built import copy_pages, sources
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BUILT = DOCS.parent / ".cache/docs"
@@ -34,7 +35,6 @@ SECTIONS = {
     "Learners": "learners",
     "Reference": "reference",
     "Explanation": "explanation",
-    "Decisions": "decisions",
 }
 PROJECT = {
     "faq": "FAQ",
@@ -91,7 +91,7 @@ def follow(site: subprocess.Popen[bytes], pages: Path) -> None:
     seen = time.time()
     while site.poll() is None:
         time.sleep(1)
-        edited = [path for path in SOURCE.rglob("*.*") if path.stat().st_mtime > seen]
+        edited = [path for path in sources() if path.stat().st_mtime > seen]
         seen = time.time()
         copy_pages(pages, edited)
 

@@ -1,7 +1,7 @@
 """Learning is real: pooled seeds beat the logged behaviour, on seeds used for nothing else too.
 
 The two sets of seeds, log and starts are those of the page
-docs/pages/decisions/reactor-learning.md; everything else is the demo's configuration. Whole
+docs/results/reactor-learning.md; everything else is the demo's configuration. Whole
 trainings take minutes, and learners and plants will be many, so both sets run with ``--nightly``.
 """
 

@@ -221,7 +221,7 @@ def draw(name: str) -> None:
 
 
 def _folder(name: str) -> str:
-    return type(make(name)).__module__.split(".")[-2]
+    return type(make(name)).__module__.split(".")[2]  # a folder of plants, or a file
 
 
 if __name__ == "__main__":

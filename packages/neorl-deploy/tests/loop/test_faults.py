@@ -218,7 +218,7 @@ def test_the_tag_of_the_mode_asks_by_its_changes_alone(make):
     bench.plant.tags["MODE"] = 17.0
     cycle = bench.step()
     assert cycle.mode is Mode.MANUAL
-    assert any("17, which is no mode" in note for note in cycle.notes)
+    assert any("17; modes are 0 to 3" in note for note in cycle.notes)
 
 
 def test_a_stop_lets_the_fallback_act_until_a_person_asks_anew(make):

@@ -140,7 +140,7 @@ DAY = dt.datetime.fromtimestamp(START, dt.UTC).strftime("%Y-%m-%d")
         ),
         (
             [("2023-10-29 02:30", "2023-10-29 05:00")],
-            "clocks of Europe/Vienna pass 2023-10-29 02:30:00 twice, or skip it; write the time",
+            "2023-10-29 02:30:00 is ambiguous or does not exist in Europe/Vienna",
         ),
     ],
 )

@@ -281,9 +281,9 @@ def test_a_log_is_listed_once_and_what_runs_today_is_marked(runs_on_logs):
     comparison = compare_runs(runs_on_logs)
     assert [row.run for row in comparison.rows if row.policy == "log"] == ["0001"]
     heads, *lines = comparison_tables(comparison, ())[0].cells
-    column = heads.index("predicted gain over the incumbent")
-    assert [line[column] for line in lines if "steady" in line] == ["incumbent"]
-    assert "gain over the incumbent" not in heads
+    column = heads.index("predicted gain over today's controller")
+    assert [line[column] for line in lines if "steady" in line] == ["today's controller"]
+    assert "gain over today's controller" not in heads
 
 
 def test_pictures_of_runs_on_logs_show_the_predicted_gains(runs_on_logs, tmp_path):

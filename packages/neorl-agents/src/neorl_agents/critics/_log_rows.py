@@ -337,7 +337,7 @@ def _facts(
     else:
         claim = (
             f"{share}; {bounds}. The log does not show what leads to a violation, so a low "
-            "predicted risk of this limit is no evidence"
+            "predicted risk says nothing about this limit"
         )
     return LimitFacts(name, float(counted.mean()), episodes, total, varies, claim)
 

@@ -34,7 +34,7 @@ def episode_starts(rows: Transition) -> np.ndarray:
 
 
 def episode_ends(rows: Transition) -> np.ndarray:
-    """Whether an episode ends with a row; the last row of a log ends one.
+    """Marks the last row of each episode; the last row of the log always counts.
 
     Raises a ``ValueError`` if the log does not mark where episodes end.
     """

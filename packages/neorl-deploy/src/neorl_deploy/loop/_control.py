@@ -246,7 +246,9 @@ class ControlLoop:
                     self.ask(TARGETS[int(value)], f"the tag {self.tags.loop.mode}")
                 else:
                     self.ask(
-                        Mode.MANUAL, f"the tag {self.tags.loop.mode} is {value:g}, which is no mode"
+                        Mode.MANUAL,
+                        f"the tag {self.tags.loop.mode} is {value:g}; modes are 0 to "
+                        f"{len(TARGETS) - 1}",
                     )
             now.mode_number = value
         while self._orders:

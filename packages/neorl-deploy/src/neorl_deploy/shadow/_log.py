@@ -200,7 +200,7 @@ def _attribute(path: Path, file: h5py.File, name: str) -> Any:
 def _text(path: Path, file: h5py.File, name: str) -> str:
     text = _attribute(path, file, name)
     if not isinstance(text, str):
-        raise DeployError(f"{path}: attribute {name!r} is missing or no text")
+        raise DeployError(f"{path}: attribute {name!r} is missing or is not text")
     return text
 
 
@@ -226,7 +226,7 @@ def _column(path: Path, file: h5py.File, name: str, code: str) -> h5py.Dataset:
     if column.dtype.str != code:
         raise DeployError(f"{path}: column {name!r} is {column.dtype}, expected {code}")
     if column.shape is None or (column.size and not _complete(column)):
-        raise DeployError(f"{path}: column {name!r} declares {column.shape} and does not store it")
+        raise DeployError(f"{path}: column {name!r} has shape {column.shape} but no data")
     return column
 
 

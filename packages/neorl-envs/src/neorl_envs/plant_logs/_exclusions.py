@@ -99,7 +99,7 @@ def _local(stamp: datetime.datetime, zone: str, where: str) -> datetime.datetime
         raise InputError(f"{where}: log.time_zone {zone!r} is unknown") from error
     if first.utcoffset() != first.replace(fold=1).utcoffset():
         raise InputError(
-            f"{where}: the clocks of {zone} pass {stamp.isoformat(' ')} twice, or skip it; write "
-            "the time with its offset, such as +01:00"
+            f"{where}: {stamp.isoformat(' ')} is ambiguous or does not exist in {zone} (clock "
+            "change); write the time with its offset, such as +01:00"
         )
     return first

@@ -248,7 +248,7 @@ def _predicted_gains(comparison: Comparison) -> list[ShownPicture]:
         return []
     text = (
         "Gain of each run's candidate over the controller that runs today, predicted by a plant "
-        "model of the log, with its interval; the dashed line is no gain."
+        "model of the log, with its interval. The dashed line marks zero gain."
     )
     return [ShownPicture("Predicted gains", text, panels)]
 

@@ -31,6 +31,9 @@ from neorl_train.studies._benchmark import PROFILE, Benchmark, BenchmarkRow
 from neorl_train.studies._comparison import ComparedRow, Comparison
 from neorl_train.studies._scores import THRESHOLDS, LearnerAggregate
 
+TODAY = "today's controller"
+"""What people read for the incumbent."""
+
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{mark: f"\\{mark}" for mark in "&%$#_{}"},
@@ -204,7 +207,7 @@ def _runs_title(comparison: Comparison) -> str:
     on_log = [row for row in rows if row.explained is not None]
     sentences = [f"Means with their {level} intervals."]
     if any(row.gain is not None for row in rows):
-        other = comparison.against or "the incumbent of the run"
+        other = comparison.against or f"{TODAY} of the run"
         sentences.append(
             "Learners behind their guard, controllers as they are. The gain is paired with "
             f"{other}; with several seeds its interval applies to the next training run. p is that "
@@ -235,8 +238,8 @@ def _runs_title(comparison: Comparison) -> str:
 
 def _aggregate_title(comparison: Comparison) -> str:
     return (
-        f"Gain over {comparison.against or 'the incumbent'} in standard deviations of the "
-        "incumbent's return over the starts: interquartile mean over plants and seeds, "
+        f"Gain over {comparison.against or TODAY} in standard deviations of the return of "
+        f"{TODAY} over the starts: interquartile mean over plants and seeds, "
         f"{confidence(comparison.level)} interval. Limits are not part of it."
     )
 
@@ -246,9 +249,9 @@ def _run_cells(comparison: Comparison) -> list[list[str]]:
     rows = comparison.rows
     settings = list(dict.fromkeys(name for row in rows for name in row.settings))
     heads = ["run", "source", *short_names(settings), "policy", "seeds", "return"]
-    heads += [f"gain over {comparison.against or 'the incumbent'}", "p", "over a limit in"]
+    heads += [f"gain over {comparison.against or TODAY}", "p", "over a limit in"]
     heads += ["trips", "R2 of logged actions"]
-    heads += ["predicted gain over the incumbent", "verdict"]
+    heads += [f"predicted gain over {TODAY}", "verdict"]
     lines = [
         [
             row.run,
@@ -271,7 +274,7 @@ def _result_cells(row: ComparedRow, against: str) -> list[str]:
     returns = DASH
     if row.returns is not None:
         returns = f"{with_interval(row.returns, digits)} {row.unit}"
-    nothing = "incumbent" if row.policy == row.incumbent and not against else DASH
+    nothing = TODAY if row.policy == row.incumbent and not against else DASH
     gain = predicted = DASH
     if on_log:
         predicted = nothing

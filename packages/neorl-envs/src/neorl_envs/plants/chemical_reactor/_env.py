@@ -236,9 +236,9 @@ class ChemicalReactor(SimulatedPlant):
     reward_unit: ClassVar[str] = "points"
     terms: ClassVar[tuple[Term, ...]] = TERMS
     glossary: ClassVar[str] = (
-        "A return is 100 points for a finished batch, minus 0.1 per step and 100 for a trip. PID "
-        "106/1500: setpoint of the adiabatic temperature 379.15 K (106 \N{DEGREE SIGN}C), feed "
-        "gain 1500 kg/h per K."
+        "A return is 100 points for a finished batch, minus 0.1 per step and 100 for a trip. The "
+        "numbers of a PID are its setpoint of the adiabatic temperature in \N{DEGREE SIGN}C and "
+        "its feed gain in kg/h per K. PID 100/1500 runs today, and PID 106/1500 is the reference."
     )
     channel_descriptions: ClassVar[str] = (
         "Measured: temperatures T_R of the reactor, T_S of its wall, T_M of the jacket, T_EK of "
