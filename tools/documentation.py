@@ -47,7 +47,7 @@ PROJECT = {
 }
 """Pages at the top of the folder, and their titles in the menu."""
 FIRST = {
-    "tutorials": ["first-run", "historian", "pieces"],
+    "tutorials": ["first-run", "from-a-csv", "historian", "pieces"],
     "reference": ["dataset-file", "plant-toml"],
 }
 """Pages that a reader should meet before the others of their folder."""
