@@ -197,7 +197,7 @@ def test_a_penalty_is_finite_and_not_negative(penalty):
 
 def test_a_hyperparameter_out_of_range_is_named(load):
     changed = load("[algorithms.iql]\nexpectile = 3.0")
-    with pytest.raises(InputError, match=r"algorithms\.iql\.expectile must be in \(0, 1\)"):
+    with pytest.raises(InputError, match=r"algorithms\.iql\.expectile must be a number in \(0, 1\)"):
         validate(changed)
 
 
