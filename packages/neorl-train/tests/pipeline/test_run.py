@@ -153,7 +153,7 @@ def test_a_configuration_in_python_is_as_strict_as_a_file(tmp_path):
         configure(traning={})
     with pytest.raises(InputError, match="training must be a table, got 3"):
         configure(training=3)
-    with pytest.raises(InputError, match=r"data.held_out must be in \(0, 1\)"):
+    with pytest.raises(InputError, match=r"data.held_out must be a number in \(0, 1\)"):
         configure(data={"held_out": 2.0})
 
 
