@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from neorl_agents import BC
 from neorl_core.federated import averaging_rounds
 
 EXTENSION = Path(__file__).resolve().parents[2] / "docs/docstrings.py"
@@ -76,9 +77,17 @@ def test_a_setting_is_shown_with_its_default(extension):
         InputError: If it is bad.
     """
     cleaned = inspect.cleandoc(text)
-    shown = extension.with_defaults(cleaned, {"rate": "0.5", "other": "1"})
+    shown = extension.with_notes(cleaned, {"rate": "Default: `0.5`.", "other": "Default: `1`."})
     assert shown.count("Default") == 1
     assert "rate: How fast,\n        in all. Default: `0.5`.\n    name" in shown
+
+
+def test_the_ranges_of_a_class_are_those_of_its_fields(extension):
+    ranges = extension.declared_ranges(BC)
+    assert ranges["learning_rate"] == "above 0"
+    assert ranges["fraction"] == "in (0, 1]"
+    assert set(ranges) == {"learning_rate", "fraction", "n_components"}
+    assert extension.declared_ranges(int) == {}
 
 
 def test_defaults_are_read_from_literals_names_and_calls(extension):

@@ -24,9 +24,6 @@ from neorl_agents.classical._task import (
     Task,
     checked_log,
     leading,
-    require_choice,
-    require_positive,
-    require_whole,
     resolve,
 )
 from neorl_agents.controllers._linear_quadratic import (
@@ -36,6 +33,7 @@ from neorl_agents.controllers._linear_quadratic import (
 )
 from neorl_agents.controllers._predictive import PredictivePolicy
 from neorl_core import InputError, Spec, Transition, highs, lows
+from neorl_core.infrastructure import require_settings, setting
 
 NEVER_SETTLES = 1e10
 """Condition number of ``I - A`` above which a pole is taken as 1: an integrator."""
@@ -58,14 +56,14 @@ class LQG:
         rows: Number of rows of the log to use, from its start.
     """
 
-    effort: float = 0.01
-    move: float = 0.0
-    disturbance: float = 0.1
-    noise: float = 1.0
+    effort: float = setting(0.01, low=0)
+    move: float = setting(0.0, low=0)
+    disturbance: float = setting(0.1, above=0)
+    noise: float = setting(1.0, above=0)
     method: Method = "arx"
-    orders: int = 3
-    longest_delay: int = 30
-    rows: int = 20_000
+    orders: int = setting(3, low=1)
+    longest_delay: int = setting(30, low=0)
+    rows: int = setting(20_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
@@ -114,24 +112,22 @@ class MPC:
         rows: Number of rows of the log to use, from its start.
     """
 
-    effort: float = 0.01
-    move: float = 0.0
-    price: float = 1000.0
-    horizon: int = 20
-    steps: int = 25
-    tolerance: float = 1e-4
-    disturbance: float = 0.1
-    noise: float = 1.0
+    effort: float = setting(0.01, low=0)
+    move: float = setting(0.0, low=0)
+    price: float = setting(1000.0, above=0)
+    horizon: int = setting(20, low=1)
+    steps: int = setting(25, low=1)
+    tolerance: float = setting(1e-4, above=0)
+    disturbance: float = setting(0.1, above=0)
+    noise: float = setting(1.0, above=0)
     method: Method = "arx"
-    orders: int = 3
-    longest_delay: int = 30
-    rows: int = 20_000
+    orders: int = setting(3, low=1)
+    longest_delay: int = setting(30, low=0)
+    rows: int = setting(20_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
         check_model_settings(self)
-        require_positive(self, "price", "tolerance")
-        require_whole(self, 1, "horizon", "steps")
 
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
@@ -205,11 +201,7 @@ def fit_parts(settings: Any, log: Transition, spec: Spec, task: Task) -> Parts:
 
 def check_model_settings(settings: Any) -> None:
     """Refuses settings from which such a controller cannot be made."""
-    require_positive(settings, "effort", "move", or_zero=True)
-    require_positive(settings, "disturbance", "noise")
-    require_choice(settings, "method", ("arx", "subspace"))
-    require_whole(settings, 1, "orders", "rows")
-    require_whole(settings, 0, "longest_delay")
+    require_settings(settings)
     if settings.effort + settings.move <= 0:
         raise InputError(
             f"{type(settings).__name__}: effort and move are both zero, so moves of the inputs "

@@ -15,15 +15,13 @@ from neorl_agents.classical._task import (
     action_order,
     checked_log,
     leading,
-    require_choice,
-    require_positive,
-    require_whole,
     resolve,
 )
 from neorl_agents.classical._tuning import PIDGains, gain_margin, lambda_tuning, simc
 from neorl_agents.controllers._pid_loops import SmithPredictor, TrackingPID, pid_policy
 from neorl_core import InputError, Spec, Transition, highs, lows
 from neorl_core.control import PID
+from neorl_core.infrastructure import require_settings, setting
 
 # PID gains that explain the logged actions.
 
@@ -265,16 +263,13 @@ class TunedPID:
 
     rule: Rule = "simc"
     derivative: bool = False
-    closed_loop: float = 1.0
-    longest_delay: int = 30
-    rows: int = 20_000
+    closed_loop: float = setting(1.0, above=0)
+    longest_delay: int = setting(30, low=0)
+    rows: int = setting(20_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
-        require_choice(self, "rule", ("simc", "lambda"))
-        require_positive(self, "closed_loop")
-        require_whole(self, 0, "longest_delay")
-        require_whole(self, 1, "rows")
+        require_settings(self)
 
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
@@ -307,15 +302,13 @@ class SmithPID:
         rows: Number of rows of the log to use, from its start.
     """
 
-    closed_loop: float = 0.5
-    longest_delay: int = 30
-    rows: int = 20_000
+    closed_loop: float = setting(0.5, above=0)
+    longest_delay: int = setting(30, low=0)
+    rows: int = setting(20_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
-        require_positive(self, "closed_loop")
-        require_whole(self, 0, "longest_delay")
-        require_whole(self, 1, "rows")
+        require_settings(self)
 
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
@@ -359,11 +352,11 @@ class ImitatedPID:
     """
 
     derivative: bool = False
-    rows: int = 100_000
+    rows: int = setting(100_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
-        require_whole(self, 1, "rows")
+        require_settings(self)
 
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""

@@ -19,15 +19,13 @@ from neorl_agents.learning import (
     Networks,
     cosine,
     require,
-    require_choice,
-    require_count,
-    require_number,
 )
 from neorl_agents.learning._state import UPDATES
 from neorl_agents.networks import MLP, ensemble
 from neorl_agents.policies import Preparation
 from neorl_agents.sampling import bootstrap_weights
 from neorl_core import Affine, DataStatistics, Spec, Transition
+from neorl_core.infrastructure import setting
 from neorl_core.replay import batch_indices
 
 # An ensemble of networks whose disagreement shows where the log has no data.
@@ -291,26 +289,26 @@ class EnsembleLearner(BaseLearner):
     :meth:`ensemble` gives the ensemble of a state; :func:`fit_ensemble` trains and calibrates one.
 
     Attributes:
-        prior_scale: Factor of the fixed prior functions, not negative; 0 is a plain ensemble.
+        prior_scale: Factor of the fixed prior functions; 0 is a plain ensemble.
         learning_rate: Learning rate at the start; it falls to zero along half a cosine.
         decay_updates: Updates over which the rate falls; -1 for the length of the run, 0 for never.
         outcome_mean: Subtracted from every predicted channel; zero if not given.
         outcome_scale: Divisor of the result; if not given, the standard deviation of the
             observations, or half the range of the actions.
         target: ``"dynamics"`` or ``"behaviour"``; static.
-        members: Number of members, two or more; static.
+        members: Number of members; static.
 
     Source: Osband, Aslanides and Cassirer, Randomized prior functions for deep reinforcement
     learning, arXiv 1806.03335.
     """
 
-    prior_scale: float = 1.0
-    learning_rate: float = 1e-3
-    decay_updates: int = WHOLE_RUN
+    prior_scale: float = setting(1.0, low=0)
+    learning_rate: float = setting(1e-3, above=0)
+    decay_updates: int = setting(WHOLE_RUN, low=WHOLE_RUN)
     outcome_mean: tuple[float, ...] = ()
     outcome_scale: tuple[float, ...] = ()
-    target: Target = eqx.field(static=True, default="dynamics")
-    members: int = eqx.field(static=True, default=10)
+    target: Literal["dynamics", "behaviour"] = eqx.field(static=True, default="dynamics")
+    members: int = setting(10, low=2, static=True)
     networks: Networks = Networks(hidden=(64, 64))
 
     rates: ClassVar[Mapping[str, str]] = {"members": "learning_rate"}
@@ -325,11 +323,7 @@ class EnsembleLearner(BaseLearner):
         return BootstrappedRows(self.members)
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "prior_scale", low=0)
-        require_count(self, "members", least=2)
-        require_count(self, "decay_updates", least=WHOLE_RUN)
-        require_choice(self, "target", ("dynamics", "behaviour"))
+        """Refuses networks that the members cannot have."""
         require(self, "networks.encoder", self.networks.encoder == "none", "'none'")
         require(self, "networks.kind", self.networks.kind == "mlp", "'mlp'")
 

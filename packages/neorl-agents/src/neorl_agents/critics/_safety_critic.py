@@ -27,15 +27,13 @@ from neorl_agents.learning import (
     Networks,
     cosine,
     require,
-    require_choice,
-    require_count,
-    require_number,
 )
 from neorl_agents.learning._state import UPDATES
 from neorl_agents.networks import MLP
 from neorl_agents.policies import Preparation
 from neorl_agents.sampling._histories import finite_column, row_flags
 from neorl_core import Affine, Spec, Transition
+from neorl_core.infrastructure import setting
 
 # Safety critics: the risk for every limit, given an observation and a proposed action.
 
@@ -244,8 +242,8 @@ class SafetyCriticLearner(BaseLearner):
     :meth:`critic` gives the critic of a state; :func:`fit_safety_critic` trains and calibrates one.
 
     Attributes:
-        discount: Discount of costs per step, in [0, 1]; 1 for probabilities.
-        tau: Fraction by which the target networks move, in (0, 1].
+        discount: Discount of costs per step; 1 for probabilities.
+        tau: Fraction by which the target networks move.
         learning_rate: Learning rate at the start; it falls to zero along half a cosine.
         decay_updates: Updates over which the rate falls; -1 for the length of the run, 0 for never.
         first_values: Initial prediction per step for each limit: a fraction of steps, or a mean
@@ -261,15 +259,15 @@ class SafetyCriticLearner(BaseLearner):
     1909.03906.
     """
 
-    discount: float = 1.0  # pyright: ignore[reportIncompatibleVariableOverride]
-    tau: float = 0.02
-    learning_rate: float = 1e-3
-    decay_updates: int = WHOLE_RUN
+    discount: float = setting(1.0, low=0, high=1)  # pyright: ignore[reportIncompatibleVariableOverride]
+    tau: float = setting(0.02, above=0, high=1)
+    learning_rate: float = setting(1e-3, above=0)
+    decay_updates: int = setting(WHOLE_RUN, low=WHOLE_RUN)
     first_values: tuple[float, ...] = ()
     quantity: Quantity = eqx.field(static=True, default="violation")
     evaluates: Literal["behaviour", "policy"] = eqx.field(static=True, default="behaviour")
-    horizon: int = eqx.field(static=True, default=20)
-    members: int = eqx.field(static=True, default=3)
+    horizon: int = setting(20, low=1, static=True)
+    members: int = setting(3, low=1, static=True)
     networks: Networks = Networks(hidden=(64, 64))
 
     rates: ClassVar[Mapping[str, str]] = {"members": "learning_rate"}
@@ -287,12 +285,7 @@ class SafetyCriticLearner(BaseLearner):
         return RowsBeforeViolations()
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_count(self, "horizon", "members")
-        require_count(self, "decay_updates", least=WHOLE_RUN)
-        require_choice(self, "quantity", ("violation", "cost"))
-        require_choice(self, "evaluates", ("behaviour", "policy"))
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
         if self.quantity == "violation":
             require(self, "discount", self.discount == 1, "1 if quantity is 'violation'")
         require(self, "networks.encoder", self.networks.encoder == "none", "'none'")

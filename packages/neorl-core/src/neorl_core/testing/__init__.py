@@ -32,8 +32,8 @@ which also compares with the reference) evaluates a function eagerly, under ``ji
 function, so pass functions defined at module level. Keyword arguments are shared by all rows:
 floats and arrays are traced, the rest is static. Rows may be PyTrees.
 
-* **settings** - :func:`configure_tests`: rank promotion raises an error; Hypothesis profiles (15
-  repeatable examples by default, ``nightly``).
+* **settings of tests** - :func:`configure_tests`: rank promotion raises an error; Hypothesis
+  profiles (15 repeatable examples by default, ``nightly``).
 * **laws** - :func:`everywhere`, :func:`oracle`, :func:`finite_grad`, :func:`no_recompile`,
   :func:`state_keeps_form`, :func:`pure`, :func:`dtype_preserved`, :func:`batch_independent`,
   :func:`mapped` (the compiled ``vmap`` alone, for metamorphic laws), :func:`assert_close`.
@@ -47,6 +47,7 @@ floats and arrays are traced, the rest is static. Rows may be PyTrees.
   :func:`table_gaps`: a table of all public functions whose rows are its tests (the docstring of
   :class:`Row`'s module explains how). :func:`public_api` records signatures, :func:`namespaces` and
   :func:`exports` list the public namespaces of a package and the names in them.
+* **settings of objects** - :func:`check_ranges`: what a field may be is declared, and checked.
 
 Traps that the kit avoids, found by measurement: arrays that Hypothesis fills with one value,
 subnormals, arbitrary lengths (each one compiles), eager gradients (30 times slower), scan bodies
@@ -63,6 +64,7 @@ from neorl_core.testing._laws import state_keeps_form as state_keeps_form
 from neorl_core.testing._public_api import exports as exports
 from neorl_core.testing._public_api import namespaces as namespaces
 from neorl_core.testing._public_api import public_api as public_api
+from neorl_core.testing._ranges import check_ranges as check_ranges
 from neorl_core.testing._settings import configure_tests as configure_tests
 from neorl_core.testing._strategies import LENGTHS as LENGTHS
 from neorl_core.testing._strategies import GraphDraw as GraphDraw
@@ -109,6 +111,7 @@ __all__ = [
     "check_bad_values",
     "check_edges",
     "check_form",
+    "check_ranges",
     "check_refusals",
     "check_transformations",
     "check_values",
