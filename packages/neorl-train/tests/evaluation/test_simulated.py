@@ -16,7 +16,7 @@ from neorl_train import verdict
 from neorl_train.judging import Estimate, rollouts, with_one_structure
 from neorl_train.judging import _simulated as _evaluate
 from neorl_train.judging._rollouts import _run_episodes, rollouts_in_chunks
-from neorl_train.judging._traces import further_starts
+from neorl_train.judging._simulated import further_starts
 
 
 def of(evaluation, name, *, guarded=False):

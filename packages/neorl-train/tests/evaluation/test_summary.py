@@ -14,7 +14,7 @@ from neorl_train.judging import (
     policy_rows,
     pooled_rows,
 )
-from neorl_train.judging._estimates import COLUMNS_AT_ONCE
+from neorl_train.judging._summary import COLUMNS_AT_ONCE
 
 N = 100
 SPEC = Spec(

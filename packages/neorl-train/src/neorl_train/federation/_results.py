@@ -10,7 +10,7 @@ from neorl_train.federation._site_run import LOCAL
 from neorl_train.federation._sites import FederationPlan
 from neorl_train.judging._evaluation_file import read_evaluation
 from neorl_train.judging._results import Evaluation
-from neorl_train.judging._verdict_file import read_verdict
+from neorl_train.judging._verdict import read_verdict
 from neorl_train.runs._directory import RunDirectory
 
 

@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
-    from neorl_train.judging._estimates import crossed_estimate as crossed_estimate
-    from neorl_train.judging._estimates import fraction_estimates as fraction_estimates
-    from neorl_train.judging._estimates import mean_estimates as mean_estimates
     from neorl_train.judging._evaluation_file import read_evaluation as read_evaluation
     from neorl_train.judging._evaluation_file import write_evaluation as write_evaluation
     from neorl_train.judging._fine_tuning import Collected as Collected
@@ -27,10 +24,12 @@ if TYPE_CHECKING:
     from neorl_train.judging._results import Stretch as Stretch
     from neorl_train.judging._results import Trace as Trace
     from neorl_train.judging._rollouts import Rollout as Rollout
+    from neorl_train.judging._rollouts import SwitchedPolicy as SwitchedPolicy
     from neorl_train.judging._rollouts import episodes_of as episodes_of
     from neorl_train.judging._rollouts import paired_starts as paired_starts
     from neorl_train.judging._rollouts import recorded_episodes as recorded_episodes
     from neorl_train.judging._rollouts import rollouts as rollouts
+    from neorl_train.judging._rollouts import with_one_structure as with_one_structure
     from neorl_train.judging._safety_findings import Assessment as Assessment
     from neorl_train.judging._safety_on_plant import PolicyUnderTest as PolicyUnderTest
     from neorl_train.judging._safety_on_plant import assess_on_log as assess_on_log
@@ -40,10 +39,12 @@ if TYPE_CHECKING:
     )
     from neorl_train.judging._shadow import action_fits as action_fits
     from neorl_train.judging._simulated import evaluate_controllers as evaluate_controllers
+    from neorl_train.judging._simulated import select_starts as select_starts
+    from neorl_train.judging._summary import crossed_estimate as crossed_estimate
+    from neorl_train.judging._summary import fraction_estimates as fraction_estimates
+    from neorl_train.judging._summary import mean_estimates as mean_estimates
     from neorl_train.judging._summary import policy_rows as policy_rows
     from neorl_train.judging._summary import pooled_rows as pooled_rows
-    from neorl_train.judging._switched_policy import SwitchedPolicy as SwitchedPolicy
-    from neorl_train.judging._switched_policy import with_one_structure as with_one_structure
     from neorl_train.judging._tables import AmountCell as AmountCell
     from neorl_train.judging._tables import CostCell as CostCell
     from neorl_train.judging._tables import Estimate as Estimate
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from neorl_train.judging._tables import PooledCost as PooledCost
     from neorl_train.judging._tables import PooledRow as PooledRow
     from neorl_train.judging._tables import ResultTables as ResultTables
-    from neorl_train.judging._traces import select_starts as select_starts
     from neorl_train.judging._training_signs import training_signs as training_signs
     from neorl_train.judging._trial import LogPrediction as LogPrediction
     from neorl_train.judging._trial import OtherEstimate as OtherEstimate
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from neorl_train.judging._validation import PolicyValidation as PolicyValidation
     from neorl_train.judging._verdict import Clause as Clause
     from neorl_train.judging._verdict import Verdict as Verdict
-    from neorl_train.judging._verdict_file import read_verdict as read_verdict
-    from neorl_train.judging._verdict_file import write_verdict as write_verdict
+    from neorl_train.judging._verdict import read_verdict as read_verdict
+    from neorl_train.judging._verdict import write_verdict as write_verdict
 
 __all__ = [
     "ActionFit",

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from neorl_core.infrastructure import head, write_text
-from neorl_train.judging._estimates import crossed_estimate, mean_estimates
 from neorl_train.judging._evaluation_file import decode, from_plain, read_json, to_plain
 from neorl_train.judging._results import Evaluation
+from neorl_train.judging._summary import crossed_estimate, mean_estimates
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import (
     decimals,

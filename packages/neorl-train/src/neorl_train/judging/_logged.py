@@ -28,10 +28,9 @@ from neorl_train.judging._results import (
     Stretch,
 )
 from neorl_train.judging._rollouts import recorded_episodes
-from neorl_train.judging._shadow import action_fits
+from neorl_train.judging._shadow import action_fits, declared_bands, shown_channels, stretches
 from neorl_train.judging._summary import policy_rows
 from neorl_train.judging._tables import Estimate, PolicyRow, ResultTables
-from neorl_train.judging._traces import declared_bands, shown_channels, stretches
 from neorl_train.judging._wording import no_simulator
 
 NEORL2_RETURNS = {

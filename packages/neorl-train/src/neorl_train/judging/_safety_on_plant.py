@@ -44,6 +44,7 @@ from neorl_train.judging._rollouts import (
     episodes_of,
     rollouts_in_chunks,
     starts_key,
+    trace_of,
 )
 from neorl_train.judging._safety_findings import LOGGED, WITH, WITHOUT, Assessment, Case, Metrics
 from neorl_train.judging._safety_statistics import (
@@ -60,7 +61,6 @@ from neorl_train.judging._safety_statistics import (
 )
 from neorl_train.judging._shadow import shadow
 from neorl_train.judging._simulated import STARTS_AT_ONCE, bands_of, guard_parts
-from neorl_train.judging._traces import trace_of
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import CONSTRAINTS, FALLBACK, GUARD, VERDICT, policy_file
 

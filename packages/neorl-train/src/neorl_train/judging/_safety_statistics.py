@@ -16,7 +16,6 @@ from neorl_safety.monitoring import (
     violation_depth,
     violation_statistics,
 )
-from neorl_train.judging._estimates import fraction_estimates, mean_estimates
 from neorl_train.judging._results import Episodes, PolicyResult
 from neorl_train.judging._rollouts import GUARD_ACTED, Rollout
 from neorl_train.judging._safety_findings import (
@@ -28,7 +27,7 @@ from neorl_train.judging._safety_findings import (
     Reason,
     Violations,
 )
-from neorl_train.judging._summary import policy_rows
+from neorl_train.judging._summary import fraction_estimates, mean_estimates, policy_rows
 from neorl_train.judging._tables import Estimate
 
 FLAG_WORDS = {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from neorl_core import Environment, Policy, Spec
 from neorl_core.control import ConstantPolicy
@@ -25,11 +25,16 @@ from neorl_train.judging._logged import source_of
 from neorl_train.judging._pool import Pool, as_pool
 from neorl_train.judging._results import (
     BEHAVIOUR,
+    HARDEST,
     LOG,
+    LOWEST,
+    TYPICAL,
     Band,
+    Episodes,
     Evaluation,
     PolicyResult,
     Trace,
+    limited_quantity,
 )
 from neorl_train.judging._rollouts import (
     episodes_of,
@@ -37,11 +42,11 @@ from neorl_train.judging._rollouts import (
     recorded_episodes,
     rollouts_in_chunks,
     starts_key,
+    trace_of,
+    with_one_structure,
 )
 from neorl_train.judging._summary import policy_rows, pooled_rows
-from neorl_train.judging._switched_policy import with_one_structure
 from neorl_train.judging._tables import ResultTables, Role
-from neorl_train.judging._traces import further_starts, select_starts, trace_of
 from neorl_train.runs._names import FALLBACK
 
 STARTS_AT_ONCE = 128
@@ -407,3 +412,53 @@ def _traces(
             for label, start in starts.items()
         ]
     return tuple(traces)
+
+
+MAX_FURTHER, MAX_NUMBERS = 8, 200_000
+"""Number of additional episodes, and the most numbers that the trace file may contain for them."""
+
+
+def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
+    """Starts to show: the median return, the lowest return, and the one nearest its limits.
+
+    Args:
+        episodes: Paired episodes of the candidate.
+        spec: Cost channels with their limits.
+
+    Returns:
+        Label and number of each start. The last label is omitted if there is no cost, or its start
+        was already chosen.
+    """
+    order = np.argsort(episodes.returns, kind="stable")
+    chosen = {TYPICAL: int(order[(len(order) - 1) // 2]), LOWEST: int(order[0])}
+    if spec.n_cost:
+        hardest = int(np.argmax(_margin_used(episodes, spec)))
+        if hardest not in chosen.values():
+            chosen[HARDEST] = hardest
+    return chosen
+
+
+def further_starts(
+    gains: Float[np.ndarray, " episode"], chosen: Collection[int], spec: Spec
+) -> list[int]:
+    """Additional starts to keep, spread evenly from the largest loss to the largest gain.
+
+    At most eight, and at most about 200,000 numbers in their rows.
+    """
+    width = spec.n_obs + 2 * spec.n_action + spec.n_cost + 2
+    available = MAX_NUMBERS // (2 * spec.horizon * width) - len(chosen)
+    rest = [int(start) for start in np.argsort(gains, kind="stable") if int(start) not in chosen]
+    count = min(MAX_FURTHER, available, len(rest))
+    if count < 1:
+        return []
+    positions = np.unique(np.linspace(0, len(rest) - 1, count).round().astype(int))
+    return [rest[position] for position in positions]
+
+
+def _margin_used(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"]:
+    """Constraint margin used: the largest limited cost over its limit (over 1 where that is 0)."""
+    used = np.zeros(episodes.count)
+    for i, channel in enumerate(spec.cost):
+        cost = np.nan_to_num(limited_quantity(episodes, spec, i), nan=np.inf)
+        used = np.maximum(used, cost / (channel.limit or 1.0))
+    return used

@@ -17,8 +17,15 @@ from neorl_train.judging._results import Evaluation, fit_line, line_warnings
 from neorl_train.judging._rule import violation_sentences
 from neorl_train.judging._tables import PolicyRow, ResultTables
 from neorl_train.judging._training_signs import training_signs
-from neorl_train.judging._verdict import DEPLOY, REFUSE, Verdict, clause_lines, closing, parts
-from neorl_train.judging._verdict_file import read_verdict
+from neorl_train.judging._verdict import (
+    DEPLOY,
+    REFUSE,
+    Verdict,
+    clause_lines,
+    closing,
+    parts,
+    read_verdict,
+)
 from neorl_train.judging._wording import (
     DASH,
     confidence,

@@ -12,12 +12,11 @@ import numpy as np
 
 from neorl_core import InputError
 from neorl_core.statistics import holm, wilcoxon_test
-from neorl_train.judging._estimates import crossed_estimate, mean_estimates
 from neorl_train.judging._evaluation_file import read_evaluation
 from neorl_train.judging._results import LOG, Evaluation
+from neorl_train.judging._summary import crossed_estimate, mean_estimates
 from neorl_train.judging._tables import Estimate, PooledRow, ResultTables, Role
-from neorl_train.judging._verdict import Verdict
-from neorl_train.judging._verdict_file import read_verdict
+from neorl_train.judging._verdict import Verdict, read_verdict
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
 
