@@ -41,7 +41,8 @@ from neorl_train.data._split import training_sample
 from neorl_train.judging._logged import reward_unit
 from neorl_train.judging._pool import COMPARED, LEARNER, RESIDUAL, RETUNED, Candidate, Pool
 from neorl_train.judging._rollouts import recorded_episodes
-from neorl_train.judging._trial import BrokenEpisodes, LogPrediction
+from neorl_train.judging._rule import LogPrediction
+from neorl_train.judging._sentences import BrokenEpisodes
 
 
 class Choice(NamedTuple):

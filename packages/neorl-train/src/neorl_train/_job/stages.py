@@ -53,7 +53,7 @@ from neorl_train.judging._fine_tuning import exploration_summary, write_fine_tun
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._rollouts import curve_key, starts_key
-from neorl_train.judging._trial import LogPrediction, trial_verdict
+from neorl_train.judging._rule import LogPrediction, trial_verdict
 from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from neorl_train.judging._rollouts import recorded_episodes as recorded_episodes
     from neorl_train.judging._rollouts import rollouts as rollouts
     from neorl_train.judging._rollouts import with_one_structure as with_one_structure
+    from neorl_train.judging._rule import LogPrediction as LogPrediction
+    from neorl_train.judging._rule import OtherEstimate as OtherEstimate
+    from neorl_train.judging._rule import trial_verdict as trial_verdict
     from neorl_train.judging._safety_findings import Assessment as Assessment
     from neorl_train.judging._safety_on_plant import PolicyUnderTest as PolicyUnderTest
     from neorl_train.judging._safety_on_plant import assess_on_log as assess_on_log
@@ -53,9 +56,6 @@ if TYPE_CHECKING:
     from neorl_train.judging._tables import PooledRow as PooledRow
     from neorl_train.judging._tables import ResultTables as ResultTables
     from neorl_train.judging._training_signs import training_signs as training_signs
-    from neorl_train.judging._trial import LogPrediction as LogPrediction
-    from neorl_train.judging._trial import OtherEstimate as OtherEstimate
-    from neorl_train.judging._trial import trial_verdict as trial_verdict
     from neorl_train.judging._validation import PolicyValidation as PolicyValidation
     from neorl_train.judging._verdict import Clause as Clause
     from neorl_train.judging._verdict import Verdict as Verdict

@@ -2,14 +2,17 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 from neorl_core.infrastructure import head, write_json
 from neorl_train.judging._evaluation_file import decode, from_plain, read_json, to_plain
+from neorl_train.judging._tables import Estimate
 from neorl_train.runs._names import VERDICT, policy_file
 
 Answer = Literal["deploy", "worth a trial", "do not deploy", "cannot tell"]
+Relation = Literal[">", "<="]
 DEPLOY, TRIAL, REFUSE, UNKNOWN = "deploy", "worth a trial", "do not deploy", "cannot tell"
 
 
@@ -37,11 +40,49 @@ class Clause:
     low: float
     high: float
     bound: float
-    relation: Literal[">", "<="]
+    relation: Relation
     limit: float
     unit: str
     holds: bool
     sentence: str
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        statistic: str,
+        ends: Estimate | float,
+        relation: Relation,
+        limit: float,
+        unit: str,
+        sentence: Callable[["Clause"], str],
+        *,
+        bound: float | None = None,
+    ) -> "Clause":
+        """A clause with its decision and its sentence.
+
+        Args:
+            name: Subject of the clause.
+            statistic: Description of the estimated quantity.
+            ends: The estimate, or a number without an interval.
+            relation: Required relation to the limit.
+            limit: Number to compare with.
+            unit: Unit of all numbers.
+            sentence: Makes the sentence of the decided clause.
+            bound: Number to compare; by default the unfavourable end of the interval.
+
+        Returns:
+            The clause. A bound or a limit that is not a number fails it.
+        """
+        estimate = ends if isinstance(ends, Estimate) else Estimate(ends, ends, ends)
+        value, low, high = estimate.value, estimate.low, estimate.high
+        if bound is None:
+            bound = low if relation == ">" else high
+        # A comparison with NaN is false, whichever relation is required.
+        holds = bool(bound > limit if relation == ">" else bound <= limit)
+        numbers = (value, low, high, bound, relation, limit, unit)
+        clause = cls(name, statistic, *numbers, holds, sentence="")
+        return dataclasses.replace(clause, sentence=sentence(clause))
 
 
 @dataclasses.dataclass(frozen=True)

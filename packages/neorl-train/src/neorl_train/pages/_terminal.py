@@ -14,7 +14,7 @@ from neorl_core.infrastructure.command_line import command_prefix
 from neorl_train.judging._evaluation_file import read_evaluation
 from neorl_train.judging._fine_tuning import read_fine_tuning
 from neorl_train.judging._results import Evaluation, fit_line, line_warnings
-from neorl_train.judging._rule import violation_sentences
+from neorl_train.judging._sentences import violation_sentences
 from neorl_train.judging._tables import PolicyRow, ResultTables
 from neorl_train.judging._training_signs import training_signs
 from neorl_train.judging._verdict import (
