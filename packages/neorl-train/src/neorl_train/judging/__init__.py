@@ -33,13 +33,9 @@ if TYPE_CHECKING:
     from neorl_train.judging._rule import LogPrediction as LogPrediction
     from neorl_train.judging._rule import OtherEstimate as OtherEstimate
     from neorl_train.judging._rule import trial_verdict as trial_verdict
+    from neorl_train.judging._safety import assess_on_log as assess_on_log
+    from neorl_train.judging._safety import assess_on_plant as assess_on_plant
     from neorl_train.judging._safety_findings import Assessment as Assessment
-    from neorl_train.judging._safety_on_plant import PolicyUnderTest as PolicyUnderTest
-    from neorl_train.judging._safety_on_plant import assess_on_log as assess_on_log
-    from neorl_train.judging._safety_on_plant import assess_on_plant as assess_on_plant
-    from neorl_train.judging._safety_on_plant import (
-        read_policy_under_test as read_policy_under_test,
-    )
     from neorl_train.judging._shadow import action_fits as action_fits
     from neorl_train.judging._simulated import evaluate_controllers as evaluate_controllers
     from neorl_train.judging._simulated import select_starts as select_starts
@@ -80,7 +76,6 @@ __all__ = [
     "OtherEstimate",
     "PolicyResult",
     "PolicyRow",
-    "PolicyUnderTest",
     "PolicyValidation",
     "PooledCost",
     "PooledRow",
@@ -106,7 +101,6 @@ __all__ = [
     "pooled_rows",
     "read_evaluation",
     "read_fine_tuning",
-    "read_policy_under_test",
     "read_verdict",
     "recorded_episodes",
     "rollouts",

@@ -14,8 +14,7 @@ from neorl_envs import Dataset
 from neorl_envs.blocks import Term
 from neorl_train.configuration._sections import EvaluationConfig
 from neorl_train.data._source import known_plant
-from neorl_train.judging._checks import check_names
-from neorl_train.judging._pool import Pool, as_pool
+from neorl_train.judging._pool import Pool, as_pool, check_names
 from neorl_train.judging._results import (
     LINE,
     LOG,

@@ -113,6 +113,19 @@ def rollouts_in_chunks(
         yield jax.tree.map(operator.itemgetter(slice(len(chunk))), rows)
 
 
+def all_rollouts(
+    environment: Environment,
+    policy: Policy,
+    key: PRNGKeyArray,
+    indices: Int[np.ndarray, " start"],
+    *,
+    at_once: int,
+) -> Rollout:
+    """The rows of :func:`rollouts_in_chunks` together."""
+    chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=at_once)
+    return jax.tree.map(lambda *columns: np.concatenate(columns), *chunks)
+
+
 @jax.jit
 def paired_starts(
     environment: Environment, key: PRNGKeyArray, indices: Int[Array, " start"]

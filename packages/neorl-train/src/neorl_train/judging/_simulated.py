@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
@@ -20,9 +19,9 @@ from neorl_envs.recording import BehaviourPolicy, behaviour_policies
 from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
 from neorl_train.configuration._sections import PAIRED_STARTS_SEED, EvaluationConfig
-from neorl_train.judging._checks import check_names, check_spec
+from neorl_train.data._source import require_same_channels
 from neorl_train.judging._logged import source_of
-from neorl_train.judging._pool import Pool, as_pool
+from neorl_train.judging._pool import Pool, as_pool, check_names
 from neorl_train.judging._results import (
     BEHAVIOUR,
     HARDEST,
@@ -37,6 +36,7 @@ from neorl_train.judging._results import (
     limited_quantity,
 )
 from neorl_train.judging._rollouts import (
+    all_rollouts,
     episodes_of,
     join,
     recorded_episodes,
@@ -50,6 +50,7 @@ from neorl_train.judging._tables import ResultTables, Role
 from neorl_train.runs._names import FALLBACK
 
 STARTS_AT_ONCE = 128
+WITHOUT_PLANT = "evaluate without environment"
 AT_ONCE = 2
 """Policies that are evaluated at the same time, each with the memory of its episodes."""
 
@@ -132,7 +133,7 @@ def evaluate(
     check_names(list(pool.policies), candidate=candidate, reserved=[*reserved, *fitted])
     check_names([candidate, *fitted], candidate=candidate, reserved=reserved)
     if dataset is not None:
-        check_spec(environment.spec, dataset.spec, name)
+        require_same_channels(environment.spec, dataset.spec, name, WITHOUT_PLANT)
     _require(reference, [*tunings, *fitted, BEHAVIOUR], n_starts)
     spec = environment.spec if spec is None else spec
     guard = guard_parts(environment, spec, constraints, fallbacks, settings)
@@ -210,7 +211,7 @@ def evaluate_controllers(
     check_names([reference, *fitted], candidate=reference, reserved=[BEHAVIOUR, LOG])
     check_names([reference, *fitted], candidate=reference, reserved=list(tunings)[1:])
     if dataset is not None:
-        check_spec(environment.spec, dataset.spec, name)
+        require_same_channels(environment.spec, dataset.spec, name, WITHOUT_PLANT)
     _require(reference, tunings, n_starts)
     spec = environment.spec
     key = starts_key(PAIRED_STARTS_SEED) if key is None else key
@@ -401,11 +402,8 @@ def _traces(
         policies, rerun = by_name[name, guarded].policies, {}
         for turn, policy in enumerate(policies):
             own_starts = chunk[chunk % len(policies) == turn]
-            chunks = list(
-                rollouts_in_chunks(environment, policy, key, own_starts, at_once=STARTS_AT_ONCE)
-            )
-            if chunks:
-                rows = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+            if len(own_starts):
+                rows = all_rollouts(environment, policy, key, own_starts, at_once=STARTS_AT_ONCE)
                 rerun |= {int(start): (rows, row) for row, start in enumerate(own_starts)}
         traces += [
             trace_of(*rerun[int(start)], label=label, policy=name, guarded=guarded, start=start)

@@ -9,6 +9,7 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
+from neorl_train._job.artefacts import read_policy_under_test
 from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train._job.write_results import (
@@ -22,13 +23,11 @@ from neorl_train.candidates._controllers import run_controllers
 from neorl_train.candidates._given import stored_pool
 from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import usual_incumbent
-from neorl_train.data._source import RunSource, source_named
-from neorl_train.judging._checks import require_same_channels
+from neorl_train.data._source import RunSource, require_same_channels, source_named
 from neorl_train.judging._evaluation_file import read_evaluation
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._rule import verdict
-from neorl_train.judging._safety_on_plant import read_policy_under_test
 from neorl_train.judging._verdict import Verdict
 from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT
