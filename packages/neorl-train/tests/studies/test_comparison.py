@@ -17,10 +17,11 @@ from neorl_core.statistics import crossed_interval
 from neorl_train._command.main import main
 from neorl_train._job.write_results import write_results
 from neorl_train.judging import ActionFit, Clause, Estimate, Verdict
+from neorl_train.judging._summary import paired_with
 from neorl_train.pages.figures._studies import Dots
 from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
-from neorl_train.studies._comparison import _flat, paired_with
+from neorl_train.studies._comparison import _flat
 from neorl_train.studies._pictures import _of_comparison
 from neorl_train.studies._tables import comparison_tables
 

@@ -6,12 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from neorl_core.infrastructure import head, write_text
 from neorl_train.judging._evaluation_file import decode, from_plain, read_json, to_plain
-from neorl_train.judging._results import Evaluation
-from neorl_train.judging._summary import crossed_estimate, mean_estimates
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import (
     decimals,
@@ -158,41 +154,3 @@ def read_fine_tuning(run: str | os.PathLike[str]) -> FineTuning:
     path = Path(run) / FINE_TUNING
     content = read_json(path, "finetune", VERSION)
     return decode(path, lambda plain: from_plain(FineTuning, plain), content)
-
-
-def fine_tuning_effect(
-    evaluation: Evaluation,
-    after: str,
-    before: str,
-    *,
-    seeds: Sequence[int],
-    collected: tuple[Collected, ...],
-    regret: tuple[float, ...] | None,
-) -> FineTuned:
-    """Effect of fine-tuning one learner, paired by start, with the policies behind the guard.
-
-    ``after`` and ``before`` are groups such as ``"iql"`` and ``"iql_offline"``; the intervals have
-    the level of the evaluation.
-    """
-    returns = {
-        result.name: result.episodes.returns for result in evaluation.results if result.guarded
-    }
-    returns_after = np.stack([returns[f"{after}-{seed}"] for seed in seeds])
-    returns_before = np.stack([returns[f"{before}-{seed}"] for seed in seeds])
-    level = evaluation.tables.level
-    return FineTuned(
-        name=after,
-        before=_estimate(returns_before, level),
-        after=_estimate(returns_after, level),
-        gain=_estimate(returns_after - returns_before, level),
-        each_seed=tuple(float(mean) for mean in (returns_after - returns_before).mean(axis=1)),
-        regret=regret,
-        collected=collected,
-    )
-
-
-def _estimate(samples: np.ndarray, level: float) -> Estimate:
-    """Estimates the mean over seeds and starts; with one seed, the mean over the starts."""
-    if len(samples) > 1:
-        return crossed_estimate(samples, level=level)
-    return mean_estimates(samples.T, level=level)[0]

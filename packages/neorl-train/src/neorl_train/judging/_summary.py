@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float
 from scipy.special import betaincinv
 
 from neorl_core import Spec
-from neorl_core.statistics import Interval, bootstrap_interval, crossed_interval
+from neorl_core.statistics import Interval, bootstrap_interval, crossed_interval, wilcoxon_test
 from neorl_envs.blocks import Term
-from neorl_train.judging._results import Episodes, PolicyResult, limited_quantity
+from neorl_train.judging._results import LOG, Episodes, Evaluation, PolicyResult, limited_quantity
 from neorl_train.judging._tables import (
     AmountCell,
     AmountKind,
@@ -355,3 +355,73 @@ def _pooled_row(
             for j, channel in enumerate(spec.cost)
         ),
     )
+
+
+class Paired(NamedTuple):
+    """One policy, with all its seeds, compared with another one on the same starts.
+
+    Attributes:
+        gain: Mean difference in return; if both have several seeds, its interval treats seeds and
+            starts as random, so that it applies to the next training run of both.
+        each_seed: Mean difference of every seed.
+        p_value: p value of Wilcoxon's two-sided signed-rank test of the returns, averaged over the
+            seeds, start by start; ``None`` if all differences are zero or unknown.
+    """
+
+    gain: Estimate
+    each_seed: tuple[float, ...]
+    p_value: float | None
+
+
+def seed_returns(evaluation: Evaluation, name: str) -> np.ndarray | None:
+    """Returns of a learner's seeds behind their guard, or of a controller, by seed and start.
+
+    Returns:
+        Shape ``(seed, start)``; ``None`` if there is no such policy.
+    """
+    # The log has episodes of its own, from other starts.
+    rows = {row.name: row for row in evaluation.tables.rows if row.role != LOG}
+    learners = [row.name for row in rows.values() if row.role == "learner"]
+    results = [
+        one
+        for one in evaluation.results
+        if one.name in rows and name in (one.name, rows[one.name].group)
+    ]
+    # A learner acts behind its guard; a controller is shown as it is.
+    wanted = [one for one in results if one.guarded == (one.name in learners)] or results
+    return np.stack([one.episodes.returns for one in wanted]) if wanted else None
+
+
+def paired_with(returns: np.ndarray, baseline: np.ndarray, *, level: float) -> Paired:
+    """Compares two policies seed by seed and start by start.
+
+    Args:
+        returns: Returns of the one, shape ``(seed, start)``.
+        baseline: Returns of the other on the same starts; of several seeds the first ones are used,
+            as many as the policy with fewer has, but a single one is paired with all.
+        level: Confidence level of the interval.
+    """
+    several = min(len(returns), len(baseline))
+    if several > 1:
+        returns, baseline = returns[:several], baseline[:several]
+    differences = np.asarray(returns, np.float64) - np.asarray(baseline, np.float64)
+    each_seed = tuple(map(float, differences.mean(axis=1)))
+    p_value = wilcoxon_p_value(differences.mean(axis=0))
+    return Paired(mean_over_seeds(differences, level=level), each_seed, p_value)
+
+
+def mean_over_seeds(samples: Float[np.ndarray, "seed episode"], *, level: float) -> Estimate:
+    """Mean over seeds and starts; with several seeds, the interval treats them as random too."""
+    if len(samples) > 1:
+        return crossed_estimate(samples, level=level)
+    return mean_estimates(samples.T, level=level)[0]
+
+
+def wilcoxon_p_value(differences: Float[np.ndarray, " episode"]) -> float | None:
+    """P value of Wilcoxon's two-sided signed-rank test; ``None`` if it is unknown."""
+    single = np.asarray(differences, np.float32)
+    p_value = float(_test(single, np.zeros_like(single)).p_value)
+    return None if np.isnan(p_value) else p_value
+
+
+_test = jax.jit(wilcoxon_test)

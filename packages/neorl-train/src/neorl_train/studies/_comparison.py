@@ -5,58 +5,19 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 
 from neorl_core import InputError
-from neorl_core.statistics import holm, wilcoxon_test
+from neorl_core.statistics import holm
 from neorl_train.judging._evaluation_file import read_evaluation
 from neorl_train.judging._results import LOG, Evaluation
-from neorl_train.judging._summary import crossed_estimate, mean_estimates
+from neorl_train.judging._summary import mean_estimates, paired_with, seed_returns, wilcoxon_p_value
 from neorl_train.judging._tables import Estimate, PooledRow, ResultTables, Role
 from neorl_train.judging._verdict import Verdict, read_verdict
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
-
-
-class Paired(NamedTuple):
-    """One policy, with all its seeds, compared with another one on the same starts.
-
-    Attributes:
-        gain: Mean difference in return; if both have several seeds, its interval treats seeds and
-            starts as random, so that it applies to the next training run of both.
-        each_seed: Mean difference of every seed.
-        p_value: p value of Wilcoxon's two-sided signed-rank test of the returns, averaged over the
-            seeds, start by start; ``None`` if all differences are zero or unknown.
-    """
-
-    gain: Estimate
-    each_seed: tuple[float, ...]
-    p_value: float | None
-
-
-_test = jax.jit(wilcoxon_test)
-
-
-def seed_returns(evaluation: Evaluation, name: str) -> np.ndarray | None:
-    """Returns of a learner's seeds behind their guard, or of a controller, by seed and start.
-
-    Returns:
-        Shape ``(seed, start)``; ``None`` if there is no such policy.
-    """
-    # The log has episodes of its own, from other starts.
-    rows = {row.name: row for row in evaluation.tables.rows if row.role != LOG}
-    learners = [row.name for row in rows.values() if row.role == "learner"]
-    results = [
-        one
-        for one in evaluation.results
-        if one.name in rows and name in (one.name, rows[one.name].group)
-    ]
-    # A learner acts behind its guard; a controller is shown as it is.
-    wanted = [one for one in results if one.guarded == (one.name in learners)] or results
-    return np.stack([one.episodes.returns for one in wanted]) if wanted else None
 
 
 def baselines(
@@ -87,29 +48,6 @@ def baselines(
             )
         taken.append(returns)
     return taken
-
-
-def paired_with(returns: np.ndarray, baseline: np.ndarray, *, level: float) -> Paired:
-    """Compares two policies seed by seed and start by start.
-
-    Args:
-        returns: Returns of the one, shape ``(seed, start)``.
-        baseline: Returns of the other on the same starts; of several seeds the first ones are used,
-            as many as the policy with fewer has, but a single one is paired with all.
-        level: Confidence level of the interval.
-    """
-    several = min(len(returns), len(baseline))
-    if several > 1:
-        returns, baseline = returns[:several], baseline[:several]
-    differences = np.asarray(returns, np.float64) - np.asarray(baseline, np.float64)
-    if len(differences) > 1:
-        gain = crossed_estimate(differences, level=level)
-    else:
-        gain = mean_estimates(differences[0][:, None], level=level)[0]
-    mean = np.asarray(differences.mean(axis=0), np.float32)
-    p_value = float(_test(mean, np.zeros_like(mean)).p_value)
-    each_seed = tuple(map(float, differences.mean(axis=1)))
-    return Paired(gain, each_seed, None if np.isnan(p_value) else p_value)
 
 
 def _same_starts(one: Evaluation, other: Evaluation) -> bool:
@@ -430,9 +368,7 @@ def _p_value(evaluation: Evaluation, names: Sequence[str]) -> float | None:
     returns = _returns(evaluation, names)
     if returns is None or incumbent is None:
         return None
-    difference = np.asarray(returns - incumbent.episodes.returns, np.float32)
-    p_value = float(_test(difference, np.zeros_like(difference)).p_value)
-    return None if np.isnan(p_value) else p_value
+    return wilcoxon_p_value(returns - incumbent.episodes.returns)
 
 
 def _worst_cost(members: Sequence[Any]) -> tuple[str, Estimate | None]:
