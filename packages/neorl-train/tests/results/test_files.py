@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neorl_core import InputError
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.judging import Verdict, read_evaluation
 from neorl_train.judging._evaluation_file import to_plain
 from neorl_train.judging._verdict import read_verdict

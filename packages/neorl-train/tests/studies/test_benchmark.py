@@ -17,9 +17,10 @@ from scipy import stats
 
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
+from neorl_train import evaluate
 from neorl_train._command.main import main
-from neorl_train._job.write_results import write_results
-from neorl_train.judging import evaluate_controllers
+from neorl_train._job.evaluation import write_results
+from neorl_train.judging._pool import Pool
 from neorl_train.runs import RunDirectory
 from neorl_train.runs._directory import create_run
 from neorl_train.studies import _benchmark_run, _sweep, benchmark_plan, write_benchmark
@@ -240,13 +241,15 @@ def test_every_format_and_the_page_hold_every_row(benchmark, tmp_path):
 
 def test_controllers_alone_have_the_episodes_of_an_evaluation(toy, noisy):
     plant = toy.Line(noise=toy.NOISE)
-    result = evaluate_controllers(plant, key=jax.random.key(3), n_starts=100)
-    theirs = {one.name: one.episodes for one in noisy.evaluation.results if not one.guarded}
+    today = Pool(incumbent="steady")
+    result = evaluate(plant, today, key=jax.random.key(3), n_starts=100)
+    plain = {one.name: one.episodes for one in noisy.evaluation.results if not one.guarded}
     for one in result.results:
-        np.testing.assert_allclose(one.episodes.returns, theirs[one.name].returns, rtol=1e-5)
+        assert not one.guarded
+        np.testing.assert_allclose(one.episodes.returns, plain[one.name].returns, rtol=1e-5)
     assert result.tables.reference == "steady"
     with pytest.raises(ValueError, match="hasty is already the name"):
-        evaluate_controllers(plant, {"hasty": toy.proportional(0.1)})
+        evaluate(plant, today, controllers={"hasty": toy.proportional(0.1)})
 
 
 @pytest.fixture
@@ -359,7 +362,7 @@ def test_a_benchmark_that_is_killed_goes_on_to_the_same_numbers(tmp_path):
 )
 def test_baselines_refuse_before_anything_is_run(tmp_path, monkeypatch, capsys, words, fault):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_train.studies._baselines.evaluate_controllers", None)
+    monkeypatch.setattr("neorl_train.studies._baselines.evaluate", None)
     assert main(["baselines", *words]) == 2
     assert fault in capsys.readouterr().err
 
@@ -371,7 +374,7 @@ def test_baselines_are_kept_and_a_log_has_its_controllers(tmp_path, monkeypatch,
     first = capsys.readouterr().out
     assert "stored in" in first
     with monkeypatch.context() as patch:
-        patch.setattr("neorl_train.studies._baselines.evaluate_controllers", None)
+        patch.setattr("neorl_train.studies._baselines.evaluate", None)
         assert main(given) == 0
     again = capsys.readouterr().out
     assert again.strip() == first.partition("stored in")[0].strip()

@@ -15,7 +15,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_core.statistics import crossed_interval
 from neorl_train._command.main import main
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.judging import ActionFit, Clause, Estimate, Verdict
 from neorl_train.judging._summary import paired_with
 from neorl_train.pages.figures._studies import Dots

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from neorl_train.judging._safety import assess_on_plant as assess_on_plant
     from neorl_train.judging._safety_findings import Assessment as Assessment
     from neorl_train.judging._shadow import action_fits as action_fits
-    from neorl_train.judging._simulated import evaluate_controllers as evaluate_controllers
     from neorl_train.judging._simulated import select_starts as select_starts
     from neorl_train.judging._summary import crossed_estimate as crossed_estimate
     from neorl_train.judging._summary import fraction_estimates as fraction_estimates
@@ -93,7 +92,6 @@ __all__ = [
     "classical_imitators",
     "crossed_estimate",
     "episodes_of",
-    "evaluate_controllers",
     "fraction_estimates",
     "mean_estimates",
     "paired_starts",

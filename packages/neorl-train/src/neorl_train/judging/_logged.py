@@ -150,8 +150,7 @@ def evaluate_offline(
     imitators = {**classical_imitators(training, spec), **(controllers or {})}
     pool = as_pool(policies)
     candidate = next(iter(pool.policies), "") if candidate is None else candidate
-    if len(pool) or candidate:
-        check_names(list(pool.policies), candidate=candidate, reserved=[LOG, *imitators])
+    check_names([*pool.policies], candidate=candidate, reserved=[LOG, *imitators])
     if dataset.n_episodes < 2:
         raise ValueError(
             f"intervals need at least two episodes, and the log has {dataset.n_episodes}"

@@ -167,9 +167,9 @@ def recorded_family(record: Mapping[str, Any], name: str) -> str:
     return next((candidate.family for candidate in facts if candidate.id == name), "")
 
 
-def check_names(names: Sequence[str], *, candidate: str, reserved: Sequence[str]) -> None:
+def check_names(names: Sequence[str], *, reserved: Sequence[str], candidate: str = "") -> None:
     """Refuses an unknown candidate and a policy that has the name of another."""
-    if candidate not in names:
+    if candidate and candidate not in names:
         raise ValueError(
             f"the candidate {candidate!r} is not among the policies: {', '.join(names) or 'none'}"
         )

@@ -92,15 +92,16 @@ def evaluate(
     with the guard. All kinds of policies and all seeds run in one compiled program. A fallback that
     holds a constant has a row too, because a guarded policy is worth no more than its fallback
     where only the fallback acts; all other fallbacks already have rows, as tunings or as
-    ``controllers``.
+    ``controllers``. Without candidates, the controllers run as they are, without guard.
 
     Args:
         environment: A plant, with its controllers, operators and random parameters.
-        policies: Candidates, whose seeds are pooled by learner, or policies by name.
+        policies: Candidates, whose seeds are pooled by learner, or policies by name; may be empty.
         dataset: The log, whose own episodes get a row as well; ``None`` for none.
         candidate: Name of the policy that would be exported; by default the first of ``policies``.
         incumbent: What runs on the plant today, with which the verdict compares: a tuning, one of
-            ``controllers``, or ``"logged behaviour"``; by default the plant's reference.
+            ``controllers``, or ``"logged behaviour"``; by default that of the pool, or the plant's
+            reference.
         constraints: Hard limits of the guard; by default the plant's ranges and rates.
         fallbacks: Controllers that take over inside the guard, by the names that ``settings`` puts
             in order; by default the plant's reference controller as ``fallback``.
@@ -123,20 +124,19 @@ def evaluate(
         ValueError: If the candidate is unknown, a policy has the name of a controller, the log is
             of another plant or ``n_starts`` is below two.
     """
-    tunings, reference = environment.tunings(), incumbent or environment.reference
+    tunings, pool = environment.tunings(), as_pool(policies)
+    reference = incumbent or pool.incumbent or environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
-    pool = as_pool(policies)
     candidate = next(iter(pool.policies), "") if candidate is None else candidate
     constants = _constants(fallbacks or {})
     reserved = [*tunings, *constants, BEHAVIOUR, LOG]
     fitted = controllers or {}
-    check_names(list(pool.policies), candidate=candidate, reserved=[*reserved, *fitted])
-    check_names([candidate, *fitted], candidate=candidate, reserved=reserved)
+    check_names([*pool.policies], candidate=candidate, reserved=[*reserved, *fitted])
+    check_names([*fitted], reserved=reserved)
     if dataset is not None:
         require_same_channels(environment.spec, dataset.spec, name, WITHOUT_PLANT)
     _require(reference, [*tunings, *fitted, BEHAVIOUR], n_starts)
     spec = environment.spec if spec is None else spec
-    guard = guard_parts(environment, spec, constraints, fallbacks, settings)
     key = starts_key(PAIRED_STARTS_SEED) if key is None else key
     learners = [
         _TestEntry(one.id, "learner", False, (one.policy,), one.group, one.seeds) for one in pool
@@ -145,22 +145,29 @@ def evaluate(
     plain = learners + [_TestEntry(n, "classical", False, (p,)) for n, p in all_controllers.items()]
     behaviour_members: Any = tuple(behaviour or behaviour_policies(environment).values())
     logged = _TestEntry(BEHAVIOUR, "behaviour", False, behaviour_members)
-    guarded = [
-        dataclasses.replace(
-            entry, guarded=True, policies=tuple(guard.guarded(p, spec) for p in entry.policies)
-        )
-        for entry in plain
-    ]
+    guarded = []
+    if learners:
+        guard = guard_parts(environment, spec, constraints, fallbacks, settings)
+        guarded = [
+            dataclasses.replace(
+                entry, guarded=True, policies=tuple(guard.guarded(p, spec) for p in entry.policies)
+            )
+            for entry in plain
+        ]
     tested = _with_one_structure([*plain, *guarded, logged], spec)
     results = _results(environment, tested, key, n_starts, spec)
-    logs = () if dataset is None else (_log_result(dataset, spec),)
-    tables = _tables(
-        name, environment, spec, results, logs, candidate, reference, level, episode_margin
-    )
+    logs = ()
+    if dataset is not None:
+        logs = (PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec)),)
+    judged, margin = (candidate, episode_margin) if learners else (reference, math.inf)
+    tables = _tables(name, environment, spec, results, logs, judged, reference, level, margin)
+    traces = ()
+    if learners:
+        traces = _traces(environment, spec, tested, results, key, candidate, reference)
     return Evaluation(
         tables=tables,
         results=(*results, *logs),
-        traces=_traces(environment, spec, tested, results, key, candidate, reference),
+        traces=traces,
         bands=bands_of(environment),
         imitation=(),
         score=None,
@@ -171,71 +178,6 @@ def evaluate(
 def _constants(fallbacks: Mapping[str, Policy]) -> dict[str, Policy]:
     """The fallbacks that hold a constant action."""
     return {name: entry for name, entry in fallbacks.items() if isinstance(entry, ConstantPolicy)}
-
-
-def evaluate_controllers(
-    environment: Plant,
-    controllers: Mapping[str, Policy] | None = None,
-    dataset: Dataset | None = None,
-    *,
-    behaviour: Sequence[BehaviourPolicy] = (),
-    key: PRNGKeyArray | None = None,
-    n_starts: int = EvaluationConfig.starts,
-    level: float = EvaluationConfig.level,
-) -> Evaluation:
-    """Runs the controllers of a plant as they are, without learners and without guard.
-
-    The starts are those of :func:`evaluate` with the same key, so that the rows of both can be
-    compared.
-
-    Args:
-        environment: A plant, with its tunings, operators and random parameters.
-        controllers: Additional policies by name, such as controllers fitted to a log.
-        dataset: The log, whose own episodes get a row as well; ``None`` for none.
-        behaviour: Policies that generated the log, in turns; by default all tunings of the plant
-            with its operators.
-        key: Key of starts and noise.
-        n_starts: Number of paired episodes, two or more.
-        level: Confidence level of all intervals.
-
-    Returns:
-        The results with their tables; the plant's first tuning is the reference of the gains.
-
-    Raises:
-        ValueError: If a policy has the name of a tuning, the log is of another plant or
-            ``n_starts`` is below two.
-    """
-    tunings, fitted = environment.tunings(), controllers or {}
-    reference = next(iter(tunings))
-    name = str(getattr(environment, "name", type(environment).__name__))
-    check_names([reference, *fitted], candidate=reference, reserved=[BEHAVIOUR, LOG])
-    check_names([reference, *fitted], candidate=reference, reserved=list(tunings)[1:])
-    if dataset is not None:
-        require_same_channels(environment.spec, dataset.spec, name, WITHOUT_PLANT)
-    _require(reference, tunings, n_starts)
-    spec = environment.spec
-    key = starts_key(PAIRED_STARTS_SEED) if key is None else key
-    behaviour_members: Any = tuple(behaviour or behaviour_policies(environment).values())
-    plain = [_TestEntry(n, "classical", False, (p,)) for n, p in {**tunings, **fitted}.items()]
-    tested = _with_one_structure(
-        [*plain, _TestEntry(BEHAVIOUR, "behaviour", False, behaviour_members)], spec
-    )
-    results = _results(environment, tested, key, n_starts, spec)
-    logs = () if dataset is None else (_log_result(dataset, spec),)
-    tables = _tables(name, environment, spec, results, logs, reference, reference, level, math.inf)
-    return Evaluation(
-        tables=tables,
-        results=(*results, *logs),
-        traces=(),
-        bands=bands_of(environment),
-        imitation=(),
-        score=None,
-        source=source_of(dataset),
-    )
-
-
-def _log_result(dataset: Dataset, spec: Spec) -> PolicyResult:
-    return PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
 
 
 def _require(reference: str, known: Collection[str], n_starts: int) -> None:

@@ -22,9 +22,10 @@ from neorl_train.data._split import check_split, training_and_held_out
 from neorl_train.data._training_data import training_data
 from neorl_train.judging._evaluation_file import read_evaluation, write_evaluation
 from neorl_train.judging._logged import evaluate_offline
+from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Episodes, Evaluation
 from neorl_train.judging._rollouts import starts_key
-from neorl_train.judging._simulated import evaluate_controllers
+from neorl_train.judging._simulated import evaluate
 from neorl_train.judging._wording import confidence, decimals, percent, with_interval
 from neorl_train.runs._names import BASELINE_CACHE
 from neorl_train.studies._benchmark import BenchmarkRow, controller_rows
@@ -66,9 +67,10 @@ def plant_baselines(
         return read_evaluation(cached_folder), True
     controllers, plan = quality(environment, logged)
     low, high = (jnp.asarray(ends(environment.spec.action)) for ends in (lows, highs))
-    outcome = evaluate_controllers(
+    outcome = evaluate(
         environment,
-        {RANDOM: UniformPolicy(low, high)},
+        _first_tuning(environment),
+        controllers={RANDOM: UniformPolicy(low, high)},
         behaviour=tuple(behaviour_policies(environment, controllers, plan).values()),
         key=starts_key(seed),
         n_starts=starts,
@@ -113,10 +115,11 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     _, controllers, text = with_controllers(material)
     if environment is None:
         return _in_shadow(config, dataset, controllers), text
-    outcome = evaluate_controllers(
+    outcome = evaluate(
         environment,
-        controllers,
+        _first_tuning(environment),
         dataset,
+        controllers=controllers,
         key=starts_key(config.evaluation.seed),
         n_starts=config.evaluation.starts,
         level=config.evaluation.level,
@@ -140,6 +143,11 @@ def scale_from(evaluation: Evaluation) -> Scale:
         return float(np.mean(unscaled.of(of, costs))) / 100
 
     return Scale(plant, unscaled.penalty, mean(episodes[RANDOM]), mean(episodes[best]), best)
+
+
+def _first_tuning(environment: Plant) -> Pool:
+    """No candidates, and as incumbent the tuning that a plant names first."""
+    return Pool(incumbent=next(iter(environment.tunings())))
 
 
 def _plant(name: str) -> Plant:

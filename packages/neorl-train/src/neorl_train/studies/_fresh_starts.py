@@ -10,15 +10,16 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
 from neorl_train._job.artefacts import read_policy_under_test
-from neorl_train._job.resolution import reopen
-from neorl_train._job.resolved_run import ResolvedRun
-from neorl_train._job.write_results import (
+from neorl_train._job.evaluation import (
     INPUTS,
     RESULTS,
+    evaluate_on_plant,
     evaluation_inputs,
     results_digest,
     write_results,
 )
+from neorl_train._job.resolution import reopen
+from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train.candidates._controllers import run_controllers
 from neorl_train.candidates._given import stored_pool
 from neorl_train.configuration._validation import configure
@@ -187,36 +188,21 @@ def _evaluate(
     seed: int,
     starts: int,
 ) -> Evaluation:
-    from neorl_train.judging._rollouts import starts_key
-    from neorl_train.judging._simulated import evaluate
-
-    settings = resolved_run.config.evaluation
-    assert resolved_run.environment is not None
     dataset = _log(resolved_run.source, run)
-    controllers = run_controllers(
-        resolved_run.config,
+    digests = run.record().get("given_policies", {})
+    config, spec = resolved_run.config, resolved_run.spec
+    controllers = run_controllers(config, dataset, resolved_run.environment, spec, digests)
+    subject = read_policy_under_test(run.path, candidate)
+    fields = ("constraints", "fallbacks", "settings")
+    return evaluate_on_plant(
+        resolved_run,
+        dataclasses.replace(pool, incumbent=config.evaluation.runs_today),
         dataset,
-        resolved_run.environment,
-        resolved_run.spec,
-        run.record().get("given_policies", {}),
-    )
-    guard = read_policy_under_test(run.path, candidate)
-    return evaluate(
-        resolved_run.environment,
-        pool,
-        dataset,
+        controllers,
+        {field: getattr(subject, field) for field in fields},
         candidate=candidate,
-        incumbent=settings.runs_today or None,
-        constraints=guard.constraints,
-        fallbacks=guard.fallbacks,
-        settings=guard.settings,
-        spec=resolved_run.judged_spec,
-        controllers=controllers,
-        behaviour=resolved_run.behaviour,
-        key=starts_key(seed),
-        n_starts=starts or settings.starts,
-        level=settings.level,
-        episode_margin=settings.episode_margin,
+        seed=seed,
+        starts=starts or config.evaluation.starts,
     )
 
 

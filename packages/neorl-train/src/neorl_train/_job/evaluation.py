@@ -1,4 +1,4 @@
-"""Writes an evaluation in an order that survives interruption, and finds an equal one."""
+"""Evaluates the candidates of a run on a plant; writes evaluations, and finds an equal one."""
 
 import hashlib
 import json
@@ -12,11 +12,15 @@ import jax
 from neorl_agents import load_policy
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import check_head
+from neorl_envs import Dataset
 from neorl_safety.constraints import constraints_from_dict
+from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train.data._log_cache import source_files
 from neorl_train.judging._evaluation_file import read_evaluation, write_evaluation
 from neorl_train.judging._fine_tuning import read_fine_tuning
+from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
+from neorl_train.judging._rollouts import starts_key
 from neorl_train.judging._verdict import Verdict, read_verdict, write_verdict
 from neorl_train.runs._checkpoints import tree_digest
 from neorl_train.runs._directory import RunDirectory, numbered_runs
@@ -34,6 +38,42 @@ from neorl_train.runs._records import read_records
 INPUTS, RESULTS = "evaluation_inputs", "evaluation_digest"
 """Fields of the record: the digest of an evaluation's inputs, and that of its results."""
 OWN_PACKAGES = ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neorl_train")
+
+
+def evaluate_on_plant(
+    run: ResolvedRun,
+    pool: Pool,
+    dataset: Dataset | None,
+    controllers: Mapping[str, Policy],
+    guard: Mapping[str, Any],
+    *,
+    candidate: str,
+    seed: int,
+    starts: int,
+) -> Evaluation:
+    """Runs the candidates, controllers and the behaviour of a run on its plant, by its settings.
+
+    ``guard`` contains the parts of the guard, by the names of the arguments of ``evaluate``, which
+    is imported here because training must not wait for the import.
+    """
+    from neorl_train.judging._simulated import evaluate
+
+    assert run.environment is not None
+    settings = run.config.evaluation
+    return evaluate(
+        run.environment,
+        pool,
+        dataset,
+        candidate=candidate,
+        spec=run.judged_spec,
+        controllers=controllers,
+        behaviour=run.behaviour,
+        key=starts_key(seed),
+        n_starts=starts,
+        level=settings.level,
+        episode_margin=settings.episode_margin,
+        **guard,
+    )
 
 
 def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
