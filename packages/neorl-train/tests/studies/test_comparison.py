@@ -22,7 +22,7 @@ from neorl_train.pages.figures._studies import Dots
 from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
 from neorl_train.studies._comparison import _flat
-from neorl_train.studies._pictures import _of_comparison
+from neorl_train.studies._files import _of_comparison
 from neorl_train.studies._tables import comparison_tables
 
 CONFIG = """

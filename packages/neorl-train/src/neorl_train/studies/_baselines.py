@@ -28,8 +28,7 @@ from neorl_train.judging._rollouts import starts_key
 from neorl_train.judging._simulated import evaluate
 from neorl_train.judging._wording import confidence, decimals, percent, with_interval
 from neorl_train.runs._names import BASELINE_CACHE
-from neorl_train.studies._benchmark import BenchmarkRow, controller_rows
-from neorl_train.studies._scores import Scale, scale_of
+from neorl_train.studies._benchmark import BenchmarkRow, Scale, controller_rows, scale_of
 from neorl_train.studies._tables import Table, task_cells
 
 RANDOM = "random actions"

@@ -16,10 +16,16 @@ from neorl_train.configuration._untrained import size_notes
 from neorl_train.judging._results import Evaluation
 from neorl_train.studies._baselines import plant_baselines, scale_from
 from neorl_train.studies._benchmark import Benchmark, Entry, Task, benchmark_of
-from neorl_train.studies._cells import Cell, SweepFile
-from neorl_train.studies._pictures import write_benchmark_pictures
-from neorl_train.studies._sweep import SweepState, carry_out, one_command, print_flushed, state_of
-from neorl_train.studies._tables import write_benchmark
+from neorl_train.studies._files import write_benchmark
+from neorl_train.studies._sweep import (
+    Cell,
+    SweepFile,
+    SweepState,
+    carry_out,
+    one_command,
+    print_flushed,
+    state_of,
+)
 
 SECTION = "benchmark"
 FILE = "benchmark.toml"
@@ -250,8 +256,7 @@ def carry_out_benchmark(
             state, plan.directory, processes=processes, cluster=cluster, print_line=print_line
         )
         benchmark = read_benchmark(plan, cells, print_line=print_line)
-        files = write_benchmark(plan.directory, benchmark)
-        return benchmark, files + write_benchmark_pictures(plan.directory, benchmark)
+        return benchmark, write_benchmark(plan.directory, benchmark)
 
 
 def read_benchmark(
