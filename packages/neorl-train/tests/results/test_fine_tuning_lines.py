@@ -6,7 +6,7 @@ import pytest
 
 from neorl_core import InputError
 from neorl_train.judging import Estimate, read_fine_tuning, write_fine_tuning
-from neorl_train.judging._fine_tuning import Collected, FineTuned, FineTuning
+from neorl_train.judging._training_results import Collected, FineTuned, FineTuning
 
 SEED = Collected(0, 1000, 10, 5.0, (3,), 1, 40, 10)
 LOST = FineTuned(

@@ -24,7 +24,7 @@ from neorl_train.judging._pool import Pool
 from neorl_train.runs import RunDirectory
 from neorl_train.runs._directory import create_run
 from neorl_train.studies import _benchmark_run, _sweep, benchmark_plan, write_benchmark
-from neorl_train.studies._benchmark import PROFILE, Entry, Scale, benchmark_of
+from neorl_train.studies._benchmark import PROFILE, PlannedRun, Scale, benchmark_of
 from neorl_train.studies._benchmark_run import benchmark_notes
 from neorl_train.studies._tables import benchmark_text
 
@@ -131,7 +131,9 @@ def entries(tmp_path_factory, noisy):
                     metrics = {"plant_return": value, "plant_cost_load": 2.0, "plant_cost_peak": 9}
                     line = {"kind": "validation", "algorithm": learner, "seed": seed}
                     file.write(json.dumps({**line, "step": 10 * step, "metrics": metrics}) + "\n")
-        collected.append(Entry(("Line-v0", quality), learner, seeds, RunDirectory(path), error))
+        collected.append(
+            PlannedRun(("Line-v0", quality), learner, seeds, RunDirectory(path), error)
+        )
     return tuple(collected)
 
 

@@ -17,10 +17,10 @@ from neorl_safety.constraints import constraints_from_dict
 from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train.data._log_cache import source_files
 from neorl_train.judging._evaluation_file import read_evaluation, write_evaluation
-from neorl_train.judging._fine_tuning import read_fine_tuning
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._rollouts import starts_key
+from neorl_train.judging._training_results import read_fine_tuning
 from neorl_train.judging._verdict import Verdict, read_verdict, write_verdict
 from neorl_train.runs._checkpoints import tree_digest
 from neorl_train.runs._directory import RunDirectory, numbered_runs

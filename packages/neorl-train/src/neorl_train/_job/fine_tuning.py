@@ -14,9 +14,9 @@ from neorl_train._job.resolved_run import Learned, ResolvedRun, Task
 from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.data._experience import Experience
 from neorl_train.data._streamed import StreamedData
-from neorl_train.judging._fine_tuning import Collected, FineTuned, FineTuning
 from neorl_train.judging._results import Evaluation
-from neorl_train.judging._summary import mean_over_seeds, paired_with, seed_returns
+from neorl_train.judging._summary import mean_over_seeds, paired_comparison, seed_returns
+from neorl_train.judging._training_results import Collected, FineTuned, FineTuning
 from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._records import read_records
 from neorl_train.training._fine_tune import fine_tune, online_counts
@@ -108,7 +108,7 @@ def fine_tuning_results(
         assert after is not None  # both are candidates of the pool
         assert before is not None
         level = evaluation.tables.level
-        paired = paired_with(after, before, level=level)
+        paired = paired_comparison(after, before, level=level)
         results.append(
             FineTuned(
                 name=name,

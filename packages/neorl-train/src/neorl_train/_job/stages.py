@@ -50,11 +50,11 @@ from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
 from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.configuration._sections import config_to_dict, hyperparameters
 from neorl_train.data._experience import Experience
-from neorl_train.judging._fine_tuning import exploration_summary, write_fine_tuning
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._rollouts import curve_key
 from neorl_train.judging._rule import LogPrediction, trial_verdict
+from neorl_train.judging._training_results import exploration_summary, write_fine_tuning
 from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names

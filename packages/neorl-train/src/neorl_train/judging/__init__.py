@@ -7,23 +7,18 @@ from neorl_core.infrastructure import lazy_names
 if TYPE_CHECKING:
     from neorl_train.judging._evaluation_file import read_evaluation as read_evaluation
     from neorl_train.judging._evaluation_file import write_evaluation as write_evaluation
-    from neorl_train.judging._fine_tuning import Collected as Collected
-    from neorl_train.judging._fine_tuning import FineTuned as FineTuned
-    from neorl_train.judging._fine_tuning import FineTuning as FineTuning
-    from neorl_train.judging._fine_tuning import read_fine_tuning as read_fine_tuning
-    from neorl_train.judging._fine_tuning import write_fine_tuning as write_fine_tuning
     from neorl_train.judging._logged import classical_imitators as classical_imitators
     from neorl_train.judging._results import ActionFit as ActionFit
     from neorl_train.judging._results import Band as Band
+    from neorl_train.judging._results import ChannelExcitation as ChannelExcitation
     from neorl_train.judging._results import Episodes as Episodes
     from neorl_train.judging._results import Evaluation as Evaluation
-    from neorl_train.judging._results import Excitation as Excitation
+    from neorl_train.judging._results import LogDescription as LogDescription
+    from neorl_train.judging._results import LogScore as LogScore
     from neorl_train.judging._results import PolicyResult as PolicyResult
-    from neorl_train.judging._results import Score as Score
-    from neorl_train.judging._results import Source as Source
     from neorl_train.judging._results import Stretch as Stretch
     from neorl_train.judging._results import Trace as Trace
-    from neorl_train.judging._rollouts import Rollout as Rollout
+    from neorl_train.judging._rollouts import EpisodeRows as EpisodeRows
     from neorl_train.judging._rollouts import SwitchedPolicy as SwitchedPolicy
     from neorl_train.judging._rollouts import episodes_of as episodes_of
     from neorl_train.judging._rollouts import paired_starts as paired_starts
@@ -50,7 +45,12 @@ if TYPE_CHECKING:
     from neorl_train.judging._tables import PooledCost as PooledCost
     from neorl_train.judging._tables import PooledRow as PooledRow
     from neorl_train.judging._tables import ResultTables as ResultTables
-    from neorl_train.judging._training_signs import training_signs as training_signs
+    from neorl_train.judging._training_results import Collected as Collected
+    from neorl_train.judging._training_results import FineTuned as FineTuned
+    from neorl_train.judging._training_results import FineTuning as FineTuning
+    from neorl_train.judging._training_results import read_fine_tuning as read_fine_tuning
+    from neorl_train.judging._training_results import training_signs as training_signs
+    from neorl_train.judging._training_results import write_fine_tuning as write_fine_tuning
     from neorl_train.judging._validation import PolicyValidation as PolicyValidation
     from neorl_train.judging._verdict import Clause as Clause
     from neorl_train.judging._verdict import Verdict as Verdict
@@ -62,16 +62,19 @@ __all__ = [
     "AmountCell",
     "Assessment",
     "Band",
+    "ChannelExcitation",
     "Clause",
     "Collected",
     "CostCell",
+    "EpisodeRows",
     "Episodes",
     "Estimate",
     "Evaluation",
-    "Excitation",
     "FineTuned",
     "FineTuning",
+    "LogDescription",
     "LogPrediction",
+    "LogScore",
     "OtherEstimate",
     "PolicyResult",
     "PolicyRow",
@@ -79,9 +82,6 @@ __all__ = [
     "PooledCost",
     "PooledRow",
     "ResultTables",
-    "Rollout",
-    "Score",
-    "Source",
     "Stretch",
     "SwitchedPolicy",
     "Trace",

@@ -19,11 +19,11 @@ from neorl_train.judging._results import (
     LINE,
     LOG,
     MEAN,
+    ChannelExcitation,
     Evaluation,
-    Excitation,
+    LogDescription,
+    LogScore,
     PolicyResult,
-    Score,
-    Source,
     Stretch,
 )
 from neorl_train.judging._rollouts import recorded_episodes
@@ -45,7 +45,7 @@ NEORL2_RETURNS = {
 """Returns of the poor and the good reference, from ``neorl2/envs/info.py`` in polixir/NeoRL2."""
 
 
-def score_of(dataset: Dataset, log: PolicyRow) -> Score | None:
+def score_of(dataset: Dataset, log: PolicyRow) -> LogScore | None:
     """The score of a NeoRL-2 log; ``None`` for any other, because its references are not known."""
     provenance = dataset.attributes.get("provenance", {})
     task = str(dataset.attributes.get("name", "")).split("-")[0]
@@ -55,18 +55,20 @@ def score_of(dataset: Dataset, log: PolicyRow) -> Score | None:
     low, high = NEORL2_RETURNS[task]
     ends = (log.returns.value, log.returns.low, log.returns.high)
     scored = Estimate(*(float(normalised_score(end, low=low, high=high)) for end in ends))
-    return Score(f"NeoRL-2 {task}", low, high, scored)
+    return LogScore(f"NeoRL-2 {task}", low, high, scored)
 
 
-NO_LOG = Source(name="no log", rows=0, episodes=0, content_hash="", attribution="", excitation=())
+NO_LOG = LogDescription(
+    name="no log", rows=0, episodes=0, content_hash="", attribution="", excitation=()
+)
 """Describes an evaluation without a log."""
 
 
-def source_of(dataset: Dataset | None) -> Source:
+def source_of(dataset: Dataset | None) -> LogDescription:
     """Description of a dataset; :data:`NO_LOG` if there is none."""
     if dataset is None:
         return NO_LOG
-    return Source(
+    return LogDescription(
         name=str(dataset.attributes.get("name", "log")),
         rows=dataset.n_rows,
         episodes=dataset.n_episodes,
@@ -81,8 +83,8 @@ def _channels(dataset: Dataset) -> list[Mapping[str, Any]]:
     return list(excitation.get("channels", [])) if isinstance(excitation, Mapping) else []
 
 
-def _excitation(entry: Mapping[str, Any]) -> Excitation:
-    return Excitation(
+def _excitation(entry: Mapping[str, Any]) -> ChannelExcitation:
+    return ChannelExcitation(
         channel=str(entry.get("channel", "")),
         unit=str(entry.get("unit", "")),
         signal=float(entry.get("prbs_amplitude", math.nan)),

@@ -219,7 +219,7 @@ class Band:
 
 
 @dataclasses.dataclass(frozen=True)
-class Excitation:
+class ChannelExcitation:
     """Movements of one manipulated variable while the log was recorded.
 
     Attributes:
@@ -238,7 +238,7 @@ class Excitation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class LogDescription:
     """The log that was used for training.
 
     Attributes:
@@ -255,7 +255,7 @@ class Source:
     episodes: int
     content_hash: str
     attribution: str
-    excitation: tuple[Excitation, ...]
+    excitation: tuple[ChannelExcitation, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,7 +297,7 @@ class ActionFit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Score:
+class LogScore:
     """``100 (return - low) / (high - low)`` of the mean return of a log.
 
     Attributes:
@@ -335,8 +335,8 @@ class Evaluation:
     traces: tuple[Trace, ...]
     bands: tuple[Band, ...]
     imitation: tuple[ActionFit, ...]
-    score: Score | None
-    source: Source
+    score: LogScore | None
+    source: LogDescription
     stretches: tuple[Stretch, ...] = ()
 
     def __repr__(self) -> str:

@@ -18,20 +18,23 @@ from neorl_envs.closed_loop import LoopStep, Start
 from neorl_safety.filters import Flag, SafetyReport, empty_report
 from neorl_train.judging._results import SMALLEST, Episodes, Trace
 
-_OF_STARTS, _OF_CURVES = 0x57A7, 2**31 + 1  # the latter is larger than the number of any start
+STARTS_STREAM, CURVES_STREAM = (
+    0x57A7,
+    2**31 + 1,
+)  # the latter is larger than the number of any start
 
 
 def starts_key(seed: int) -> PRNGKeyArray:
     """The key of the starts of an evaluation, used for no other purpose with this seed."""
-    return jax.random.fold_in(jax.random.key(seed), _OF_STARTS)
+    return jax.random.fold_in(jax.random.key(seed), STARTS_STREAM)
 
 
 def curve_key(seed: int) -> PRNGKeyArray:
     """The key of the starts on which policies are evaluated during training."""
-    return jax.random.fold_in(starts_key(seed), _OF_CURVES)
+    return jax.random.fold_in(starts_key(seed), CURVES_STREAM)
 
 
-class Rollout(NamedTuple):
+class EpisodeRows(NamedTuple):
     """Rows of one episode, padded to the horizon; a leading axis holds several episodes.
 
     Row ``t`` is the transition that starts at time ``t dt``. Rows where ``mask`` is false follow
@@ -73,7 +76,7 @@ class Rollout(NamedTuple):
 
 def rollouts(
     environment: Environment, policy: Policy, key: PRNGKeyArray, indices: Int[Array, " start"]
-) -> Rollout:
+) -> EpisodeRows:
     """Runs episodes of a policy from given starts, paired with those of every other policy.
 
     Plant parameters, initial state, disturbances and measurement noise of start ``i`` are functions
@@ -100,7 +103,7 @@ def rollouts_in_chunks(
     indices: Int[np.ndarray, " start"],
     *,
     at_once: int,
-) -> Iterator[Rollout]:
+) -> Iterator[EpisodeRows]:
     """As :func:`rollouts`, for a limited number of starts at a time, returned on the host.
 
     Chunks of equal size, the last one padded, limit the memory and need only one program.
@@ -120,7 +123,7 @@ def all_rollouts(
     indices: Int[np.ndarray, " start"],
     *,
     at_once: int,
-) -> Rollout:
+) -> EpisodeRows:
     """The rows of :func:`rollouts_in_chunks` together."""
     chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=at_once)
     return jax.tree.map(lambda *columns: np.concatenate(columns), *chunks)
@@ -145,13 +148,13 @@ def _start(environment: Any, key: PRNGKeyArray, index: Int[Array, ""]) -> Start:
 
 
 @jax.jit
-def _run_episodes(environment: Environment, policy: Policy, starts: Start) -> Rollout:
+def _run_episodes(environment: Environment, policy: Policy, starts: Start) -> EpisodeRows:
     return jax.vmap(_episode, in_axes=(None, None, 0))(environment, policy, starts)
 
 
-def _episode(environment: Environment, policy: Policy, start: Start) -> Rollout:
+def _episode(environment: Environment, policy: Policy, start: Start) -> EpisodeRows:
     episode = closed_loop.rollout(environment, policy, start, record=_row, hold=True)
-    return Rollout(first_obs=start.obs, mask=episode.mask, **episode.rows)
+    return EpisodeRows(first_obs=start.obs, mask=episode.mask, **episode.rows)
 
 
 def _row(loop_step: LoopStep) -> dict[str, Array]:
@@ -188,7 +191,7 @@ GUARD_ACTED = int(
 )
 
 
-def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
+def episodes_of(rollout: EpisodeRows, spec: Spec) -> Episodes:
     """Summarises padded rows; every row inside the mask is counted, including the terminal one.
 
     Args:
@@ -310,7 +313,7 @@ def join(parts: Sequence[Episodes]) -> Episodes:
 
 
 def trace_of(
-    rollout: Rollout, row: int, *, label: str, policy: str, guarded: bool, start: int
+    rollout: EpisodeRows, row: int, *, label: str, policy: str, guarded: bool, start: int
 ) -> Trace:
     """Row ``row`` of a rollout on the host, trimmed to the length of its episode."""
     episode: Any = jax.tree.map(lambda column: np.asarray(column[row]), rollout)

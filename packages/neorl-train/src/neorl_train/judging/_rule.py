@@ -61,7 +61,7 @@ def verdict(tables: ResultTables) -> Verdict:
         ValueError: If the tables lack the guarded candidate or its difference from the reference.
     """
     if not tables.environment:
-        return _unknown(tables)
+        return _cannot_tell(tables)
     row = tables.row(tables.candidate, guarded=True)
     episode_clauses = _episode_clauses(row, tables)
     clauses = (
@@ -79,7 +79,7 @@ def verdict(tables: ResultTables) -> Verdict:
             f"{row.n_episodes} paired episodes are too few for its bounds; take "
             f"{needed} or more with --evaluation.starts"
         )
-        return _unknown(tables, too_few, clauses)
+        return _cannot_tell(tables, too_few, clauses)
     answer: Answer = REFUSE if failed else DEPLOY
     permission = "may be deployed" if answer == DEPLOY else "should not be deployed"
     why = "; ".join(clause.sentence for clause in failed or clauses)
@@ -95,7 +95,7 @@ def verdict(tables: ResultTables) -> Verdict:
     )
 
 
-def _unknown(tables: ResultTables, why: str = "", clauses: tuple[Clause, ...] = ()) -> Verdict:
+def _cannot_tell(tables: ResultTables, why: str = "", clauses: tuple[Clause, ...] = ()) -> Verdict:
     reason = why or tables.reason or no_simulator()
     return Verdict(
         answer=UNKNOWN,

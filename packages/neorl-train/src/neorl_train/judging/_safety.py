@@ -40,7 +40,7 @@ from neorl_train.configuration._sections import PAIRED_STARTS_SEED, EvaluationCo
 from neorl_train.judging._results import Episodes, PolicyResult, Trace
 from neorl_train.judging._rollouts import (
     GUARD_ACTED,
-    Rollout,
+    EpisodeRows,
     all_rollouts,
     episodes_of,
     starts_key,
@@ -54,7 +54,7 @@ from neorl_train.judging._safety_findings import (
     Alarms,
     Assessment,
     Case,
-    Constraint,
+    ConstraintColumn,
     Intervention,
     Reason,
     SafetyRow,
@@ -100,7 +100,7 @@ class _Checks(NamedTuple):
     level: float
 
     @property
-    def listed(self) -> list[CheckedConstraint]:
+    def all(self) -> list[CheckedConstraint]:
         """The action, the requirements and the costs, in the order of every ``excess``.
 
         The limits of the costs are hard per step, and soft per episode.
@@ -123,9 +123,9 @@ class _Checks(NamedTuple):
 
     def tier(self, *tiers: str) -> list[bool]:
         """Which of the constraints have one of these tiers."""
-        return [str(check.tier) in tiers for check in self.listed]
+        return [str(check.tier) in tiers for check in self.all]
 
-    def of(self, rows: Rollout) -> CheckedRows:
+    def of(self, rows: EpisodeRows) -> CheckedRows:
         """Rows with their excess over every constraint."""
         before = np.concatenate([rows.first_obs[:, None], rows.obs[:, :-1]], axis=1)
         unknown = np.full_like(rows.applied[:, :1], np.nan)
@@ -174,10 +174,10 @@ def _cost_excess(
 
 def _constraints(
     checks: _Checks, checked_rows: Mapping[str, CheckedRows]
-) -> tuple[tuple[Constraint, ...], tuple[str, ...]]:
+) -> tuple[tuple[ConstraintColumn, ...], tuple[str, ...]]:
     """Every constraint that was active in any step, and the names of the others."""
     constraints, quiet = [], []
-    for j, check in enumerate(checks.listed):
+    for j, check in enumerate(checks.all):
         violations = {}
         for label, part in checked_rows.items():
             column, mask = part.excess[..., j], part.rows.mask
@@ -197,7 +197,7 @@ def _constraints(
             )
         if violations:
             description = check.name, str(check.tier), check.unit, check.description
-            constraints.append(Constraint(*description, violations))
+            constraints.append(ConstraintColumn(*description, violations))
         else:
             quiet.append(check.name)
     return tuple(constraints), tuple(quiet)
@@ -220,7 +220,7 @@ def _safety_row(label: str, checks: _Checks, checked_rows: CheckedRows) -> Safet
     )
 
 
-def _interventions(rows: Rollout, spec: Spec) -> tuple[Intervention, ...]:
+def _interventions(rows: EpisodeRows, spec: Spec) -> tuple[Intervention, ...]:
     """Frequency, size and cause of the filter's changes of every channel."""
     interventions = []
     for i, channel in enumerate(spec.action):
@@ -247,7 +247,7 @@ def _interventions(rows: Rollout, spec: Spec) -> tuple[Intervention, ...]:
     return tuple(interventions)
 
 
-def _reasons(rows: Rollout) -> tuple[Reason, ...]:
+def _reasons(rows: EpisodeRows) -> tuple[Reason, ...]:
     """The decisions of the guard that occurred, most frequent first."""
     reasons = []
     for flag in Flag:
@@ -295,7 +295,7 @@ def _worst_starts(checks: _Checks, checked_rows: Mapping[str, CheckedRows]) -> d
     """
     chosen: dict[int, str] = {}
     counted = checks.tier("hard", "soft")
-    listed = [check for check, counts in zip(checks.listed, counted, strict=True) if counts]
+    listed = [check for check, counts in zip(checks.all, counted, strict=True) if counts]
     scales = np.array([check.scale for check in listed])
     for name in (WITHOUT, WITH):
         part = checked_rows[name]
@@ -361,7 +361,7 @@ def assess_on_plant(
         raise ValueError(f"a safety report needs at least two starts, got {n_starts}")
     spec = environment.spec if spec is None else spec
     parts_of_guard = guard_parts(environment, spec, constraints, fallbacks, settings)
-    guarded = parts_of_guard.guarded(as_arrays(policy), spec)
+    guarded = parts_of_guard.wrap(as_arrays(policy), spec)
     constraints_to_count = parts_of_guard.constraints if judged_by is None else judged_by
     key = starts_key(PAIRED_STARTS_SEED) if key is None else key
     checks = _Checks(constraints_to_count, tuple(requirements), spec, level)
@@ -415,14 +415,14 @@ def _assessment(
 
 def _cases(
     starts: Mapping[int, str],
-    guarded: tuple[Rollout, str],
-    other: tuple[Rollout, str],
+    guarded: tuple[EpisodeRows, str],
+    other: tuple[EpisodeRows, str],
     *,
     counted: str,
 ) -> tuple[Case, ...]:
     """Episodes row by row: with the filter, and what each is compared with."""
 
-    def trace(shown: tuple[Rollout, str], start: int, *, guarded: bool) -> Trace:
+    def trace(shown: tuple[EpisodeRows, str], start: int, *, guarded: bool) -> Trace:
         rows, policy = shown
         return trace_of(rows, start, label="case", policy=policy, guarded=guarded, start=start)
 
@@ -507,7 +507,7 @@ def assess_on_log(
     )
 
 
-def _log_rollout(dataset: Dataset) -> Rollout:
+def _log_rollout(dataset: Dataset) -> EpisodeRows:
     """The episodes of a log as rollouts, one per row."""
     rows, mask = dataset.padded_rows(slice(MAX_EPISODES))
     c: Any = dataset.transitions
@@ -529,10 +529,10 @@ def _log_rollout(dataset: Dataset) -> Rollout:
         alarms=flags,
         terms=np.zeros((*rows.shape, 0)),
     )
-    return Rollout(**columns)
+    return EpisodeRows(**columns)
 
 
-def _in_shadow(policy: Policy, logged: Rollout) -> Rollout:
+def _in_shadow(policy: Policy, logged: EpisodeRows) -> EpisodeRows:
     """A policy's answers, with the logged action reported as received in each step."""
     obs = np.concatenate([logged.first_obs[:, None], logged.obs[:, :-1]], axis=1)
     action, report = jax.device_get(shadow(policy, obs, logged.applied))

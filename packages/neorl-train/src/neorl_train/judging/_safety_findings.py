@@ -65,7 +65,7 @@ class Violations:
 
 
 @dataclasses.dataclass(frozen=True)
-class Constraint:
+class ConstraintColumn:
     """One constraint and how often it was violated.
 
     Attributes:
@@ -215,7 +215,7 @@ class Assessment:
     level: float
     unit: str
     metrics: dict[str, SafetyRow]
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[ConstraintColumn, ...]
     quiet: tuple[str, ...]
     interventions: tuple[Intervention, ...]
     reasons: tuple[Reason, ...]
@@ -228,7 +228,7 @@ class Assessment:
     bands: tuple[Band, ...]
 
     @property
-    def broken(self) -> tuple[Constraint, ...]:
+    def broken(self) -> tuple[ConstraintColumn, ...]:
         """Hard constraints that were broken with the filter on; if there are any, it failed."""
         return tuple(
             constraint

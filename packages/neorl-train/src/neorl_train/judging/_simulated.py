@@ -150,7 +150,7 @@ def evaluate(
         guard = guard_parts(environment, spec, constraints, fallbacks, settings)
         guarded = [
             dataclasses.replace(
-                entry, guarded=True, policies=tuple(guard.guarded(p, spec) for p in entry.policies)
+                entry, guarded=True, policies=tuple(guard.wrap(p, spec) for p in entry.policies)
             )
             for entry in plain
         ]
@@ -205,8 +205,8 @@ class GuardParts(NamedTuple):
     fallbacks: Mapping[str, Policy]
     settings: GuardSettings
 
-    def guarded(self, policy: Policy, spec: Spec) -> Policy:
-        """A policy wrapped in the guard."""
+    def wrap(self, policy: Policy, spec: Spec) -> Policy:
+        """Wraps a policy in the guard."""
         return guard_with(self.settings, policy, self.constraints, self.fallbacks, spec)
 
 
@@ -334,9 +334,9 @@ def _traces(
     shown = [(candidate, True), (reference, False)]
     by_name = {(entry.name, entry.guarded): entry for entry in tested}
     result_of = {(result.name, result.guarded): result for result in results}
-    ours = result_of[candidate, True].episodes
-    starts = select_starts(ours, spec)
-    gains = ours.returns - result_of[reference, False].episodes.returns
+    guarded_episodes = result_of[candidate, True].episodes
+    starts = select_starts(guarded_episodes, spec)
+    gains = guarded_episodes.returns - result_of[reference, False].episodes.returns
     starts |= {f"start {start}": start for start in further_starts(gains, starts.values(), spec)}
     chunk = np.array(list(starts.values()))
     traces = []

@@ -142,12 +142,12 @@ def policy_rows(
         for i, result in enumerate(results)
         if (result.name, result.guarded) in detailed
     }
-    theirs = None if base is None else amounts_of(base, spec, terms)
+    of_base = None if base is None else amounts_of(base, spec, terms)
     for i, result_amounts in amounts.items():
         for key, values in result_amounts.items():
             columns[i, "amount", key] = values
-            if theirs is not None and results[i].episodes is not base:
-                columns[i, "amount", key, "difference"] = values - theirs[key]
+            if of_base is not None and results[i].episodes is not base:
+                columns[i, "amount", key, "difference"] = values - of_base[key]
     means = _estimate(columns, level)
     cells = {
         i: tuple(_amount(key, i, means) for key in result_amounts)
@@ -320,10 +320,10 @@ def _compare_costs(
     spec: Spec,
 ) -> None:
     for j in range(spec.n_cost):
-        ours = np.mean([limited_quantity(seed.episodes, spec, j) for seed in seeds], axis=0)
-        theirs = limited_quantity(other.episodes, spec, j)
-        columns[i, "ours", j], columns[i, "theirs", j] = ours, theirs
-        columns[i, "less", j] = ours - theirs
+        pooled = np.mean([limited_quantity(seed.episodes, spec, j) for seed in seeds], axis=0)
+        compared = limited_quantity(other.episodes, spec, j)
+        columns[i, "mean", j], columns[i, "other", j] = pooled, compared
+        columns[i, "less", j] = pooled - compared
 
 
 def _pooled_row(
@@ -348,8 +348,8 @@ def _pooled_row(
             PooledCost(
                 name=channel.name,
                 unit=channel.unit,
-                ours=means[i, "ours", j],
-                theirs=means[i, "theirs", j],
+                mean=means[i, "mean", j],
+                other=means[i, "other", j],
                 difference=means[i, "less", j],
             )
             for j, channel in enumerate(spec.cost)
@@ -392,7 +392,7 @@ def seed_returns(evaluation: Evaluation, name: str) -> np.ndarray | None:
     return np.stack([one.episodes.returns for one in wanted]) if wanted else None
 
 
-def paired_with(returns: np.ndarray, baseline: np.ndarray, *, level: float) -> Paired:
+def paired_comparison(returns: np.ndarray, baseline: np.ndarray, *, level: float) -> Paired:
     """Compares two policies seed by seed and start by start.
 
     Args:

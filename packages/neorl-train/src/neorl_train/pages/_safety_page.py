@@ -13,7 +13,7 @@ from neorl_train.judging._safety_findings import (
     WITH,
     WITHOUT,
     Assessment,
-    Constraint,
+    ConstraintColumn,
     SafetyRow,
     Violations,
 )
@@ -236,7 +236,7 @@ def _violation_table(assessment: Assessment) -> Html:
     )
 
 
-def _violation_row(constraint: Constraint, label: str, part: Violations) -> list[Content]:
+def _violation_row(constraint: ConstraintColumn, label: str, part: Violations) -> list[Content]:
     first = label == next(iter(constraint.violations))
     name = join([tag("span", constraint.name), tag("span", constraint.text, class_="detail")])
     bad = bool(part.steps) and constraint.tier == "hard" and label == WITH

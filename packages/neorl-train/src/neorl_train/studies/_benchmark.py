@@ -248,7 +248,7 @@ _NO_RESULTS: dict[str, Any] = {
 }
 """Remaining fields of the row of a learner of which no seed has finished."""
 
-Task = tuple[str, str]
+BenchmarkTask = tuple[str, str]
 """Name of a plant and quality of its log."""
 
 
@@ -365,7 +365,7 @@ class Benchmark:
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class PlannedRun:
     """One run of a benchmark, finished or not.
 
     Attributes:
@@ -376,7 +376,7 @@ class Entry:
         error: Reason why it failed; empty if it did not.
     """
 
-    task: Task
+    task: BenchmarkTask
     learner: str
     seeds: tuple[int, ...]
     run: RunDirectory | None
@@ -389,8 +389,8 @@ class Entry:
 
 
 def benchmark_of(
-    entries: Sequence[Entry],
-    controllers: Mapping[Task, Evaluation],
+    entries: Sequence[PlannedRun],
+    controllers: Mapping[BenchmarkTask, Evaluation],
     scales: Mapping[str, Scale],
     *,
     level: float,
@@ -399,7 +399,7 @@ def benchmark_of(
     """Reads the runs of a benchmark."""
     rows: list[BenchmarkRow] = []
     curves: list[Learning] = []
-    by_task: dict[Task, dict[str, tuple[PolicyScores | None, int, bool]]] = {}
+    by_task: dict[BenchmarkTask, dict[str, tuple[PolicyScores | None, int, bool]]] = {}
     validations = 0
     for task in dict.fromkeys(entry.task for entry in entries):
         scale, task_entries = scales[task[0]], [entry for entry in entries if entry.task == task]
@@ -441,7 +441,7 @@ def benchmark_of(
 
 
 def controller_rows(
-    task: Task, evaluation: Evaluation, scale: Scale, level: float
+    task: BenchmarkTask, evaluation: Evaluation, scale: Scale, level: float
 ) -> tuple[BenchmarkRow, ...]:
     """The rows of a plant's controllers."""
     scored = controller_scores(evaluation, scale)
@@ -450,7 +450,7 @@ def controller_rows(
 
 
 def _rows(
-    task: Task,
+    task: BenchmarkTask,
     policies: Mapping[str, tuple[PolicyScores | None, int, bool]],
     tables: ResultTables,
     level: float,
@@ -500,16 +500,17 @@ def _worst(scored: PolicyScores) -> tuple[str, float | None]:
     return scored.tables.spec.cost[int(np.argmax(each))].name, float(each.max())
 
 
-def _learning(task: Task, scored: PolicyScores, level: float) -> Learning:
+def _learning(task: BenchmarkTask, scored: PolicyScores, level: float) -> Learning:
     score = tuple(over_seeds(scored.curves[:, i], level) for i in range(len(scored.steps)))
     return Learning(*task, scored.policy, tuple(int(step) for step in scored.steps), score)
 
 
 def _overall(
-    by_task: Mapping[Task, Mapping[str, tuple[PolicyScores | None, int, bool]]], level: float
+    by_task: Mapping[BenchmarkTask, Mapping[str, tuple[PolicyScores | None, int, bool]]],
+    level: float,
 ) -> tuple[Overall, ...]:
     """Learners and kinds of controllers over the complete tasks."""
-    groups: dict[str, list[tuple[Task, PolicyScores | None, int]]] = {}
+    groups: dict[str, list[tuple[BenchmarkTask, PolicyScores | None, int]]] = {}
     for task, policies in by_task.items():
         for policy, (scored, failed, complete) in policies.items():
             for kind in _kinds(policy, scored):
@@ -533,8 +534,8 @@ def _kinds(policy: str, scored: PolicyScores | None) -> list[str]:
 
 def _overall_of_policy(
     kind: str,
-    parts: Sequence[tuple[Task, PolicyScores | None, int]],
-    worst: Mapping[Task, float],
+    parts: Sequence[tuple[BenchmarkTask, PolicyScores | None, int]],
+    worst: Mapping[BenchmarkTask, float],
     level: float,
 ) -> Overall:
     columns, bests = [], []

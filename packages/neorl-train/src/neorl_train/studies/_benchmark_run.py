@@ -15,7 +15,7 @@ from neorl_train.configuration._toml import dump_toml
 from neorl_train.configuration._untrained import size_notes
 from neorl_train.judging._results import Evaluation
 from neorl_train.studies._baselines import plant_baselines, scale_from
-from neorl_train.studies._benchmark import Benchmark, Entry, Task, benchmark_of
+from neorl_train.studies._benchmark import Benchmark, BenchmarkTask, PlannedRun, benchmark_of
 from neorl_train.studies._files import write_benchmark
 from neorl_train.studies._sweep import (
     Cell,
@@ -275,7 +275,7 @@ def read_benchmark(
         InputError: If a file of a run is damaged.
     """
     state, evaluation = state_of(plan.directory, cells), cells[0].config.evaluation
-    controllers: dict[Task, Evaluation] = {}
+    controllers: dict[BenchmarkTask, Evaluation] = {}
     for cell in cells:
         task = _task(cell)
         if task in controllers:
@@ -298,7 +298,7 @@ def read_benchmark(
         for task, controllers_of_plant in controllers.items()
     }
     return benchmark_of(
-        [_entry(cell, state) for cell in cells],
+        [_planned_run(cell, state) for cell in cells],
         controllers,
         scales,
         level=evaluation.level,
@@ -306,13 +306,13 @@ def read_benchmark(
     )
 
 
-def _task(cell: Cell) -> Task:
+def _task(cell: Cell) -> BenchmarkTask:
     return cell.config.data.source, cell.config.data.quality
 
 
-def _entry(cell: Cell, state: SweepState) -> Entry:
+def _planned_run(cell: Cell, state: SweepState) -> PlannedRun:
     (learner,) = cell.config.training.algorithms
-    return Entry(
+    return PlannedRun(
         _task(cell),
         learner,
         cell.config.training.seeds,

@@ -20,7 +20,12 @@ from neorl_core.statistics import (
 )
 from neorl_train.judging._evaluation_file import read_evaluation
 from neorl_train.judging._results import LOG, Evaluation
-from neorl_train.judging._summary import mean_estimates, paired_with, seed_returns, wilcoxon_p_value
+from neorl_train.judging._summary import (
+    mean_estimates,
+    paired_comparison,
+    seed_returns,
+    wilcoxon_p_value,
+)
 from neorl_train.judging._tables import Estimate, PooledRow, ResultTables, Role
 from neorl_train.judging._verdict import Verdict, read_verdict
 from neorl_train.runs._directory import RunDirectory
@@ -204,7 +209,7 @@ def _against(
     returns = seed_returns(evaluation, row.policy)
     if returns is None or row.policy == name:
         return dataclasses.replace(row, gain=None, each_seed=(), p_value=None)
-    return dataclasses.replace(row, **paired_with(returns, baseline, level=level)._asdict())
+    return dataclasses.replace(row, **paired_comparison(returns, baseline, level=level)._asdict())
 
 
 def _adjust(rows: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
@@ -256,7 +261,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
         rows.append(
             ComparedRow(
                 **common,
-                settings=_of_learner(settings, group, groups),
+                settings=_learner_settings(settings, group, groups),
                 policy=group,
                 role="learner",
                 seeds=len(members),
@@ -282,7 +287,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
         rows.append(
             ComparedRow(
                 **common,
-                settings=_of_learner(settings, "", groups),
+                settings=_learner_settings(settings, "", groups),
                 policy=row.name,
                 role=row.role,
                 seeds=1,
@@ -315,7 +320,7 @@ def _imitations(
     return [
         ComparedRow(
             **common,
-            settings=_of_learner(settings, group, list(groups)),
+            settings=_learner_settings(settings, group, list(groups)),
             policy=group,
             role="learner" if fits[0].family else "classical",
             seeds=len({fit.policy for fit in fits}),
@@ -429,7 +434,9 @@ def _differences(configurations: Sequence[dict[str, str]]) -> list[dict[str, str
     ]
 
 
-def _of_learner(settings: dict[str, str], group: str, groups: Sequence[str]) -> dict[str, str]:
+def _learner_settings(
+    settings: dict[str, str], group: str, groups: Sequence[str]
+) -> dict[str, str]:
     """Leaves out the hyperparameters of the other learners of a run."""
     others = [f"algorithms.{name}." for name in groups if name != group]
     return {n: value for n, value in settings.items() if not n.startswith(tuple(others))}

@@ -86,7 +86,7 @@ def write_benchmark(folder: Path, benchmark: Benchmark) -> list[Path]:
     for suffix, text in content.items():
         write_text(folder / f"benchmark{suffix}", text)
     files = [folder / f"benchmark{suffix}" for suffix in content]
-    shown, page = _of_benchmark(benchmark), folder / "benchmark.html"
+    shown, page = _benchmark_figures(benchmark), folder / "benchmark.html"
     learners = _learners(benchmark.rows)
     write_text(page, _page("Benchmark", tables, note_lines, shown, learners))
     if not _style.installed() or not shown:
@@ -133,7 +133,7 @@ def _write_comparison_picture(
             because no policy was run on a plant.
         OSError: If it cannot be written.
     """
-    shown = _of_comparison(comparison, aggregates)
+    shown = _comparison_figures(comparison, aggregates)
     panels = [
         entry.picture if isinstance(entry.picture, list) else [entry.picture] for entry in shown
     ]
@@ -196,7 +196,7 @@ def _table(content: Table) -> Html:
     return table(content.title, columns, rows)
 
 
-def _of_benchmark(benchmark: Benchmark) -> list[ShownPicture]:
+def _benchmark_figures(benchmark: Benchmark) -> list[ShownPicture]:
     level, unit = confidence(benchmark.level), "score (0 random, 100 reference)"
     tasks = list(dict.fromkeys((row.plant, row.quality) for row in benchmark.rows))
     learners = _learners(benchmark.rows)
@@ -250,7 +250,7 @@ def _of_benchmark(benchmark: Benchmark) -> list[ShownPicture]:
     return shown
 
 
-def _of_comparison(
+def _comparison_figures(
     comparison: Comparison, aggregates: Sequence[LearnerAggregate]
 ) -> list[ShownPicture]:
     level, panels = confidence(comparison.level), []
@@ -259,7 +259,7 @@ def _of_comparison(
         # A log has a return, but nothing to compare it with.
         if any(row.role != LOG for row in rows):
             today = [r.returns.value for r in rows if r.policy == r.incumbent and r.returns]
-            values = _by_policy(rows, "returns")
+            values = _policy_estimates(rows, "returns")
             line = today[0] if today else math.nan
             panels.append(
                 Dots(source, f"return [{rows[0].unit}]", values, _learners_of(rows), line)
@@ -306,7 +306,9 @@ def _predicted_gains(comparison: Comparison) -> list[ShownPicture]:
     for source in dict.fromkeys(row.source for row in rows):
         own = [row for row in rows if row.source == source]
         unit = f"predicted gain in return [{own[0].unit}]"
-        panels.append(Dots(source, unit, _by_policy(own, "predicted"), _learners_of(own), 0.0))
+        panels.append(
+            Dots(source, unit, _policy_estimates(own, "predicted"), _learners_of(own), 0.0)
+        )
     if not panels:
         return []
     text = (
@@ -324,7 +326,7 @@ def _names(rows: Sequence[ComparedRow]) -> list[str]:
     ]
 
 
-def _by_policy(rows: Sequence[ComparedRow], field: str) -> dict[str, Estimate]:
+def _policy_estimates(rows: Sequence[ComparedRow], field: str) -> dict[str, Estimate]:
     return {name: getattr(row, field) for name, row in zip(_names(rows), rows, strict=True)}
 
 

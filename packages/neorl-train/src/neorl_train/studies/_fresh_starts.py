@@ -85,7 +85,7 @@ def evaluate_again(
         raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
     resolved_run = reopen(configure(run.config))
     if plant:
-        resolved_run = _on_plant(resolved_run, plant)
+        resolved_run = _run_on_plant(resolved_run, plant)
     if resolved_run.environment is None:
         raise InputError(
             f"{run.path} was trained on {resolved_run.config.data.source}, a log without a "
@@ -134,7 +134,7 @@ def evaluate_again(
     )
 
 
-def _on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
+def _run_on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
     """The same run on a named simulator.
 
     A log alone may have no incumbent that acts; then it is one of the simulator's tunings.
