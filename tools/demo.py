@@ -79,7 +79,7 @@ def command(words: list[str]) -> None:
 
 def last_lines(run: Path, bundle: Path) -> list[str]:
     """The answer, its reasons, and what to open."""
-    from neorl_train.judging._evaluation_file import read_evaluation
+    from neorl_train.judging._results import read_evaluation
     from neorl_train.judging._verdict import DEPLOY, parts, read_verdict
     from neorl_train.runs._names import REPORT
 

@@ -10,7 +10,7 @@ import pytest
 
 import demo
 from neorl_agents import load_policy
-from neorl_train.judging._evaluation_file import read_evaluation
+from neorl_train.judging._results import read_evaluation
 from neorl_train.judging._verdict import parts, read_verdict
 
 

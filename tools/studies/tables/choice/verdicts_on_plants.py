@@ -30,8 +30,8 @@ from neorl_envs import collect_log, environment_names, make
 from neorl_safety.guards import guard
 from neorl_train import verdict
 from neorl_train.judging import Episodes, PolicyResult, ResultTables
+from neorl_train.judging._evaluate import plant_constraints
 from neorl_train.judging._rollouts import episodes_of, join, rollouts_in_chunks
-from neorl_train.judging._simulated import plant_constraints
 from neorl_train.judging._summary import policy_rows
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -16,9 +16,8 @@ from neorl_envs import Dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train.data._log_cache import source_files
-from neorl_train.judging._evaluation_file import read_evaluation, write_evaluation
 from neorl_train.judging._pool import Pool
-from neorl_train.judging._results import Evaluation
+from neorl_train.judging._results import Evaluation, read_evaluation, write_evaluation
 from neorl_train.judging._rollouts import starts_key
 from neorl_train.judging._training_results import read_fine_tuning
 from neorl_train.judging._verdict import Verdict, read_verdict, write_verdict
@@ -56,7 +55,7 @@ def evaluate_on_plant(
     ``guard`` contains the parts of the guard, by the names of the arguments of ``evaluate``, which
     is imported here because training must not wait for the import.
     """
-    from neorl_train.judging._simulated import evaluate
+    from neorl_train.judging._evaluate import evaluate
 
     assert run.environment is not None
     settings = run.config.evaluation

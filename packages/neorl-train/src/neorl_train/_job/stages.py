@@ -256,7 +256,7 @@ def _evaluate(
             run, pool, dataset, controllers, guarding, candidate=candidate, **starts
         )
     # Imported here because training must not wait for the import.
-    from neorl_train.judging._logged import evaluate_offline
+    from neorl_train.judging._evaluate import evaluate_offline
 
     assert experience is not None  # if there is no plant, there is a log
     session.reporter.stage(f"comparing with the log: {', '.join(pool.policies)}")

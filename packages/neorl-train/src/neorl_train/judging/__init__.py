@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
-    from neorl_train.judging._evaluation_file import read_evaluation as read_evaluation
-    from neorl_train.judging._evaluation_file import write_evaluation as write_evaluation
-    from neorl_train.judging._logged import classical_imitators as classical_imitators
+    from neorl_train.judging._evaluate import classical_imitators as classical_imitators
     from neorl_train.judging._results import ActionFit as ActionFit
     from neorl_train.judging._results import Band as Band
     from neorl_train.judging._results import ChannelExcitation as ChannelExcitation
@@ -18,12 +16,15 @@ if TYPE_CHECKING:
     from neorl_train.judging._results import PolicyResult as PolicyResult
     from neorl_train.judging._results import Stretch as Stretch
     from neorl_train.judging._results import Trace as Trace
+    from neorl_train.judging._results import read_evaluation as read_evaluation
+    from neorl_train.judging._results import write_evaluation as write_evaluation
     from neorl_train.judging._rollouts import EpisodeRows as EpisodeRows
     from neorl_train.judging._rollouts import SwitchedPolicy as SwitchedPolicy
     from neorl_train.judging._rollouts import episodes_of as episodes_of
     from neorl_train.judging._rollouts import paired_starts as paired_starts
     from neorl_train.judging._rollouts import recorded_episodes as recorded_episodes
     from neorl_train.judging._rollouts import rollouts as rollouts
+    from neorl_train.judging._rollouts import select_starts as select_starts
     from neorl_train.judging._rollouts import with_one_structure as with_one_structure
     from neorl_train.judging._rule import LogPrediction as LogPrediction
     from neorl_train.judging._rule import OtherEstimate as OtherEstimate
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from neorl_train.judging._safety import assess_on_plant as assess_on_plant
     from neorl_train.judging._safety_findings import Assessment as Assessment
     from neorl_train.judging._shadow import action_fits as action_fits
-    from neorl_train.judging._simulated import select_starts as select_starts
     from neorl_train.judging._summary import crossed_estimate as crossed_estimate
     from neorl_train.judging._summary import fraction_estimates as fraction_estimates
     from neorl_train.judging._summary import mean_estimates as mean_estimates

@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,7 +16,15 @@ from neorl_core.costs import limit_kind
 from neorl_envs import Dataset, closed_loop
 from neorl_envs.closed_loop import LoopStep, Start
 from neorl_safety.filters import Flag, SafetyReport, empty_report
-from neorl_train.judging._results import SMALLEST, Episodes, Trace
+from neorl_train.judging._results import (
+    HARDEST,
+    LOWEST,
+    SMALLEST,
+    TYPICAL,
+    Episodes,
+    Trace,
+    limited_quantity,
+)
 
 STARTS_STREAM, CURVES_STREAM = (
     0x57A7,
@@ -330,6 +338,56 @@ def trace_of(
         cost=episode.cost[:length].astype(np.float64),
         flags=episode.flags[:length].astype(np.int64),
     )
+
+
+MAX_FURTHER, MAX_NUMBERS = 8, 200_000
+"""Number of additional episodes, and the most numbers that the trace file may contain for them."""
+
+
+def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
+    """Starts to show: the median return, the lowest return, and the one nearest its limits.
+
+    Args:
+        episodes: Paired episodes of the candidate.
+        spec: Cost channels with their limits.
+
+    Returns:
+        Label and number of each start. The last label is omitted if there is no cost, or its start
+        was already chosen.
+    """
+    order = np.argsort(episodes.returns, kind="stable")
+    chosen = {TYPICAL: int(order[(len(order) - 1) // 2]), LOWEST: int(order[0])}
+    if spec.n_cost:
+        hardest = int(np.argmax(_margin_used(episodes, spec)))
+        if hardest not in chosen.values():
+            chosen[HARDEST] = hardest
+    return chosen
+
+
+def further_starts(
+    gains: Float[np.ndarray, " episode"], chosen: Collection[int], spec: Spec
+) -> list[int]:
+    """Additional starts to keep, spread evenly from the largest loss to the largest gain.
+
+    At most eight, and at most about 200,000 numbers in their rows.
+    """
+    width = spec.n_obs + 2 * spec.n_action + spec.n_cost + 2
+    available = MAX_NUMBERS // (2 * spec.horizon * width) - len(chosen)
+    rest = [int(start) for start in np.argsort(gains, kind="stable") if int(start) not in chosen]
+    count = min(MAX_FURTHER, available, len(rest))
+    if count < 1:
+        return []
+    positions = np.unique(np.linspace(0, len(rest) - 1, count).round().astype(int))
+    return [rest[position] for position in positions]
+
+
+def _margin_used(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"]:
+    """Constraint margin used: the largest limited cost over its limit (over 1 where that is 0)."""
+    used = np.zeros(episodes.count)
+    for i, channel in enumerate(spec.cost):
+        cost = np.nan_to_num(limited_quantity(episodes, spec, i), nan=np.inf)
+        used = np.maximum(used, cost / (channel.limit or 1.0))
+    return used
 
 
 class SwitchedCarry(NamedTuple):

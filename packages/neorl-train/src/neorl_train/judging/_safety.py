@@ -37,7 +37,8 @@ from neorl_safety.monitoring import (
     violation_statistics,
 )
 from neorl_train.configuration._sections import PAIRED_STARTS_SEED, EvaluationConfig
-from neorl_train.judging._results import Episodes, PolicyResult, Trace
+from neorl_train.judging._evaluate import STARTS_AT_ONCE, bands_of, guard_parts
+from neorl_train.judging._results import LOG, Episodes, PolicyResult, Trace
 from neorl_train.judging._rollouts import (
     GUARD_ACTED,
     EpisodeRows,
@@ -61,7 +62,6 @@ from neorl_train.judging._safety_findings import (
     Violations,
 )
 from neorl_train.judging._shadow import shadow
-from neorl_train.judging._simulated import STARTS_AT_ONCE, bands_of, guard_parts
 from neorl_train.judging._summary import fraction_estimates, mean_estimates, policy_rows
 from neorl_train.judging._tables import Estimate
 
@@ -205,7 +205,8 @@ def _constraints(
 
 def _safety_row(label: str, checks: _Checks, checked_rows: CheckedRows) -> SafetyRow:
     """The row of an evaluation for one set of episodes, with columns for the constraints."""
-    result = PolicyResult(label, label, "learner", label == WITH, checked_rows.episodes)
+    role = LOG if label == LOGGED else "learner"
+    result = PolicyResult(label, label, role, label == WITH, checked_rows.episodes)
     (row,) = policy_rows([result], checks.spec, reference="", level=checks.level)
     violated = (checked_rows.excess > 0) & checked_rows.rows.mask[..., None]
     counts = violated[..., checks.tier("hard", "soft")]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from neorl_core.infrastructure import head, write_text
-from neorl_train.judging._evaluation_file import decode, from_plain, read_json, to_plain
+from neorl_train.judging._results import decode, from_plain, read_json, to_plain
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import (
     decimals,

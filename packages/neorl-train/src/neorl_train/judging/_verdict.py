@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from neorl_core.infrastructure import head, write_json
-from neorl_train.judging._evaluation_file import decode, from_plain, read_json, to_plain
+from neorl_train.judging._results import decode, from_plain, read_json, to_plain
 from neorl_train.judging._tables import Estimate
 from neorl_train.runs._names import VERDICT, policy_file
 

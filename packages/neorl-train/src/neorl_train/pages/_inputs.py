@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_train.judging._evaluation_file import read_evaluation
-from neorl_train.judging._results import Evaluation
+from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._training_results import training_signs
 from neorl_train.judging._verdict import DEPLOY, Verdict, read_verdict
 from neorl_train.pages.figures._learning import Curve, curves

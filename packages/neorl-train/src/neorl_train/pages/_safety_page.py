@@ -7,7 +7,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import head, replacing, write_json, write_text
-from neorl_train.judging._evaluation_file import to_plain
+from neorl_train.judging._results import to_plain
 from neorl_train.judging._safety_findings import (
     LOGGED,
     WITH,

@@ -11,8 +11,7 @@ from typing import Any, TextIO
 
 from neorl_core.costs import limit_kind
 from neorl_core.infrastructure.command_line import command_prefix
-from neorl_train.judging._evaluation_file import read_evaluation
-from neorl_train.judging._results import Evaluation, fit_line, line_warnings
+from neorl_train.judging._results import Evaluation, fit_line, line_warnings, read_evaluation
 from neorl_train.judging._sentences import violation_sentences
 from neorl_train.judging._tables import PolicyRow, ResultTables
 from neorl_train.judging._training_results import read_fine_tuning, training_signs

@@ -20,12 +20,10 @@ from neorl_train.configuration._validation import configure
 from neorl_train.data._log_cache import plant_digest
 from neorl_train.data._split import check_split, training_and_held_out
 from neorl_train.data._training_data import training_data
-from neorl_train.judging._evaluation_file import read_evaluation, write_evaluation
-from neorl_train.judging._logged import evaluate_offline
+from neorl_train.judging._evaluate import evaluate, evaluate_offline
 from neorl_train.judging._pool import Pool
-from neorl_train.judging._results import Episodes, Evaluation
+from neorl_train.judging._results import Episodes, Evaluation, read_evaluation, write_evaluation
 from neorl_train.judging._rollouts import starts_key
-from neorl_train.judging._simulated import evaluate
 from neorl_train.judging._wording import confidence, decimals, percent, with_interval
 from neorl_train.runs._names import BASELINE_CACHE
 from neorl_train.studies._benchmark import BenchmarkRow, Scale, controller_rows, scale_of

@@ -21,8 +21,7 @@ from neorl_core.statistics import (
 )
 from neorl_envs import make
 from neorl_envs.scoring import anchors
-from neorl_train.judging._evaluation_file import read_evaluation
-from neorl_train.judging._results import Episodes, Evaluation, PolicyResult
+from neorl_train.judging._results import Episodes, Evaluation, PolicyResult, read_evaluation
 from neorl_train.judging._summary import crossed_estimate, mean_estimates
 from neorl_train.judging._tables import Estimate, ResultTables, Role
 from neorl_train.runs._directory import RunDirectory

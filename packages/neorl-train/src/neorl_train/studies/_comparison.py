@@ -18,8 +18,7 @@ from neorl_core.statistics import (
     performance_profile,
     stratified_bootstrap_interval,
 )
-from neorl_train.judging._evaluation_file import read_evaluation
-from neorl_train.judging._results import LOG, Evaluation
+from neorl_train.judging._results import LOG, Evaluation, read_evaluation
 from neorl_train.judging._summary import (
     mean_estimates,
     paired_comparison,

@@ -25,9 +25,8 @@ from neorl_train.candidates._given import stored_pool
 from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.data._source import RunSource, require_same_channels, source_named
-from neorl_train.judging._evaluation_file import read_evaluation
 from neorl_train.judging._pool import Pool
-from neorl_train.judging._results import Evaluation
+from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._rule import verdict
 from neorl_train.judging._verdict import Verdict
 from neorl_train.runs._directory import RunDirectory, numbered_runs

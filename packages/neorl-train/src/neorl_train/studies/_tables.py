@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from neorl_core import InputError
 from neorl_core.infrastructure import head, unknown_name
-from neorl_train.judging._evaluation_file import to_plain
+from neorl_train.judging._results import to_plain
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import (
     DASH,

@@ -145,7 +145,7 @@ def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
 
 def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -> None:
     from neorl_core.infrastructure import head, write_text
-    from neorl_train.judging._evaluation_file import to_plain
+    from neorl_train.judging._results import to_plain
     from neorl_train.studies._tables import csv_text, render, rows_csv
 
     simulated = isinstance(rows, tuple)

@@ -1,17 +1,19 @@
-"""Evaluates every policy on the same starts, with and without guard, with the controllers."""
+"""Evaluates a pool: on a plant, paired and with the controllers, or beside a log."""
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from neorl_core import Environment, Policy, Spec
-from neorl_core.control import ConstantPolicy
+from neorl_core import Environment, Policy, Spec, Transition, highs, lows
+from neorl_core.control import ConstantPolicy, StateFeedback
 from neorl_core.infrastructure import unknown_name
+from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset
 from neorl_envs.blocks import Term
 from neorl_envs.plants import Plant
@@ -19,34 +21,38 @@ from neorl_envs.recording import BehaviourPolicy, behaviour_policies
 from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
 from neorl_train.configuration._sections import PAIRED_STARTS_SEED, EvaluationConfig
-from neorl_train.data._source import require_same_channels
-from neorl_train.judging._logged import source_of
+from neorl_train.data._source import known_plant, require_same_channels
 from neorl_train.judging._pool import Pool, as_pool, check_names
 from neorl_train.judging._results import (
     BEHAVIOUR,
-    HARDEST,
+    LINE,
     LOG,
-    LOWEST,
-    TYPICAL,
+    MEAN,
     Band,
-    Episodes,
+    ChannelExcitation,
     Evaluation,
+    LogDescription,
+    LogScore,
     PolicyResult,
+    Stretch,
     Trace,
-    limited_quantity,
 )
 from neorl_train.judging._rollouts import (
     all_rollouts,
     episodes_of,
+    further_starts,
     join,
     recorded_episodes,
     rollouts_in_chunks,
+    select_starts,
     starts_key,
     trace_of,
     with_one_structure,
 )
+from neorl_train.judging._shadow import action_fits, declared_bands, shown_channels, stretches
 from neorl_train.judging._summary import policy_rows, pooled_rows
-from neorl_train.judging._tables import ResultTables, Role
+from neorl_train.judging._tables import Estimate, PolicyRow, ResultTables, Role
+from neorl_train.judging._wording import no_simulator
 from neorl_train.runs._names import FALLBACK
 
 STARTS_AT_ONCE = 128
@@ -354,51 +360,229 @@ def _traces(
     return tuple(traces)
 
 
-MAX_FURTHER, MAX_NUMBERS = 8, 200_000
-"""Number of additional episodes, and the most numbers that the trace file may contain for them."""
+NEORL2_RETURNS = {
+    "Pipeline": (-296.0, 751.0),
+    "Simglucose": (9.75, 475.0),
+    "RocketRecovery": (-176.0, 208.0),
+    "RandomFrictionHopper": (-3.0, 503.0),
+    "DMSD": (30.60, 849.51),
+    "Fusion": (-107.601, 98.05),
+    "SafetyHalfCheetah": (-283.0, 2507.0),
+    "Salespromotion": (357.62, 602.21),
+}
+"""Returns of the poor and the good reference, from ``neorl2/envs/info.py`` in polixir/NeoRL2."""
 
 
-def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
-    """Starts to show: the median return, the lowest return, and the one nearest its limits.
+def score_of(dataset: Dataset, log: PolicyRow) -> LogScore | None:
+    """The score of a NeoRL-2 log; ``None`` for any other, because its references are not known."""
+    provenance = dataset.attributes.get("provenance", {})
+    task = str(dataset.attributes.get("name", "")).split("-")[0]
+    is_neorl2 = str(provenance.get("format", "")).startswith("NeoRL-2")
+    if not is_neorl2 or task not in NEORL2_RETURNS:
+        return None
+    low, high = NEORL2_RETURNS[task]
+    ends = (log.returns.value, log.returns.low, log.returns.high)
+    scored = Estimate(*(float(normalised_score(end, low=low, high=high)) for end in ends))
+    return LogScore(f"NeoRL-2 {task}", low, high, scored)
+
+
+NO_LOG = LogDescription(
+    name="no log", rows=0, episodes=0, content_hash="", attribution="", excitation=()
+)
+"""Describes an evaluation without a log."""
+
+
+def source_of(dataset: Dataset | None) -> LogDescription:
+    """Description of a dataset; :data:`NO_LOG` if there is none."""
+    if dataset is None:
+        return NO_LOG
+    return LogDescription(
+        name=str(dataset.attributes.get("name", "log")),
+        rows=dataset.n_rows,
+        episodes=dataset.n_episodes,
+        content_hash=dataset.content_hash,
+        attribution=str(dataset.attributes.get("attribution", "")),
+        excitation=tuple(_excitation(entry) for entry in _channels(dataset)),
+    )
+
+
+def _channels(dataset: Dataset) -> list[Mapping[str, Any]]:
+    excitation = dataset.attributes.get("excitation", {})
+    return list(excitation.get("channels", [])) if isinstance(excitation, Mapping) else []
+
+
+def _excitation(entry: Mapping[str, Any]) -> ChannelExcitation:
+    return ChannelExcitation(
+        channel=str(entry.get("channel", "")),
+        unit=str(entry.get("unit", "")),
+        signal=float(entry.get("prbs_amplitude", math.nan)),
+        manual=float(entry.get("manual_fraction_of_steps", math.nan)),
+        deviation=float(entry.get("action_std", math.nan)),
+    )
+
+
+ROWS_AT_ONCE = 65_536
+
+
+class LoggedActions(Protocol):
+    """Rows in memory or in a file, read for their observations and actions."""
+
+    def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Observations and actions, one block at a time."""
+        ...
+
+
+Training: TypeAlias = LoggedActions | Transition
+
+
+def evaluate_offline(
+    policies: Pool | Mapping[str, Policy],
+    *,
+    dataset: Dataset,
+    held_out: Dataset,
+    training: Training,
+    candidate: str | None = None,
+    spec: Spec | None = None,
+    controllers: Mapping[str, Policy] | None = None,
+    held_out_episodes: Sequence[int] = (),
+    loops: Sequence[str] = (),
+    guard: Callable[[Policy], Policy] | None = None,
+    level: float = EvaluationConfig.level,
+    episode_margin: float = EvaluationConfig.episode_margin,
+) -> Evaluation:
+    """Evaluates without running a policy on a plant: statistics of the log, and shadow actions.
 
     Args:
-        episodes: Paired episodes of the candidate.
-        spec: Cost channels with their limits.
+        policies: Candidates, or policies by name; may be empty to compare only the controllers.
+        dataset: Complete log.
+        held_out: Those of its episodes on which no policy was trained.
+        training: Training data; classical imitators are fitted to them and compared with the
+            learned policies.
+        candidate: Name of the policy that would be exported; by default the first of ``policies``.
+        spec: Channels with the cost limits of the run; by default those of the log.
+        controllers: Classical controllers fitted to the log, by name; their actions are listed with
+            those of the imitators.
+        held_out_episodes: Numbers of the episodes in ``held_out``, to mark them in trends.
+        loops: Controlled variables to show in the trends.
+        guard: Wraps the candidate in its guard for the trends; without it, they show the policy's
+            own proposals.
+        level: Confidence level of all intervals.
+        episode_margin: Margin for single episodes that the rule would apply with a simulator.
 
     Returns:
-        Label and number of each start. The last label is omitted if there is no cost, or its start
-        was already chosen.
+        Tables with the log as the only row, the distance of each policy's actions from the log's,
+        and the proposals of the candidate in the best, the median and the worst stretch of the log.
+
+    Raises:
+        ValueError: If the candidate is unknown or the log has fewer than two episodes.
     """
-    order = np.argsort(episodes.returns, kind="stable")
-    chosen = {TYPICAL: int(order[(len(order) - 1) // 2]), LOWEST: int(order[0])}
-    if spec.n_cost:
-        hardest = int(np.argmax(_margin_used(episodes, spec)))
-        if hardest not in chosen.values():
-            chosen[HARDEST] = hardest
-    return chosen
+    spec = dataset.spec if spec is None else spec
+    imitators = {**classical_imitators(training, spec), **(controllers or {})}
+    pool = as_pool(policies)
+    candidate = next(iter(pool.policies), "") if candidate is None else candidate
+    check_names([*pool.policies], candidate=candidate, reserved=[LOG, *imitators])
+    if dataset.n_episodes < 2:
+        raise ValueError(
+            f"intervals need at least two episodes, and the log has {dataset.n_episodes}"
+        )
+    plant = known_plant(None, dataset)
+    log = PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec))
+    rows = policy_rows(
+        [log], spec, reference="", level=level, detailed={(LOG, False)}, terms=logged_terms(dataset)
+    )
+    tables = ResultTables(
+        environment="",
+        reason=no_simulator("NAME" if plant is None else plant.name),
+        spec=spec,
+        reward_unit=reward_unit(dataset),
+        level=level,
+        n_starts=0,
+        candidate=candidate,
+        reference="",
+        rows=rows,
+        pooled=(),
+        episode_margin=episode_margin,
+    )
+    bands = declared_bands(dataset, spec)
+    proposed: tuple[Stretch, ...] = ()
+    if candidate:
+        proposed = stretches(
+            guard(pool[candidate].policy) if guard else pool[candidate].policy,
+            dataset,
+            name=candidate,
+            channels=shown_channels(dataset, spec, loops, bands),
+            held_out=held_out_episodes,
+        )
+    return Evaluation(
+        tables=tables,
+        results=(log,),
+        traces=(),
+        bands=bands,
+        imitation=action_fits(pool, held_out, level=level, controllers=imitators),
+        score=score_of(dataset, rows[0]),
+        source=source_of(dataset),
+        stretches=proposed,
+    )
 
 
-def further_starts(
-    gains: Float[np.ndarray, " episode"], chosen: Collection[int], spec: Spec
-) -> list[int]:
-    """Additional starts to keep, spread evenly from the largest loss to the largest gain.
+def logged_terms(dataset: Dataset) -> tuple[Term, ...]:
+    """The terms of a log's reward according to its ``plant.toml``; none if it lists none."""
+    if dataset.term is None:
+        return ()
+    terms = dataset.attributes.get("terms", ())
+    return tuple(
+        Term(str(term["name"]), str(term["unit"]), float(term.get("worth", 0.0))) for term in terms
+    )
 
-    At most eight, and at most about 200,000 numbers in their rows.
+
+def reward_unit(dataset: Dataset) -> str:
+    """The unit of the reward, if the log states one."""
+    reward = dataset.attributes.get("reward")
+    return str(reward.get("unit", "")) or "reward" if isinstance(reward, dict) else "reward"
+
+
+def classical_imitators(training: Training, spec: Spec) -> dict[str, Policy]:
+    """Baselines without learning: the mean logged action, and the best linear feedback.
+
+    Args:
+        training: Logged rows on the host, or in their file; read one block at a time.
+        spec: Action channels with their ranges.
+
+    Returns:
+        ``"mean action"``, and ``"linear feedback"``: least squares of the logged action on the
+        observation, clipped to the range.
     """
-    width = spec.n_obs + 2 * spec.n_action + spec.n_cost + 2
-    available = MAX_NUMBERS // (2 * spec.horizon * width) - len(chosen)
-    rest = [int(start) for start in np.argsort(gains, kind="stable") if int(start) not in chosen]
-    count = min(MAX_FURTHER, available, len(rest))
-    if count < 1:
-        return []
-    positions = np.unique(np.linspace(0, len(rest) - 1, count).round().astype(int))
-    return [rest[position] for position in positions]
+    obs_mean, action_mean, slope = _least_squares(training)
+    ends = [jnp.asarray(end, jnp.float32) for end in (lows(spec.action), highs(spec.action))]
+    numbers = [jnp.asarray(x, jnp.float32) for x in (-slope.T, obs_mean, action_mean)]
+    return {
+        MEAN: ConstantPolicy(numbers[2]),
+        LINE: StateFeedback(*numbers, *ends),
+    }
 
 
-def _margin_used(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"]:
-    """Constraint margin used: the largest limited cost over its limit (over 1 where that is 0)."""
-    used = np.zeros(episodes.count)
-    for i, channel in enumerate(spec.cost):
-        cost = np.nan_to_num(limited_quantity(episodes, spec, i), nan=np.inf)
-        used = np.maximum(used, cost / (channel.limit or 1.0))
-    return used
+def _least_squares(training: Training) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean observation, mean action and the slope between them, by QR block after block."""
+    count, sums = 0, []
+    for obs, action in _actions(training):
+        count += len(obs)
+        sums.append([part.sum(axis=0, dtype=np.float64) for part in (obs, action)])
+    obs_mean, action_mean = (np.sum(part, axis=0) / count for part in zip(*sums, strict=True))
+    upper: Any = np.zeros((0, len(obs_mean) + len(action_mean)))
+    for obs, action in _actions(training):
+        block = np.concatenate([obs - obs_mean, action - action_mean], axis=1)
+        upper = np.linalg.qr(np.concatenate([upper, block]), mode="r")
+    # The cut-off of lstsq for all rows, not just for the few rows of the factor.
+    rcond = np.finfo(np.float64).eps * max(count, len(obs_mean))
+    left, right = upper[:, : len(obs_mean)], upper[:, len(obs_mean) :]
+    return obs_mean, action_mean, np.linalg.lstsq(left, right, rcond=rcond)[0]
+
+
+def _actions(training: Training) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    if not isinstance(training, Transition):
+        yield from training.actions()
+        return
+    obs, action = np.asarray(training.obs), np.asarray(training.action)
+    for start in range(0, len(obs), ROWS_AT_ONCE):
+        block = slice(start, start + ROWS_AT_ONCE)
+        yield obs[block], action[block]
