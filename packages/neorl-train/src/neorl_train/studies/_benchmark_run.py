@@ -1,7 +1,6 @@
 """Plans a benchmark, carries it out and reads its results."""
 
 import dataclasses
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from neorl_train.studies._sweep import (
     carry_out,
     one_command,
     print_flushed,
+    read_toml,
     state_of,
 )
 
@@ -112,7 +112,7 @@ def benchmark_plan(
     if path is not None:
         if path.is_dir():
             path, directory = path / FILE, directory or path
-        base, where = _read(path), str(path)
+        base, where = read_toml(path), str(path)
         declared = base.pop(SECTION, None)
         if not isinstance(declared, Mapping):
             raise InputError(
@@ -146,15 +146,6 @@ def benchmark_notes(cells: Sequence[Cell]) -> list[str]:
         for name in cell.config.training.algorithms
     }
     return size_notes(learners)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}") from None
 
 
 def _check(grid: Mapping[str, Any], base: Mapping[str, Any], where: str) -> None:

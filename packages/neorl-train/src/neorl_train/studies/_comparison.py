@@ -25,7 +25,7 @@ from neorl_train.judging._summary import (
     seed_returns,
     wilcoxon_p_value,
 )
-from neorl_train.judging._tables import Estimate, PooledRow, ResultTables, Role
+from neorl_train.judging._tables import Estimate, PolicyRow, PooledRow, ResultTables, Role
 from neorl_train.judging._verdict import Verdict, read_verdict
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
@@ -82,7 +82,7 @@ OF_THE_SOURCE = (
 """Settings that naturally differ between plants; shown only if all runs have the same source."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ComparedRow:
     """One learner with the guard, over all its seeds, or one controller, of one run.
 
@@ -122,18 +122,18 @@ class ComparedRow:
     role: Role
     seeds: int
     unit: str
-    returns: Estimate | None
+    returns: Estimate | None = None
     incumbent: str
-    gain: Estimate | None
-    each_seed: tuple[float, ...]
-    p_value: float | None
-    adjusted: float | None
+    gain: Estimate | None = None
+    each_seed: tuple[float, ...] = ()
+    p_value: float | None = None
+    adjusted: float | None = None
     spread: float
-    worst_cost: str
-    over: Estimate | None
-    trips: float | None
-    explained: float | None
-    answer: str
+    worst_cost: str = ""
+    over: Estimate | None = None
+    trips: float | None = None
+    explained: float | None = None
+    answer: str = ""
     predicted: Estimate | None = None
 
 
@@ -253,58 +253,62 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
     for group in groups:
         members = [r for r in tables.rows if r.group == group and r.role == "learner" and r.guarded]
         members = members or [r for r in tables.rows if r.group == group and r.role == "learner"]
-        pooled = _pooled_row(tables, group)
-        is_candidate = tables.candidate in [member.name for member in members]
-        cost, over = _worst_cost(members)
-        trips = [member.trips.value for member in members if member.trips is not None]
+        names = [member.name for member in members]
+        pooled, paired = _pooled_row(tables, group), {}
+        if pooled is not None:
+            gain = pooled.fresh_seeds or pooled.difference
+            paired = _paired(evaluation, names, gain, pooled.each_seed)
         rows.append(
             ComparedRow(
                 **common,
+                **paired,
+                **_worst(members),
                 settings=_learner_settings(settings, group, groups),
                 policy=group,
                 role="learner",
                 seeds=len(members),
-                returns=_pooled_return(evaluation, [member.name for member in members]),
-                gain=None if pooled is None else pooled.fresh_seeds or pooled.difference,
-                each_seed=() if pooled is None else tuple(gain.value for gain in pooled.each_seed),
-                p_value=None
-                if pooled is None
-                else _p_value(evaluation, [member.name for member in members]),
-                adjusted=None,
-                worst_cost=cost,
-                over=over,
-                trips=max(trips) if trips else None,
-                explained=None,
-                answer=answer.answer if is_candidate else "",
+                returns=_pooled_return(evaluation, names),
+                answer=answer.answer if tables.candidate in names else "",
             )
         )
     for row in tables.rows:
         if row.role == "learner" or row.guarded:
             continue
-        cost, over = _worst_cost([row])
-        no_gain = row.name == tables.reference or not tables.environment
+        gain, paired = row.difference, {}
+        if tables.environment and row.name != tables.reference and gain is not None:
+            paired = _paired(evaluation, [row.name], gain, [gain])
         rows.append(
             ComparedRow(
                 **common,
+                **paired,
+                **_worst([row]),
                 settings=_learner_settings(settings, "", groups),
                 policy=row.name,
                 role=row.role,
                 seeds=1,
                 returns=row.returns,
-                gain=None if no_gain else row.difference,
-                each_seed=() if no_gain or row.difference is None else (row.difference.value,),
-                p_value=None
-                if no_gain or row.difference is None
-                else _p_value(evaluation, [row.name]),
-                adjusted=None,
-                worst_cost=cost,
-                over=over,
-                trips=None if row.trips is None else row.trips.value,
-                explained=None,
-                answer="",
             )
         )
     return rows
+
+
+def _paired(
+    evaluation: Evaluation, names: Sequence[str], gain: Estimate, each_seed: Sequence[Estimate]
+) -> dict[str, Any]:
+    """Fields of a row that is paired with the incumbent."""
+    each = tuple(seed.value for seed in each_seed)
+    return {"gain": gain, "each_seed": each, "p_value": _p_value(evaluation, names)}
+
+
+def _worst(members: Sequence[PolicyRow]) -> dict[str, Any]:
+    """Fields of a row on limits and trips, for the worst seed."""
+    cells = [cell for member in members for cell in member.costs]
+    trips = [member.trips.value for member in members if member.trips is not None]
+    worst: dict[str, Any] = {"trips": max(trips)} if trips else {}
+    if cells:
+        cell = max(cells, key=lambda cell: (cell.violating.value, cell.violating.high))
+        worst |= {"worst_cost": cell.name, "over": cell.violating}
+    return worst
 
 
 def _imitations(
@@ -323,14 +327,6 @@ def _imitations(
             policy=group,
             role="learner" if fits[0].family else "classical",
             seeds=len({fit.policy for fit in fits}),
-            returns=None,
-            gain=None,
-            each_seed=(),
-            p_value=None,
-            adjusted=None,
-            worst_cost="",
-            over=None,
-            trips=None,
             explained=float(np.mean([fit.explained for fit in fits])),
             predicted=predicted if group in judged else None,
             answer=answer.answer if group in judged else "",
@@ -380,14 +376,6 @@ def _p_value(evaluation: Evaluation, names: Sequence[str]) -> float | None:
     if returns is None or incumbent is None:
         return None
     return wilcoxon_p_value(returns - incumbent.episodes.returns)
-
-
-def _worst_cost(members: Sequence[Any]) -> tuple[str, Estimate | None]:
-    cells = [cell for member in members for cell in member.costs]
-    if not cells:
-        return "", None
-    worst = max(cells, key=lambda cell: (cell.violating.value, cell.violating.high))
-    return worst.name, worst.violating
 
 
 def _flat(run: RunDirectory, evaluation: Evaluation) -> dict[str, str]:

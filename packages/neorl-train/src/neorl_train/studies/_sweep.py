@@ -150,12 +150,7 @@ def read_sweep(path: Path, directory: Path | None = None) -> SweepFile:
             ``[search]``, or a varied setting has neither a list of values nor a range; the message
             names the key.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}") from None
+    content = read_toml(path)
     if (GRID in content) == (SEARCH in content):
         raise InputError(
             f"{path} needs either a section [grid], such as `training.algorithms = ['bc', 'iql']` "
@@ -177,6 +172,20 @@ def read_sweep(path: Path, directory: Path | None = None) -> SweepFile:
     else:
         search = _search(content[SEARCH], path)
     return SweepFile(base, grid, search, directory)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, as they are.
+
+    Raises:
+        InputError: If the file is missing or not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}") from None
 
 
 def _search(section: Any, path: Path) -> Search:
