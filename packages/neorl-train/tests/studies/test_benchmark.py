@@ -360,7 +360,7 @@ def test_a_benchmark_that_is_killed_goes_on_to_the_same_numbers(tmp_path):
 )
 def test_baselines_refuse_before_anything_is_run(tmp_path, monkeypatch, capsys, words, fault):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_train.studies._baselines.evaluate", None)
+    monkeypatch.setattr("neorl_train.studies._benchmark_run.evaluate", None)
     assert main(["baselines", *words]) == 2
     assert fault in capsys.readouterr().err
 
@@ -372,7 +372,7 @@ def test_baselines_are_kept_and_a_log_has_its_controllers(tmp_path, monkeypatch,
     first = capsys.readouterr().out
     assert "stored in" in first
     with monkeypatch.context() as patch:
-        patch.setattr("neorl_train.studies._baselines.evaluate", None)
+        patch.setattr("neorl_train.studies._benchmark_run.evaluate", None)
         assert main(given) == 0
     again = capsys.readouterr().out
     assert again.strip() == first.partition("stored in")[0].strip()

@@ -1,7 +1,5 @@
 """Studies of several runs: comparisons, benchmarks, grids of settings and searches over them."""
 
-from neorl_train.studies._baselines import log_baselines as log_baselines
-from neorl_train.studies._baselines import plant_baselines as plant_baselines
 from neorl_train.studies._benchmark import Benchmark as Benchmark
 from neorl_train.studies._benchmark import BenchmarkRow as BenchmarkRow
 from neorl_train.studies._benchmark import Learning as Learning
@@ -9,6 +7,8 @@ from neorl_train.studies._benchmark import Overall as Overall
 from neorl_train.studies._benchmark_run import BenchmarkPlan as BenchmarkPlan
 from neorl_train.studies._benchmark_run import benchmark_plan as benchmark_plan
 from neorl_train.studies._benchmark_run import carry_out_benchmark as carry_out_benchmark
+from neorl_train.studies._benchmark_run import log_baselines as log_baselines
+from neorl_train.studies._benchmark_run import plant_baselines as plant_baselines
 from neorl_train.studies._benchmark_run import read_benchmark as read_benchmark
 from neorl_train.studies._comparison import ComparedRow as ComparedRow
 from neorl_train.studies._comparison import Comparison as Comparison
