@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from neorl_agents import load_policy
-from neorl_core import InputError, Policy
+from neorl_core import Policy
 from neorl_core.infrastructure import check_head
 from neorl_envs import Dataset
 from neorl_safety.constraints import constraints_from_dict
@@ -113,17 +113,26 @@ def evaluation_inputs(
 
 
 def matching_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluation] | None:
-    """The evaluation of another run in the same folder with the same inputs.
+    """The evaluation of another run in the same folder with the same inputs."""
+    others = [path for path in numbered_runs(run.path.parent) if path != run.path]
+    path = equal_evaluation(others, inputs, lambda path: RunDirectory(path).record())
+    return None if path is None else (path, read_evaluation(path))
 
-    An empty digest matches none.
+
+def equal_evaluation(
+    paths: Sequence[Path], inputs: str, record: Callable[[Path], Mapping[str, Any]]
+) -> Path | None:
+    """The last of several evaluations with the same inputs, if it is unchanged.
+
+    An empty digest matches none. ``record`` reads the digests of an evaluation; one that cannot be
+    read is passed over.
     """
-    for path in reversed(numbered_runs(run.path.parent)):
+    for path in reversed(paths if inputs else ()):
         try:
-            record = RunDirectory(path).record()
-            same = bool(inputs) and record.get(INPUTS) == inputs
-            if same and path != run.path and record.get(RESULTS) == results_digest(path):
-                return path, read_evaluation(path)
-        except (OSError, InputError):
+            digests = record(path)
+            if digests.get(INPUTS) == inputs and digests.get(RESULTS) == results_digest(path):
+                return path
+        except (OSError, ValueError):  # every InputError is a ValueError
             continue
     return None
 

@@ -222,12 +222,12 @@ def _check_list(name: str, values: Any, kind: type) -> None:
         raise InputError(f"{name} must be a list, got {values!r}")
     for value in values:
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise InputError(f"{name} must be a list of {_WORDS[kind]}, got {value!r}")
+            raise InputError(f"{name} must be a list of {_PLURALS[kind]}, got {value!r}")
     if len(set(values)) < len(values):
         raise InputError(f"{name} contains a value twice: {list(values)}; name each value once")
 
 
-_WORDS = {int: "integers", str: "names"}
+_PLURALS = {int: "integers", str: "names"}
 
 
 def state_text(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:

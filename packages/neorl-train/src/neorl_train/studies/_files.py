@@ -178,10 +178,10 @@ def _page(
     header = [tag("p", "neorl", class_="over"), tag("h1", title)]
     pictures = []
     for number, entry in enumerate(shown):
-        words, name = entry.caption, f"picture{number}"
+        caption, name = entry.caption, f"picture{number}"
         if _style.installed():
-            svg = _style.svg_figure(study_figure, [entry.picture], learners, name=name, alt=words)
-            pictures.append((name, entry.heading, figure(Html(svg), words)))
+            svg = _style.svg_figure(study_figure, [entry.picture], learners, name=name, alt=caption)
+            pictures.append((name, entry.heading, figure(Html(svg), caption)))
     missing = []
     if not _style.installed():
         missing = [paragraph(f"Pictures need matplotlib: {_style.EXTRA}", class_="note")]

@@ -13,6 +13,7 @@ from neorl_train._job.artefacts import read_policy_under_test
 from neorl_train._job.evaluation import (
     INPUTS,
     RESULTS,
+    equal_evaluation,
     evaluate_on_plant,
     evaluation_inputs,
     results_digest,
@@ -107,7 +108,7 @@ def evaluate_again(
     identity: dict[str, Any] = {"seed": seed, "starts": starts or settings.starts}
     identity |= {"candidate": candidate, "plant": plant}
     inputs = evaluation_inputs(record, pool.policies, **identity)
-    earlier_path = _match(earlier, inputs)
+    earlier_path = equal_evaluation(earlier, inputs, _starts)
     if earlier_path is not None:
         evaluation = read_evaluation(earlier_path)
         answer, position = verdict(evaluation.tables), 1 + earlier.index(earlier_path)
@@ -158,23 +159,15 @@ def _run_on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
     return dataclasses.replace(resolved_run, config=config, environment=environment)
 
 
-def _match(earlier: list[Path], inputs: str) -> Path | None:
-    """The earlier evaluation with the same inputs, if it is unchanged."""
-    for path in reversed(earlier):
-        try:
-            document = json.loads((path / STARTS).read_text(encoding="utf-8"))
-            same = bool(inputs) and document.get(INPUTS) == inputs
-            if same and document.get(RESULTS) == results_digest(path):
-                return path
-        except (OSError, ValueError):
-            continue
-    return None
+def _starts(path: Path) -> dict[str, Any]:
+    """What an earlier evaluation recorded about its starts."""
+    return json.loads((path / STARTS).read_text(encoding="utf-8"))
 
 
 def _seed_of(path: Path) -> int:
     """Seed of the starts of an earlier evaluation; unknown if that is damaged."""
     try:
-        return int(json.loads((path / STARTS).read_text(encoding="utf-8"))["seed"])
+        return int(_starts(path)["seed"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
 
