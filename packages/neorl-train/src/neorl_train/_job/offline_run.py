@@ -134,15 +134,15 @@ def check_offline_run(config: Config, environment: Plant | None, dataset: Datase
                 f"[{section}] differs from that of {run.path}; learners are fine-tuned with the "
                 "log and the penalties that they were trained with, so leave it out"
             )
-    for name, ours, theirs in (
+    for name, wanted, trained in (
         ("training.algorithms", config.training.algorithms, offline_config.training.algorithms),
         ("training.seeds", config.training.seeds, offline_config.training.seeds),
     ):
-        missing = [str(entry) for entry in ours if entry not in theirs]
+        missing = [str(entry) for entry in wanted if entry not in trained]
         if missing:
             raise InputError(
                 f"{name} has {', '.join(missing)}, which {run.path} did not train; it has "
-                f"{', '.join(map(str, theirs))}"
+                f"{', '.join(map(str, trained))}"
             )
     for name in config.training.algorithms:
         _require_critics(run, name, offline_config.training.updates)
