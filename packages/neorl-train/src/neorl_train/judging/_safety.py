@@ -121,9 +121,9 @@ class _Checks(NamedTuple):
         ]
         return [*checked_constraints(self.constraints), *requirements, *costs]
 
-    def tier(self, *tiers: str) -> list[bool]:
+    def tier(self, *tiers: Tier) -> list[bool]:
         """Which of the constraints have one of these tiers."""
-        return [str(check.tier) in tiers for check in self.all]
+        return [check.tier in tiers for check in self.all]
 
     def of(self, rows: EpisodeRows) -> CheckedRows:
         """Rows with their excess over every constraint."""
@@ -209,14 +209,14 @@ def _safety_row(label: str, checks: _Checks, checked_rows: CheckedRows) -> Safet
     result = PolicyResult(label, label, role, label == WITH, checked_rows.episodes)
     (row,) = policy_rows([result], checks.spec, reference="", level=checks.level)
     violated = (checked_rows.excess > 0) & checked_rows.rows.mask[..., None]
-    counts = violated[..., checks.tier("hard", "soft")]
+    counts = violated[..., checks.tier(Tier.HARD, Tier.SOFT)]
     per_episode = counts.sum(axis=(1, 2)).astype(np.float64)
     kept = ~counts.any(axis=(1, 2))
     return SafetyRow(
         **vars(row),
         violations=int(per_episode.sum()),
         violations_per_episode=mean_estimates(per_episode[:, None], level=checks.level)[0],
-        critical_violations=int(violated[..., checks.tier("hard")].sum()),
+        critical_violations=int(violated[..., checks.tier(Tier.HARD)].sum()),
         satisfaction=fraction_estimates(kept[:, None], level=checks.level)[0],
     )
 
@@ -265,7 +265,7 @@ def _alarms(
 ) -> tuple[Alarms, ...]:
     """Alarms of every monitor, and their lead time before a violation."""
     mask = np.asarray(checked_rows.rows.mask)
-    counts = checks.tier("hard", "soft")
+    counts = checks.tier(Tier.HARD, Tier.SOFT)
     violated: Any = ((checked_rows.excess > 0) & mask[..., None])[..., counts].any(axis=2)
     first_violation = np.where(violated.any(axis=1), violated.argmax(axis=1), violated.shape[1])
     alarms = []
@@ -295,7 +295,7 @@ def _worst_starts(checks: _Checks, checked_rows: Mapping[str, CheckedRows]) -> d
     The reason for each, by its number.
     """
     chosen: dict[int, str] = {}
-    counted = checks.tier("hard", "soft")
+    counted = checks.tier(Tier.HARD, Tier.SOFT)
     listed = [check for check, counts in zip(checks.all, counted, strict=True) if counts]
     scales = np.array([check.scale for check in listed])
     for name in (WITHOUT, WITH):
