@@ -10,8 +10,8 @@ import pytest
 
 import demo
 from neorl_agents import load_policy
-from neorl_train.judging._results import read_evaluation
-from neorl_train.judging._verdict import parts, read_verdict
+from neorl_train.judging import read_evaluation, read_verdict
+from neorl_train.judging._verdict import parts
 
 
 def test_it_says_what_it_does_then_the_answer_and_what_to_open(

@@ -12,7 +12,7 @@ from neorl_train._job.evaluation import (
     results_digest,
     write_results,
 )
-from neorl_train.judging._results import read_evaluation
+from neorl_train.judging import read_evaluation
 from neorl_train.runs import create_run
 
 RECORD = {"config_hash": "sha256:c", "dataset": {"content_hash": "sha256:d"}, "status": "finished"}

@@ -7,9 +7,8 @@ import pytest
 
 from neorl_core import InputError
 from neorl_train._job.evaluation import write_results
-from neorl_train.judging import Verdict, read_evaluation
+from neorl_train.judging import Verdict, read_evaluation, read_verdict
 from neorl_train.judging._results import to_plain
-from neorl_train.judging._verdict import read_verdict
 from neorl_train.runs._names import EVALUATION, TRACES, VERDICT
 
 

@@ -23,10 +23,15 @@ from neorl_train._job.evaluation import write_results
 from neorl_train.judging._pool import Pool
 from neorl_train.runs import RunDirectory
 from neorl_train.runs._directory import create_run
-from neorl_train.studies import _benchmark_run, _sweep, benchmark_plan, write_benchmark
+from neorl_train.studies import (
+    _benchmark_run,
+    _sweep,
+    benchmark_plan,
+    benchmark_text,
+    write_benchmark,
+)
 from neorl_train.studies._benchmark import PROFILE, PlannedRun, Scale, benchmark_of
 from neorl_train.studies._benchmark_run import benchmark_notes
-from neorl_train.studies._tables import benchmark_text
 
 GRID = """
 [benchmark]
