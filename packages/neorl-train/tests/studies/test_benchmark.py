@@ -20,7 +20,7 @@ from neorl_core.infrastructure import head, write_json
 from neorl_train import evaluate
 from neorl_train._command.main import main
 from neorl_train._job.evaluation import write_results
-from neorl_train.judging._pool import Pool
+from neorl_train.candidates import Pool
 from neorl_train.runs import RunDirectory
 from neorl_train.runs._directory import create_run
 from neorl_train.studies import (

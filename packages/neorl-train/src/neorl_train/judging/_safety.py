@@ -488,7 +488,7 @@ def assess_on_log(
     unknown = dataclasses.replace(checked_rows[LOGGED].episodes, success=None, trip=None)
     checked_rows[LOGGED] = checked_rows[LOGGED]._replace(episodes=unknown)
     for label, actor in ((WITHOUT, policy), (WITH, guarded)):
-        part = checks.of(_in_shadow(as_arrays(actor), logged))
+        part = checks.of(_shadow_rows(as_arrays(actor), logged))
         costs = part.excess.shape[2] - spec.n_cost
         part.excess[..., costs:] = -np.inf  # what would have followed is unknown
         checked_rows[label] = part
@@ -533,7 +533,7 @@ def _log_rollout(dataset: Dataset) -> EpisodeRows:
     return EpisodeRows(**columns)
 
 
-def _in_shadow(policy: Policy, logged: EpisodeRows) -> EpisodeRows:
+def _shadow_rows(policy: Policy, logged: EpisodeRows) -> EpisodeRows:
     """A policy's answers, with the logged action reported as received in each step."""
     obs = np.concatenate([logged.first_obs[:, None], logged.obs[:, :-1]], axis=1)
     action, report = jax.device_get(shadow(policy, obs, logged.applied))

@@ -419,7 +419,7 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     material = Material(config, dataset.spec, environment, dataset)
     _, controllers, text = with_controllers(material)
     if environment is None:
-        return _in_shadow(config, dataset, controllers), text
+        return _evaluate_in_shadow(config, dataset, controllers), text
     outcome = evaluate(
         environment,
         _first_tuning(environment),
@@ -470,7 +470,9 @@ def _store(outcome: Evaluation, cached_folder: Path) -> None:
         partial.rename(cached_folder)
 
 
-def _in_shadow(config: Config, dataset: Dataset, controllers: Mapping[str, Policy]) -> Evaluation:
+def _evaluate_in_shadow(
+    config: Config, dataset: Dataset, controllers: Mapping[str, Policy]
+) -> Evaluation:
     """Compares the actions of controllers with those of held-out episodes."""
     check_split(config.data, dataset)
     trained_on, rest = training_and_held_out(config.data, dataset)

@@ -196,12 +196,12 @@ def compare_runs(paths: Sequence[Path], *, against: str = "") -> Comparison:
     for run, evaluation, settings, other in zip(runs, evaluations, differing, others, strict=True):
         own = _rows(run, evaluation, settings)
         if other is not None:
-            own = [_against(row, evaluation, other, against, level) for row in own]
+            own = [_compare_with(row, evaluation, other, against, level) for row in own]
         rows += [row for row in own if not _is_repeated(row, rows)]
     return Comparison(level, _adjust(rows), against)
 
 
-def _against(
+def _compare_with(
     row: ComparedRow, evaluation: Evaluation, baseline: np.ndarray, name: str, level: float
 ) -> ComparedRow:
     """A row whose gain and p value are those over another policy than the incumbent."""
@@ -257,12 +257,12 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
         pooled, paired = _pooled_row(tables, group), {}
         if pooled is not None:
             gain = pooled.fresh_seeds or pooled.difference
-            paired = _paired(evaluation, names, gain, pooled.each_seed)
+            paired = _paired_fields(evaluation, names, gain, pooled.each_seed)
         rows.append(
             ComparedRow(
                 **common,
                 **paired,
-                **_worst(members),
+                **_worst_fields(members),
                 settings=_learner_settings(settings, group, groups),
                 policy=group,
                 role="learner",
@@ -276,12 +276,12 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
             continue
         gain, paired = row.difference, {}
         if tables.environment and row.name != tables.reference and gain is not None:
-            paired = _paired(evaluation, [row.name], gain, [gain])
+            paired = _paired_fields(evaluation, [row.name], gain, [gain])
         rows.append(
             ComparedRow(
                 **common,
                 **paired,
-                **_worst([row]),
+                **_worst_fields([row]),
                 settings=_learner_settings(settings, "", groups),
                 policy=row.name,
                 role=row.role,
@@ -292,7 +292,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
     return rows
 
 
-def _paired(
+def _paired_fields(
     evaluation: Evaluation, names: Sequence[str], gain: Estimate, each_seed: Sequence[Estimate]
 ) -> dict[str, Any]:
     """Fields of a row that is paired with the incumbent."""
@@ -300,7 +300,7 @@ def _paired(
     return {"gain": gain, "each_seed": each, "p_value": _p_value(evaluation, names)}
 
 
-def _worst(members: Sequence[PolicyRow]) -> dict[str, Any]:
+def _worst_fields(members: Sequence[PolicyRow]) -> dict[str, Any]:
     """Fields of a row on limits and trips, for the worst seed."""
     cells = [cell for member in members for cell in member.costs]
     trips = [member.trips.value for member in members if member.trips is not None]

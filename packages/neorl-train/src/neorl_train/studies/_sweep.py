@@ -380,9 +380,9 @@ def carry_out(
         for cell in state.left
     ]
     if cluster:
-        outcomes = _on_cluster(jobs, cluster)
+        outcomes = _cluster_outcomes(jobs, cluster)
     elif processes > 1:
-        outcomes = _in_processes(jobs, processes)
+        outcomes = _process_outcomes(jobs, processes)
     else:
         outcomes = (run_cell(*job) for job in jobs)
     total = len(finished_together) + len(jobs)
@@ -462,7 +462,7 @@ def run_cell(
     return Outcome(name, "")
 
 
-def _in_processes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
+def _process_outcomes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
     """Runs each cell in its own process, so that its compiled programs are freed when it ends."""
     pool = ProcessPoolExecutor(
         processes, get_context("spawn"), initializer=prepare_process, max_tasks_per_child=1
@@ -478,7 +478,7 @@ def _in_processes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
             yield Outcome(waiting[future], one_line(error), True) if lost else future.result()
 
 
-def _on_cluster(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
+def _cluster_outcomes(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
     """Runs each cell as a Ray task, on any machine with a free core."""
     try:
         ray: Any = importlib.import_module("ray")
@@ -499,7 +499,7 @@ def _on_cluster(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
         raise InputError(
             f"the Ray cluster at {address} cannot be reached: {one_line(error)}"
         ) from None
-    task = ray.remote(max_retries=0)(_prepared_cell)
+    task = ray.remote(max_retries=0)(_prepare_cell)
     waiting = {task.remote(*job): job[0] for job in jobs}
     try:
         while waiting:
@@ -529,7 +529,7 @@ def _require_listener(address: str) -> None:
         ) from None
 
 
-def _prepared_cell(*job: Any) -> tuple[str, str]:
+def _prepare_cell(*job: Any) -> tuple[str, str]:
     prepare_process()
     cell, error, _ = run_cell(*job)
     return cell, error
