@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from neorl_train.judging._rollouts import paired_starts as paired_starts
     from neorl_train.judging._rollouts import recorded_episodes as recorded_episodes
     from neorl_train.judging._rollouts import rollouts as rollouts
-    from neorl_train.judging._rollouts import select_starts as select_starts
     from neorl_train.judging._rollouts import with_one_structure as with_one_structure
     from neorl_train.judging._rule import LogPrediction as LogPrediction
     from neorl_train.judging._rule import OtherEstimate as OtherEstimate
@@ -102,7 +101,6 @@ __all__ = [
     "read_verdict",
     "recorded_episodes",
     "rollouts",
-    "select_starts",
     "training_signs",
     "trial_verdict",
     "with_one_structure",

@@ -76,7 +76,7 @@ def evaluate(
     policies: Pool | Mapping[str, Policy],
     dataset: Dataset | None = None,
     *,
-    candidate: str | None = None,
+    candidate: str = "",
     incumbent: str | None = None,
     constraints: AnyConstraints | None = None,
     fallbacks: Mapping[str, Policy] | None = None,
@@ -133,7 +133,7 @@ def evaluate(
     tunings, pool = environment.tunings(), as_pool(policies)
     reference = incumbent or pool.incumbent or environment.reference
     name = str(getattr(environment, "name", type(environment).__name__))
-    candidate = next(iter(pool.policies), "") if candidate is None else candidate
+    candidate = candidate or next(iter(pool.policies), "")
     constants = _constants(fallbacks or {})
     reserved = [*tunings, *constants, BEHAVIOUR, LOG]
     fitted = controllers or {}
@@ -441,7 +441,7 @@ def evaluate_offline(
     dataset: Dataset,
     held_out: Dataset,
     training: Training,
-    candidate: str | None = None,
+    candidate: str = "",
     spec: Spec | None = None,
     controllers: Mapping[str, Policy] | None = None,
     held_out_episodes: Sequence[int] = (),
@@ -479,7 +479,7 @@ def evaluate_offline(
     spec = dataset.spec if spec is None else spec
     imitators = {**classical_imitators(training, spec), **(controllers or {})}
     pool = as_pool(policies)
-    candidate = next(iter(pool.policies), "") if candidate is None else candidate
+    candidate = candidate or next(iter(pool.policies), "")
     check_names([*pool.policies], candidate=candidate, reserved=[LOG, *imitators])
     if dataset.n_episodes < 2:
         raise ValueError(
