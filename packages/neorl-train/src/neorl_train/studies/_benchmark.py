@@ -6,7 +6,7 @@ A policy is scored after its last update, and at its best validation.
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -241,17 +241,11 @@ def _curves(
 PROFILE = tuple(float(score) for score in range(-50, 151, 10))
 """Thresholds of a profile: normalised scores."""
 _SEED = 20_260_101
-_NO_RESULTS: dict[str, Any] = {
-    **dict.fromkeys(("returns", "gain", "last", "best", "last_there", "over", "trips")),
-    **{"role": "learner", "seeds": 0, "each_seed": (), "worst_cost": ""},
-}
-"""Remaining fields of the row of a learner of which no seed has finished."""
-
 BenchmarkTask = tuple[str, str]
 """Name of a plant and quality of its log."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkRow:
     """One policy on one plant, trained on a log of one quality.
 
@@ -280,20 +274,20 @@ class BenchmarkRow:
     plant: str
     quality: str
     policy: str
-    role: Role
-    seeds: int
+    role: Role = "learner"
+    seeds: int = 0
     failed: int
     unit: str
-    returns: Estimate | None
+    returns: Estimate | None = None
     incumbent: str
-    gain: Estimate | None
-    last: Estimate | None
-    each_seed: tuple[float, ...]
-    best: Estimate | None
-    last_there: Estimate | None
-    worst_cost: str
-    over: float | None
-    trips: float | None
+    gain: Estimate | None = None
+    last: Estimate | None = None
+    each_seed: tuple[float, ...] = ()
+    best: Estimate | None = None
+    last_there: Estimate | None = None
+    worst_cost: str = ""
+    over: float | None = None
+    trips: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -387,6 +381,14 @@ class PlannedRun:
         return self.run is not None and self.run.record()["status"] == FINISHED
 
 
+class _OnTask(NamedTuple):
+    """A policy on one task: its scores, how many of its seeds failed, whether its runs ended."""
+
+    scores: PolicyScores | None
+    failed: int = 0
+    complete: bool = True
+
+
 def benchmark_of(
     entries: Sequence[PlannedRun],
     controllers: Mapping[BenchmarkTask, Evaluation],
@@ -398,11 +400,11 @@ def benchmark_of(
     """Reads the runs of a benchmark."""
     rows: list[BenchmarkRow] = []
     curves: list[Learning] = []
-    by_task: dict[BenchmarkTask, dict[str, tuple[PolicyScores | None, int, bool]]] = {}
+    by_task: dict[BenchmarkTask, dict[str, _OnTask]] = {}
     validations = 0
     for task in dict.fromkeys(entry.task for entry in entries):
         scale, task_entries = scales[task[0]], [entry for entry in entries if entry.task == task]
-        policies: dict[str, tuple[PolicyScores | None, int, bool]] = {}
+        policies: dict[str, _OnTask] = {}
         for learner in dict.fromkeys(entry.learner for entry in task_entries):
             learner_entries = [entry for entry in task_entries if entry.learner == learner]
             done = [
@@ -410,9 +412,9 @@ def benchmark_of(
             ]
             failed = sum(len(entry.seeds) for entry in learner_entries if entry.error)
             complete = all(entry.finished or entry.error for entry in learner_entries)
-            policies[learner] = join(done) if done else None, failed, complete
+            policies[learner] = _OnTask(join(done) if done else None, failed, complete)
         others = controller_scores(controllers[task], scale)
-        policies |= {entry.policy: (entry, 0, True) for entry in others}
+        policies |= {entry.policy: _OnTask(entry) for entry in others}
         rows += _rows(task, policies, others[0].tables, level)
         by_task[task] = policies
         for scored, _, _ in policies.values():
@@ -444,13 +446,13 @@ def controller_rows(
 ) -> tuple[BenchmarkRow, ...]:
     """The rows of a plant's controllers."""
     scored = controller_scores(evaluation, scale)
-    policies = {entry.policy: (entry, 0, True) for entry in scored}
+    policies = {entry.policy: _OnTask(entry) for entry in scored}
     return tuple(_rows(task, policies, evaluation.tables, level))
 
 
 def _rows(
     task: BenchmarkTask,
-    policies: Mapping[str, tuple[PolicyScores | None, int, bool]],
+    policies: Mapping[str, _OnTask],
     tables: ResultTables,
     level: float,
 ) -> list[BenchmarkRow]:
@@ -467,7 +469,7 @@ def _rows(
             "incumbent": tables.reference,
         }
         if scored is None:
-            rows.append(BenchmarkRow(**shared, **_NO_RESULTS))
+            rows.append(BenchmarkRow(**shared))  # no seed has finished
             continue
         last, returns, gain = means[policy]
         worst, over = _worst(scored)
@@ -505,7 +507,7 @@ def _learning(task: BenchmarkTask, scored: PolicyScores, level: float) -> Learni
 
 
 def _overall(
-    by_task: Mapping[BenchmarkTask, Mapping[str, tuple[PolicyScores | None, int, bool]]],
+    by_task: Mapping[BenchmarkTask, Mapping[str, _OnTask]],
     level: float,
 ) -> tuple[Overall, ...]:
     """Learners and kinds of controllers over the complete tasks."""
