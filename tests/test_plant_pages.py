@@ -12,7 +12,7 @@ from baseline_table import ANCHORS, RESULTS
 from neorl_envs import environment_names, make
 from neorl_envs.blocks import named_constants
 from neorl_envs.scoring import test_mode
-from neorl_train.judging._logged import NEORL2_RETURNS
+from neorl_train.judging._evaluate import NEORL2_RETURNS
 from plant_pages import ROOT, page_of, tables
 
 PLANTS = environment_names()

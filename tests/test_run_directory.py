@@ -13,9 +13,9 @@ from neorl_envs.datasets import _file as dataset
 from neorl_safety.constraints import _documents as constraints
 from neorl_safety.guards import _settings as guard_settings
 from neorl_train._job import critics
-from neorl_train.judging import _evaluation_file as results
-from neorl_train.judging import _fine_tuning as fine_tuning
-from neorl_train.judging import _verdict_file as verdict
+from neorl_train.judging import _results as results
+from neorl_train.judging import _training_results as fine_tuning
+from neorl_train.judging import _verdict as verdict
 from neorl_train.runs import _checkpoints as checkpoint
 from neorl_train.runs import _directory as directory
 from neorl_train.runs import _names as written

@@ -31,4 +31,4 @@ def test_four_seeds_beat_what_was_logged_at_no_more_cost(
     assert row["seeds"] == [f"td3_bc-{seed}" for seed in seeds]
     assert row["difference"]["low"] > 0
     for cost in row["costs"]:
-        assert cost["ours"]["high"] <= cost["theirs"]["high"], cost["name"]
+        assert cost["mean"]["high"] <= cost["other"]["high"], cost["name"]

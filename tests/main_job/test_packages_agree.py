@@ -16,7 +16,7 @@ from neorl_deploy.shadow import read_log
 from neorl_envs import read_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_safety.guards import guard
-from neorl_train.judging._trial import POWER_FACTOR, BrokenEpisodes, trial_plan
+from neorl_train.judging._sentences import POWER_FACTOR, BrokenEpisodes, trial_plan
 
 
 def test_the_two_readers_of_a_dataset_agree(finished: Path) -> None:

@@ -17,7 +17,7 @@ from neorl_core.infrastructure import head
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_train import evaluate_offline, verdict
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.judging import Estimate
 from neorl_train.judging._wording import table_text
 from neorl_train.pages import print_summary, write_report

@@ -6,7 +6,7 @@ import pytest
 
 from neorl_envs import make
 from neorl_train import verdict
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.pages import _terminal, print_summary
 from neorl_train.pages._html import glossary
 from neorl_train.pages._terminal import _unit

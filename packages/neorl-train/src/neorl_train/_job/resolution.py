@@ -59,12 +59,12 @@ from neorl_train.data._source import (
     is_streamed,
     known_plant,
     read_log,
+    require_same_channels,
     simulator,
     source_named,
 )
 from neorl_train.data._split import check_batches, check_split, training_rows
 from neorl_train.data._streamed import require_streamable
-from neorl_train.judging._checks import require_same_channels
 
 ROWS_AT_ONCE = 65_536
 MAX_MODEL_ROWS = 1_000_000

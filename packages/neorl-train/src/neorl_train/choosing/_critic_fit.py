@@ -36,8 +36,8 @@ from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
 from neorl_train.data._behaviours import padded_episodes
 from neorl_train.data._data_warnings import still_actions
 from neorl_train.data._training_data import TrainingData
-from neorl_train.judging._estimates import fraction_estimates
 from neorl_train.judging._rollouts import recorded_episodes
+from neorl_train.judging._summary import fraction_estimates
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._loop import UNWATCHED, Watcher, train
 from neorl_train.training._memory import TrainingMemory

@@ -40,8 +40,8 @@ from neorl_train.choosing._model_trust import (
 )
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
-from neorl_train.judging._logged import reward_unit
-from neorl_train.judging._trial import setpoint_text
+from neorl_train.judging._evaluate import reward_unit
+from neorl_train.judging._sentences import setpoint_text
 from neorl_train.judging._wording import number, percent, quantity
 
 MAX_BIAS = 0.25

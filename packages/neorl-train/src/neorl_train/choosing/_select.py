@@ -37,8 +37,8 @@ from neorl_train.choosing._value_estimates import (
 from neorl_train.data._behaviours import behaviours_of, own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.judging import OtherEstimate
-from neorl_train.judging._logged import reward_unit
-from neorl_train.judging._trial import ReplayCheck
+from neorl_train.judging._evaluate import reward_unit
+from neorl_train.judging._rule import ReplayCheck
 from neorl_train.judging._wording import with_ends, with_unit
 
 MIN_AGREEMENT = 3

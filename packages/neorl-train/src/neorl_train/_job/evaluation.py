@@ -1,8 +1,8 @@
-"""Writes an evaluation in an order that survives interruption, and finds an equal one."""
+"""Evaluates the candidates of a run on a plant; writes evaluations, and finds an equal one."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,17 @@ from typing import Any
 import jax
 
 from neorl_agents import load_policy
-from neorl_core import InputError, Policy
+from neorl_core import Policy
 from neorl_core.infrastructure import check_head
+from neorl_envs import Dataset
 from neorl_safety.constraints import constraints_from_dict
+from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train.data._log_cache import source_files
-from neorl_train.judging._evaluation_file import read_evaluation, write_evaluation
-from neorl_train.judging._fine_tuning import read_fine_tuning
-from neorl_train.judging._results import Evaluation
-from neorl_train.judging._verdict import Verdict
-from neorl_train.judging._verdict_file import read_verdict, write_verdict
+from neorl_train.judging._pool import Pool
+from neorl_train.judging._results import Evaluation, read_evaluation, write_evaluation
+from neorl_train.judging._rollouts import starts_key
+from neorl_train.judging._training_results import read_fine_tuning
+from neorl_train.judging._verdict import Verdict, read_verdict, write_verdict
 from neorl_train.runs._checkpoints import tree_digest
 from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._names import (
@@ -35,6 +37,42 @@ from neorl_train.runs._records import read_records
 INPUTS, RESULTS = "evaluation_inputs", "evaluation_digest"
 """Fields of the record: the digest of an evaluation's inputs, and that of its results."""
 OWN_PACKAGES = ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neorl_train")
+
+
+def evaluate_on_plant(
+    run: ResolvedRun,
+    pool: Pool,
+    dataset: Dataset | None,
+    controllers: Mapping[str, Policy],
+    guard: Mapping[str, Any],
+    *,
+    candidate: str,
+    seed: int,
+    starts: int,
+) -> Evaluation:
+    """Runs the candidates, controllers and the behaviour of a run on its plant, by its settings.
+
+    ``guard`` contains the parts of the guard, by the names of the arguments of ``evaluate``, which
+    is imported here because training must not wait for the import.
+    """
+    from neorl_train.judging._evaluate import evaluate
+
+    assert run.environment is not None
+    settings = run.config.evaluation
+    return evaluate(
+        run.environment,
+        pool,
+        dataset,
+        candidate=candidate,
+        spec=run.judged_spec,
+        controllers=controllers,
+        behaviour=run.behaviour,
+        key=starts_key(seed),
+        n_starts=starts,
+        level=settings.level,
+        episode_margin=settings.episode_margin,
+        **guard,
+    )
 
 
 def write_results(run: Path, evaluation: Evaluation, verdict: Verdict) -> None:
@@ -75,17 +113,26 @@ def evaluation_inputs(
 
 
 def matching_evaluation(run: RunDirectory, inputs: str) -> tuple[Path, Evaluation] | None:
-    """The evaluation of another run in the same folder with the same inputs.
+    """The evaluation of another run in the same folder with the same inputs."""
+    others = [path for path in numbered_runs(run.path.parent) if path != run.path]
+    path = equal_evaluation(others, inputs, lambda path: RunDirectory(path).record())
+    return None if path is None else (path, read_evaluation(path))
 
-    An empty digest matches none.
+
+def equal_evaluation(
+    paths: Sequence[Path], inputs: str, record: Callable[[Path], Mapping[str, Any]]
+) -> Path | None:
+    """The last of several evaluations with the same inputs, if it is unchanged.
+
+    An empty digest matches none. ``record`` reads the digests of an evaluation; one that cannot be
+    read is passed over.
     """
-    for path in reversed(numbered_runs(run.path.parent)):
+    for path in reversed(paths if inputs else ()):
         try:
-            record = RunDirectory(path).record()
-            same = bool(inputs) and record.get(INPUTS) == inputs
-            if same and path != run.path and record.get(RESULTS) == results_digest(path):
-                return path, read_evaluation(path)
-        except (OSError, InputError):
+            digests = record(path)
+            if digests.get(INPUTS) == inputs and digests.get(RESULTS) == results_digest(path):
+                return path
+        except (OSError, ValueError):  # every InputError is a ValueError
             continue
     return None
 

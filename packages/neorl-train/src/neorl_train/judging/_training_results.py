@@ -1,17 +1,14 @@
-"""Results of a fine-tuning, and its file ``finetune.json``."""
+"""What training led to: a fine-tuning with its file ``finetune.json``, and signs of failure."""
 
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from neorl_core.infrastructure import head, write_text
-from neorl_train.judging._estimates import crossed_estimate, mean_estimates
-from neorl_train.judging._evaluation_file import decode, from_plain, read_json, to_plain
-from neorl_train.judging._results import Evaluation
+from neorl_train.judging._results import decode, from_plain, read_json, to_plain
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import (
     decimals,
@@ -160,39 +157,91 @@ def read_fine_tuning(run: str | os.PathLike[str]) -> FineTuning:
     return decode(path, lambda plain: from_plain(FineTuning, plain), content)
 
 
-def fine_tuning_effect(
-    evaluation: Evaluation,
-    after: str,
-    before: str,
-    *,
-    seeds: Sequence[int],
-    collected: tuple[Collected, ...],
-    regret: tuple[float, ...] | None,
-) -> FineTuned:
-    """Effect of fine-tuning one learner, paired by start, with the policies behind the guard.
+class _Sign(NamedTuple):
+    """A metric that shows that training went wrong, and what to do about it.
 
-    ``after`` and ``before`` are groups such as ``"iql"`` and ``"iql_offline"``; the intervals have
-    the level of the evaluation.
+    Attributes:
+        metric: Its name.
+        limit: The last value that is no sign.
+        worst: ``max`` if larger values are signs, ``min`` if smaller ones are.
+        shown: How its worst value is written.
+        sentence: What its seeds do; ``{}`` is the place of that value.
     """
-    returns = {
-        result.name: result.episodes.returns for result in evaluation.results if result.guarded
-    }
-    returns_after = np.stack([returns[f"{after}-{seed}"] for seed in seeds])
-    returns_before = np.stack([returns[f"{before}-{seed}"] for seed in seeds])
-    level = evaluation.tables.level
-    return FineTuned(
-        name=after,
-        before=_estimate(returns_before, level),
-        after=_estimate(returns_after, level),
-        gain=_estimate(returns_after - returns_before, level),
-        each_seed=tuple(float(mean) for mean in (returns_after - returns_before).mean(axis=1)),
-        regret=regret,
-        collected=collected,
-    )
+
+    metric: str
+    limit: float
+    worst: Callable[[Iterable[float]], float]
+    shown: Callable[[float], str]
+    sentence: str
+
+    def of(self, name: str, runs: Sequence[Mapping[str, float]]) -> list[str]:
+        """The warning on one learner, from the metrics of its seeds; empty if there is none."""
+        values = [metrics[self.metric] for metrics in runs if self.metric in metrics]
+        bad = [x for x in values if (x > self.limit if self.worst is max else x < self.limit)]
+        if not bad:
+            return []
+        sentence = self.sentence.format(self.shown(self.worst(bad)))
+        return [f"{name}: {len(bad)} of {len(runs)} seeds {sentence}"]
 
 
-def _estimate(samples: np.ndarray, level: float) -> Estimate:
-    """Estimates the mean over seeds and starts; with one seed, the mean over the starts."""
-    if len(samples) > 1:
-        return crossed_estimate(samples, level=level)
-    return mean_estimates(samples.T, level=level)[0]
+_SIGNS = (
+    _Sign(
+        *("q_beyond_rewards", 0.01, max, percent),
+        "value up to {} of the rows beyond any return that the log's rewards allow: the values "
+        "have diverged from the data, and policies learned from them cannot be trusted",
+    ),
+    _Sign(
+        *("q_off_rewards", 3.0, max, "{:.1f}".format),
+        "have values that correspond to a mean reward per step up to {} standard deviations from "
+        "the log's: they have not yet reached the level that a constant in the reward requires, "
+        "and policies that follow them are far from the best; subtract the constant in the "
+        "reward's expression, or train longer",
+    ),
+    _Sign(
+        *("effective_sample", 0.05, min, percent),
+        "learn from as little as {} of the rows (effective sample of the weights): lower the "
+        "inverse temperature",
+    ),
+    _Sign(
+        *("at_ceiling", 0.2, max, percent),
+        "give up to {} of the rows the largest weight: lower the inverse temperature, or scale the "
+        "advantage",
+    ),
+    _Sign(
+        *("held_at_bound", 0.1, max, percent),
+        "hold up to {} of the actions at a bound where the logged actions are not, and almost no "
+        "gradient passes there: more training may not help; give the distance to the log more "
+        "weight, or lower the actor's learning rate",
+    ),
+)
+
+
+def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Warnings from the values and weights in the last chunk of every training run.
+
+    A run gets a warning in any of these cases:
+
+    - More than 1 % of the rows have a value that the log's rewards do not permit
+      (``q_beyond_rewards``).
+    - Its values imply a reward per step more than three standard deviations from the log's
+      (``q_off_rewards``).
+    - Its weighted regression has an effective sample size below 5 % of the rows
+      (``effective_sample``), or gives more than 20 % of them the largest weight (``at_ceiling``).
+    - Its actor holds more than 10 % of the actions at a bound where the log does not
+      (``held_at_bound``).
+
+    Args:
+        records: Lines of ``metrics.jsonl``.
+
+    Returns:
+        One sentence for each algorithm and warning; empty if there is none.
+    """
+    last: dict[tuple[str, int], Mapping[str, float]] = {}
+    for line in records:
+        if line["kind"] == "chunk":
+            last[line["algorithm"], line["seed"]] = line["metrics"]
+    sentences = []
+    for name in dict.fromkeys(algorithm for algorithm, _ in last):
+        runs = [metrics for (algorithm, _), metrics in last.items() if algorithm == name]
+        sentences += [sentence for sign in _SIGNS for sentence in sign.of(name, runs)]
+    return sentences

@@ -1,6 +1,7 @@
-"""Figures of several runs: a page of tables and figures, and single figures as PNG."""
+"""Writes compared runs and benchmarks: tables in every format, pages and figures."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +26,21 @@ from neorl_train.pages._html import (
 from neorl_train.pages.figures import _style
 from neorl_train.pages.figures._studies import Curves, Dots, Picture, Profiles, study_figure
 from neorl_train.studies._benchmark import PROFILE, Benchmark
-from neorl_train.studies._comparison import ComparedRow, Comparison
-from neorl_train.studies._scores import THRESHOLDS, LearnerAggregate
-from neorl_train.studies._tables import Table, benchmark_tables, comparison_tables, notes
+from neorl_train.studies._comparison import THRESHOLDS, ComparedRow, Comparison, LearnerAggregate
+from neorl_train.studies._tables import (
+    SUFFIXES,
+    Table,
+    benchmark_tables,
+    benchmark_text,
+    benchmark_to_json,
+    check_output,
+    comparison_csv,
+    comparison_tables,
+    comparison_to_json,
+    notes,
+    render,
+    rows_csv,
+)
 
 DOTS_PER_INCH = 150
 
@@ -47,20 +60,70 @@ class ShownPicture:
     picture: Picture
 
 
-def write_benchmark_pictures(folder: Path, benchmark: Benchmark) -> list[Path]:
-    """Writes the page of a benchmark, and its figures as PNG if matplotlib is installed."""
-    shown, page = _of_benchmark(benchmark), folder / "benchmark.html"
+def write_benchmark(folder: Path, benchmark: Benchmark) -> list[Path]:
+    """Writes the tables as text, Markdown, LaTeX, CSV and JSON, and a page with figures.
+
+    The figures are also written as PNG if matplotlib is installed.
+
+    Args:
+        folder: Folder of the benchmark.
+        benchmark: Results of the benchmark.
+
+    Returns:
+        The files.
+
+    Raises:
+        OSError: If one cannot be written.
+    """
+    tables, note_lines = benchmark_tables(benchmark), notes(benchmark)
+    content = {
+        ".txt": benchmark_text(benchmark) + "\n",
+        ".md": "\n".join([render(tables, ".md"), *(f"- {note}" for note in note_lines), ""]),
+        ".tex": "\n".join([render(tables, ".tex"), *(f"% {note}" for note in note_lines), ""]),
+        ".csv": rows_csv(benchmark.rows),
+        ".json": json.dumps(benchmark_to_json(benchmark), indent=1) + "\n",
+    }
+    for suffix, text in content.items():
+        write_text(folder / f"benchmark{suffix}", text)
+    files = [folder / f"benchmark{suffix}" for suffix in content]
+    shown, page = _benchmark_figures(benchmark), folder / "benchmark.html"
     learners = _learners(benchmark.rows)
-    tables = benchmark_tables(benchmark)
-    write_text(page, _page("Benchmark", tables, notes(benchmark), shown, learners))
+    write_text(page, _page("Benchmark", tables, note_lines, shown, learners))
     if not _style.installed() or not shown:
-        return [page]
+        return [*files, page]
     picture = folder / "benchmark.png"
     _write_png(picture, shown, learners)
-    return [page, picture]
+    return [*files, page, picture]
 
 
-def write_comparison_picture(
+def write_comparison(
+    path: Path, comparison: Comparison, aggregates: Sequence[LearnerAggregate]
+) -> None:
+    """Writes compared runs in the format given by the suffix of the file.
+
+    Args:
+        path: File with one of :data:`SUFFIXES`. A CSV file contains only the rows of the runs.
+        comparison: The compared runs.
+        aggregates: Learners over several plants.
+
+    Raises:
+        InputError: If the suffix is unknown, its folder is missing, or a figure cannot be drawn.
+        OSError: If the file cannot be written.
+    """
+    check_output(path, SUFFIXES)
+    if path.suffix in (".html", ".png"):
+        _write_comparison_picture(path, comparison, aggregates)
+        return
+    if path.suffix == ".csv":
+        text = comparison_csv(comparison)
+    elif path.suffix == ".json":
+        text = json.dumps(comparison_to_json(comparison, aggregates), indent=1) + "\n"
+    else:
+        text = render(comparison_tables(comparison, aggregates), path.suffix)
+    write_text(path, text)
+
+
+def _write_comparison_picture(
     path: Path, comparison: Comparison, aggregates: Sequence[LearnerAggregate]
 ) -> None:
     """Writes compared runs as a page (``.html``) or as a single figure (``.png``).
@@ -70,7 +133,7 @@ def write_comparison_picture(
             because no policy was run on a plant.
         OSError: If it cannot be written.
     """
-    shown = _of_comparison(comparison, aggregates)
+    shown = _comparison_figures(comparison, aggregates)
     panels = [
         entry.picture if isinstance(entry.picture, list) else [entry.picture] for entry in shown
     ]
@@ -115,10 +178,10 @@ def _page(
     header = [tag("p", "neorl", class_="over"), tag("h1", title)]
     pictures = []
     for number, entry in enumerate(shown):
-        words, name = entry.caption, f"picture{number}"
+        caption, name = entry.caption, f"picture{number}"
         if _style.installed():
-            svg = _style.svg_figure(study_figure, [entry.picture], learners, name=name, alt=words)
-            pictures.append((name, entry.heading, figure(Html(svg), words)))
+            svg = _style.svg_figure(study_figure, [entry.picture], learners, name=name, alt=caption)
+            pictures.append((name, entry.heading, figure(Html(svg), caption)))
     missing = []
     if not _style.installed():
         missing = [paragraph(f"Pictures need matplotlib: {_style.EXTRA}", class_="note")]
@@ -133,7 +196,7 @@ def _table(content: Table) -> Html:
     return table(content.title, columns, rows)
 
 
-def _of_benchmark(benchmark: Benchmark) -> list[ShownPicture]:
+def _benchmark_figures(benchmark: Benchmark) -> list[ShownPicture]:
     level, unit = confidence(benchmark.level), "score (0 random, 100 reference)"
     tasks = list(dict.fromkeys((row.plant, row.quality) for row in benchmark.rows))
     learners = _learners(benchmark.rows)
@@ -187,7 +250,7 @@ def _of_benchmark(benchmark: Benchmark) -> list[ShownPicture]:
     return shown
 
 
-def _of_comparison(
+def _comparison_figures(
     comparison: Comparison, aggregates: Sequence[LearnerAggregate]
 ) -> list[ShownPicture]:
     level, panels = confidence(comparison.level), []
@@ -196,7 +259,7 @@ def _of_comparison(
         # A log has a return, but nothing to compare it with.
         if any(row.role != LOG for row in rows):
             today = [r.returns.value for r in rows if r.policy == r.incumbent and r.returns]
-            values = _by_policy(rows, "returns")
+            values = _policy_estimates(rows, "returns")
             line = today[0] if today else math.nan
             panels.append(
                 Dots(source, f"return [{rows[0].unit}]", values, _learners_of(rows), line)
@@ -243,7 +306,9 @@ def _predicted_gains(comparison: Comparison) -> list[ShownPicture]:
     for source in dict.fromkeys(row.source for row in rows):
         own = [row for row in rows if row.source == source]
         unit = f"predicted gain in return [{own[0].unit}]"
-        panels.append(Dots(source, unit, _by_policy(own, "predicted"), _learners_of(own), 0.0))
+        panels.append(
+            Dots(source, unit, _policy_estimates(own, "predicted"), _learners_of(own), 0.0)
+        )
     if not panels:
         return []
     text = (
@@ -261,7 +326,7 @@ def _names(rows: Sequence[ComparedRow]) -> list[str]:
     ]
 
 
-def _by_policy(rows: Sequence[ComparedRow], field: str) -> dict[str, Estimate]:
+def _policy_estimates(rows: Sequence[ComparedRow], field: str) -> dict[str, Estimate]:
     return {name: getattr(row, field) for name, row in zip(_names(rows), rows, strict=True)}
 
 
