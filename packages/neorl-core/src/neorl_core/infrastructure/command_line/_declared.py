@@ -198,7 +198,9 @@ def _names(module: str) -> dict[str, Any]:
     if found is None or found.origin is None:
         raise LookupError(f"{module} has no source")
     path = Path(found.origin).parent.joinpath(*rest.split(".")) if rest else Path(found.origin)
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    # A folder that a branch has left behind may hold caches alone.
+    face = path / "__init__.py"
+    path = face if face.is_file() else path.with_suffix(".py")
     try:
         body = _parsed(path.read_text(encoding="utf-8")).body
     except (OSError, SyntaxError) as error:
