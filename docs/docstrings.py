@@ -9,11 +9,15 @@ what their file imports; on a page they begin with these imports, so that they r
 
 import ast
 import builtins
+import dataclasses
+import importlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import griffe
+
+from neorl_core.infrastructure import range_of
 
 ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod|obj):`(~?)([\w.]+)`")
 
@@ -33,6 +37,8 @@ class Docstrings(griffe.Extension):
             if obj.docstring is not None:
                 text = obj.docstring.value
                 text = ROLE.sub(lambda match, at=obj: _link(match, at, public), text)
+                if obj.is_class:
+                    text = with_notes(text, _notes(obj))
                 obj.docstring.value = with_imports(text, _scope(obj, public))
 
 
@@ -60,6 +66,61 @@ def with_imports(text: str, scope: Mapping[str, str]) -> str:
     assert first is not None  # there is no name without a prompt
     block = "".join(f"{indent}>>> {line}\n" for line in lines)
     return text[: first.start()] + block + text[first.start() :]
+
+
+def with_notes(text: str, notes: Mapping[str, str]) -> str:
+    """A docstring whose section of attributes says the range and the default of each.
+
+    Args:
+        text: The docstring of a class.
+        notes: Sentences about an attribute, by name.
+    """
+    head, title, rest = text.partition("Attributes:\n")
+    end = re.search(r"(?m)^(?=\S)", rest)
+    section, tail = (rest[: end.start()], rest[end.start() :]) if end else (rest, "")
+    # An entry is a line `    name: text` and all lines that are indented further.
+    for name, note in notes.items():
+        entry = re.compile(rf"(?m)^(    {name}: (?:.*)(?:\n {{5,}}.*)*)$")
+        section = entry.sub(lambda match, note=note: f"{match[1]} {note}", section, 1)
+    return head + title + section + tail
+
+
+def _notes(obj: griffe.Class) -> dict[str, str]:
+    """Ranges of the fields of a dataclass, and defaults that are literals or names of literals."""
+    ranges = {}
+    if "setting" in obj.module.members:
+        ranges = declared_ranges(getattr(importlib.import_module(obj.module.path), obj.name))
+    notes = {name: f"Must be {text}." for name, text in ranges.items()}
+    for name, member in obj.members.items():
+        if member.is_attribute and member.value is not None:
+            value = _literal(str(member.value), obj.module)
+            if value is not None:
+                notes[name] = f"{notes.get(name, '')} Default: `{value}`.".lstrip()
+    return notes
+
+
+def declared_ranges(kind: type) -> dict[str, str]:
+    """The ranges that a class declares with ``setting``, by field."""
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    ranges = {field.name: range_of(kind, field.name) for field in fields}
+    return {name: declared.text for name, declared in ranges.items() if declared}
+
+
+def _literal(source: str, module: griffe.Module) -> str | None:
+    """The literal that an expression stands for; the first argument of a call with one."""
+    node = ast.parse(source, mode="eval").body
+    if isinstance(node, ast.Call) and node.args:
+        node = node.args[0]
+    if isinstance(node, ast.Name) and node.id in module.members:
+        member = module.members[node.id]
+        value = None if member.is_alias else getattr(member, "value", None)
+        if value is None:
+            return None
+        node = ast.parse(str(value), mode="eval").body
+    try:
+        return repr(ast.literal_eval(node))
+    except ValueError:
+        return None
 
 
 def _undefined(code: str) -> set[str]:

@@ -65,7 +65,7 @@ WITHIN = [
     ("neorl_train.judging", "neorl_train.pages"),
     ("neorl_train.pages", "neorl_train._job"),
     ("neorl_train._job", "neorl_train._command"),
-    ("neorl_train.pages", "neorl_train.judging._simulated"),
+    ("neorl_train.pages", "neorl_train.judging._evaluate"),
     ("neorl_deploy._errors", "neorl_deploy.bundle"),
     ("neorl_deploy.bundle", "neorl_deploy.runtime"),
     ("neorl_deploy.runtime", "neorl_deploy.export"),

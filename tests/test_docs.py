@@ -1,8 +1,10 @@
 """The pages lead somewhere, and what they show runs."""
 
 import functools
+import gzip
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +21,7 @@ import documentation
 import neorl_envs
 from neorl_agents import ALGORITHMS
 from neorl_envs._command.main import main
+from neorl_envs.plant_logs import todays_controller
 from neorl_train._command.options import read_run_options
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +29,12 @@ READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
 PACKAGES = sorted(path.name.removeprefix("neorl-") for path in (ROOT / "packages").glob("neorl-*"))
 NOTICES = [ROOT / ".github/CONTRIBUTING.md", ROOT / ".github/SECURITY.md"]
 PAGES = sorted((ROOT / "docs/pages").rglob("*.md"))
-MADE = {ROOT / "docs/pages" / name for name in built.PAGES}
+RESULTS = sorted(built.RESULTS.glob("*.md"))
+DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
+MADE = {
+    (built.RESULTS.parent if name.startswith("results/") else built.SOURCE) / name
+    for name in built.PAGES
+}
 """Pages that the build makes as a whole."""
 NAMESPACES = re.compile(r"<!-- built: namespaces (\w+) -->")
 """Tables of links that the build makes."""
@@ -41,7 +49,9 @@ def links(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", [*READMES, *NOTICES, *PAGES], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [*READMES, *NOTICES, *PAGES, *RESULTS, *DECISIONS],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_links_lead_somewhere(page: Path) -> None:
     for target in links(page):
@@ -56,14 +66,14 @@ def test_every_page_can_be_reached_from_the_first() -> None:
         if page not in reached and page.suffix == ".md" and page not in MADE:
             reached.add(page)
             waiting += [(page.parent / target).resolve() for target in links(page)]
-    assert {*PAGES} <= reached, {*PAGES} - reached
+    assert {*PAGES, *RESULTS} <= reached, {*PAGES, *RESULTS} - reached
 
 
 def pages_missing_or_stale(root: Path, package: str) -> set[str]:
     """Namespaces of a package without their page of the reference, and pages of no namespace."""
     source = root / f"packages/neorl-{package}/src/neorl_{package}"
-    folders = {file.parent for file in source.glob("*/__init__.py")}
-    names = {folder.name for folder in folders if not folder.name.startswith("_")}
+    places = {*(file.parent for file in source.glob("*/__init__.py")), *source.glob("*.py")}
+    names = {place.stem for place in places if not place.name.startswith("_")}
     expected = {
         "index": f"neorl_{package}",
         **{name: f"neorl_{package}.{name}" for name in names},
@@ -90,25 +100,52 @@ def test_a_missing_a_stale_and_an_empty_page_are_noticed(tmp_path: Path) -> None
     for name in ("losses", "returns", "targets", "_internal"):
         (source / name).mkdir(parents=True)
         (source / name / "__init__.py").touch()
+    (source / "costs.py").touch()
+    (source / "__main__.py").touch()
     pages.mkdir(parents=True)
     for name in ("index", "losses", "old"):
         namespace = "neorl_x" if name == "index" else f"neorl_x.{name}"
         (pages / f"{name}.md").write_text(f"# {namespace}\n\n::: {namespace}\n")
     (pages / "targets.md").write_text("# neorl_x.targets\n")
-    assert pages_missing_or_stale(tmp_path, "x") == {"old", "returns", "targets"}
+    assert pages_missing_or_stale(tmp_path, "x") == {"costs", "old", "returns", "targets"}
 
 
 def test_every_decision_is_listed_and_has_a_heading() -> None:
-    folder = ROOT / "docs/pages/decisions"
-    listed = {*links(folder / "index.md")}
-    assert listed == {page.name for page in folder.glob("*.md")} - {"index.md"}
+    listed = {*links(ROOT / "docs/decisions/index.md")} - {"../results/index.md"}
+    assert listed == {page.name for page in DECISIONS} - {"index.md"}
+    for page in DECISIONS:
+        text = page.read_text()
+        assert text.startswith("# ")
+        assert len(text.split()) <= 300, f"{page.name}: a decision has about 250 words"
+
+
+def test_files_that_decisions_name_exist() -> None:
+    for page in DECISIONS:
+        for name in re.findall(r"`((?:docs|packages|tests|tools)/[\w./-]+)`", page.read_text()):
+            assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+@pytest.mark.parametrize("page", ["extend", "run-a-benchmark", "vary-a-learner"])
+def test_the_sizes_of_networks_that_a_page_states_are_those_of_a_run(page: str) -> None:
+    text = " ".join((ROOT / f"docs/pages/how-to/{page}.md").read_text().split())
+    assert re.search(r"`bc`, `td3_bc` and `iql` have .*two layers of 64.* batches of 128", text)
+    config, _ = read_run_options([], ALGORITHMS)
+    sizes = {}
+    for name in ("bc", "td3_bc", "iql", "awac", "fql", "rebrac", "dt"):
+        settings = getattr(config.algorithms, name)
+        sizes[name] = (settings.networks.hidden, settings.steps.batch_size)
+    small = {name for name, size in sizes.items() if size == ((64, 64), 128)}
+    assert small == {"bc", "td3_bc", "iql"}
+    assert len({*sizes.values()}) > 2, "the sizes of the papers are not one size"
 
 
 def test_the_first_run_of_the_tutorial_is_that_of_the_readme() -> None:
-    """Which is run, below."""
-    page = (ROOT / "docs/pages/tutorials/first-run.md").read_text()
-    (shown,) = re.findall(r"```python\n(.+?)```", page, flags=re.DOTALL)
-    assert shown in (ROOT / "packages/neorl-train/README.md").read_text()
+    """Which is run, below; so is that of the first page."""
+    pages = ("README.md", "docs/pages/tutorials/first-run.md")
+    texts = [(ROOT / page).read_text() for page in pages]
+    shown = [re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL) for text in texts]
+    assert shown[0] == shown[1]
+    assert shown[0][0] in (ROOT / "packages/neorl-train/README.md").read_text()
 
 
 @pytest.mark.nightly
@@ -129,7 +166,8 @@ def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
         "td3": "sac-td3", "ppo": "on-policy", "reinforce": "on-policy", "reinforce_lag": "ppo-lag",
     }.get(name)  # fmt: skip
     text = (ROOT / f"docs/pages/learners/{page or name.replace('_', '-')}.md").read_text()
-    assert {"## Pitfalls", "## Expected numbers", "## Try it"} <= set(text.splitlines())
+    assert {"## Pitfalls", "## Try it"} <= set(text.splitlines())
+    assert "(../../results/" in text, "where its results are"
     (shown,) = re.findall(r"```console\nneorl-train run (.+?)```", text, flags=re.DOTALL)
     config, _ = read_run_options(shlex.split(shown.replace("\\\n", " ")), ALGORITHMS)
     shared = {
@@ -144,12 +182,12 @@ def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
     [
         # A whole run in Python, which the demo's commands repeat: a minute, by night.
         pytest.param(page, marks=pytest.mark.nightly) if page.match("neorl-train/*") else page
-        for page in READMES
+        for page in READMES[1:]
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_examples_of_a_readme_run(page: Path, tmp_path: Path) -> None:
-    """Row N35: the Python examples of every README run."""
+    """Row N35: the Python examples of every README run; the first page shows that of train."""
     text = page.read_text()
     blocks = re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL)
     assert blocks or "```console" in text, "a README shows how its package is used"
@@ -179,7 +217,7 @@ def test_the_readme_leads_from_a_table_to_a_dataset_file(
 ) -> None:
     """Its three commands, and the reward that it asks for between the first two."""
     text = (ROOT / "README.md").read_text()
-    (block,) = re.findall(r"```console\n( +neorl-envs init .+?)```", text, flags=re.DOTALL)
+    (block,) = re.findall(r"```console\n(neorl-envs init .+?)```", text, flags=re.DOTALL)
     first, *others = (line.split()[1:] for line in block.strip().splitlines())
     assert [words[0] for words in (first, *others)] == ["init", "convert", "inspect"]
     rows = [f"2026-01-05T10:{m:02d}:00Z,{m % 7},{m}\n" for m in range(40)]
@@ -193,6 +231,64 @@ def test_the_readme_leads_from_a_table_to_a_dataset_file(
     results = [command(words) for words in others]
     assert "reward is constant" not in "".join(results)
     assert "39 rows" in results[-1]
+
+
+def completed(drafted: str, lines: list[str], loop: str) -> str:
+    """A draft with the lines of the tutorial in place of those marked TODO, and its loop."""
+    head, table, _ = drafted.partition("# [[loop]]")
+    assert table
+    remaining = iter(lines)
+
+    def replaced(match: re.Match[str]) -> str:
+        new = next(remaining)
+        assert match["key"] == new.partition(" = ")[0]
+        return new
+
+    # A range is two lines, and the first one has the mark.
+    todo = r"(?m)^(?P<key>\w+) = .*# TODO.*$|(?<=\n)(?P<high>high) = .*$"
+    text = re.sub(todo, lambda m: next(remaining) if m["high"] else replaced(m), head)
+    assert next(remaining, None) is None
+    return text + loop
+
+
+@pytest.fixture
+def reactor(tmp_path: Path, command: Callable[[list[str]], str]) -> str:
+    """The tutorial from a CSV to an answer, done up to the dataset; its page."""
+    folder = ROOT / "docs/pages/tutorials"
+    text = (folder / "from-a-csv.md").read_text()
+    shutil.copy(folder / "reactor.csv.gz", tmp_path)
+    commands = re.findall(r"(?m)^neorl-envs .+$", text)
+    lines, loop = re.findall(r"```toml\n(.+?)```", text, flags=re.DOTALL)
+    shown = re.findall(r"```text\n(.+?)```", text, flags=re.DOTALL)
+    head = gzip.decompress((tmp_path / "reactor.csv.gz").read_bytes()).decode("cp1252")
+    assert head.startswith(shown[0])
+    printed = command(commands[0].split()[1:])
+    assert all(line in printed for line in shown[1].splitlines())
+    plan = completed((tmp_path / "plant.toml").read_text(), lines.splitlines(), loop)
+    (tmp_path / "plant.toml").write_text(plan)
+    assert shown[2] in command(commands[1].split()[1:])
+    command(commands[2].split()[1:])
+    assert "<h2>Trends</h2>" in (tmp_path / "reactor.html").read_text()
+    return text
+
+
+def test_the_tutorial_from_a_csv_declares_the_loop_of_the_faceplate(
+    reactor: str, tmp_path: Path
+) -> None:
+    today = todays_controller(neorl_envs.read_dataset(tmp_path / "reactor.h5"))
+    assert today.sentences[0] in reactor
+    assert f"{12 * 1.2 / 25:g}" in reactor  # of the PI of CSTR-v0, in percent
+
+
+@pytest.mark.nightly
+def test_the_tutorial_from_a_csv_ends_as_it_says(reactor: str, tmp_path: Path) -> None:
+    (typed,) = re.findall(r"(?m)^neorl-train run .+$", reactor)
+    words = [sys.executable, "-m", "neorl_train", *typed.split()[1:]]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    output = done.stdout + done.stderr
+    assert "WORTH A TRIAL" in output
+    assert "gain of AIC_201_OP from -12 to -" in output
 
 
 def historian(tmp_path: Path, shared_data: Callable[..., Path]) -> str:
@@ -403,7 +499,8 @@ def test_the_menu_leads_to_every_page() -> None:
         values = entry.values() if isinstance(entry, dict) else [entry]
         for value in values:
             entries.extend(value) if isinstance(value, list) else menu.add(value)
-    assert menu == {page.relative_to(ROOT / "docs/pages").as_posix() for page in PAGES}
+    assert menu >= {page.relative_to(ROOT / "docs/pages").as_posix() for page in PAGES}
+    assert {ROOT / "docs/pages" / page for page in menu} <= {*PAGES, *MADE}
 
 
 def test_roles_and_unresolved_links_on_a_page_are_noticed(tmp_path: Path, monkeypatch) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from baseline_table import ANCHORS, RESULTS
 from neorl_envs import environment_names, make
-from neorl_envs.blocks._constants import named_constants
+from neorl_envs.blocks import named_constants
 from neorl_envs.scoring import test_mode
-from neorl_train.judging._logged import NEORL2_RETURNS
+from neorl_train.judging._evaluate import NEORL2_RETURNS
 from plant_pages import ROOT, page_of, tables
 
 PLANTS = environment_names()
@@ -21,7 +21,7 @@ PLANTS = environment_names()
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_page_has_equations_sources_provenance_and_a_picture(name: str) -> None:
     env = make(name)
-    package = type(env).__module__.rpartition(".")[0]
+    package = ".".join(type(env).__module__.split(".")[:3])
     docstring = sys.modules[package].__doc__ or ""
     text = page_of(name).read_text()
     assert f"::: {package}" in text
@@ -106,7 +106,7 @@ def test_the_mode_of_test_tells_and_the_reference_stands_it(name: str) -> None:
 
 
 def test_the_tests_that_a_page_names_exist() -> None:
-    page = ROOT / "docs/pages/explanation/plant-evidence.md"
+    page = ROOT / "docs/results/plant-evidence.md"
     file, named = "", 0
     for path, test in re.findall(r"`([\w/.-]+\.py)?(?:::(\w+))?`", page.read_text()):
         file = path or file

@@ -8,16 +8,14 @@ import pytest
 
 from neorl_agents.artefact import _artefact as artefact
 from neorl_agents.critics import _critic_file as critic_file
-from neorl_deploy.training_run import _lock as reader_lock
-from neorl_deploy.training_run import _names as read
-from neorl_deploy.training_run import _newest as newest
+from neorl_deploy import training_run as read
 from neorl_envs.datasets import _file as dataset
-from neorl_safety.constraints import _json as constraints
+from neorl_safety.constraints import _documents as constraints
 from neorl_safety.guards import _settings as guard_settings
 from neorl_train._job import critics
-from neorl_train.judging import _evaluation_file as results
-from neorl_train.judging import _fine_tuning as fine_tuning
-from neorl_train.judging import _verdict_file as verdict
+from neorl_train.judging import _results as results
+from neorl_train.judging import _training_results as fine_tuning
+from neorl_train.judging import _verdict as verdict
 from neorl_train.runs import _checkpoints as checkpoint
 from neorl_train.runs import _directory as directory
 from neorl_train.runs import _names as written
@@ -115,10 +113,10 @@ def test_the_heads_agree(page: str) -> None:
 
 def test_the_reader_sees_the_lock_of_the_writer(tmp_path: Path) -> None:
     run = create_run(tmp_path, "", {})
-    assert reader_lock.holder(run.path) is None
+    assert read.holder(run.path) is None
     with locked(run):
-        assert reader_lock.holder(run.path) == str(os.getpid())
-    assert reader_lock.holder(run.path) is None
+        assert read.holder(run.path) == str(os.getpid())
+    assert read.holder(run.path) is None
 
 
 def test_runs_are_numbered_alike(tmp_path: Path) -> None:
@@ -126,6 +124,6 @@ def test_runs_are_numbered_alike(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "0099").write_text("no folder")
     names = ["0002", "9", "0010", "12345"]
-    assert [path.name for path in newest.run_directories(tmp_path)] == names
+    assert [path.name for path in read.run_directories(tmp_path)] == names
     assert [path.name for path in numbered_runs(tmp_path)] == names
     assert create_run(tmp_path, "", {}).path.name == "12346"

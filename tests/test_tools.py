@@ -15,6 +15,7 @@ import callers
 import changelog
 import check_changed
 import check_isolated
+import faces
 import nightly
 import release
 import sizes
@@ -267,6 +268,7 @@ def test_the_night_runs_what_is_due_and_keeps_a_table(
     table = root / "tests/gates/nightly.csv"
     monkeypatch.setattr(nightly, "ROOT", root)
     monkeypatch.setattr(nightly, "TABLE", table)
+    monkeypatch.setattr(nightly, "CASES", 1)  # each case has a process of its own
     monkeypatch.setattr(nightly, "SCRIPT", root / "nightly.py")
     text = Path(nightly.__file__).read_text()
     own = "ROOT = Path(__file__).resolve().parent\n"
@@ -350,6 +352,32 @@ def test_sizes_counts_code_only() -> None:
     assert sizes.code_lines(text) == ["def f():", "return os"]
 
 
+def test_faces_names_what_reaches_into_a_private_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, listed = tmp_path / "packages/neorl-x/tests/test_a.py", tmp_path / faces.LIST
+    file.parent.mkdir(parents=True)
+    listed.parent.mkdir(parents=True)
+    file.write_text(
+        "import neorl_x.room\nfrom neorl_x._command.main import main\n"
+        "from neorl_x.room import Public, _module\nfrom neorl_x._deep.part import name\n"
+        "def late():\n    import neorl_x.room._other\n"
+    )
+    modules = ("neorl_x._deep.part", "neorl_x.room._module", "neorl_x.room._other")
+    lines = [f"packages/neorl-x/tests/test_a.py {module}" for module in modules]
+    monkeypatch.setattr(faces, "ROOT", tmp_path)
+    listed.write_text("\n".join(lines))
+    assert faces.main([]) == 0
+    listed.write_text("\n".join([*lines[1:], "tools/gone.py neorl_x._y"]))
+    assert faces.main([]) == 1
+    said = capsys.readouterr().out
+    assert "test_a.py imports neorl_x._deep.part: take it" in said
+    assert "still names tools/gone.py neorl_x._y" in said
+    # The list is shortened by the command, never lengthened.
+    assert faces.main(["--write"]) == 1
+    assert listed.read_text().splitlines() == lines[1:]
+
+
 def test_modules_below_an_extra() -> None:
     assert check_isolated.below("neorl_core.testing._laws", ["neorl_core.testing"])
     assert not check_isolated.below("neorl_core.testing_x", ["neorl_core.testing"])
@@ -372,7 +400,7 @@ def test_a_module_that_exits_does_not_hide_the_rest(tmp_path: Path) -> None:
     ("changed", "tests"),
     [
         (
-            ["packages/neorl-core/src/neorl_core/losses/_cql.py", "README.md"],
+            ["packages/neorl-core/src/neorl_core/losses/_conservative.py", "README.md"],
             ["packages/neorl-core/tests/losses"],
         ),
         (
@@ -445,13 +473,13 @@ def test_the_page_of_a_folder_names_every_script_and_every_result(
     assert sorted(map(str, unnamed)) == []
 
 
-# Types that functions return or take, the forms for one episode of what learners call for a whole
-# log, and the aggregates and comparisons that pages teach.
+# Types that functions return or take, what only a function of the same file calls, the forms for
+# one episode of what learners call for a whole log, and what pages teach to aggregate and compare.
 WITHOUT_A_CALLER = """
     ArxModel CompiledPrograms LimitKind LinearModel PairedTest PrioritySample SubspaceModel
-    discounted_returns generalised_advantages lazy_names median_task_mean n_step_returns
-    optimality_gap pad_graph paired_difference_interval probability_of_improvement ring_order
-    segment_td_lambda_returns sync_folder tanh_gaussian_latent_log_prob td_lambda_returns
+    diagonal_gaussian_sample discounted_returns generalised_advantages lazy_names median_task_mean
+    n_step_returns optimality_gap pad_graph paired_difference_interval probability_of_improvement
+    ring_order segment_td_lambda_returns sync_folder tanh_gaussian_latent_log_prob td_lambda_returns
 """
 
 

@@ -11,7 +11,7 @@ from neorl_safety.monitoring import NamedMonitor, describe_monitor, drift_monito
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = json.loads((ROOT / "tools/studies/benchmarks/results/drift_alarms.json").read_text())
-PAGE = (ROOT / "docs/pages/how-to/watch-the-plant.md").read_text()
+PAGE = (ROOT / "docs/results/monitors.md").read_text()
 
 
 def test_the_table_of_false_alarms_is_the_measurement():

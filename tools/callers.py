@@ -38,11 +38,22 @@ def readers(root: Path) -> dict[str, set[Path]]:
 
 
 def exported(index: Path) -> dict[str, Path]:
-    """The names that a namespace takes from its modules, and the module of each."""
+    """The names that a namespace takes from its modules, and the module of each.
+
+    The names of a namespace that is one file are those of its ``__all__``.
+    """
+    tree = ast.parse(index.read_text())
+    if index.name != "__init__.py":
+        lists = [
+            node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        ]
+        return {name: index for names in lists for name in ast.literal_eval(names)}
     source, package = index.parents[2], index.parents[1].name
     return {
         alias.asname or alias.name: source / f"{node.module.replace('.', '/')}.py"
-        for node in ast.walk(ast.parse(index.read_text()))  # also below `if TYPE_CHECKING`
+        for node in ast.walk(tree)  # also below `if TYPE_CHECKING`
         if isinstance(node, ast.ImportFrom) and node.module
         if node.module.startswith(f"{package}.{index.parent.name}.")
         for alias in node.names
@@ -53,11 +64,12 @@ def without_a_caller(root: Path, package: str) -> dict[str, tuple[int, list[str]
     """For every namespace: how many names it has, and those that no module but their own uses."""
     known, rows = readers(root), {}
     place = root / f"packages/neorl-{package}/src/neorl_{package}"
-    for index in sorted(place.glob("[!_]*/__init__.py")):
+    for index in sorted([*place.glob("[!_]*/__init__.py"), *place.glob("[!_]*.py")]):
+        namespace = index.parent.name if index.name == "__init__.py" else index.stem
         names = exported(index)
         alone = sorted(name for name, module in names.items() if not known[name] - {module})
-        if index.parent.name != "testing":
-            rows[index.parent.name] = len(names), alone
+        if namespace != "testing":
+            rows[namespace] = len(names), alone
     return rows
 
 

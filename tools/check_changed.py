@@ -84,7 +84,7 @@ def _place(path: str, root: Path) -> str:
     parts = path.split("/")
     if parts[0] == "packages" and len(parts) > 4 and parts[2] == "src":
         tests = f"packages/{parts[1]}/tests"
-        room = f"{tests}/{parts[4].lstrip('_')}"
+        room = f"{tests}/{Path(parts[4]).stem.lstrip('_')}"
         return room if (root / room).is_dir() else tests
     if "tests" in parts[:3]:
         return path if parts[-1].startswith("test_") else str(Path(path).parent)

@@ -18,7 +18,7 @@ from neorl_core.infrastructure.command_line import Program, Subcommand
 from neorl_train._process.switches import prepare_process
 
 if TYPE_CHECKING:
-    from neorl_train.judging._tables import PolicyRow, ResultTables
+    from neorl_train.judging import PolicyRow, ResultTables
 
 SETTINGS = (
     ("--retuning.controller", "incumbent"),
@@ -53,7 +53,7 @@ def command(words: list[str]) -> None:
     from neorl_deploy import DeployError
     from neorl_deploy.export import export_run
     from neorl_deploy.shadow import read_log, replay
-    from neorl_deploy.shadow._replay_file import replay_path, write_replay
+    from neorl_deploy.shadow._replay import replay_path, write_replay
     from neorl_train._command.options import read_run_options
     from neorl_train._job.job import run_job
     from neorl_train._process.progress import Reporter
@@ -79,9 +79,8 @@ def command(words: list[str]) -> None:
 
 def last_lines(run: Path, bundle: Path) -> list[str]:
     """The answer, its reasons, and what to open."""
-    from neorl_train.judging._evaluation_file import read_evaluation
+    from neorl_train.judging import read_evaluation, read_verdict
     from neorl_train.judging._verdict import DEPLOY, parts
-    from neorl_train.judging._verdict_file import read_verdict
     from neorl_train.runs._names import REPORT
 
     verdict, tables = read_verdict(run), read_evaluation(run).tables

@@ -2,9 +2,10 @@
 
 The site is built in .cache/docs, from a copy of docs/pages into which `built` writes tables and
 help texts. The menu is made from its folders, in the order of ``SECTIONS``, so a new page needs no
-entry anywhere. Formulas become MathML, which browsers typeset without a script, so that
-the site works offline; while serving they stay LaTeX. After building, no page may show a formula as
-text, a role of a docstring (``:func:``) or a link that was not resolved.
+entry anywhere. The pages of docs/results are built too, outside menu and search. Formulas become
+MathML, which browsers typeset without a script, so that the site works offline; while serving they
+stay LaTeX. After building, no page may show a formula as text, a role of a docstring (``:func:``)
+or a link that was not resolved.
 
 Usage:
     python tools/documentation.py build
@@ -24,7 +25,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent / "pages"))
 
-from built import SOURCE, copy_pages
+from built import copy_pages, sources
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BUILT = DOCS.parent / ".cache/docs"
@@ -34,10 +35,19 @@ SECTIONS = {
     "Learners": "learners",
     "Reference": "reference",
     "Explanation": "explanation",
-    "Decisions": "decisions",
 }
+PROJECT = {
+    "faq": "FAQ",
+    "cheat-sheet": "Twenty commands",
+    "architecture": "Architecture",
+    "comparison": "Other libraries",
+    "changelog": "Changelog",
+    "cite": "Cite",
+    "contributing": "Contributing",
+}
+"""Pages at the top of the folder, and their titles in the menu."""
 FIRST = {
-    "tutorials": ["first-run", "historian", "pieces"],
+    "tutorials": ["first-run", "from-a-csv", "historian", "pieces"],
     "reference": ["dataset-file", "plant-toml"],
 }
 """Pages that a reader should meet before the others of their folder."""
@@ -81,15 +91,16 @@ def follow(site: subprocess.Popen[bytes], pages: Path) -> None:
     seen = time.time()
     while site.poll() is None:
         time.sleep(1)
-        edited = [path for path in SOURCE.rglob("*.*") if path.stat().st_mtime > seen]
+        edited = [path for path in sources() if path.stat().st_mtime > seen]
         seen = time.time()
         copy_pages(pages, edited)
 
 
 def navigation(pages: Path) -> list[object]:
-    """The menu: the first page, the sections in their order, how to contribute."""
+    """The menu: the first page, the sections in their order, what belongs to none of them."""
     sections = [{title: _folder(pages, pages / folder)} for title, folder in SECTIONS.items()]
-    return [{"Home": "index.md"}, *sections, {"Contributing": "contributing.md"}]
+    project = [{title: f"{page}.md"} for page, title in PROJECT.items()]
+    return [{"Home": "index.md"}, *sections, {"Project": project}]
 
 
 def typeset(page: Path, convert: Callable[..., str]) -> None:

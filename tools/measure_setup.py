@@ -3,7 +3,7 @@
 Usage:
     python tools/measure_setup.py                      all steps, about as long as the tests twice
     python tools/measure_setup.py --only demo          set-up and the demo, cold and warm
-    python tools/measure_setup.py --readme             write the table into README.md as well
+    python tools/measure_setup.py --page               write it into the page on installing, too
 
 Clones the committed state of this checkout into a temporary folder and keeps every cache there, so
 the first round is cold. Run it with nothing else on the machine: bytes received are those of all
@@ -102,9 +102,9 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def write_readme(text: str) -> None:
-    """Puts the table between the two marks of README.md."""
-    file = ROOT / "README.md"
+def write_page(text: str) -> None:
+    """Puts the table between the two marks of the page."""
+    file = ROOT / "docs/pages/how-to/install.md"
     head, _, rest = file.read_text().partition(BEGIN)
     _, _, tail = rest.partition(END)
     file.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure the README's two commands.")
     parser.add_argument("--only", choices=("demo", "tests"), help="half of it")
     parser.add_argument("--python", default=sys.executable, help="the newcomer's interpreter")
-    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
+    parser.add_argument("--page", action="store_true", help="write it into the page on installing")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="neorl-setup-") as folder:
         scratch = Path(folder)
@@ -124,8 +124,8 @@ def main(arguments: list[str] | None = None) -> int:
         rows = [measure(*step, clone, variables) for step in steps(options.only)]
     print(f"\n{table(rows)}")
     code = max(row["exit"] for row in rows)
-    if options.readme and code == 0:
-        write_readme(table(rows))
+    if options.page and code == 0:
+        write_page(table(rows))
     return code
 
 

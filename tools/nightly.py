@@ -25,7 +25,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +36,11 @@ SCRIPT = Path(__file__).resolve()
 TABLE = ROOT / "tests" / "gates" / "nightly.csv"
 SOURCES = ":(glob)packages/*/src/**"
 LONGEST = 3 * 3600
-"""Seconds after which a piece is stopped."""
+"""Seconds after which a process is stopped."""
+CASES = 200
+"""Most cases in one process: a process that dies loses these alone, and memory is given back."""
+LINES = 200
+"""Lines of a failed process that are printed, which is enough for the trace of a crash."""
 
 ENVIRONMENTS = {
     "packages/neorl-train/tests/studies/test_cluster.py": "cluster",
@@ -84,8 +88,8 @@ def write_table(rows: Iterable[Row], file: Path = TABLE) -> None:
     os.replace(temporary, file)
 
 
-def nightly_tests(paths: Sequence[str] = ()) -> dict[str, int]:
-    """Every nightly test function, or those below some paths, with the number of its cases.
+def nightly_tests(paths: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Every nightly test function, or those below some paths, with its cases.
 
     Raises:
         RuntimeError: If the tests cannot be collected.
@@ -109,7 +113,11 @@ def nightly_tests(paths: Sequence[str] = ()) -> dict[str, int]:
     )
     if process.returncode not in (0, 5):
         raise RuntimeError(f"the tests cannot be collected:\n{process.stdout[-3000:]}")
-    return Counter(line.partition("[")[0] for line in process.stdout.splitlines() if "::" in line)
+    tests: dict[str, list[str]] = {}
+    for line in process.stdout.splitlines():
+        if "::" in line:
+            tests.setdefault(line.partition("[")[0], []).append(line)
+    return tests
 
 
 def commit() -> str:
@@ -169,10 +177,10 @@ class Night:
     Attributes:
         rows: The rows by test.
         commit: Commit of the checkout that runs.
-        tests: Number of cases of every test.
+        tests: The cases of every test.
     """
 
-    def __init__(self, tests: Mapping[str, int]) -> None:
+    def __init__(self, tests: Mapping[str, Sequence[str]]) -> None:
         self.tests, self.commit, self.rows = tests, commit(), read_table()
         self._lock = threading.Lock()
 
@@ -192,7 +200,7 @@ class Night:
         elif len(skipped) == 1 and all(case.result in skipped for case in cases):
             result = skipped.pop()
         seconds = sum(case.seconds for case in cases)
-        row = Row(test, self.commit, str(self.tests[test]), f"{seconds:.1f}", result[:300])
+        row = Row(test, self.commit, str(len(self.tests[test])), f"{seconds:.1f}", result[:300])
         with self._lock:
             self.rows[test] = row
             write_table(self.rows.values())
@@ -207,8 +215,27 @@ class Night:
                 print(f"not run: {tests[0]} and others need hatch on the path", flush=True)
                 return
             python = [hatch, "run", f"{environment}:python"]
+        cases = [case for test in tests for case in self.tests[test]]
+        ended: dict[str, list[Case]] = {test: [] for test in tests}
+        code = 0
+        for first in range(0, len(cases), CASES):
+            code = self._process(python, cases[first : first + CASES], ended) or code
+        for test, of_test in ended.items():
+            self.note(test, of_test, f"its process ended with {code} before all cases had run")
+
+    def _process(self, python: list[str], cases: list[str], ended: dict[str, list["Case"]]) -> int:
+        """Runs some cases in one process, and notes each test whose last case has ended.
+
+        Args:
+            python: How to start Python in the environment of the cases.
+            cases: Identifiers of the cases.
+            ended: By test the cases that have ended; a test that is noted is taken out.
+
+        Returns:
+            The exit status of the process.
+        """
         process = subprocess.Popen(
-            [*python, str(SCRIPT), "--piece", *tests],
+            [*python, str(SCRIPT), "--piece", *cases],
             cwd=ROOT,
             env={**os.environ, "PYTEST_ADDOPTS": ""},
             stdout=subprocess.PIPE,
@@ -217,24 +244,21 @@ class Night:
         )
         end = threading.Timer(LONGEST, process.kill)
         end.start()
-        ended: dict[str, list[Case]] = {test: [] for test in tests}
-        last: list[str] = []
+        last: deque[str] = deque(maxlen=LINES)
         with process:
             for line in process.stdout or ():
                 if line.startswith(MARK):
                     case = Case.from_line(line)
                     test = case.name.partition("[")[0]
                     ended[test].append(case)
-                    if len(ended[test]) == self.tests[test]:
+                    if len(ended[test]) == len(self.tests[test]):
                         self.note(test, ended.pop(test))
                 else:
-                    last = [*last[-39:], line]
-        code = process.returncode
+                    last.append(line)
         end.cancel()
-        if code:
+        if process.returncode:
             print("".join(last), flush=True)
-        for test, cases in ended.items():
-            self.note(test, cases, f"its process ended with {code} before all cases had run")
+        return process.returncode
 
 
 MARK = "nightly\t"

@@ -1,4 +1,4 @@
-"""A checkout to install from, with its wheels built as the README says."""
+"""A checkout to install from, with its wheels built as the page on installing says."""
 
 import contextlib
 import fcntl
@@ -76,6 +76,8 @@ def clone(shared: Path, hatch: str, variables: dict[str, str]) -> Path:
 
 
 def build_command() -> str:
-    """How the README builds wheels."""
-    (command,) = re.findall(r"after `(python -m hatch [^`]+)`", (ROOT / "README.md").read_text())
+    """How the page on installing builds wheels."""
+    (command,) = re.findall(
+        r"after `(python -m hatch [^`]+)`", (ROOT / "docs/pages/how-to/install.md").read_text()
+    )
     return command

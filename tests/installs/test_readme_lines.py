@@ -1,4 +1,4 @@
-"""Every "I only want ..." line of the README, in a fresh environment, with pip alone."""
+"""Every "I only want ..." line of the page on installing, each in a fresh environment, by pip."""
 
 import os
 import re
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-README = (Path(__file__).resolve().parent.parent.parent / "README.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs/pages/how-to/install.md").read_text()
 
 
 class Line(NamedTuple):
-    """One row of the README's table."""
+    """One row of the table of the page."""
 
     wanted: str
     install: str
@@ -22,12 +22,12 @@ class Line(NamedTuple):
 
 
 def table() -> list[Line]:
-    rows = re.findall(r"(?m)^\| (.+) \| `(python -m pip .+)` \| `(.+)` \| (\d+) \|$", README)
+    rows = re.findall(r"(?m)^\| (.+) \| `(python -m pip .+)` \| `(.+)` \| (\d+) \|$", PAGE)
     return [Line(wanted, install, attempt, int(size)) for wanted, install, attempt, size in rows]
 
 
 def five_lines() -> str:
-    (block,) = re.findall(r"```python\n(.+?)```", README, flags=re.DOTALL)
+    (block,) = re.findall(r"```python\n(.+?)```", PAGE, flags=re.DOTALL)
     assert len(block.strip().splitlines()) <= 6
     return block
 
@@ -73,7 +73,7 @@ def test_the_table_has_the_lines_that_were_promised() -> None:
     (wheels,) = (line.install for line in table() if "--find-links dist" in line.install)
     names = wheels.partition("--find-links dist ")[2].split()
     assert names == ["neorl-core", "neorl-envs", "neorl-agents", '"neorl-deploy[jax]"']
-    assert README.count("unrelated project") == 1
+    assert PAGE.count("unrelated project") == 1
 
 
 DAILY = {
@@ -88,7 +88,7 @@ DAILY = {
 def lines() -> list[Any]:
     """The lines of the table; those between the smallest and the largest are for the night."""
     missing = DAILY - {line.wanted for line in table()}
-    assert not missing, f"the README has no line {missing}"
+    assert not missing, f"the page has no line {missing}"
     marks = {False: [pytest.mark.nightly], True: []}
     return [pytest.param(x, id=x.wanted, marks=marks[x.wanted in DAILY]) for x in table()]
 

@@ -135,10 +135,10 @@ from neorl_train._process.switches import prepare_process
 
 prepare_process()
 
-from neorl_train.judging import _estimates
+from neorl_train.judging import _summary
 from neorl_train.pages.figures import _style
 
-_estimates.RESAMPLES = 1_000
+_summary.RESAMPLES = 1_000
 _style.drawn = lambda *_, **__: "<svg></svg>"
 """
 """By day, where a process trains: pictures and intervals would take as long as a run."""

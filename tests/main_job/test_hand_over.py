@@ -10,7 +10,7 @@ from neorl_envs.plants import ChemicalReactor
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard, supervision
-from neorl_train.judging._rollouts import paired_starts
+from neorl_train.judging import paired_starts
 
 LOST_AT, STEPS, STARTS = 30, 36, 32
 

@@ -1,7 +1,7 @@
 """Learning is real: pooled seeds beat the logged behaviour, on seeds used for nothing else too.
 
 The two sets of seeds, log and starts are those of the page
-docs/pages/decisions/reactor-learning.md; everything else is the demo's configuration. Whole
+docs/results/reactor-learning.md; everything else is the demo's configuration. Whole
 trainings take minutes, and learners and plants will be many, so both sets run with ``--nightly``.
 """
 
@@ -31,4 +31,4 @@ def test_four_seeds_beat_what_was_logged_at_no_more_cost(
     assert row["seeds"] == [f"td3_bc-{seed}" for seed in seeds]
     assert row["difference"]["low"] > 0
     for cost in row["costs"]:
-        assert cost["ours"]["high"] <= cost["theirs"]["high"], cost["name"]
+        assert cost["mean"]["high"] <= cost["other"]["high"], cost["name"]

@@ -10,8 +10,7 @@ import scipy.stats
 
 from neorl_core import Channel, Spec
 from neorl_deploy.export import export_run
-from neorl_deploy.runtime import LastSent
-from neorl_deploy.runtime._runtime import Runtime
+from neorl_deploy.runtime import LastSent, Runtime
 from neorl_deploy.shadow import read_log, replay
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns

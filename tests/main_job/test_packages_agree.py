@@ -10,13 +10,13 @@ import numpy as np
 
 from neorl_agents import load_policy
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop._plan import EPISODES
+from neorl_deploy.loop._staged_rollout import EPISODES
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.shadow import read_log
 from neorl_envs import read_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_safety.guards import guard
-from neorl_train.judging._trial import POWER_FACTOR, BrokenEpisodes, trial_plan
+from neorl_train.judging._sentences import POWER_FACTOR, BrokenEpisodes, trial_plan
 
 
 def test_the_two_readers_of_a_dataset_agree(finished: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_table_becomes_a_verdict_a_report_and_a_bundle_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_train.judging._estimates.RESAMPLES", 1_000)
+    monkeypatch.setattr("neorl_train.judging._summary.RESAMPLES", 1_000)
     for package in ("neorl_envs", "neorl_train"):
         monkeypatch.setattr(f"{package}._command.main.prepare_process", lambda: None)
 

@@ -10,14 +10,17 @@ import command_pages
 
 MARKS = {
     (match[1], match[2])
-    for page in built.SOURCE.rglob("*.md")
+    for page in built.sources()
+    if page.suffix == ".md"
     for match in built.MARK.finditer(page.read_text(encoding="utf-8"))
 }
 
 
 def test_every_table_has_its_place_on_a_page_and_no_place_is_without_a_table() -> None:
     assert {name for name, _ in MARKS} == set(built.BLOCKS)
-    assert not {built.SOURCE / name for name in built.PAGES} & set(built.SOURCE.rglob("*.md"))
+    assert not {Path(name) for name in built.PAGES} & {
+        built.place(path) for path in built.sources()
+    }
 
 
 @pytest.mark.parametrize("name", built.BLOCKS)
@@ -46,8 +49,13 @@ def test_the_page_of_a_program_has_every_command(program: str) -> None:
 def test_the_pages_are_copied_filled_in(tmp_path: Path) -> None:
     (tmp_path / "old.md").write_text("A page that is gone.\n")
     built.copy_pages(tmp_path)
-    wanted = {path.relative_to(built.SOURCE) for path in built.SOURCE.rglob("*.*")}
+    wanted = {built.place(path) for path in built.sources()}
     wanted |= {Path(name) for name in built.PAGES}
     assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")} == wanted
     for path in tmp_path.rglob("*.md"):
-        assert not built.MARK.search(path.read_text(encoding="utf-8")), path
+        text = path.read_text(encoding="utf-8")
+        assert not built.MARK.search(text), path
+        in_results = path.is_relative_to(tmp_path / "results")
+        assert text.startswith("---\nsearch:\n  exclude: true\n") == in_results, path
+        for target in re.findall(r"\]\(([^)#\s]+\.md)[^)]*\)", text):
+            assert "://" in target or (path.parent / target).is_file(), (path, target)

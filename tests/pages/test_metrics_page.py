@@ -14,7 +14,7 @@ from neorl_agents import ALGORITHMS, CQL, CalQL
 from neorl_agents.learning import for_run
 from neorl_agents.models import ModelRollouts
 from neorl_agents.testing import make_problem, sized
-from neorl_agents.testing._subject import Subject
+from neorl_agents.testing._problem import Subject
 from neorl_train.judging import _validation
 from neorl_train.training._collect import Counts, online_metrics
 

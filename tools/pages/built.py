@@ -1,12 +1,14 @@
 """What the build of the site writes into its pages: tables of stored results, and help texts.
 
-A page of docs/pages has a line ``<!-- built: NAME -->`` or ``<!-- built: NAME ARGUMENT -->`` where
-the table belongs, and `BLOCKS` says what makes it. The pages of `PAGES` are made as a whole. None
-of it is committed: the scripts in tools/studies store results, and what is written here follows
-them.
+A page has a line ``<!-- built: NAME -->`` or ``<!-- built: NAME ARGUMENT -->`` where the table
+belongs, and `BLOCKS` says what makes it. The pages of `PAGES` are made as a whole. None of it is
+committed: the scripts in tools/studies store results, and what is written here follows them.
+
+The pages of docs/results come into the folder ``results`` of the site. They are in no menu and in
+no search, and are reached by links alone.
 
 Usage:
-    python tools/pages/built.py FOLDER  copy docs/pages to a folder with everything filled in
+    python tools/pages/built.py FOLDER  copy all pages to a folder with everything filled in
 """
 
 import json
@@ -18,8 +20,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import benchmark_figures
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "docs/pages"
+RESULTS = ROOT / "docs/results"
+OUT_OF_SEARCH = "---\nsearch:\n  exclude: true\n---\n\n"
 MARK = re.compile(r"(?m)^<!-- built: (\w+)(?: (\S+))? -->$")
 STUDIES = ROOT / "tools/studies/tables"
 
@@ -76,6 +82,45 @@ def federated_graph() -> str:
     return module.table(json.loads(module.OUT.read_text(encoding="utf-8"))["gcn"])
 
 
+def benchmark_learners() -> str:
+    module = study("learning_page")
+    logs: dict[str, dict[str, tuple[float, ...]]] = {}
+    names = []
+    for path in sorted(module.RESULTS.glob("*-v0-*.jsonl")):
+        plant, _, quality = path.stem.rpartition("-")
+        names.append(f"{plant.removesuffix('-v0')}, {quality}")
+        cells = module.read_cells(path)
+        runs = {name: [one["scores"] for one in of_name] for name, of_name in cells.items()}
+        for name in runs:
+            if name != "bc" and min(len(runs[name]), len(runs["bc"])) > 1:
+                cell = module.difference_to_cloning(runs, name)
+                logs.setdefault(name, {})[names[-1]] = cell
+    order = [name for name in module.COMPARED if name in logs]
+    return benchmark_figures.learners(names, {name: logs[name] for name in order})
+
+
+def benchmark_retuned() -> str:
+    module = study("choice.retuning_page")
+    answers = {}
+    for plant, rows in study("retuning_table").every_row().items():
+        kind = module.Kind(module.LOGS[0], False, module.PICK)
+        answers[plant.removesuffix("-v0")] = [
+            module.answer(row) for row in rows if module.kind_of(row) == kind
+        ]
+    return benchmark_figures.retuned(answers)
+
+
+def changelog() -> str:
+    """The changelogs of the six packages on one page."""
+    parts = ["# Changelog", "Nothing has been released yet. Each package has its own versions."]
+    for file in sorted(ROOT.glob("packages/neorl-*/CHANGELOG.md")):
+        _, _, entries = file.read_text(encoding="utf-8").partition("\n## ")
+        entries = re.sub(r"(?m)^### .+\n+", "", re.sub(r"(?m)^## ", "### ", f"## {entries}"))
+        entries = entries.replace("../../docs/pages/", "")
+        parts += [f"## {file.parent.name}", entries.strip()]
+    return "\n\n".join(parts) + "\n"
+
+
 def federation() -> str:
     module = study("federation.table")
     return module.tables(json.loads(module.RESULTS.read_text(encoding="utf-8")))
@@ -110,6 +155,9 @@ def walks() -> str:
 
 
 BLOCKS: dict[str, Callable[..., str]] = {
+    "benchmark_learners": benchmark_learners,
+    "benchmark_retuned": benchmark_retuned,
+    "benchmark_speeds": benchmark_figures.speeds,
     "candidate_pools": lambda: study("choice.candidate_pools").page(),
     "declared_graph": declared_graph,
     "demo_verdicts": demo_verdicts,
@@ -136,8 +184,9 @@ BLOCKS: dict[str, Callable[..., str]] = {
 }
 """What makes the table of a name; some take the argument that stands behind it."""
 PAGES: dict[str, Callable[[], str]] = {
-    "explanation/learners-compared.md": lambda: study("learning_page").page(),
-    "explanation/learning-on-every-plant.md": lambda: study("plant_learning").page(),
+    "changelog.md": changelog,
+    "results/learners-compared.md": lambda: study("learning_page").page(),
+    "results/learning-on-every-plant.md": lambda: study("plant_learning").page(),
     **{
         f"reference/commands/{program}.md": lambda program=program: import_module(
             "command_pages"
@@ -162,6 +211,26 @@ def filled(text: str) -> str:
     return MARK.sub(table, text)
 
 
+def sources() -> list[Path]:
+    """Every file that the site is made from."""
+    return sorted([*SOURCE.rglob("*.*"), *RESULTS.rglob("*.*")])
+
+
+def place(path: Path) -> Path:
+    """Where a source goes, relative to the folder of the site's pages."""
+    if path.is_relative_to(RESULTS):
+        return Path("results") / path.relative_to(RESULTS)
+    return path.relative_to(SOURCE)
+
+
+def page(path: Path) -> str:
+    """A source of Markdown with tables filled in and links as they are on the site."""
+    text = path.read_text(encoding="utf-8")
+    if path.is_relative_to(RESULTS):
+        return OUT_OF_SEARCH + filled(text.replace("../pages/", "../"))
+    return filled(text.replace("../results/", "results/"))
+
+
 def copy_pages(folder: Path, fresh: Iterable[Path] | None = None) -> None:
     """Writes the pages into a folder, filled in; what is unchanged there keeps its time.
 
@@ -171,15 +240,18 @@ def copy_pages(folder: Path, fresh: Iterable[Path] | None = None) -> None:
     """
     texts = {}
     if fresh is None:
-        texts = {folder / name: make() for name, make in PAGES.items()}
-        wanted = {folder / path.relative_to(SOURCE) for path in SOURCE.rglob("*.*")} | set(texts)
+        texts = {
+            folder / name: OUT_OF_SEARCH * name.startswith("results/") + make()
+            for name, make in PAGES.items()
+        }
+        wanted = {folder / place(path) for path in sources()} | set(texts)
         for path in folder.rglob("*.*"):
             if path not in wanted:
                 path.unlink()
-    for path in SOURCE.rglob("*.*") if fresh is None else fresh:
-        target = folder / path.relative_to(SOURCE)
+    for path in sources() if fresh is None else fresh:
+        target = folder / place(path)
         if path.suffix == ".md":
-            texts[target] = filled(path.read_text(encoding="utf-8"))
+            texts[target] = page(path)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)

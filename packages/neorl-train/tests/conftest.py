@@ -42,7 +42,7 @@ def _fewer_resamples(pytestconfig):
     """By night intervals have as many draws as those of users; by day they were half of a run."""
     with pytest.MonkeyPatch.context() as patch:
         if not pytestconfig.getoption("--nightly"):
-            patch.setattr("neorl_train.judging._estimates.RESAMPLES", 1_000)
+            patch.setattr("neorl_train.judging._summary.RESAMPLES", 1_000)
         yield
 
 

@@ -141,7 +141,7 @@ def _episodes(plant: Any, policy: Any, key: Any) -> dict[str, Any]:
     from scipy.stats import binomtest
 
     from neorl_safety.filters import Flag
-    from neorl_train.judging._rollouts import episodes_of, rollouts
+    from neorl_train.judging import episodes_of, rollouts
 
     rows = jax.device_get(rollouts(plant, policy, key, jnp.arange(STARTS)))
     episodes = episodes_of(rows, plant.spec)

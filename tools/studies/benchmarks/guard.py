@@ -154,19 +154,19 @@ def _decision(
     import jax
     import numpy as np
 
-    from neorl_deploy.bundle._manifest import ArrayEntry
+    from neorl_deploy.bundle import ArrayEntry
     from neorl_deploy.export._stablehlo import flat_step
-    from neorl_deploy.runtime import _packed
+    from neorl_deploy.runtime import _forms
 
     run, start = flat_step(safe), jax.tree.leaves(safe.initial_carry())
     sent = np.full(3, np.nan, np.float32)
     answers = jax.eval_shape(run, *start, obs, sent)
     entries = [ArrayEntry(str(i), tuple(a.shape), str(a.dtype)) for i, a in enumerate(answers)]
-    layout, action = _packed.layout_of(entries), len(start)
+    layout, action = _forms.layout_of(entries), len(start)
     if packed:
-        step = _packed.packed_step(run, layout, len(start))
-        calm = _packed.pack(layout, start)
-        stopped = _packed.pack(layout, jax.tree.leaves(safe.stopped(safe.initial_carry())))
+        step = _forms.packed_step(run, layout, len(start))
+        calm = _forms.pack(layout, start)
+        stopped = _forms.pack(layout, jax.tree.leaves(safe.stopped(safe.initial_carry())))
         pressed = np.flatnonzero(calm != stopped)
         held = [jax.device_put(calm), sent]
 

@@ -119,9 +119,9 @@ def make_file(path: Path, rows: int) -> None:
     import h5py
     import numpy as np
 
+    from neorl_envs import write_dataset
     from neorl_envs.datasets._dataset import content_digest
-    from neorl_envs.datasets._file import map_unchecked, write_dataset
-    from neorl_envs.datasets._hdf5 import set_text
+    from neorl_envs.datasets._file import map_unchecked, set_text
 
     # The header of a small file with the same channels; its columns are made larger.
     log = small_log(1000)

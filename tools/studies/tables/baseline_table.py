@@ -32,7 +32,7 @@ from cross_entropy import SearchResult, search
 from neorl_core import highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
 from neorl_envs import environment_names, make
-from neorl_envs.blocks._constants import named_constants
+from neorl_envs.blocks import named_constants
 from neorl_envs.scoring import EpisodeScores, score_episodes, scores, test_mode, within_limits
 from neorl_envs.wrappers import shifted
 

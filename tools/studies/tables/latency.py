@@ -341,9 +341,17 @@ class SteadyPlant:
 def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
     """A shift in the closed loop at 100 times real time."""
     from neorl_deploy._command.switches import settle_memory
-    from neorl_deploy.loop import ControlLoop, Input, LoopSettings, Mode, Output, TagMap, serve
-    from neorl_deploy.loop._contract import UNATTENDED
-    from neorl_deploy.loop._record import audit_log, recorder
+    from neorl_deploy.loop import (
+        ControlLoop,
+        Input,
+        LoopSettings,
+        Mode,
+        Output,
+        TagMap,
+        audit_log,
+        recorder,
+        serve,
+    )
     from neorl_deploy.runtime import Runtime
 
     manifest, clock = bundle.manifest, FastClock()
@@ -356,7 +364,7 @@ def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
         {"kind": "none"},
         inputs,
         outputs,
-        LoopSettings(unattended=UNATTENDED),
+        LoopSettings(unattended="the plant has no permit and watches no heartbeat"),
     )
     folder.mkdir()
     log = audit_log(folder / "audit", bundle)

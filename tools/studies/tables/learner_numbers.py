@@ -244,7 +244,7 @@ TEXT = """Scores are returns minus the plant's penalties. All policies run the s
 episodes, without a guard. Learners use their last networks, two layers of 64, and batches of
 128 rows; the settings are the same for all plants. Scores on NeoRL-2's tasks are normalised.
 *Trips* is the share of episodes that the plant ended; it is empty for older runs, which did not
-record it. [Learners compared](../explanation/learners-compared.md)
+record it. [Learners compared](learners-compared.md)
 has all settings and the other learners."""
 
 

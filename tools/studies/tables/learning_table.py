@@ -47,7 +47,7 @@ from neorl_envs.wrappers import shifted
 from neorl_train import train
 from neorl_train.data import TrainingData, training_data
 from neorl_train.judging import training_signs
-from neorl_train.judging._logged import NEORL2_RETURNS
+from neorl_train.judging._evaluate import NEORL2_RETURNS
 from neorl_train.training import Plan, Trained, Watcher
 from neorl_train.training._loop import never, run_loop
 from neorl_train.training._queues import devices_for, offline_seeds

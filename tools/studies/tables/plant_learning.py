@@ -179,13 +179,14 @@ limits. There are {SEEDS} seeds for every algorithm and {STARTS} paired episodes
 policy; settings are the defaults, and nothing is tuned to a plant. Learned policies act behind
 their guard. Returns are means over episodes, with the range of the seeds' means for learners
 and 95 % intervals for controllers. A cost is shown as its mean per episode and, after the
-slash, the share of episodes over its limit. Verdicts follow [the rule](verdict.md), whose clauses
+slash, the share of episodes over its limit. Verdicts follow [the rule](../explanation/verdict.md), whose
+clauses
 are not all in a table: a policy with a better mean can fail, for example, by its worst episode.
 The stored results do not say by which clause, except where it is named. A policy is judged once
 against the plant's *ordinary* controller, with which a run compares by default, and once
 against its *reference*, the best controller known for it. Whether a policy can be picked
 without the plant is another question; see [choosing without the
-plant](choosing-without-the-plant.md)."""
+plant](../explanation/choosing-without-the-plant.md)."""
 
 
 def section(result: dict[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ import numpy as np
 from baseline_table import RESULTS, table
 from neorl_envs import environment_names, make
 from neorl_envs._command.describe import penalty
-from neorl_envs.blocks._constants import named_constants
+from neorl_envs.blocks import named_constants
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs/pages/reference/envs/plants"
@@ -221,7 +221,7 @@ def draw(name: str) -> None:
 
 
 def _folder(name: str) -> str:
-    return type(make(name)).__module__.split(".")[-2]
+    return type(make(name)).__module__.split(".")[2]  # a folder of plants, or a file
 
 
 if __name__ == "__main__":

@@ -44,10 +44,9 @@ from neorl_core.infrastructure import write_text
 from neorl_envs import collect_log, environment_names, make
 from neorl_safety.guards import guard
 from neorl_train import verdict
-from neorl_train.judging import PolicyResult, ResultTables
-from neorl_train.judging._rollouts import episodes_of, join, rollouts_in_chunks
-from neorl_train.judging._simulated import plant_constraints
-from neorl_train.judging._summary import policy_rows
+from neorl_train.judging import PolicyResult, ResultTables, episodes_of, policy_rows
+from neorl_train.judging._evaluate import plant_constraints
+from neorl_train.judging._rollouts import join, rollouts_in_chunks
 
 WHERE = RESULTS / "retuning"
 STEPS, STARTS, AT_ONCE, LEVEL, MARGIN = 120_000, 1_000, 250, 0.95, 0.05

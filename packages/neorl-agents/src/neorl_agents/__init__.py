@@ -36,10 +36,10 @@ from neorl_agents.algorithms.online._ppo import PPO as PPO
 from neorl_agents.algorithms.online._reinforce import Reinforce as Reinforce
 from neorl_agents.algorithms.online._sac import SAC as SAC
 from neorl_agents.algorithms.online._td3 import TD3 as TD3
+from neorl_agents.artefact._artefact import ArtefactError as ArtefactError
 from neorl_agents.artefact._artefact import PolicyArtefact as PolicyArtefact
 from neorl_agents.artefact._artefact import load_policy as load_policy
 from neorl_agents.artefact._artefact import save_policy as save_policy
-from neorl_agents.artefact._sealed_file import ArtefactError as ArtefactError
 from neorl_agents.learning import Algorithm as Algorithm
 from neorl_agents.learning import BaseLearner as BaseLearner
 from neorl_agents.learning import Explorer as Explorer

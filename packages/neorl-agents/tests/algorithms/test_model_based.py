@@ -256,7 +256,7 @@ def test_the_model_sees_what_the_learner_sees_and_its_rate_ends_with_it():
     assert (fit.learner.networks.encoder, fit.learner.networks.history_steps) == ("history", 3)
     constant = replace(learner, model=replace(learner.model, decay_updates=0))
     assert constant.fitted_model().decay_updates == 0
-    with pytest.raises(ValueError, match=r"DynamicsModel\.members must be"):
+    with pytest.raises(ValueError, match=r"model\.members must be an integer of at least 1"):
         replace(learner, model=replace(learner.model, members=0)).validate()
 
 

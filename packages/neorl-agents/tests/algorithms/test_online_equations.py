@@ -111,16 +111,3 @@ def test_it_begins_without_a_log_and_explores_within_the_range(kind):
     actions = np.asarray(act(keys))
     assert 2.0 <= actions.min() < actions.max() <= 6.0
     assert float(actions.std()) > 0.1
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: TD3(exploration_std=0.0), "TD3.exploration_std"),
-        (lambda: TD3(policy_delay=0), "TD3.policy_delay"),
-        (lambda: SAC(tau=0.0), "SAC.tau"),
-    ],
-)
-def test_a_bad_hyperparameter_is_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make().validate()

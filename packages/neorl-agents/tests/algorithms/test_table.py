@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import pytest
 
 from neorl_agents import ALGORITHMS, BC, Algorithm, LearnerState, load_policy, save_policy
-from neorl_agents.learning import check_algorithm, only_batch, require_number, unit_rows
+from neorl_agents.learning import check_algorithm, only_batch, unit_rows
 from neorl_agents.networks import init_mlp, tanh
 from neorl_agents.policies import network_policy, prepare
 from neorl_agents.sampling import Rows
 from neorl_core import InputError, as_arrays
-from neorl_core.infrastructure import Registry
+from neorl_core.infrastructure import Registry, require_settings, setting
 from neorl_core.testing import assert_close
 
 
@@ -28,7 +28,7 @@ class Depth(eqx.Module):
 class Nudge(eqx.Module):
     """Plain gradient descent on the squared distance to the log: the bare protocol, no shell."""
 
-    rate: float = 1e-2
+    rate: float = setting(1e-2, above=0)
     depth: Depth = Depth()
     batch_size: int = eqx.field(static=True, default=32)
 
@@ -38,7 +38,7 @@ class Nudge(eqx.Module):
     schedules: ClassVar[tuple[str, ...]] = ()
 
     def validate(self):
-        require_number(self, "rate", low=0, open_low=True)
+        require_settings(self)
 
     def fits(self):
         return {}
@@ -180,7 +180,7 @@ class NoModule:
             "has no fields, batch_size, batches_per_update, sampler, schedules, validate, ",
         ),
         (changed(fields=("obs", "act")), "its fields must be columns of a Transition"),
-        (with_a_bad_default(), r"Negative\.rate must be above 0, got -1.0"),
+        (with_a_bad_default(), r"Negative\.rate must be a number above 0, got -1.0"),
         (without_a_default(), "its field depth needs a default"),
         (with_a_function(), "its field activation must be a number, a string, a tuple of these or"),
         (

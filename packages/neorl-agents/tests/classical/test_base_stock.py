@@ -88,7 +88,7 @@ def test_the_level_follows_the_unit(log):
 @pytest.mark.parametrize(
     ("settings", "items", "message"),
     [
-        (BaseStockLevels(service=95.0), (ITEM,), r"service must be in \(0, 1\)"),
+        (BaseStockLevels(service=95.0), (ITEM,), r"service must be a number in \(0, 1\)"),
         (BaseStockLevels(longest_lead=200), (ITEM,), "more than 200 rows"),
         (BaseStockLevels(), (), "each of the actions order"),
         (BaseStockLevels(), (Item("odrer", {"stock": 1.0}),), "odrer.*order"),

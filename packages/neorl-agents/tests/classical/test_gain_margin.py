@@ -19,9 +19,9 @@ from neorl_agents.classical import (
     simc,
 )
 from neorl_agents.classical._first_order import identify_first_order
-from neorl_agents.classical._fit_warnings import tuning_warnings
-from neorl_agents.classical._gain_margin import gain_margin
-from neorl_agents.classical._log import checked_log
+from neorl_agents.classical._pid_controllers import tuning_warnings
+from neorl_agents.classical._task import checked_log
+from neorl_agents.classical._tuning import gain_margin
 from neorl_core import Channel, InputError, Spec, Transition
 
 DT = 2.0

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from neorl_agents.classical._design import delayed
-from neorl_agents.classical._identification import identify_plant
-from neorl_agents.classical._plant_model import Rows, Units, arx_errors, fit_arx
+from neorl_agents.classical._identification import Rows, Units, arx_errors, fit_arx, identify_plant
 
 ONE = Units(np.zeros(1), np.ones(1))
 EPISODES, LENGTH = 6, 60

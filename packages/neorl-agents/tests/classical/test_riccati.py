@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neorl_agents.classical._observer import stabilising_solution
+from neorl_agents.classical._identification import stabilising_solution
 
 from .conftest import by_recursion
 

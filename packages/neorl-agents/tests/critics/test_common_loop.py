@@ -8,10 +8,9 @@ import pytest
 
 from neorl_agents import Algorithm, Learner
 from neorl_agents.critics import EnsembleLearner, SafetyCriticLearner, horizon_curve
-from neorl_agents.critics._columns import checked_columns, column_statistics
 from neorl_agents.critics._ensemble_fit import _standardise_outputs, member_predictions
+from neorl_agents.critics._log_rows import checked_columns, column_statistics, trained_in_memory
 from neorl_agents.critics._safety_critic_fit import _first_values
-from neorl_agents.critics._training import trained_in_memory
 from neorl_agents.testing import sized
 
 from . import chain

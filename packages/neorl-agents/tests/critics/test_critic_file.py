@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import EDAC, ArtefactError, save_policy
-from neorl_agents.artefact._sealed_file import read_sealed, write_sealed
+from neorl_agents.artefact._artefact import read_sealed, write_sealed
 from neorl_agents.critics import (
     SafetyCriticLearner,
     critic_ensemble,

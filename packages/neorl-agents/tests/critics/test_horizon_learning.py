@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 from neorl_agents.critics import SafetyCriticLearner, horizon_targets
-from neorl_agents.critics._columns import checked_columns, split_columns
-from neorl_agents.critics._limit_facts import counted_steps
-from neorl_agents.critics._safety_critic_learner import RowsBeforeViolations, head_loss
-from neorl_agents.critics._windows import fully_observed, window_sums
+from neorl_agents.critics._log_rows import (
+    checked_columns,
+    counted_steps,
+    fully_observed,
+    split_columns,
+    window_sums,
+)
+from neorl_agents.critics._safety_critic import RowsBeforeViolations, head_loss
 from neorl_agents.models import actions_along
 from neorl_agents.networks import ensemble, init_mlp
 

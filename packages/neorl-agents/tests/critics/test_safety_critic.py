@@ -15,7 +15,7 @@ from neorl_agents.critics import (
     largest_risk,
     limit_risks,
 )
-from neorl_agents.critics._columns import checked_columns
+from neorl_agents.critics._log_rows import checked_columns
 from neorl_agents.critics._safety_critic_fit import _calibrate
 from neorl_agents.testing import sized
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition
@@ -203,16 +203,7 @@ def test_a_log_that_cannot_be_used_is_refused(log, spec, learner, words):
         fit_safety_critic(log, spec, KEY, learner=learner, updates=1)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("horizon", 0),
-        ("tau", 0.0),
-        ("learning_rate", -1.0),
-        ("quantity", "risk"),
-        ("discount", 0.9),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [("horizon", 0), ("discount", 0.9)])
 def test_a_bad_setting_is_named(field, value):
     with pytest.raises(ValueError, match=f"SafetyCriticLearner.{field} must be"):
         fit_safety_critic(SOME, chain.SPEC, KEY, learner=replace(FEW, **{field: value}))

@@ -187,7 +187,7 @@ def test_a_state_that_breaks_the_contract_breaks_a_law(kind, law, words):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_single_width_is_named_not_iterated(name):
     learner = sized(ALGORITHMS[name](), hidden=32)
-    words = r"\.networks\.hidden must be one or more .*\(64, 64\), got 32"
+    words = r"\.networks\.hidden must be one or more integers of at least 1, such as \(.*\), got 32"
     with pytest.raises(ValueError, match=rf"{ALGORITHMS[name].__name__}{words}"):
         learner.validate()
     assert sized(ALGORITHMS[name](), hidden=[32, 16]).networks.hidden == (32, 16)

@@ -228,15 +228,26 @@ def test_equations_that_return_nothing_are_named(problem):
         jax.eval_shape(learner.update, state, problem.batch(learner), KEY)
 
 
-class Unchecked(BC):
-    """Behaviour cloning with a field that no ``check`` knows."""
+class Undeclared(BaseLearner):
+    """Fields with plain defaults, as a learner from outside may have them."""
 
     noise: float = 0.1
+    discount: float = 0.9
+    speed: float = 1e-3
+
+    rates: ClassVar[dict[str, str]] = {"actor": "speed"}
 
 
 @pytest.mark.parametrize("value", [float("nan"), "big", None, True])
-def test_a_field_without_a_check_still_takes_numbers_alone(value):
-    with pytest.raises(ValueError, match=r"Unchecked\.noise must be a number, got"):
-        Unchecked(noise=value).validate()
+def test_a_field_without_a_range_still_takes_numbers_alone(value):
+    with pytest.raises(ValueError, match=r"Undeclared\.noise must be a number, got"):
+        Undeclared(noise=value).validate()
     for number in (0, 2.0, float("inf"), jnp.ones(())):
-        Unchecked(noise=number).validate()
+        Undeclared(noise=number).validate()
+
+
+def test_rates_and_the_discount_are_checked_without_a_range():
+    with pytest.raises(ValueError, match=r"Undeclared\.discount must be a number in \[0, 1\]"):
+        Undeclared(discount=1.1).validate()
+    with pytest.raises(ValueError, match=r"Undeclared\.speed must be a number above 0, got 0"):
+        Undeclared(speed=0.0).validate()

@@ -164,8 +164,6 @@ REFUSED = {
     ),
     "rows out of a file": (ModelBased(), {}, GivenBatches(), "a log in memory"),
     "too small a memory": (ModelBased(), {"capacity": 3}, Log(), "at least steps . starts = 320"),
-    "a share beyond one": (ModelBased(), {"share": 1.5}, Log(), r"share must be in \[0, 1\]"),
-    "no rollouts": (ModelBased(), {"starts": 0}, Log(), "starts must be at least 1"),
 }  # fmt: skip
 
 

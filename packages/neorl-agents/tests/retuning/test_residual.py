@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from neorl_agents.artefact import POLICY_KINDS
-from neorl_agents.artefact._kinds import abstract_policy, kind_of
+from neorl_agents.artefact import POLICY_KINDS, kind_of
+from neorl_agents.artefact._kinds import abstract_policy
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.networks import init_mlp
 from neorl_agents.policies import ResidualPolicy

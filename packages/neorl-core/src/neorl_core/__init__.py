@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from neorl_core._vocabulary.channels import lows as lows
     from neorl_core._vocabulary.channels import spec_from_dict as spec_from_dict
     from neorl_core._vocabulary.channels import spec_to_dict as spec_to_dict
-    from neorl_core._vocabulary.data_statistics import DataStatistics as DataStatistics
-    from neorl_core._vocabulary.data_statistics import FieldStatistics as FieldStatistics
     from neorl_core._vocabulary.errors import InputError as InputError
+    from neorl_core._vocabulary.experience import DataStatistics as DataStatistics
+    from neorl_core._vocabulary.experience import FieldStatistics as FieldStatistics
     from neorl_core._vocabulary.experience import Step as Step
     from neorl_core._vocabulary.experience import Trajectory as Trajectory
     from neorl_core._vocabulary.experience import Transition as Transition

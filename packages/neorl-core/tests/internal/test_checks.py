@@ -28,7 +28,7 @@ from neorl_core._internal.checks import (
     require_scalar,
     require_series,
 )
-from neorl_core._internal.float_widths import checked_wide, is_half_precision, narrow, widen
+from neorl_core._internal.precision import checked_wide, is_half_precision, narrow, widen
 from neorl_core.distributions import (
     diagonal_gaussian_sample,
 )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neorl_core._internal.sorting import sizes_and_signs, sort_floats
 from neorl_core.statistics import (
     DEFAULT_LEVEL,
     PairedTest,
@@ -18,8 +17,8 @@ from neorl_core.statistics import (
     rank_correlation,
     wilcoxon_test,
 )
-from neorl_core.statistics._bootstrap import replicates, sample_mean
-from neorl_core.statistics._ranks import midranks
+from neorl_core.statistics._intervals import replicates, sample_mean
+from neorl_core.statistics._ranks import midranks, sizes_and_signs, sort_floats
 
 # An eager call would compile every operation by itself.
 bootstrap_interval = jax.jit(

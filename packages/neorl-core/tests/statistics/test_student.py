@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neorl_core.statistics._student import (
+from neorl_core.statistics._intervals import (
     student_quantile,
 )
 

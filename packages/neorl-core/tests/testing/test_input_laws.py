@@ -15,7 +15,7 @@ from neorl_core._internal.checks import (
     require_scalar,
 )
 from neorl_core.testing import Refusal, Row, check_bad_values, check_form
-from neorl_core.testing._input_laws import (
+from neorl_core.testing._laws import (
     counts_are_integers,
     hyperparameters_leave_dtypes,
     integers_are_floats,

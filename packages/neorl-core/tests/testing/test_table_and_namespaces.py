@@ -37,7 +37,7 @@ def first(x):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package with two public namespaces, a private one, a test kit and a plain module."""
+    """A package with two public folders and a public file, private ones, and a test kit."""
     root = tmp_path / "example_package"
     root.mkdir()
     (root / "__init__.py").write_text(
@@ -45,6 +45,7 @@ def package(tmp_path, monkeypatch):
         "__all__ = ['LEVEL', 'losses']\nLEVEL = 0.95\n"
     )
     (root / "_plain.py").touch()
+    (root / "costs.py").write_text(FACE.format(name="cost"))
     names = {"targets": "target", "losses": "loss", "_internal": "hidden", "testing": "kit"}
     for folder, name in names.items():
         (root / folder).mkdir()
@@ -55,13 +56,13 @@ def package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_namespaces_are_the_package_and_its_public_folders(package):
+def test_namespaces_are_the_package_and_its_public_folders_and_files(package):
     names = [module.__name__.removeprefix("example_package") for module in namespaces(package)]
-    assert names == ["", ".losses", ".targets", ".testing"]
+    assert names == ["", ".costs", ".losses", ".targets", ".testing"]
 
 
 def test_exports_are_the_names_of_all_namespaces_but_the_kit(package):
-    assert list(exports(package)) == ["LEVEL", "loss", "target"]
+    assert list(exports(package)) == ["LEVEL", "cost", "loss", "target"]
     assert exports(package)["loss"] is package.losses.loss
 
 
@@ -83,6 +84,7 @@ def test_a_record_is_a_file_a_namespace_and_nothing_else(package, tmp_path):
     assert recorded == {
         "notes.json": "",
         "example_package.txt": "LEVEL = 0.95\nnamespace losses\n",
+        "example_package.costs.txt": "cost(x: int, *, y: float=1.0) -> int\n",
         "example_package.losses.txt": "loss(x: int, *, y: float=1.0) -> int\n",
         "example_package.targets.txt": "target(x: int, *, y: float=1.0) -> int\n",
         "example_package.testing.txt": "kit(x: int, *, y: float=1.0) -> int\n",

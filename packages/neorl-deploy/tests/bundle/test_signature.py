@@ -8,9 +8,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
 
 from neorl_deploy import BundleError, DeployError
 from neorl_deploy._command.main import main
-from neorl_deploy.bundle import read_bundle
+from neorl_deploy.bundle import read_bundle, read_public_key
 from neorl_deploy.bundle._files import checksums
-from neorl_deploy.bundle._signature import read_public_key
 from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.runtime import load_bundle

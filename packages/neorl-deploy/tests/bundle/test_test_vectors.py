@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from neorl_deploy.bundle._manifest import MAX_ROUNDING, ChannelEntry
+from neorl_deploy.bundle import ChannelEntry
+from neorl_deploy.bundle._manifest import MAX_ROUNDING
 from neorl_deploy.bundle._test_vectors import relative_difference
 
 VALVE = ChannelEntry("valve", "%", 0.0, 100.0)

@@ -17,7 +17,7 @@ from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._files import STEP
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.export._assemble import _policy_text
-from neorl_deploy.training_run._summaries import evaluation_summary
+from neorl_deploy.training_run import evaluation_summary
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
 from neorl_safety.guards import guard

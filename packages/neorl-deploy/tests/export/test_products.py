@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_deploy.bundle._manifest import ArrayEntry
-from neorl_deploy.export._operations import NoSuchOperationError, operation_list
+from neorl_deploy.bundle import ArrayEntry
+from neorl_deploy.export._numpy_form import NoSuchOperationError, operation_list
 from neorl_deploy.runtime._operations import as_function
 
 LEFT, RIGHT = (np.random.default_rng(i).normal(size=(3, 3, 3)).astype(np.float32) for i in (0, 1))

@@ -16,7 +16,7 @@ from neorl_deploy._command.main import main
 from neorl_deploy._command.text import limit_lines
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
-from neorl_deploy.export._prove import prove_parity
+from neorl_deploy.export._assemble import prove_parity
 from neorl_deploy.training_run import newest_run
 
 
@@ -210,7 +210,7 @@ def test_ctrl_c_leaves_nothing_behind(run_directory, monkeypatch, capsys):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("neorl_deploy.export._write.prove_parity", stopped)
+    monkeypatch.setattr("neorl_deploy.export._assemble.prove_parity", stopped)
     before = sorted(run_directory.rglob("*"))
     assert main(["export", str(run_directory)]) == 130
     assert capsys.readouterr().err.endswith("\nneorl-deploy: stopped; nothing was left behind\n")

@@ -3,8 +3,7 @@
 import jax
 import numpy as np
 
-from neorl_deploy.export._read import entries
-from neorl_deploy.export._rounding import perturbed_observations, perturbed_policy
+from neorl_deploy.export._read import entries, perturbed_observations, perturbed_policy
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 

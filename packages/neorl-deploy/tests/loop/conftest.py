@@ -7,11 +7,19 @@ import numpy as np
 import pytest
 
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Instant, Mode, PlantError, Quality, Reading
-from neorl_deploy.loop._contract import UNATTENDED
-from neorl_deploy.loop._tags import tags_of
+from neorl_deploy.loop import (
+    ControlLoop,
+    Instant,
+    Mode,
+    PlantError,
+    Quality,
+    Reading,
+    tags_of,
+)
 from neorl_deploy.runtime import Runtime
-from neorl_deploy.runtime._events import Events
+from neorl_deploy.runtime._decision import Events
+
+UNATTENDED = "the plant has no permit and watches no heartbeat"
 
 WELL = {"LI": 1.0, "TI": 330.0, "PI": 300.0}  # PI in kPa, the channel in bar
 START = 1.7e9

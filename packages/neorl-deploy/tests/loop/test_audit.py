@@ -6,8 +6,7 @@ import pytest
 
 from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError, records, replay_decisions, verify_chain
-from neorl_deploy.loop import Mode, Quality
-from neorl_deploy.loop._record import audit_log, recorder
+from neorl_deploy.loop import Mode, Quality, audit_log, recorder
 from neorl_deploy.runtime import Runtime
 
 

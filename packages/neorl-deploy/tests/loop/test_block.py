@@ -5,12 +5,12 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neorl_deploy.loop._block import (
-    PAGE,
+from neorl_deploy.loop import (
     BlockInputs,
+    BlockReason,
     BlockSettings,
     BlockState,
-    Reason,
+    block_page,
     block_scan,
 )
 
@@ -48,7 +48,7 @@ class Page:
     """The page itself, executed: arrays count from one."""
 
     def __init__(self):
-        text = PAGE.read_text("utf-8")
+        text = block_page()
         body = text[text.rindex("END_VAR") + 7 : text.index("END_FUNCTION_BLOCK")]
         self.code = compile(translated(body), "neorl_block.st", "exec")
         number = ("SEQUENCE", "GRANTED", "REASON", "ALIVE", "LAST_BEAT", "SILENT", "I")
@@ -63,7 +63,7 @@ class Page:
         for name in ("proposal", "permit", "own"):
             given[name] = Array(given[name])
         self.names |= {name.upper(): value for name, value in given.items()}
-        exec(self.code, {}, self.names)  # noqa: S102: the page of this package
+        exec(self.code, {}, self.names)
         shown = {name.lower(): value for name, value in self.names.items()}
         state = {name: shown[name] for name in BlockState._fields}
         return BlockState(**{**state, "setpoint": tuple(state["setpoint"].values)})
@@ -119,20 +119,20 @@ def closed():
     state = BlockState((0.0, 0.0))
     for beat in range(3):
         state = block_scan(KEPT, state, asked(beat, state=1, grant=beat == 2))
-    assert (state.granted, state.reason) == (7, Reason.NOT_ASKED)
+    assert (state.granted, state.reason) == (7, BlockReason.NOT_ASKED)
     state = block_scan(KEPT, state, asked(3))
     assert (state.active, state.setpoint) == (True, (41.0, 301.0))
     return state
 
 
 FAULTS = {
-    Reason.NO_PERMIT: {"permit": (True, False)},
-    Reason.NOT_REMOTE: {"remote": False},
-    Reason.NOT_GRANTED: {"owner": 8},
-    Reason.VOID: {"decided": 0},
-    Reason.OUTSIDE: {"proposal": (8901.0, 301.0)},
-    Reason.TOO_FAST: {"proposal": (60.0, 301.0)},
-    Reason.TRIPPED: {"trip": True},
+    BlockReason.NO_PERMIT: {"permit": (True, False)},
+    BlockReason.NOT_REMOTE: {"remote": False},
+    BlockReason.NOT_GRANTED: {"owner": 8},
+    BlockReason.VOID: {"decided": 0},
+    BlockReason.OUTSIDE: {"proposal": (8901.0, 301.0)},
+    BlockReason.TOO_FAST: {"proposal": (60.0, 301.0)},
+    BlockReason.TRIPPED: {"trip": True},
 }
 
 
@@ -144,14 +144,14 @@ def test_every_reason_sheds_in_the_same_scan_and_only_a_person_grants_again():
         assert (state.granted, state.sequence) == (0, before.sequence + 1)
         for beat in range(5, 9):
             state = block_scan(KEPT, state, asked(beat, decided=state.sequence))
-        assert (state.reason, state.active) == (Reason.NOT_GRANTED, False)
+        assert (state.reason, state.active) == (BlockReason.NOT_GRANTED, False)
 
 
 def test_a_beat_that_stands_still_sheds_after_the_patience_of_the_plant():
     state, scans = closed(), 0
     while state.active:
         state, scans = block_scan(KEPT, state, asked(3)), scans + 1
-    assert (scans, state.reason, state.granted) == (KEPT.patience + 1, Reason.SILENT, 0)
+    assert (scans, state.reason, state.granted) == (KEPT.patience + 1, BlockReason.SILENT, 0)
 
 
 def test_a_loop_that_leaves_in_order_keeps_its_grant_for_its_next_turn():

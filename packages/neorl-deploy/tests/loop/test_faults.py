@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from neorl_deploy.loop import Instant, Mode, Quality, Reading, serve
+from neorl_deploy.loop import Input, Instant, Mode, Quality, Reading, serve
 from neorl_deploy.loop._inputs import judge_readings
 from neorl_deploy.loop._modes import TRANSITIONS, WRITING
-from neorl_deploy.loop._tags import Input
 
 
 def bad(plant):
@@ -240,7 +239,7 @@ def test_the_tag_of_the_mode_asks_by_its_changes_alone(make):
     bench.plant.tags["MODE"] = 17.0
     cycle = bench.step()
     assert cycle.mode is Mode.MANUAL
-    assert any("17, which is no mode" in note for note in cycle.notes)
+    assert any("17; modes are 0 to 3" in note for note in cycle.notes)
 
 
 def test_a_stop_lets_the_fallback_act_until_a_person_releases_it(make):

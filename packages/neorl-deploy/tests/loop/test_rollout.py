@@ -10,9 +10,8 @@ from scipy.stats import binomtest
 
 from neorl_deploy import DeployError
 from neorl_deploy.loop import Authority, Mode, Plan, Stage, StagedRollout, read_plan
-from neorl_deploy.loop._plan import draft_plan
 from neorl_deploy.loop._serve import OrderBox, loop_lock, order
-from neorl_deploy.loop._staged_rollout import Count, probability_of_more
+from neorl_deploy.loop._staged_rollout import Count, draft_plan, probability_of_more
 from neorl_deploy.runtime import Decision
 
 PLAN = Plan(

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from neorl_deploy.audit import records, verify_chain
-from neorl_deploy.loop import Mode, Plan, Stage, StagedRollout
-from neorl_deploy.loop._record import audit_log, recorder
+from neorl_deploy.loop import Mode, Plan, Stage, StagedRollout, audit_log, recorder
 
 PLAN = Plan(limits={"level": (0.7, 1.3)}, shadow_steps=10, turn_steps=12, turns=2)
 KILLED = """
@@ -19,7 +18,7 @@ sys.path.insert(0, sys.argv[1])
 from conftest import FakeClock, FakePlant, completed
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import ControlLoop, Plan, StagedRollout, Stage
-from neorl_deploy.loop._record import audit_log, recorder
+from neorl_deploy.loop._cycle import audit_log, recorder
 from neorl_deploy.loop._tags import tags_of
 from neorl_deploy.runtime import Runtime
 bundle, document, plan, folder = sys.argv[2], *map(json.loads, sys.argv[3:5]), sys.argv[5]

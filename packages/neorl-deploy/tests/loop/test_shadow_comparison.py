@@ -8,8 +8,7 @@ import pytest
 
 from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError
-from neorl_deploy.loop import Mode
-from neorl_deploy.loop._record import audit_log, recorder
+from neorl_deploy.loop import Mode, audit_log, recorder
 from neorl_deploy.shadow import shadow_comparison
 
 

@@ -8,7 +8,7 @@ import pytest
 from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.loop import Mode
-from neorl_deploy.loop._connection import connect
+from neorl_deploy.loop._plant import connect
 from neorl_deploy.loop._serve import (
     HUNG_EXIT_CODE,
     OrderBox,

@@ -12,7 +12,7 @@ from neorl_deploy.loop import Mode, Plan, Quality, StagedRollout
 from neorl_deploy.loop._modes import TARGETS, WRITING
 from neorl_deploy.loop._orders import ModeTag, read_mode_tag
 from neorl_deploy.loop._serve import OrderBox, drop_old_orders, loop_lock, order
-from neorl_deploy.runtime._events import Events
+from neorl_deploy.runtime._decision import Events
 from neorl_deploy.runtime._state import StateError, write_state
 
 

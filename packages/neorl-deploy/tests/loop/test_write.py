@@ -5,12 +5,21 @@ import math
 import pytest
 from scipy.stats import binom
 
-from neorl_deploy.loop import ControlLoop, Instant, Mode, Plan, Quality, Reading, StagedRollout
-from neorl_deploy.loop._contract import UNATTENDED
+from neorl_deploy.loop import (
+    ControlLoop,
+    Input,
+    Instant,
+    Mode,
+    Plan,
+    Quality,
+    Reading,
+    StagedRollout,
+)
 from neorl_deploy.loop._inputs import judge_readings
 from neorl_deploy.loop._staged_rollout import Count, Stage, probability_of_more
-from neorl_deploy.loop._tags import Input
 from neorl_deploy.runtime import Runtime
+
+UNATTENDED = "the plant has no permit and watches no heartbeat"
 
 
 def test_a_trip_between_reading_and_writing_is_not_overwritten(make):

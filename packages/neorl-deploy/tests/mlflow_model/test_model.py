@@ -17,8 +17,7 @@ import pytest
 
 from neorl_deploy import BundleError, DeployError
 from neorl_deploy._command.main import main
-from neorl_deploy.mlflow_model import BundleModel, _load_pyfunc, write_mlflow_model
-from neorl_deploy.mlflow_model._model import DATA
+from neorl_deploy.mlflow_model import DATA, BundleModel, _load_pyfunc, write_mlflow_model
 from neorl_deploy.runtime import LastSent
 
 ROW = {"level": 1.0, "temperature": 330.0, "pressure": 3.0}
@@ -87,7 +86,7 @@ def test_a_full_disk_leaves_no_part_of_the_folder(exported, tmp_path, monkeypatc
     def stopped(*_, **__):
         raise several if failing == "shutil.copytree" else full
 
-    monkeypatch.setattr(f"neorl_deploy.mlflow_model._model.{failing}", stopped)
+    monkeypatch.setattr(f"neorl_deploy.mlflow_model.{failing}", stopped)
     with pytest.raises(DeployError, match=r"cannot write .*model: .*No space left on device$"):
         write_mlflow_model(exported, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

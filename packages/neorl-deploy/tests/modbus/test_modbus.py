@@ -14,11 +14,18 @@ from pymodbus.simulator import DataType, SimData, SimDevice
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Mode, PlantError, Quality, SystemClock
-from neorl_deploy.loop._contract import UNATTENDED
-from neorl_deploy.loop._tags import tags_of
+from neorl_deploy.loop import (
+    ControlLoop,
+    Mode,
+    PlantError,
+    Quality,
+    SystemClock,
+    tags_of,
+)
 from neorl_deploy.modbus import ModbusPlant
-from neorl_deploy.runtime._events import Events
+from neorl_deploy.runtime._decision import Events
+
+UNATTENDED = "the plant has no permit and watches no heartbeat"
 
 HOLDING, INPUT = 3, 4
 FORMATS = {"int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q"}

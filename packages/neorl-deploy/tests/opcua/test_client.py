@@ -14,12 +14,18 @@ from asyncua import ua as protocol
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Mode, PlantError, Quality, SystemClock
-from neorl_deploy.loop._contract import UNATTENDED
-from neorl_deploy.loop._tags import tags_of
-from neorl_deploy.opcua import OpcUaPlant
-from neorl_deploy.opcua._client import end_tasks
-from neorl_deploy.runtime._events import Events
+from neorl_deploy.loop import (
+    ControlLoop,
+    Mode,
+    PlantError,
+    Quality,
+    SystemClock,
+    tags_of,
+)
+from neorl_deploy.opcua import OpcUaPlant, end_tasks
+from neorl_deploy.runtime._decision import Events
+
+UNATTENDED = "the plant has no permit and watches no heartbeat"
 
 ua: Any = protocol  # its classes are declared with types of the protocol
 TAGS = {"LI": 1.0, "TI": 330.0, "PI": 3.0, "OP": 40.0, "SP": 300.0, "LOCKED": 1.0, "MODE": 3.0}

@@ -8,15 +8,20 @@ import tomllib
 import pytest
 
 from neorl_deploy._command.main import main
+from neorl_deploy._simulated import SimulatedPlant, simulated_tags
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Instant, Mode, read_tags
-from neorl_deploy.loop._block import Reason
-from neorl_deploy.loop._check import RECORD, unchecked
-from neorl_deploy.loop._record import audit_log
-from neorl_deploy.loop._tags import tags_of
+from neorl_deploy.loop import (
+    BlockReason,
+    ControlLoop,
+    Instant,
+    Mode,
+    audit_log,
+    read_tags,
+    tags_of,
+    unchecked,
+)
 from neorl_deploy.opcua import OpcUaPlant
-from neorl_deploy.opcua._simulated import SimulatedPlant, simulated_tags
-from neorl_deploy.runtime._events import Events
+from neorl_deploy.runtime._decision import Events
 
 SCANS = 4  # of the plant's controller in a period of the loop
 PATIENCE = 6  # scans: a period and a half
@@ -106,14 +111,14 @@ def bench(runtime, exported, simulated):
 
 def killed(bench):
     bench.scan(PATIENCE + 1)
-    return PATIENCE + 1, Reason.SILENT
+    return PATIENCE + 1, BlockReason.SILENT
 
 
 def server_restarts(bench):
     bench.plant.stop()
     bench.plant.start()
     bench.scan(1)
-    return 1, Reason.TRIPPED
+    return 1, BlockReason.TRIPPED
 
 
 def trip_between_reading_and_writing(bench):
@@ -126,39 +131,39 @@ def trip_between_reading_and_writing(bench):
 
     bench.record = trip
     bench.period()
-    return 1, Reason.TRIPPED
+    return 1, BlockReason.TRIPPED
 
 
 def hand_on_the_set_point(bench):
     bench.plant.set("valve.SETPOINT", 12.0)
     bench.scan(1)
     assert bench.plant.state.setpoint[0] == 12.0
-    return 1, Reason.TRIPPED
+    return 1, BlockReason.TRIPPED
 
 
 def permit_of_one_variable(bench):
     bench.plant.set("jacket.PERMIT", False)
     bench.scan(1)
-    return 1, Reason.NO_PERMIT
+    return 1, BlockReason.NO_PERMIT
 
 
 def controller_in_local(bench):
     bench.plant.set("NEORL.REMOTE", False)
     bench.scan(1)
-    return 1, Reason.NOT_REMOTE
+    return 1, BlockReason.NOT_REMOTE
 
 
 def another_owner(bench):
     bench.plant.set("NEORL.OWNER", 30_001)
     bench.scan(1)
-    return 1, Reason.NOT_GRANTED
+    return 1, BlockReason.NOT_GRANTED
 
 
 def wrong_scale(bench):
     bench.plant.set("valve.PROPOSAL", 8901.0)
     bench.plant.set("NEORL.BEAT", 30_001)
     bench.scan(1)
-    return 1, Reason.OUTSIDE
+    return 1, BlockReason.OUTSIDE
 
 
 def half_a_write(bench):
@@ -166,7 +171,7 @@ def half_a_write(bench):
     bench.plant.set("valve.PROPOSAL", 1.0)  # and the connection breaks before the beat
     bench.scan(PATIENCE + 1)
     assert all(s.setpoint == before for s in bench.field[-PATIENCE - 1 :] if s.active)
-    return PATIENCE + 1, Reason.SILENT
+    return PATIENCE + 1, BlockReason.SILENT
 
 
 def too_large_a_move(bench):
@@ -174,14 +179,14 @@ def too_large_a_move(bench):
     bench.plant.set("valve.PROPOSAL", 95.0 if high else 5.0)
     bench.plant.set("NEORL.BEAT", 30_001)
     bench.scan(1)
-    return 1, Reason.TOO_FAST
+    return 1, BlockReason.TOO_FAST
 
 
 def old_sequence(bench):
     bench.plant.set("NEORL.DECIDED", 999)
     bench.plant.set("NEORL.BEAT", 30_001)
     bench.scan(1)
-    return 1, Reason.VOID
+    return 1, BlockReason.VOID
 
 
 def connection_lost(bench):
@@ -190,7 +195,7 @@ def connection_lost(bench):
 
     bench.loop.connection._client.read_attributes = broken
     bench.period(2)
-    return 2 * SCANS, Reason.SILENT
+    return 2 * SCANS, BlockReason.SILENT
 
 
 CAMPAIGN = [
@@ -294,7 +299,7 @@ def test_a_check_of_the_simulated_plant_passes_and_is_sealed(
     assert main([*command, *confirmed]) == 0
     log = audit_log(folder / "audit", bench.bundle)
     tags = read_tags(path, bench.bundle)
-    assert unchecked(tags, log.standing(RECORD)) == ""
+    assert unchecked(tags, log.standing("check")) == ""
     log.close()
     path.write_text(text.replace("tolerance", "scale = 0.01\ntolerance"))
     assert main([*command, *confirmed]) == 2

@@ -20,12 +20,11 @@ from scipy.integrate import solve_ivp
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Mode, PlantError, SystemClock
-from neorl_deploy.loop._contract import UNATTENDED
-from neorl_deploy.loop._tags import tags_of
-from neorl_deploy.opcua import OpcUaPlant
-from neorl_deploy.opcua._client import end_tasks
-from neorl_deploy.runtime._events import Events
+from neorl_deploy.loop import ControlLoop, Mode, PlantError, SystemClock, tags_of
+from neorl_deploy.opcua import OpcUaPlant, end_tasks
+from neorl_deploy.runtime._decision import Events
+
+UNATTENDED = "the plant has no permit and watches no heartbeat"
 
 ua: Any = protocol  # its classes are declared with types of the protocol
 FULL = 27_648

@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neorl_deploy._errors import BundleError
-from neorl_deploy.bundle import read_bundle
+from neorl_deploy import BundleError
+from neorl_deploy.bundle import ArrayEntry, read_bundle
 from neorl_deploy.bundle._files import OPERATIONS, WEIGHTS
-from neorl_deploy.bundle._manifest import ArrayEntry
-from neorl_deploy.export._operations import NoSuchOperationError, operation_list
+from neorl_deploy.export._numpy_form import NoSuchOperationError, operation_list
 from neorl_deploy.runtime import Runtime
-from neorl_deploy.runtime._numpy_form import read_operations
-from neorl_deploy.runtime._operations import Operation, Operations, as_function
+from neorl_deploy.runtime._operations import Operation, Operations, as_function, read_operations
 
 NUMBERS = np.array([0.0, -0.0, 1.5, -2.5, 3e38, -1e-40, np.nan, np.inf, -np.inf], np.float32)
 

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_deploy.bundle._manifest import ArrayEntry
-from neorl_deploy.runtime._packed import layout_of, pack, packed_step
+from neorl_deploy.bundle import ArrayEntry
+from neorl_deploy.runtime._forms import layout_of, pack, packed_step
 
 ARRAYS = [
     np.array([[1.5, np.nan, -0.0], [np.inf, 1e-40, -3e38]], np.float32),

@@ -14,8 +14,7 @@ from neorl_deploy import BundleError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._files import checksums
 from neorl_deploy.bundle._strict_json import dump_canonical
-from neorl_deploy.runtime import LastSent, load_bundle
-from neorl_deploy.runtime._runtime import Runtime
+from neorl_deploy.runtime import LastSent, Runtime, load_bundle
 
 MIDDLE = np.array([1.0, 330.0, 3.0])
 

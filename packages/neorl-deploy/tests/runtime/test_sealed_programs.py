@@ -14,11 +14,10 @@ from jax import export
 from neorl_deploy import BundleError, NotDeployable
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.bundle._files import checksums
-from neorl_deploy.bundle._seal import program_names
+from neorl_deploy.bundle._files import checksums, program_names
 from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.runtime import LastSent, Runtime, load_bundle
-from neorl_deploy.runtime._programs import open_programs
+from neorl_deploy.runtime._forms import open_programs
 from neorl_deploy.shadow import read_log, replay
 
 PROGRAMS = ("policy.stablehlo", "initial_carry.stablehlo")
@@ -250,7 +249,7 @@ def test_replay_tries_the_programs_first(bundle, exported, finished_run, monkeyp
     """The scan over a log would otherwise be the first to run a program that never ends."""
     tried = []
     monkeypatch.setattr(
-        "neorl_deploy.shadow._program.require_trial", lambda one: tried.append(one.digest)
+        "neorl_deploy.shadow._replay.require_trial", lambda one: tried.append(one.digest)
     )
     read = read_bundle(exported)
     replay(read, read_log(finished_run / "dataset.h5"))

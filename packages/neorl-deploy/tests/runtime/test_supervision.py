@@ -13,8 +13,7 @@ from neorl_core.control import ConstantPolicy
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import export_run
-from neorl_deploy.runtime import LastSent
-from neorl_deploy.runtime._runtime import Runtime
+from neorl_deploy.runtime import LastSent, Runtime
 from neorl_deploy.shadow import read_log, replay
 from neorl_safety.guards import GuardSettings, settings_to_dict, supervision
 from neorl_safety.monitoring import (

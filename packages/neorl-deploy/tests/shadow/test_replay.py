@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_deploy import DeployError
-from neorl_deploy._command.replay_text import replay_lines
-from neorl_deploy._command.trend import trend, typical_episode
+from neorl_deploy._command.replay_text import replay_lines, trend, typical_episode
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.runtime import LastSent
 from neorl_deploy.shadow import read_log, replay

@@ -140,7 +140,7 @@ def test_an_initial_state_outside_physics_is_refused() -> None:
 
 @pytest.mark.parametrize("name", [*BROKEN, "Pipeline-v0"])
 def test_what_is_drawn_keeps_the_relations(name: str) -> None:
-    from neorl_envs.blocks._constants import constant_values, sampled_constants
+    from neorl_envs.blocks import constant_values, sampled_constants
 
     plant: Any = make(name)
     assert plant.relations

@@ -66,13 +66,19 @@ BAD = {
         ["collect", "--out", "x.h5", "--steps", "ten"],
         "--steps must be an integer, got 'ten'",
     ),
-    "steps": (["collect", "--out", "x.h5", "--steps", "0"], "--steps must be at least 1, got 0"),
+    "steps": (
+        ["collect", "--out", "x.h5", "--steps", "0"],
+        "--steps must be an integer of at least 1",
+    ),
     "more than memory": (
         ["collect", "--out", "x.h5", "--steps", "99999999999999"],
         "--steps 99999999999999 would need about",
     ),
     "spread": (["collect", "--out", "x.h5", "--spread", "2"], "spread must be in [0, 1), got 2"),
-    "seed": (["collect", "--out", "x.h5", "--seed", "-3"], "seed must be from 0 to 2^31 - 1"),
+    "seed": (
+        ["collect", "--out", "x.h5", "--seed", "-3"],
+        "--seed must be an integer in [0, 2147483647]",
+    ),
     "a folder": (["collect", "--out", "."], ". is a folder; name a file, such as"),
     "folder": (["collect", "--out", "no/x.h5"], "no/x.h5: no folder no; create it first"),
     "required": (["collect"], "--out"),

@@ -110,7 +110,10 @@ BAD = {
     ),
     "kind": (["render", "Tank-v0", "--out", "a.jpg"], "--out must end with .png or .gif"),
     "folder": (["render", "Tank-v0", "--out", "no/a.png"], "no folder no; create it first"),
-    "seed": (["render", "Tank-v0", "--out", "a.png", "--seed", "-1"], "seed must be from 0"),
+    "seed": (
+        ["render", "Tank-v0", "--out", "a.png", "--seed", "-1"],
+        "--seed must be an integer in [0,",
+    ),
     "preset": (["render", "Tank-v0", "--out", "a.png", "--preset", "x"], "preset must be 'plant'"),
     "description": (["describe", "Tank-v1"], "did you mean 'Tank-v0'?"),
     "module": (["check", "no_such_module:Tank"], "no_such_module:Tank cannot be made: ModuleNot"),

@@ -16,8 +16,7 @@ import pytest
 from neorl_core import Spec, spec_to_dict
 from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_envs.datasets._file import DTYPES, OPTIONAL_DTYPES, map_checked
-from neorl_envs.datasets._hdf5 import set_text
+from neorl_envs.datasets._file import DTYPES, OPTIONAL_DTYPES, map_checked, set_text
 
 
 def same(ours: Dataset, theirs: Dataset) -> None:

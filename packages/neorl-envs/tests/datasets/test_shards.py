@@ -23,7 +23,7 @@ from neorl_envs.datasets import (
     write_manifest,
     write_shards,
 )
-from neorl_envs.datasets._joined import JoinedColumn
+from neorl_envs.datasets._checks import JoinedColumn
 from neorl_envs.inspection import dataset_report
 
 SPEC = Spec(
@@ -150,7 +150,7 @@ def batches(path: Path, n: int, **options: Any) -> list[Any]:
 
 def test_batches_are_those_of_one_file(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a block begins in one file and ends in another, and few may be open."""
-    monkeypatch.setattr("neorl_envs.datasets._stored_rows.OPEN_FILES", 2)
+    monkeypatch.setattr("neorl_envs.datasets._stream.OPEN_FILES", 2)
     whole = manifest.parent / "whole.h5"
     for options in ({}, {"shard": (1, 2)}, {"keep": np.arange(ROWS) % 3 > 0}):
         pairs = zip(batches(manifest, 60, **options), batches(whole, 60, **options), strict=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from neorl_envs import DatasetError, read_dataset
-from neorl_envs.datasets._hdf5 import set_text
+from neorl_envs.datasets._file import set_text
 
 
 def refused(path: Path, message: str) -> None:

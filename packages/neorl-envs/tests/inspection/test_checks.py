@@ -15,8 +15,8 @@ from neorl_core import Channel, CostChannel, Spec
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_envs.inspection import dataset_report, report_html, report_text
+from neorl_envs.inspection._channels import standstills
 from neorl_envs.inspection._contradictions import kolmogorov_smirnov
-from neorl_envs.inspection._standstills import standstills
 
 
 def logged(obs: np.ndarray, action: np.ndarray, ends: np.ndarray, **options: Any) -> Dataset:

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from neorl_envs.inspection._origin import origin_lines
-from neorl_envs.inspection._wording import duration, durations
+from neorl_envs.inspection._wording import duration, durations, origin_lines
 
 NOTHING = {"excitation": None, "ingestion": None, "provenance": None, "split": None}
 INGESTION = {

@@ -9,7 +9,7 @@ from neorl_core import Channel, Spec
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_envs.inspection import dataset_report, signal_warnings
-from neorl_envs.inspection._swapped import _exchanged_errors
+from neorl_envs.inspection._signals import _exchanged_errors
 
 STEPS, EPISODES = 100, 30
 N = STEPS * EPISODES

@@ -11,8 +11,7 @@ from neorl_core import InputError
 from neorl_envs import Dataset, read_dataset
 from neorl_envs._command.main import main
 from neorl_envs.inspection import dataset_report
-from neorl_envs.plant_logs import convert_file, convert_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import convert_file, convert_log, plant_log_from_dict
 
 from .conftest import PERIOD, WIDE, Tank, stamp, toml_of, wide_lines
 

@@ -12,8 +12,7 @@ import pytest
 from neorl_envs import read_dataset
 from neorl_envs._command.main import main
 from neorl_envs.inspection import dataset_report
-from neorl_envs.plant_logs import convert_log, read_plant_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import convert_log, plant_log_from_dict, read_plant_log
 
 from .conftest import WIDE, Tank, toml_of, wide_lines
 

@@ -13,9 +13,8 @@ import pytest
 
 from neorl_core import InputError
 from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
-from neorl_envs.plant_logs import _files as tables
-from neorl_envs.plant_logs import convert_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import _tables as tables
+from neorl_envs.plant_logs import convert_log, plant_log_from_dict
 
 from .conftest import PERIOD, START, WIDE, Tank, stamp, wide_lines
 
@@ -133,7 +132,7 @@ def test_the_size_of_blocks_decides_nothing(
 ) -> None:
     whole = converted(wide, WIDE)
     monkeypatch.setattr(tables, "BLOCK", 7)
-    monkeypatch.setattr("neorl_envs.plant_logs._samples.MERGE_AT", 50)
+    monkeypatch.setattr("neorl_envs.plant_logs._timeline.MERGE_AT", 50)
     assert converted(wide, WIDE).content_hash == whole.content_hash
 
 

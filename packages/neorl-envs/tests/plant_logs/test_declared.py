@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from neorl_envs import Dataset
-from neorl_envs.plant_logs import DeclaredPlant, convert_log, declared_plant
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
-from neorl_envs.plant_logs._declared._formula import UntranslatableError, evaluate, formula_of
+from neorl_envs.plant_logs import DeclaredPlant, convert_log, declared_plant, plant_log_from_dict
 from neorl_envs.plant_logs._expressions import Expression
+from neorl_envs.plant_logs._interlocks import UntranslatableError, evaluate, formula_of
 
 from .conftest import WIDE
 

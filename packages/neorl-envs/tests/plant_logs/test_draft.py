@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from neorl_core import InputError
 from neorl_envs import DatasetError
 from neorl_envs._command.main import main
-from neorl_envs.plant_logs import convert_log, draft_plant_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import convert_log, draft_plant_log, plant_log_from_dict
 from neorl_envs.plant_logs._draft import split_unit
 
 from .conftest import WIDE

@@ -11,8 +11,8 @@ import pytest
 from neorl_core import InputError
 from neorl_envs import Dataset
 from neorl_envs._command.main import main
-from neorl_envs.plant_logs import convert_log
-from neorl_envs.plant_logs._configuration_file import plain, plant_log_from_dict
+from neorl_envs.plant_logs import convert_log, plant_log_from_dict
+from neorl_envs.plant_logs._configuration_file import plain
 
 from .conftest import PERIOD, START, WIDE, Tank, stamp, toml_of, wide_lines
 
@@ -140,7 +140,7 @@ DAY = dt.datetime.fromtimestamp(START, dt.UTC).strftime("%Y-%m-%d")
         ),
         (
             [("2023-10-29 02:30", "2023-10-29 05:00")],
-            "clocks of Europe/Vienna pass 2023-10-29 02:30:00 twice, or skip it; write the time",
+            "2023-10-29 02:30:00 is ambiguous or does not exist in Europe/Vienna",
         ),
     ],
 )

@@ -24,11 +24,15 @@ from neorl_envs.plant_logs import (
     convert_log,
     declared_plant,
     draft_plant_log,
+    plant_log_from_dict,
     read_plant_log,
 )
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
-from neorl_envs.plant_logs._declared._activity import declared_interlocks, interlock_activity
-from neorl_envs.plant_logs._declared._interlocks import checked_interlocks, interlocks_of
+from neorl_envs.plant_logs._interlocks import (
+    checked_interlocks,
+    declared_interlocks,
+    interlock_activity,
+    interlocks_of,
+)
 
 from .conftest import WIDE, Tank, toml_of, wide_lines
 

@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neorl_core import InputError
-from neorl_envs.plant_logs import convert_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import convert_log, plant_log_from_dict
 from neorl_envs.plant_logs._numbers import Notation, advice, decides, is_grouped, is_long, parse
 
 from .conftest import WIDE
@@ -206,7 +205,7 @@ def test_thousands_are_read_where_they_are_declared(tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", [2, 100_000])
 def test_one_mark_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     """51.840 may be a number of thousands, unless 51840 stands in the same column."""
-    monkeypatch.setattr("neorl_envs.plant_logs._files.BLOCK", block)
+    monkeypatch.setattr("neorl_envs.plant_logs._tables.BLOCK", block)
     levels = ["51.840", "51.841", "52", "1234.5", "1"]
     values = log_of([x.replace("1234.5", "1234") for x in levels], tmp_path, decimal=",")
     values["log"]["thousands"] = "."
@@ -223,7 +222,7 @@ def test_a_column_that_nothing_decides_is_refused_until_its_mark_is_declared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """Another tag has thousands marks; 59,990 beside them was read as 59990 without a word."""
-    monkeypatch.setattr("neorl_envs.plant_logs._files.BLOCK", block)
+    monkeypatch.setattr("neorl_envs.plant_logs._tables.BLOCK", block)
     values = log_of(["999", "59,990", "59,991", "60,002", "61"], tmp_path, thousands=",")
     message = (
         r"log\.csv: tag 'level', row 3: '59,990' may be 59990 or 59\.990, and no other number of "

@@ -12,8 +12,7 @@ import pytest
 
 from neorl_core import InputError
 from neorl_envs import DatasetError, read_dataset
-from neorl_envs.plant_logs import convert_file, convert_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import convert_file, convert_log, plant_log_from_dict
 
 from .conftest import PERIOD, START
 

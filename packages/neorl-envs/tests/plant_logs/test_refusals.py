@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 
 from neorl_core import InputError
-from neorl_envs.plant_logs import convert_log, read_plant_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import convert_log, plant_log_from_dict, read_plant_log
 from neorl_envs.plant_logs._convert import spec_of
 from neorl_envs.plant_logs._expressions import Expression
 

@@ -15,6 +15,7 @@ from neorl_core import InputError
 from neorl_envs import Dataset, collect_log, environment_names, make
 from neorl_envs._command.main import main
 from neorl_envs.published import (
+    SIZES,
     SPREAD,
     compare_log,
     log_size,
@@ -22,8 +23,7 @@ from neorl_envs.published import (
     published_logs,
     settings_digest,
 )
-from neorl_envs.published._environment import _instructions
-from neorl_envs.published._records import SIZES
+from neorl_envs.published._logs import _instructions
 from neorl_envs.recording import quality
 
 SMALL = log_size("", "small")

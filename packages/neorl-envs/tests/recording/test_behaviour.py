@@ -6,7 +6,7 @@ import numpy as np
 
 from neorl_core import Policy
 from neorl_envs.recording import behaviour_policies
-from neorl_envs.recording._operators import init_operators, moved_setpoint, operator_step
+from neorl_envs.recording._behaviour import init_operators, moved_setpoint, operator_step
 
 
 @jax.jit

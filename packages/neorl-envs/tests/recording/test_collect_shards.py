@@ -123,7 +123,7 @@ def test_the_command_collects_and_goes_on(
     for wrong, message in (
         ([*words, "--shard-rows", str(ROWS)], "exists; choose another --out"),
         (words, "names a manifest: give --shard-rows as well"),
-        ([*words, "--shard-rows", "-1"], "--shard-rows must be at least 1"),
+        ([*words, "--shard-rows", "-1"], "--shard-rows must be an integer of at least 0, got -1"),
         ([*words[:-1], str(tmp_path / "a.h5"), "--shard-rows", "9"], "ends with .shards.json"),
     ):
         assert main(wrong) == 2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neorl_envs.plants import ChemicalReactor
-from neorl_envs.recording._operators import in_manual, init_operators, moved_setpoint, operator_step
+from neorl_envs.recording._behaviour import in_manual, init_operators, moved_setpoint, operator_step
 
 
 @pytest.fixture(scope="module")

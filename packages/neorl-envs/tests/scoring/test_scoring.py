@@ -170,7 +170,7 @@ def test_the_command_scores_both_modes(
         "no mode of test is declared for Vessel-v0": words[:2],
         "did you mean 'area'": [*words[:4], "--shift", "aera", "2"],
         "must be finite and positive": [*words[:4], "--shift", "area", "-2"],
-        "--episodes must be at least 2": ["score", "Vessel-v0", "--episodes", "1"],
+        "--episodes must be an integer of at least 2": ["score", "Vessel-v0", "--episodes", "1"],
         "unknown policy 'fillin'": [*words, "--policy", "fillin"],
         "cannot be loaded: AttributeError": [*words, "--policy", "scored_policy:no"],
         "unknown measured channel 'lvl'": [*words, "--challenge.limit", "lvl", "0", "1"],

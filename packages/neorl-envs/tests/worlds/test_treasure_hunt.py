@@ -9,6 +9,12 @@ import pytest
 
 from neorl_core import InputError, as_arrays
 from neorl_envs.worlds import (
+    AGENT,
+    BONE,
+    EMPTY,
+    FOOD,
+    GEM,
+    WALL,
     HuntDraws,
     TreasureHunt,
     World,
@@ -16,7 +22,6 @@ from neorl_envs.worlds import (
     strict_turn,
     treasure_hunt,
 )
-from neorl_envs.worlds._treasure_hunt import AGENT, BONE, EMPTY, FOOD, GEM, WALL
 
 CASES = [("2a24efc", "onehot"), ("head", "onehot"), ("head", "rgb")]
 SIDE = 5

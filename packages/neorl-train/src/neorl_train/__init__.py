@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from neorl_train._job.run import start as start
     from neorl_train.configuration._sections import Config as Config
     from neorl_train.configuration._validation import configure as configure
-    from neorl_train.judging._logged import evaluate_offline as evaluate_offline
+    from neorl_train.judging._evaluate import evaluate as evaluate
+    from neorl_train.judging._evaluate import evaluate_offline as evaluate_offline
     from neorl_train.judging._rule import verdict as verdict
-    from neorl_train.judging._simulated import evaluate as evaluate
     from neorl_train.training._agent import Agent as Agent
     from neorl_train.training._fine_tune import fine_tune as fine_tune
     from neorl_train.training._fine_tune import train_online as train_online

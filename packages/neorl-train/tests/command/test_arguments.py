@@ -198,11 +198,11 @@ def test_the_version_is_said(capsys):
         ),
         (
             ["run", "--algorithms.iql.expectile", "3"],
-            "algorithms.iql.expectile must be in .* got 3",
+            "--algorithms.iql.expectile must be a number in .* got 3.0; see `neorl-train run",
         ),
         (
             ["run", "--algorithms.iql.value-learning-rate", "inf"],
-            "algorithms.iql.value_learning_rate must be a finite number above 0, got inf$",
+            "--algorithms.iql.value-learning-rate must be a finite number above 0, got inf; see",
         ),
         (
             ["run", "--training.algorithms", "mine:CRR"],
@@ -213,7 +213,7 @@ def test_the_version_is_said(capsys):
             "'mine:Tank'; .*; a plant of your own is installed with an entry point neorl.plants",
         ),
         (
-            ["run", "--algorithms.sac-n.n-critics", "0"],
+            ["run", "--algorithms.sac-n.n-critics", "3"],
             "--algorithms.sac-n.n-critics is an option of sac_n, which this run does not train: it "
             "trains bc, td3_bc, iql; leave it out, or train sac_n too with "
             "`--training.algorithms bc td3_bc iql sac_n`",

@@ -84,7 +84,7 @@ def test_a_learner_of_another_distribution_has_a_section_for_which_alone_it_is_i
     assert "--algorithms.bold-iql.boldness FLOAT\n" in page
     assert "How bold. (default: 2.5)" in page
     # The defaults are those of a run for the learner that it varies.
-    assert "the target critics move, in (0, 1]. (default: 0.02)" in " ".join(page.split())
+    assert "the target critics move. (in (0, 1]; default: 0.02)" in " ".join(page.split())
     assert main(["list"]) == 0
     assert "\n  bold_iql       Another one.\n" in capsys.readouterr().out
 

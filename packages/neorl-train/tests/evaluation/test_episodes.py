@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.filters import Flag
-from neorl_train.judging import Rollout, episodes_of, recorded_episodes
+from neorl_train.judging import EpisodeRows, episodes_of, recorded_episodes
 from neorl_train.judging._rollouts import join
 
 TIME, STARTS = 6, 3
@@ -31,7 +31,7 @@ def rollout(lengths, costs, terminated, flags):
     mask = np.arange(TIME) < np.asarray(lengths)[:, None]
     last = np.arange(TIME) == np.asarray(lengths)[:, None] - 1
     shape = (STARTS, TIME)
-    return Rollout(
+    return EpisodeRows(
         first_obs=np.zeros((STARTS, 1)),
         obs=np.zeros((*shape, 1)),
         action=np.zeros((*shape, 1)),

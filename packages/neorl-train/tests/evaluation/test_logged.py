@@ -9,7 +9,7 @@ from neorl_core.control import ConstantPolicy
 from neorl_envs import make, read_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train import evaluate_offline, verdict
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.candidates import Candidate, Pool
 from neorl_train.judging import action_fits, read_evaluation
 from neorl_train.judging._results import line_warnings

@@ -13,10 +13,8 @@ from neorl_envs import collect_log, make
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 from neorl_train import verdict
-from neorl_train.judging import Estimate, rollouts, with_one_structure
-from neorl_train.judging import _simulated as _evaluate
-from neorl_train.judging._rollouts import _run_episodes, rollouts_in_chunks
-from neorl_train.judging._traces import further_starts
+from neorl_train.judging import Estimate, _evaluate, rollouts, with_one_structure
+from neorl_train.judging._rollouts import _run_episodes, further_starts, rollouts_in_chunks
 
 
 def of(evaluation, name, *, guarded=False):
@@ -169,9 +167,9 @@ def test_a_wrapped_policy_acts_as_it_does_alone(toy):
     wrapped = with_one_structure(alone, 1)
     assert len(wrapped[0].members) == 3
     for policy, one in zip(alone, wrapped, strict=True):
-        ours = rollouts(plant, one, key, starts)
-        theirs = rollouts(plant, as_arrays(policy), key, starts)
-        jax.tree.map(close, ours, theirs)
+        own = rollouts(plant, one, key, starts)
+        others = rollouts(plant, as_arrays(policy), key, starts)
+        jax.tree.map(close, own, others)
 
 
 @pytest.fixture(scope="module")
@@ -244,14 +242,14 @@ def test_what_filled_the_log_or_was_fitted_on_it_may_run_today(toy, incumbent):
         controllers={"fitted": toy.proportional(0.3)},
         incumbent=incumbent,
     )
-    ours, theirs = of(result, "a-0", guarded=True), of(result, incumbent)
+    own, others = of(result, "a-0", guarded=True), of(result, incumbent)
     gain = result.tables.row("a-0", guarded=True).difference
-    assert gain.value == pytest.approx((ours.returns - theirs.returns).mean(), rel=1e-5)
+    assert gain.value == pytest.approx((own.returns - others.returns).mean(), rel=1e-5)
     assert verdict(result.tables).reference == incumbent
     shown = [trace for trace in result.traces if trace.policy == incumbent]
     assert len(shown) == len(result.traces) / 2
     for trace in shown:
-        assert trace.reward.sum() == pytest.approx(theirs.returns[trace.start], rel=1e-5)
+        assert trace.reward.sum() == pytest.approx(others.returns[trace.start], rel=1e-5)
     against = {row.against for row in result.tables.pooled if row.group == "a"}
     assert against == {"logged behaviour", "steady", incumbent}
 
@@ -294,7 +292,7 @@ def test_a_log_may_have_other_cost_limits_than_its_simulator(toy):
     assert recorded.violated[:, 0].any()
     cost = (dataclasses.replace(load, unit="cm"), peak)
     log = dataclasses.replace(log, spec=dataclasses.replace(spec, cost=cost))
-    with pytest.raises(ValueError, match="another plant than Line-v0: its cost"):
+    with pytest.raises(ValueError, match="Line-v0 has the cost channel load"):
         _evaluate.evaluate(plant, policy, log, candidate="a-0", n_starts=16)
 
 
@@ -317,8 +315,8 @@ def test_the_reactor_is_evaluated_with_its_operators():
     again, log = (result.tables.row(name, guarded=False) for name in ("logged behaviour", "log"))
     sigma = np.hypot(again.return_std / 128**0.5, log.return_std / log.n_episodes**0.5)
     assert abs(again.returns.value - log.returns.value) < 4 * sigma
-    for ours, theirs in zip(again.costs, log.costs, strict=True):
-        width = ours.total.high - ours.total.low + theirs.total.high - theirs.total.low
-        assert abs(ours.total.value - theirs.total.value) <= width
+    for own, others in zip(again.costs, log.costs, strict=True):
+        width = own.total.high - own.total.low + others.total.high - others.total.low
+        assert abs(own.total.value - others.total.value) <= width
     assert {band.channel for band in result.bands} == {"T_R", "T_adiab_hat", "P"}
     assert isinstance(result.tables.reward_unit, str)

@@ -12,9 +12,9 @@ from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 from neorl_train import evaluate_offline, verdict
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.judging import Band, read_evaluation
-from neorl_train.judging._traces import declared_bands, shown_channels, stretches
+from neorl_train.judging._shadow import declared_bands, shown_channels, stretches
 from neorl_train.pages import write_report
 
 LENGTH, EPISODES = 60, 6

@@ -14,7 +14,7 @@ from neorl_train.judging import (
     policy_rows,
     pooled_rows,
 )
-from neorl_train.judging._estimates import COLUMNS_AT_ONCE
+from neorl_train.judging._summary import COLUMNS_AT_ONCE
 
 N = 100
 SPEC = Spec(
@@ -92,9 +92,9 @@ def test_amounts_are_paired_term_by_term_where_they_are_asked_for(results):
     terms = (Term("profit", "EUR", 1.0), Term("loss", "kg", -2.0))
     chosen = {("iql-1", False), ("pid", False)}
     rows = policy_rows(results, SPEC, reference="pid", level=0.95, detailed=chosen, terms=terms)
-    first, ours, _, theirs = rows
+    first, guarded, _, log = rows
     assert first.amounts == ()
-    kinds = [(cell.kind, cell.name, cell.unit, cell.worth) for cell in ours.amounts]
+    kinds = [(cell.kind, cell.name, cell.unit, cell.worth) for cell in guarded.amounts]
     assert kinds == [
         ("term", "profit", "EUR", 1.0),
         ("term", "loss", "kg", -2.0),
@@ -102,11 +102,11 @@ def test_amounts_are_paired_term_by_term_where_they_are_asked_for(results):
         ("reversals", "u", "1", 0.0),
         ("beyond", "peak", "min", 0.0),
     ]
-    assert ours.amounts[0].difference == ours.difference
-    loss, beyond = ours.amounts[1], ours.amounts[4]
+    assert guarded.amounts[0].difference == guarded.difference
+    loss, beyond = guarded.amounts[1], guarded.amounts[4]
     assert loss.difference.value == pytest.approx(-0.25)  # 0.5 against 0.75 in every episode
     assert beyond.amount.value == pytest.approx(1 / 60)  # one step of a second over
-    assert all(cell.difference is None for cell in theirs.amounts)
+    assert all(cell.difference is None for cell in log.amounts)
     undeclared = policy_rows(results, SPEC, reference="pid", level=0.95, detailed=chosen)
     assert [cell.kind for cell in undeclared[1].amounts] == ["travel", "reversals", "beyond"]
 

@@ -10,7 +10,8 @@ from neorl_agents import BC, DecisionTransformer
 from neorl_agents.testing import sized
 from neorl_core import as_arrays
 from neorl_train.data import training_data
-from neorl_train.judging._validation import PolicyValidation, action_half_range
+from neorl_train.judging import PolicyValidation
+from neorl_train.judging._validation import action_half_range
 
 
 def distance(policy, dataset):

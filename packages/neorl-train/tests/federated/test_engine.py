@@ -235,10 +235,8 @@ BAD = {
     ),
     "bulyan with five": ({"rule": "bulyan", "byzantine": 1}, "needs 7 sites or more"),
     "half an update": ({"local_updates": 7}, "must be a multiple of"),
-    "no round": ({"rounds": 0}, "federation.rounds must be an integer of at least 1"),
     "share": ({"largest_share": 0.1}, "cannot all be below 0.2"),
-    "nan": ({"proximal": float("nan")}, "federation.proximal must be finite"),
-    "chance": ({"participation": 0.0}, "must be above 0 and at most 1"),
+    "chance": ({"participation": 0.0}, r"federation.participation must be a number in \(0, 1\]"),
     "least": ({"least_sites": 6}, "least_sites is 6, but there are only 5 sites"),
 }
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 from neorl_core.control import ConstantPolicy
-from neorl_train._job.write_results import (
+from neorl_train._job.evaluation import (
     INPUTS,
     RESULTS,
     evaluation_inputs,
@@ -12,7 +12,7 @@ from neorl_train._job.write_results import (
     results_digest,
     write_results,
 )
-from neorl_train.judging._evaluation_file import read_evaluation
+from neorl_train.judging import read_evaluation
 from neorl_train.runs import create_run
 
 RECORD = {"config_hash": "sha256:c", "dataset": {"content_hash": "sha256:d"}, "status": "finished"}
@@ -59,7 +59,7 @@ def test_whatever_decides_is_in_the_digest(monkeypatch, runs):
         "file": evaluation_inputs({**RECORD, "given_policies": {"old.safetensors": "1"}}, POLICIES),
         "candidate": evaluation_inputs(RECORD, POLICIES, candidate="bc-1"),
     }
-    monkeypatch.setattr("neorl_train._job.write_results.OWN_PACKAGES", ("neorl_core",))
+    monkeypatch.setattr("neorl_train._job.evaluation.OWN_PACKAGES", ("neorl_core",))
     others["code"] = evaluation_inputs(RECORD, POLICIES, candidate="bc-0")
     assert len({inputs, *others.values()}) == 8
     for digest in others.values():

@@ -102,5 +102,5 @@ def test_runs_of_other_settings_meet_other_starts_and_equal_ones_the_same():
     assert 0 <= seed() == seed() < 2**31
     assert seed(updates=1000) != seed()
     assert seed(seed=7) == 7
-    with pytest.raises(InputError, match="seed must be from 0"):
+    with pytest.raises(InputError, match=r"evaluation\.seed must be an integer in .* or -1, got"):
         seed(seed=-2)

@@ -153,7 +153,7 @@ def test_a_configuration_in_python_is_as_strict_as_a_file(tmp_path):
         configure(traning={})
     with pytest.raises(InputError, match="training must be a table, got 3"):
         configure(training=3)
-    with pytest.raises(InputError, match=r"data.held_out must be in \(0, 1\)"):
+    with pytest.raises(InputError, match=r"data.held_out must be a number in \(0, 1\)"):
         configure(data={"held_out": 2.0})
 
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_trained_is_refused_at_once(make_line, make_log):
     log = make_log()
     with pytest.raises(InputError, match=r"Plan.chunk must be a multiple of 2"):
         train(make_line(), log, plan=Plan(3, 3, 3))
-    with pytest.raises(InputError, match=r"learning_rate must be above 0, got -1"):
+    with pytest.raises(InputError, match=r"learning_rate must be a number above 0, got -1"):
         train(make_line(learning_rate=-1.0), log, plan=Plan(2, 2, 2))
     with pytest.raises(InputError, match="batches of 500 rows, and there are 120"):
         train(sized(make_line(), batch_size=500), log, plan=Plan(2, 2, 2))

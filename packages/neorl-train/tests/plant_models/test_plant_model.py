@@ -160,8 +160,8 @@ def test_the_command_names_what_is_wrong(log, command, capsys, monkeypatch):
         (("none.h5",), "none.h5: there is no such log or run"),
         (("CSTR-v0",), "record one with `neorl-envs collect CSTR-v0 --out log.h5`"),
         (("log.h5", "--exogenous", "C_B"), "C_B"),
-        (("log.h5", "--updates", "0"), "updates must be at least 1"),
-        (("log.h5", "--held_out_modes", "-1"), "held_out_modes not negative"),
+        (("log.h5", "--updates", "0"), "updates must be an integer of at least 1"),
+        (("log.h5", "--held_out_modes", "-1"), "held-out-modes must be an integer of at least 0"),
     ):
         assert main(["model", *words]) == 2
         assert message in capsys.readouterr().err

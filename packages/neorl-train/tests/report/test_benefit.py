@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.judging._wording import decimals, with_sign
 from neorl_train.pages import write_report
 from neorl_train.pages.figures import _style

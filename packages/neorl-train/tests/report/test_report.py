@@ -17,7 +17,7 @@ from neorl_core.infrastructure import head
 from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_train import evaluate_offline, verdict
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.judging import Estimate
 from neorl_train.judging._wording import table_text
 from neorl_train.pages import print_summary, write_report
@@ -135,7 +135,7 @@ def test_it_leans_on_nothing_outside(run, page):
 
 
 def test_the_verdict_comes_first_with_its_clauses(page, noisy):
-    assert page.headings[0] == "May good-0 run Line-v0?"
+    assert page.headings[0] == "Can good-0 take over Line-v0?"
     assert page.headings[1] == "Why"
     before = page.text[: page.text.index("Why Why") if "Why Why" in page.text else 2000]
     deciding = [c for c in noisy.verdict.clauses if not c.holds] or noisy.verdict.clauses
@@ -283,7 +283,7 @@ def test_a_log_alone_is_reported_with_its_owner(logged):
     page = Page(write_report(logged).read_text())
     assert "cannot tell" in page.text
     assert "no simulator" in page.text
-    assert "May iql-0 run the plant that DMSD-train was recorded on?" in page.text
+    assert "Can iql-0 take over the plant in DMSD-train?" in page.text
     assert "Third-party data: Somebody, CC-BY." in page.text
     assert "By the formula of NeoRL-2 DMSD" in page.text
     distances = next(table for table in page.tables if "Variance explained" in table)

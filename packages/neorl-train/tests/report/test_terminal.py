@@ -6,7 +6,7 @@ import pytest
 
 from neorl_envs import make
 from neorl_train import verdict
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.pages import _terminal, print_summary
 from neorl_train.pages._html import glossary
 from neorl_train.pages._terminal import _unit
@@ -65,7 +65,10 @@ def test_a_narrow_terminal_shows_integers_without_intervals(tmp_path, noisy, mon
 def test_the_reactor_explains_its_points_and_channels():
     points, channels = glossary("ChemicalReactor-v0")
     assert points.startswith("A return is 100 points for a finished batch")
-    spec = make("ChemicalReactor-v0").spec
+    plant = make("ChemicalReactor-v0")
+    for name in (next(iter(plant.tunings())), plant.reference):
+        assert name in points, "a controller that a report compares with is explained"
+    spec = plant.spec
     named = [c.name for c in (*spec.obs, *spec.action) if c.name != "batch_time"]
     assert all(name in channels.replace(",", "").replace(";", "").split() for name in named)
     assert glossary("Line-v0") == ("", "")

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from neorl_core.infrastructure import head
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.candidates import Candidate
 from neorl_train.judging import Clause
 from neorl_train.pages import write_report

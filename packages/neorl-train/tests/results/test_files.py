@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from neorl_core import InputError
-from neorl_train._job.write_results import write_results
-from neorl_train.judging import Verdict, read_evaluation
-from neorl_train.judging._evaluation_file import to_plain
-from neorl_train.judging._verdict_file import read_verdict
+from neorl_train._job.evaluation import write_results
+from neorl_train.judging import Verdict, read_evaluation, read_verdict
+from neorl_train.judging._results import to_plain
 from neorl_train.runs._names import EVALUATION, TRACES, VERDICT
 
 
@@ -24,13 +23,13 @@ def test_results_come_back_as_they_were(run, noisy):
     assert result.tables == given.tables
     assert read_verdict(run) == noisy.verdict
     assert (result.bands, result.source, result.imitation) == (given.bands, given.source, ())
-    for ours, theirs in zip(result.results, given.results, strict=True):
-        assert (ours.name, ours.role, ours.guarded) == (theirs.name, theirs.role, theirs.guarded)
-        assert to_plain(ours.episodes) == to_plain(theirs.episodes)
-        assert ours.episodes.violated.dtype == bool
-        assert ours.episodes.length.dtype == np.int64
-    for ours, theirs in zip(result.traces, given.traces, strict=True):
-        assert to_plain(ours) == to_plain(theirs)
+    for read, written in zip(result.results, given.results, strict=True):
+        assert (read.name, read.role, read.guarded) == (written.name, written.role, written.guarded)
+        assert to_plain(read.episodes) == to_plain(written.episodes)
+        assert read.episodes.violated.dtype == bool
+        assert read.episodes.length.dtype == np.int64
+    for read, written in zip(result.traces, given.traces, strict=True):
+        assert to_plain(read) == to_plain(written)
     assert result.bands[0].low == -math.inf
 
 

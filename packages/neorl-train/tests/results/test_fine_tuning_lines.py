@@ -5,8 +5,14 @@ import dataclasses
 import pytest
 
 from neorl_core import InputError
-from neorl_train.judging import Estimate, read_fine_tuning, write_fine_tuning
-from neorl_train.judging._fine_tuning import Collected, FineTuned, FineTuning
+from neorl_train.judging import (
+    Collected,
+    Estimate,
+    FineTuned,
+    FineTuning,
+    read_fine_tuning,
+    write_fine_tuning,
+)
 
 SEED = Collected(0, 1000, 10, 5.0, (3,), 1, 40, 10)
 LOST = FineTuned(

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.runs import MlflowTracker, NoTracker, Records, create_run, file_lock
 from neorl_train.runs._tracker import MISSING, mlflow_installed
 

@@ -15,8 +15,7 @@ from neorl_envs import collect_log
 from neorl_safety.constraints import Tier, action_constraints, requirement
 from neorl_safety.filters import Flag
 from neorl_train.judging import assess_on_log, assess_on_plant, rollouts
-from neorl_train.judging._safety_findings import LOGGED, WITH, WITHOUT
-from neorl_train.judging._safety_statistics import FLAG_WORDS
+from neorl_train.judging._safety_findings import FLAG_TEXTS, LOGGED, WITH, WITHOUT
 from neorl_train.pages import write_safety_report
 from neorl_train.pages._safety_page import answer, assessment_to_json, headline
 
@@ -49,21 +48,21 @@ def assessment(setting):
     return assess_on_plant(**setting)
 
 
-def require_same(ours, theirs, where):
+def require_same(alone, together, where):
     """Equal words and counts; floating-point numbers to 1e-4, as another program rounds them."""
-    assert type(ours) is type(theirs), where
-    if isinstance(ours, dict):
-        assert ours.keys() == theirs.keys(), where
-        for name in ours:
-            require_same(ours[name], theirs[name], f"{where}.{name}")
-    elif isinstance(ours, list):
-        assert len(ours) == len(theirs), where
-        for i, pair in enumerate(zip(ours, theirs, strict=True)):
+    assert type(alone) is type(together), where
+    if isinstance(alone, dict):
+        assert alone.keys() == together.keys(), where
+        for name in alone:
+            require_same(alone[name], together[name], f"{where}.{name}")
+    elif isinstance(alone, list):
+        assert len(alone) == len(together), where
+        for i, pair in enumerate(zip(alone, together, strict=True)):
             require_same(*pair, f"{where}[{i}]")
-    elif isinstance(ours, float):
-        assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5), where
+    elif isinstance(alone, float):
+        assert alone == pytest.approx(together, rel=1e-4, abs=1e-5), where
     else:
-        assert ours == theirs, where
+        assert alone == together, where
 
 
 def by_name(assessment):
@@ -90,12 +89,12 @@ def test_with_the_filter_no_constraint_of_the_action_is_broken_and_without_it_so
 def test_every_metric_has_its_interval_and_both_columns_the_same_keys(assessment):
     assert list(assessment.metrics) == [WITHOUT, WITH]
     for one in assessment.metrics.values():
-        assert one.episodes == STARTS
-        for share in (one.satisfaction, one.shutdowns, one.success):
+        assert one.n_episodes == STARTS
+        for share in (one.satisfaction, one.trips, one.success):
             assert 0 <= share.low <= share.value <= share.high <= 1
-        for mean in (one.return_mean, one.length_mean, one.violations_per_episode):
+        for mean in (one.returns, one.length, one.violations_per_episode):
             assert mean.low <= mean.value <= mean.high
-        assert one.return_min <= one.return_mean.value <= one.return_max
+        assert one.return_min <= one.returns.value <= one.return_max
         assert one.violations_per_episode.value == pytest.approx(one.violations / STARTS)
         assert one.critical_violations <= one.violations
 
@@ -105,11 +104,11 @@ def test_the_metrics_are_those_of_an_evaluation_of_the_same_episodes(setting, as
     rows = jax.device_get(rollouts(plant, policy, setting["key"], jnp.arange(STARTS)))
     returns = np.where(rows.mask, rows.reward, 0).sum(axis=1, dtype=np.float64)
     one = assessment.metrics[WITHOUT]
-    assert one.return_mean.value == pytest.approx(returns.mean(), rel=1e-5)
+    assert one.returns.value == pytest.approx(returns.mean(), rel=1e-5)
     assert one.return_std == pytest.approx(returns.std(ddof=1), rel=1e-4)
-    assert one.length_mean.value == pytest.approx(rows.mask.sum() / STARTS)
+    assert one.length.value == pytest.approx(rows.mask.sum() / STARTS)
     trips = (rows.terminated & ~rows.success & rows.mask).any(axis=1)
-    assert one.shutdowns.value == pytest.approx(trips.mean())
+    assert one.trips.value == pytest.approx(trips.mean())
 
 
 def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, assessment):
@@ -149,7 +148,7 @@ def test_beside_a_log_the_headline_speaks_of_actions_only(assessment):
 
 
 def test_every_decision_of_a_guard_has_words():
-    assert set(FLAG_WORDS) == set(Flag)
+    assert set(FLAG_TEXTS) == set(Flag)
 
 
 def test_interventions_and_their_reasons_are_those_of_the_filter(assessment):
@@ -199,7 +198,7 @@ def test_beside_a_log_costs_are_the_logs_alone_and_the_report_says_what_nobody_c
     assert assessment.metrics[LOGGED].success is None
     rows = log.transitions
     expected = float(np.asarray(rows.reward).sum()) / log.n_episodes
-    assert assessment.metrics[LOGGED].return_mean.value == pytest.approx(expected, rel=1e-4)
+    assert assessment.metrics[LOGGED].returns.value == pytest.approx(expected, rel=1e-4)
     page = write_safety_report(assessment, tmp_path / "safety").read_text()
     assert "It cannot show the costs, states, trips or return" in page
     assert "the effects of the proposals were not" in page

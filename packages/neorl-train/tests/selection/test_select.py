@@ -126,9 +126,7 @@ def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
         ({}, {}, "there are 0 candidates for log.h5, and a choice needs two or more"),
         (None, {"incumbent": "PID"}, "PID"),
         (None, {"value_updates": 150}, "value_updates must be a multiple of 100 or 0, got 150"),
-        (None, {"value_members": 0}, "value_members must be at least 1, got 0"),
-        (None, {"discount": 1.0}, r"discount must lie in \[0, 1\), got 1.0"),
-        (None, {"updates": 0}, "updates must be at least 1, got 0"),
+        (None, {"updates": 0}, "updates must be an integer of at least 1, got 0"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_named(log, pool, options, message):

@@ -17,17 +17,21 @@ from scipy import stats
 
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
+from neorl_train import evaluate
 from neorl_train._command.main import main
-from neorl_train._job.write_results import write_results
-from neorl_train.judging import evaluate_controllers
+from neorl_train._job.evaluation import write_results
+from neorl_train.candidates import Pool
 from neorl_train.runs import RunDirectory
 from neorl_train.runs._directory import create_run
-from neorl_train.studies import _benchmark_run, _sweep, benchmark_plan, write_benchmark
-from neorl_train.studies._benchmark import PROFILE, Entry, benchmark_of
+from neorl_train.studies import (
+    _benchmark_run,
+    _sweep,
+    benchmark_plan,
+    benchmark_text,
+    write_benchmark,
+)
+from neorl_train.studies._benchmark import PROFILE, PlannedRun, Scale, benchmark_of
 from neorl_train.studies._benchmark_run import benchmark_notes
-from neorl_train.studies._pictures import write_benchmark_pictures
-from neorl_train.studies._scores import Scale
-from neorl_train.studies._tables import benchmark_text
 
 GRID = """
 [benchmark]
@@ -132,7 +136,9 @@ def entries(tmp_path_factory, noisy):
                     metrics = {"plant_return": value, "plant_cost_load": 2.0, "plant_cost_peak": 9}
                     line = {"kind": "validation", "algorithm": learner, "seed": seed}
                     file.write(json.dumps({**line, "step": 10 * step, "metrics": metrics}) + "\n")
-        collected.append(Entry(("Line-v0", quality), learner, seeds, RunDirectory(path), error))
+        collected.append(
+            PlannedRun(("Line-v0", quality), learner, seeds, RunDirectory(path), error)
+        )
     return tuple(collected)
 
 
@@ -220,7 +226,7 @@ def test_a_run_that_is_left_is_counted_and_its_learner_not_averaged(entries, noi
 
 def test_every_format_and_the_page_hold_every_row(benchmark, tmp_path):
     files = {path.suffix: path for path in write_benchmark(tmp_path, benchmark)}
-    assert set(files) == {".txt", ".md", ".tex", ".csv", ".json"}
+    assert set(files) - {".png"} == {".txt", ".md", ".tex", ".csv", ".json", ".html"}
     rows = list(csv.DictReader(files[".csv"].read_text().splitlines()))
     assert len(rows) == len(benchmark.rows)
     assert float(rows[0]["score_last"]) == benchmark.rows[0].last.value
@@ -229,24 +235,25 @@ def test_every_format_and_the_page_hold_every_row(benchmark, tmp_path):
     assert plain["runs"]["failed"] == 1
     for suffix in (".txt", ".md", ".tex"):
         assert files[suffix].read_text().count("logged behaviour") == 3, suffix
-    page, *pictures = write_benchmark_pictures(tmp_path, benchmark)
-    html = page.read_text()
+    html = files[".html"].read_text()
     assert html.count("logged behaviour") >= 3
     assert "bad diverged" in html
-    if pictures:
-        assert pictures[0].read_bytes().startswith(b"\x89PNG")
+    if ".png" in files:
+        assert files[".png"].read_bytes().startswith(b"\x89PNG")
         assert html.count("<svg") == 4
 
 
 def test_controllers_alone_have_the_episodes_of_an_evaluation(toy, noisy):
     plant = toy.Line(noise=toy.NOISE)
-    result = evaluate_controllers(plant, key=jax.random.key(3), n_starts=100)
-    theirs = {one.name: one.episodes for one in noisy.evaluation.results if not one.guarded}
+    today = Pool(incumbent="steady")
+    result = evaluate(plant, today, key=jax.random.key(3), n_starts=100)
+    plain = {one.name: one.episodes for one in noisy.evaluation.results if not one.guarded}
     for one in result.results:
-        np.testing.assert_allclose(one.episodes.returns, theirs[one.name].returns, rtol=1e-5)
+        assert not one.guarded
+        np.testing.assert_allclose(one.episodes.returns, plain[one.name].returns, rtol=1e-5)
     assert result.tables.reference == "steady"
     with pytest.raises(ValueError, match="hasty is already the name"):
-        evaluate_controllers(plant, {"hasty": toy.proportional(0.1)})
+        evaluate(plant, today, controllers={"hasty": toy.proportional(0.1)})
 
 
 @pytest.fixture
@@ -272,7 +279,6 @@ def ended(monkeypatch, noisy):
         _benchmark_run, "plant_baselines", lambda *_, **__: (noisy.evaluation, True)
     )
     monkeypatch.setattr(_benchmark_run, "scale_from", lambda _: SCALE)
-    monkeypatch.setattr(_benchmark_run, "write_benchmark_pictures", lambda *_: [])
     return made
 
 
@@ -359,7 +365,7 @@ def test_a_benchmark_that_is_killed_goes_on_to_the_same_numbers(tmp_path):
 )
 def test_baselines_refuse_before_anything_is_run(tmp_path, monkeypatch, capsys, words, fault):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_train.studies._baselines.evaluate_controllers", None)
+    monkeypatch.setattr("neorl_train.studies._benchmark_run.evaluate", None)
     assert main(["baselines", *words]) == 2
     assert fault in capsys.readouterr().err
 
@@ -371,7 +377,7 @@ def test_baselines_are_kept_and_a_log_has_its_controllers(tmp_path, monkeypatch,
     first = capsys.readouterr().out
     assert "stored in" in first
     with monkeypatch.context() as patch:
-        patch.setattr("neorl_train.studies._baselines.evaluate_controllers", None)
+        patch.setattr("neorl_train.studies._benchmark_run.evaluate", None)
         assert main(given) == 0
     again = capsys.readouterr().out
     assert again.strip() == first.partition("stored in")[0].strip()

@@ -34,7 +34,7 @@ from ray.cluster_utils import Cluster
 from neorl_train._command.main import main
 from neorl_train.studies import _sweep
 
-here, prepared_cell = Path.cwd(), _sweep._prepared_cell
+here, prepared_cell = Path.cwd(), _sweep._prepare_cell
 
 def noting_its_node(*job):
     import ray
@@ -42,7 +42,7 @@ def noting_its_node(*job):
     (here / f"{ray.get_runtime_context().get_node_id()}.node").touch()
     return prepared_cell(*job)
 
-_sweep._prepared_cell = noting_its_node
+_sweep._prepare_cell = noting_its_node
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 try:
     cluster.add_node(num_cpus=1)

@@ -15,13 +15,14 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_core.statistics import crossed_interval
 from neorl_train._command.main import main
-from neorl_train._job.write_results import write_results
+from neorl_train._job.evaluation import write_results
 from neorl_train.judging import ActionFit, Clause, Estimate, Verdict
+from neorl_train.judging._summary import paired_comparison
 from neorl_train.pages.figures._studies import Dots
 from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
-from neorl_train.studies._comparison import _flat, paired_with
-from neorl_train.studies._pictures import _of_comparison
+from neorl_train.studies._comparison import _flat
+from neorl_train.studies._files import _comparison_figures
 from neorl_train.studies._tables import comparison_tables
 
 CONFIG = """
@@ -130,7 +131,7 @@ def test_gains_over_a_learner_are_paired_by_seed_and_start(runs, noisy):
 def test_seeds_are_paired_in_order_as_many_as_both_have():
     rng = np.random.default_rng(0)
     first, second = rng.normal(1.0, 1.0, (3, 20)), rng.normal(0.0, 1.0, (2, 20))
-    paired = paired_with(first, second, level=0.9)
+    paired = paired_comparison(first, second, level=0.9)
     np.testing.assert_allclose(paired.each_seed, (first[:2] - second).mean(axis=1))
     with jax.enable_x64(True):
         expected = crossed_interval(first[:2] - second, level=0.9)
@@ -138,7 +139,7 @@ def test_seeds_are_paired_in_order_as_many_as_both_have():
     np.testing.assert_allclose((gain.value, gain.low, gain.high), list(expected), rtol=1e-12)
     p_value = wilcoxon(first[:2].mean(axis=0), second.mean(axis=0)).pvalue
     np.testing.assert_allclose(paired.p_value, p_value, rtol=1e-4)
-    assert len(paired_with(first, second[:1], level=0.9).each_seed) == 3
+    assert len(paired_comparison(first, second[:1], level=0.9).each_seed) == 3
 
 
 def test_a_policy_of_another_run_is_compared_on_the_same_starts_alone(runs, noisy, tmp_path):
@@ -281,15 +282,15 @@ def test_a_log_is_listed_once_and_what_runs_today_is_marked(runs_on_logs):
     comparison = compare_runs(runs_on_logs)
     assert [row.run for row in comparison.rows if row.policy == "log"] == ["0001"]
     heads, *lines = comparison_tables(comparison, ())[0].cells
-    column = heads.index("predicted gain over the incumbent")
-    assert [line[column] for line in lines if "steady" in line] == ["incumbent"]
-    assert "gain over the incumbent" not in heads
+    column = heads.index("predicted gain over today's controller")
+    assert [line[column] for line in lines if "steady" in line] == ["today's controller"]
+    assert "gain over today's controller" not in heads
 
 
 def test_pictures_of_runs_on_logs_show_the_predicted_gains(runs_on_logs, tmp_path):
     pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
     comparison = compare_runs(runs_on_logs)
-    (shown,) = _of_comparison(comparison, ())
+    (shown,) = _comparison_figures(comparison, ())
     assert isinstance(shown.picture, list)
     (panel,) = shown.picture
     assert isinstance(panel, Dots)

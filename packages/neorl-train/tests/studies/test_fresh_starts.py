@@ -52,7 +52,7 @@ def test_a_run_is_judged_again_and_itself_left_as_it_was(tmp_path, monkeypatch, 
     assert result[0]["tables"]["rows"] != own
     # Whoever asks for the same again is given it, and so is a run that would be evaluated alike.
     monkeypatch.setattr("neorl_train.studies._fresh_starts._evaluate", None)
-    monkeypatch.setattr("neorl_train.judging._simulated.evaluate", None)
+    monkeypatch.setattr("neorl_train.judging._evaluate.evaluate", None)
     assert main(["evaluate", "runs/0001", "--seed", "1"]) == 0
     assert len(list((run / "evaluations").iterdir())) == 3
     assert main(["run", *QUICK]) == 0

@@ -341,7 +341,7 @@ def test_what_differs_in_numbers_alone_is_trained_by_one_program(tmp_path, monke
     assert ended[0] == []
     # Processes of their own, as asked for, share nothing.
     groups.clear()
-    monkeypatch.setattr(_sweep, "_in_processes", lambda jobs, n: iter(()))
+    monkeypatch.setattr(_sweep, "_process_outcomes", lambda jobs, n: iter(()))
     _sweep.carry_out(state, folder, together=True, processes=2, print_line=lambda _: None)
     assert groups == []
 

@@ -10,7 +10,7 @@ import scipy.linalg
 
 from neorl_agents import MOPO, RAMBO
 from neorl_agents.artefact import policy_actions
-from neorl_agents.models._least_squares import coefficients
+from neorl_agents.models._predictions import coefficients
 from neorl_agents.testing import sized
 from neorl_core import Channel, InputError, Spec
 from neorl_envs import collect_log, make, write_dataset

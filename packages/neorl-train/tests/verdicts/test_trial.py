@@ -10,7 +10,8 @@ from neorl_core import Channel, CostChannel, Spec
 from neorl_train.choosing import ValueEstimates, other_estimates
 from neorl_train.choosing._agreement import refuse_if_contradicted
 from neorl_train.judging import Estimate, LogPrediction, OtherEstimate, ResultTables, trial_verdict
-from neorl_train.judging._trial import BrokenEpisodes, ReplayCheck
+from neorl_train.judging._rule import ReplayCheck
+from neorl_train.judging._sentences import BrokenEpisodes
 from neorl_train.judging._verdict import closing
 
 SPEC = Spec(

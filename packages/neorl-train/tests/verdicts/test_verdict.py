@@ -91,10 +91,10 @@ def test_deploy_when_the_return_is_above_and_every_cost_within():
 
 def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_the_reference():
     deployable = tables(*DEPLOYABLE)
-    ours = deployable.rows[0]
-    broken = dataclasses.replace(ours.costs[0], violations=19)
-    row = dataclasses.replace(ours, costs=(broken, ours.costs[1]))
-    reference = dataclasses.replace(ours, name="PID", role="classical", guarded=False)
+    first = deployable.rows[0]
+    broken = dataclasses.replace(first.costs[0], violations=19)
+    row = dataclasses.replace(first, costs=(broken, first.costs[1]))
+    reference = dataclasses.replace(first, name="PID", role="classical", guarded=False)
     result = verdict(dataclasses.replace(deployable, rows=(row, reference)))
     assert result.answer == "deploy"
     sentence = "Its cost band was over the limit in 19 of 100 episodes; PID: 0."
@@ -109,24 +109,24 @@ def test_an_evaluation_judges_single_episodes_unless_it_is_told_otherwise(noisy)
 
 
 @pytest.mark.parametrize(
-    ("violations", "theirs", "margin", "holds"),
+    ("violations", "of_reference", "margin", "holds"),
     [(0, 0, 0.05, True), (1, 0, 0.05, False), (13, 10, 0.05, False), (3, 6, 0.05, True),
      (19, 0, math.inf, None), (0, 0, 0.0, False)],
 )  # fmt: skip
 def test_a_declared_margin_bounds_the_part_of_single_episodes_over_a_limit(
-    violations, theirs, margin, holds
+    violations, of_reference, margin, holds
 ):
     """The exact interval, by SciPy, against the reference's part and the margin."""
     deployable = tables(*DEPLOYABLE)
-    ours = deployable.rows[0]
+    first = deployable.rows[0]
 
     def row(count, **changes):
         ends = binomtest(count, 100).proportion_ci(0.95, "exact")
         share = Estimate(count / 100, ends.low, ends.high)
-        broken = dataclasses.replace(ours.costs[0], violations=count, violating=share)
-        return dataclasses.replace(ours, costs=(broken, ours.costs[1]), **changes)
+        broken = dataclasses.replace(first.costs[0], violations=count, violating=share)
+        return dataclasses.replace(first, costs=(broken, first.costs[1]), **changes)
 
-    reference = row(theirs, name="PID", role="classical", guarded=False)
+    reference = row(of_reference, name="PID", role="classical", guarded=False)
     result = verdict(
         dataclasses.replace(deployable, rows=(row(violations), reference), episode_margin=margin)
     )
@@ -139,15 +139,16 @@ def test_a_declared_margin_bounds_the_part_of_single_episodes_over_a_limit(
     (clause,) = declared
     assert clause.holds is holds
     upper = binomtest(violations, 100).proportion_ci(0.95, "exact").high
-    assert (clause.bound, clause.limit) == (upper, theirs / 100 + margin)
+    assert (clause.bound, clause.limit) == (upper, of_reference / 100 + margin)
     assert result.answer == ("deploy" if holds else "do not deploy")
     assert f"{'is' if holds else 'is not'} within" in clause.sentence
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "holds"), [(0, 0, None), (0, 3, True), (4, 0, False), (100, 100, True)]
+    ("count", "of_reference", "holds"),
+    [(0, 0, None), (0, 3, True), (4, 0, False), (100, 100, True)],
 )
-def test_a_policy_that_trips_more_often_than_the_reference_is_refused(ours, theirs, holds):
+def test_a_policy_that_trips_more_often_than_the_reference_is_refused(count, of_reference, holds):
     """Whatever it earns: an episode that ends early has no time to break a limit on its sum."""
     deployable = tables(*DEPLOYABLE)
     row = dataclasses.replace(deployable.rows[0], costs=())
@@ -157,13 +158,13 @@ def test_a_policy_that_trips_more_often_than_the_reference_is_refused(ours, thei
         share = Estimate(count / 100, ends.low, ends.high)
         return dataclasses.replace(row, trips=share, n_trips=count, **changes)
 
-    rows = (tripping(ours), tripping(theirs, name="PID", role="classical", guarded=False))
+    rows = (tripping(count), tripping(of_reference, name="PID", role="classical", guarded=False))
     result = verdict(dataclasses.replace(deployable, rows=rows, episode_margin=0.05))
     named = [clause.holds for clause in result.clauses if clause.name == "trips"]
     assert named == ([] if holds is None else [holds])
     assert result.answer == ("do not deploy" if holds is False else "deploy")
-    sentence = f"The plant tripped in {ours} of 100 episodes"
-    assert (sentence in result.sentence) == (ours > 0)
+    sentence = f"The plant tripped in {count} of 100 episodes"
+    assert (sentence in result.sentence) == (count > 0)
 
 
 @pytest.mark.parametrize(
@@ -284,13 +285,13 @@ def test_few_episodes_cannot_tell(count):
 
 
 @pytest.mark.parametrize(
-    ("count", "violations", "theirs", "margin", "answer"),
+    ("count", "violations", "of_reference", "margin", "answer"),
     [(64, 0, 0, 0.05, "cannot tell"), (71, 0, 0, 0.05, "cannot tell"), (72, 0, 0, 0.05, "deploy"),
      (71, 1, 0, 0.05, "do not deploy"), (64, 0, 2, 0.05, "deploy"), (64, 0, 0, 0.01, "cannot tell"),
      (64, 0, 0, 0.0, "do not deploy")],
 )  # fmt: skip
 def test_no_single_episode_over_a_limit_among_too_few_cannot_tell(
-    count, violations, theirs, margin, answer
+    count, violations, of_reference, margin, answer
 ):
     """The number that the answer names is the smallest that SciPy's exact interval allows."""
     deployable = tables(*DEPLOYABLE)
@@ -304,13 +305,13 @@ def test_no_single_episode_over_a_limit_among_too_few_cannot_tell(
             deployable.rows[0], n_episodes=count, costs=(band, cells[1]), **changes
         )
 
-    reference = row_with(theirs, name="PID", role="classical", guarded=False)
+    reference = row_with(of_reference, name="PID", role="classical", guarded=False)
     rows = row_with(violations), reference
     result = verdict(dataclasses.replace(deployable, rows=rows, episode_margin=margin))
     assert result.answer == answer
     if answer == "cannot tell":
         needed = int(result.reason.partition("take ")[2].split()[0])
-        limit = theirs / count + margin
+        limit = of_reference / count + margin
         highs = [binomtest(0, n).proportion_ci(0.95, "exact").high for n in (needed - 1, needed)]
         assert highs[1] <= limit < highs[0]
 

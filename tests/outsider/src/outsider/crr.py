@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from neorl_agents import BaseLearner
-from neorl_agents.learning import critic_loss, only_batch, require_number
+from neorl_agents.learning import critic_loss, only_batch
 from neorl_agents.networks import q_values, tanh
 from neorl_agents.policies import network_policy
+from neorl_core.infrastructure import setting
 from neorl_core.losses import advantage_weights, masked_mean, scaled_advantage
 from neorl_core.targets import td_target
 
@@ -18,20 +19,17 @@ class CRR(BaseLearner):
     """The regression of logged actions, weighted by how much better they are than the actor's.
 
     Attributes:
-        inverse_temperature: Inverse temperature of the weights, not negative.
-        discount: Discount of the reward per step, in [0, 1].
+        inverse_temperature: Inverse temperature of the weights.
+        discount: Discount of the reward per step.
         learning_rate: Learning rate of the actor and of the critics.
     """
 
-    inverse_temperature: float = 1.0
+    inverse_temperature: float = setting(1.0, low=0)
     discount: float = 0.99
     learning_rate: float = 3e-4
 
     reads = ("obs", "action", "reward", "next_obs", "terminated", "mask")
     rates: ClassVar[Mapping[str, str]] = {"actor": "learning_rate", "critics": "learning_rate"}
-
-    def check(self):
-        require_number(self, "inverse_temperature", low=0)
 
     def fresh(self, spec, key):
         actor_key, critic_key = jax.random.split(key)

@@ -39,8 +39,8 @@ from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
 from neorl_envs import collect_log, environment_names, make
 from neorl_train.choosing import other_estimates
-from neorl_train.judging import Episodes, LogPrediction, ResultTables, trial_verdict
-from neorl_train.judging._rollouts import episodes_of, join, rollouts_in_chunks
+from neorl_train.judging import Episodes, LogPrediction, ResultTables, episodes_of, trial_verdict
+from neorl_train.judging._rollouts import join, rollouts_in_chunks
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/candidate_pools.json"

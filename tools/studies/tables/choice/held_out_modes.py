@@ -33,13 +33,13 @@ from neorl_agents.retuning import (
     PlantFacts,
     held_out_mode,
     learned_plants,
+    logged_outcomes,
     mode_outcome,
     own_replay,
 )
-from neorl_agents.retuning._held_out_mode import logged_outcomes
 from neorl_core.infrastructure import write_text
 from neorl_envs import collect_log, environment_names, make
-from neorl_train.judging._trial import MAX_REPLAY_ERROR
+from neorl_train.judging._rule import MAX_REPLAY_ERROR
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 

@@ -31,8 +31,8 @@ import numpy as np
 
 from neorl_core.infrastructure import write_text
 from neorl_envs import Dataset, collect_log, make
-from neorl_envs.inspection import _signals, _swapped
-from neorl_envs.inspection._sample import episodes_sample
+from neorl_envs.inspection import _signals
+from neorl_envs.inspection._channels import episodes_sample
 from neorl_envs.plants import PLANTS
 from neorl_train.choosing import _return_distribution
 from neorl_train.data import _data_warnings as _open_loop
@@ -98,7 +98,7 @@ def exchanges(all_logs: dict[str, Dataset]) -> dict[str, Any]:
     }
 
     def pairs_of(log: Dataset) -> list[Any]:
-        return _swapped.swapped_pairs(samples[id(log)], log, _signals.skipped_names(log))
+        return _signals.swapped_pairs(samples[id(log)], log, _signals.skipped_names(log))
 
     def measure() -> dict[str, int]:
         hits = [names in [set(one["names"]) for one in pairs_of(log)] for names, log in cases]
@@ -106,7 +106,7 @@ def exchanges(all_logs: dict[str, Dataset]) -> dict[str, Any]:
         return {"found": sum(hits), "of": len(cases), "false": sum(false), "logs": len(false)}
 
     names = ("WORSE", "ALIKE", "SUSPECT", "FITTED", "FEWEST_ROWS")
-    return {name: changed(_swapped, name, measure) for name in names}
+    return {name: changed(_signals, name, measure) for name in names}
 
 
 def unstable(all_logs: dict[str, Dataset]) -> dict[str, Any]:

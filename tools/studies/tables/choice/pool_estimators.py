@@ -37,8 +37,8 @@ from neorl_train.choosing import (
     value_estimates,
 )
 from neorl_train.choosing._return_distribution import MOST_FAR
+from neorl_train.judging import Estimate
 from neorl_train.judging._rollouts import rollouts_in_chunks
-from neorl_train.judging._tables import Estimate
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/pool_estimators.json"

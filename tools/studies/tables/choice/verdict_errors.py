@@ -27,8 +27,14 @@ from scipy.stats import norm
 from neorl_core import Channel, CostChannel, Spec
 from neorl_core.infrastructure import write_text
 from neorl_train import verdict
-from neorl_train.judging import CostCell, Estimate, PolicyRow, ResultTables
-from neorl_train.judging._estimates import fraction_estimates, mean_estimates
+from neorl_train.judging import (
+    CostCell,
+    Estimate,
+    PolicyRow,
+    ResultTables,
+    fraction_estimates,
+    mean_estimates,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/verdict_errors.json"

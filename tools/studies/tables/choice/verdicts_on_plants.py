@@ -29,10 +29,9 @@ from neorl_core.infrastructure import write_text
 from neorl_envs import collect_log, environment_names, make
 from neorl_safety.guards import guard
 from neorl_train import verdict
-from neorl_train.judging import Episodes, PolicyResult, ResultTables
-from neorl_train.judging._rollouts import episodes_of, join, rollouts_in_chunks
-from neorl_train.judging._simulated import plant_constraints
-from neorl_train.judging._summary import policy_rows
+from neorl_train.judging import Episodes, PolicyResult, ResultTables, episodes_of, policy_rows
+from neorl_train.judging._evaluate import plant_constraints
+from neorl_train.judging._rollouts import join, rollouts_in_chunks
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/verdicts_on_plants.json"

@@ -47,7 +47,7 @@ from cell_table import made_on  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULTS = ROOT / "tools/studies/benchmarks/results/limits"
-PAGE = ROOT / "docs/pages/explanation/learners-under-limits.md"
+FOLDER = ROOT / "docs/pages/results"  # where the build puts docs/results
 BUDGET = {
     "quality": "mixed", "rows": 20_000, "updates": 5_000, "hidden": [64, 64], "batch_size": 128,
     "episodes": 200,
@@ -173,7 +173,7 @@ def table(path: Path) -> str:
         f"over {channel.name} ({limit}{', no unit' if channel.unit == '1' else ''})"
         for channel, limit in zip(env.spec.cost, results["limits"], strict=True)
     ]
-    plant_page = os.path.relpath(plant_pages.page_of(path.stem), PAGE.parent)
+    plant_page = os.path.relpath(plant_pages.page_of(path.stem), FOLDER)
     lines = [
         f"[The plant]({plant_page}); unit of returns: {env.reward_unit}",
         "",

@@ -37,7 +37,7 @@ from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes
 from neorl_train import train
 from neorl_train.data import TrainingData, training_data
-from neorl_train.judging._logged import NEORL2_RETURNS
+from neorl_train.judging._evaluate import NEORL2_RETURNS
 from neorl_train.training import Plan
 from neorl_train.training._loop import UNWATCHED, never, run_loop
 from neorl_train.training._queues import devices_for, offline_seeds

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -18,14 +18,13 @@ from neorl_agents.learning import (
     critic_loss,
     only_batch,
     regress_actor,
-    require_choice,
-    require_number,
     value_metrics,
     weight_metrics,
 )
 from neorl_agents.networks import GaussianActor, identity, q_values, tanh
 from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean, scaled_advantage
 from neorl_core.targets import clipped_double_td_target
 
@@ -61,10 +60,10 @@ class AWAC(BaseLearner):
     (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
-        inverse_temperature: ``1 / lambda``, not negative.
+        inverse_temperature: ``1 / lambda``.
         max_weight: Largest weight of the actor's regression; ``"original"`` has none.
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target critics move, in (0, 1].
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target critics move.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
         variant: ``"bounded"``, ``"corl"`` or ``"original"``; static.
@@ -76,12 +75,12 @@ class AWAC(BaseLearner):
     locomotion.
     """
 
-    inverse_temperature: float = 3.0
-    max_weight: float = 100.0
-    discount: float = 0.99
-    tau: float = 0.005
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
+    inverse_temperature: float = setting(3.0, low=0)
+    max_weight: float = setting(100.0, above=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    actor_learning_rate: float = setting(3e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
     variant: Variant = eqx.field(static=True, default="bounded")
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
     networks: Networks = Networks(hidden=(256, 256, 256))
@@ -91,14 +90,6 @@ class AWAC(BaseLearner):
         "actor": "actor_learning_rate",
         "critics": "critic_learning_rate",
     }
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "inverse_temperature", low=0)
-        require_number(self, "max_weight", low=0, open_low=True)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_choice(self, "variant", get_args(Variant))
-        require_choice(self, "advantage_scale", ("fixed", "std"))
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """A Gaussian actor and two critics; the critics have targets."""

@@ -1,7 +1,7 @@
 """Behaviour cloning."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,9 +14,6 @@ from neorl_agents.learning import (
     Steps,
     UnitRows,
     only_batch,
-    require_choice,
-    require_count,
-    require_number,
 )
 from neorl_agents.networks import Network, identity, tanh
 from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
@@ -29,6 +26,7 @@ from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
 from neorl_agents.sampling import BestEpisodes, Rows, Sampler
 from neorl_core import Spec
 from neorl_core.distributions import gaussian_mixture_log_prob, tanh_gaussian_log_prob
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 LOG_STD_RANGE = (-5.0, 2.0)
@@ -54,7 +52,7 @@ class BC(BaseLearner):
         learning_rate: Learning rate of the actor.
         variant: ``"deterministic"``, ``"gaussian"`` or ``"mixture"``; static.
         n_components: Number of Gaussians in the mixture; static.
-        fraction: Fraction of the episodes to clone, those with the largest returns, in (0, 1];
+        fraction: Fraction of the episodes to clone, those with the largest returns;
             static.
 
     Source: as in CORL's ``any_percent_bc.py``, whose defaults these are (it also ranks episodes by
@@ -62,10 +60,10 @@ class BC(BaseLearner):
     Mixture density networks, 1994.
     """
 
-    learning_rate: float = 3e-4
+    learning_rate: float = setting(3e-4, above=0)
     variant: Variant = eqx.field(static=True, default="deterministic")
-    n_components: int = eqx.field(static=True, default=5)
-    fraction: float = eqx.field(static=True, default=1.0)
+    n_components: int = setting(5, low=1, static=True)
+    fraction: float = setting(1.0, above=0, high=1, static=True)
 
     steps: Steps = Steps(reward_scale="none")
 
@@ -81,12 +79,6 @@ class BC(BaseLearner):
     def row_sampler(self) -> Sampler:
         """A sampler of all rows, or of those of the best episodes."""
         return Rows() if self.fraction == 1 else BestEpisodes(self.fraction)
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "fraction", low=0, high=1, open_low=True)
-        require_choice(self, "variant", get_args(Variant))
-        require_count(self, "n_components")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor with the outputs that its variant needs."""

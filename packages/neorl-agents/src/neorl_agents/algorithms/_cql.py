@@ -23,9 +23,6 @@ from neorl_agents.learning import (
     Networks,
     UnitRows,
     only_batch,
-    require_count,
-    require_flag,
-    require_number,
     value_metrics,
 )
 from neorl_agents.networks import Network, q_values, sampled_q_values
@@ -38,6 +35,7 @@ from neorl_agents.policies import (
 )
 from neorl_agents.sampling import Rows, RowsWithReturns, Sampler
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import cal_ql_clamp, cql_regulariser, masked_mean
 
 LOG_STD_RANGE = (-20.0, 2.0)
@@ -77,12 +75,12 @@ class CQL(BaseLearner):
     (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
-        conservative_weight: Weight of the conservative term, not negative.
+        conservative_weight: Weight of the conservative term.
         gap: Target of the conservative term under a Lagrange multiplier, in the scale of the
             critics.
-        sample_temperature: Temperature of the soft maximum, positive.
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target critics move, in (0, 1].
+        sample_temperature: Temperature of the soft maximum.
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target critics move.
         target_entropy: Target of the policy's entropy in nats per action channel.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
@@ -99,17 +97,17 @@ class CQL(BaseLearner):
     equation 6. Defaults are those of CORL for locomotion.
     """
 
-    conservative_weight: float = 10.0
-    gap: float = 5.0
-    sample_temperature: float = 1.0
-    discount: float = 0.99
-    tau: float = 0.005
-    target_entropy: float = -1.0
-    actor_learning_rate: float = 3e-5
-    critic_learning_rate: float = 3e-4
-    temperature_learning_rate: float = 3e-5
-    multiplier_learning_rate: float = 3e-4
-    n_samples: int = eqx.field(static=True, default=10)
+    conservative_weight: float = setting(10.0, low=0)
+    gap: float = setting(5.0, low=0)
+    sample_temperature: float = setting(1.0, above=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    target_entropy: float = setting(-1.0, low=-20, high=20)
+    actor_learning_rate: float = setting(3e-5, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    temperature_learning_rate: float = setting(3e-5, above=0)
+    multiplier_learning_rate: float = setting(3e-4, above=0)
+    n_samples: int = setting(10, low=1, static=True)
     density_correction: bool = eqx.field(static=True, default=True)
     lagrange: bool = eqx.field(static=True, default=False)
     entropy_backup: bool = eqx.field(static=True, default=False)
@@ -130,15 +128,6 @@ class CQL(BaseLearner):
     def row_sampler(self) -> Sampler:
         """A sampler of rows; for Cal-QL each row carries the return that followed it."""
         return RowsWithReturns(self.discount) if self.calibrated else Rows()
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "conservative_weight", "gap", low=0)
-        require_number(self, "sample_temperature", low=0, open_low=True)
-        require_number(self, "target_entropy", low=-20, high=20)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_count(self, "n_samples")
-        require_flag(self, "density_correction", "lagrange", "entropy_backup", "calibrated")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor, two critics, a temperature and a multiplier; the critics have targets."""

@@ -18,9 +18,7 @@ from neorl_agents.learning import (
     UnitRows,
     only_batch,
     require,
-    require_count,
     require_moving_actions,
-    require_number,
 )
 from neorl_agents.learning import Steps as StepSettings
 from neorl_agents.networks import (
@@ -33,8 +31,9 @@ from neorl_agents.networks import (
 )
 from neorl_agents.policies import Preparation, SequencePolicy
 from neorl_agents.sampling import HistoriesWithReturns
-from neorl_agents.sampling._log_order import episode_ends
+from neorl_agents.sampling._rows import episode_ends
 from neorl_core import DataStatistics, InputError, Spec, Transition
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 
@@ -85,11 +84,11 @@ class DecisionTransformer(BaseLearner):
     2106.01345; sizes, optimiser and order of parts are those of CORL's code.
     """
 
-    aim: float = 1.0
-    learning_rate: float = 1e-4
-    predictor_learning_rate: float = 1e-3
-    warmup_updates: int = 500
-    heads: int = eqx.field(static=True, default=1)
+    aim: float = setting(1.0, low=0)
+    learning_rate: float = setting(1e-4, above=0)
+    predictor_learning_rate: float = setting(1e-3, above=0)
+    warmup_updates: int = setting(500, low=0)
+    heads: int = setting(1, low=1, static=True)
     networks: Networks = Networks(hidden=(128, 128, 128), encoder="history", history_steps=20)
     steps: StepSettings = StepSettings(batch_size=64, optimiser="dt")
 
@@ -103,9 +102,7 @@ class DecisionTransformer(BaseLearner):
     own_optimisers: ClassVar[Mapping[str, str]] = {"predictor": "adam"}
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "aim", low=0)
-        require_count(self, "warmup_updates", least=0)
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
         require_sequence_settings(self)
 
     @property
@@ -163,7 +160,6 @@ class DecisionTransformer(BaseLearner):
 
 def require_sequence_settings(learner: Any) -> None:
     """Refuses network settings that the transformer does not support."""
-    require_count(learner, "heads")
     nets = learner.networks
     require(learner, "networks.encoder", nets.encoder == "history", "'history'")
     require(learner, "networks.kind", nets.kind == "mlp", "'mlp'")

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_agents.algorithms._sac_n import SACN
-from neorl_agents.learning import Metrics, UnitRows, critic_loss, require_number
+from neorl_agents.learning import Metrics, UnitRows, critic_loss
 from neorl_agents.networks import Network, q_values
+from neorl_core.infrastructure import setting
 from neorl_core.losses import edac_diversity, masked_mean
 
 
@@ -18,7 +19,7 @@ class EDAC(SACN):
     away from the data, so fewer of them are needed for the same pessimism.
 
     Attributes:
-        diversity_weight: The ``eta`` of the paper, not negative; 1 for most of its tasks, 5 if
+        diversity_weight: The ``eta`` of the paper; 1 for most of its tasks, 5 if
             few critics are used on narrow data. 0 is SAC-N.
 
     The other fields are those of :class:`SACN`.
@@ -27,12 +28,7 @@ class EDAC(SACN):
     Q-ensemble, arXiv 2110.01548, equation 5.
     """
 
-    diversity_weight: float = 1.0
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "diversity_weight", low=0)
-        super().check()
+    diversity_weight: float = setting(1.0, low=0)
 
     def critic_loss(
         self, critics: Network, rows: UnitRows, target: Float[Array, " batch"]

@@ -17,16 +17,13 @@ from neorl_agents.learning import (
     critic_loss,
     held_actions,
     only_batch,
-    require_choice,
-    require_count,
-    require_flag,
     require_moving_actions,
-    require_number,
     value_metrics,
 )
 from neorl_agents.networks import Network, ZeroInputs, gelu, q_values
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec, Transition
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 from neorl_core.targets import td_target
 
@@ -55,9 +52,9 @@ class FQL(BaseLearner):
     (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
-        alpha: Weight of the distance to the flow, not negative; a large one stays near the log.
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target critics move, in (0, 1].
+        alpha: Weight of the distance to the flow; a large one stays near the log.
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target critics move.
         actor_learning_rate: Learning rate of the flow and of the actor.
         critic_learning_rate: Learning rate of the critics.
         flow_steps: Number of Euler steps of the flow; static.
@@ -68,12 +65,12 @@ class FQL(BaseLearner):
     and the layer normalisation of critics are the defaults of its code.
     """
 
-    alpha: float = 10.0
-    discount: float = 0.99
-    tau: float = 0.005
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    flow_steps: int = eqx.field(static=True, default=10)
+    alpha: float = setting(10.0, low=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    actor_learning_rate: float = setting(3e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    flow_steps: int = setting(10, low=1, static=True)
     aggregate: Literal["mean", "min"] = eqx.field(static=True, default="mean")
     normalised: bool = eqx.field(static=True, default=True)
     networks: Networks = Networks(hidden=(512, 512, 512, 512))
@@ -85,14 +82,6 @@ class FQL(BaseLearner):
         "actor": "actor_learning_rate",
     }
     supports_n_step: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "alpha", low=0)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_count(self, "flow_steps")
-        require_choice(self, "aggregate", ("mean", "min"))
-        require_flag(self, "normalised")
 
     def require_log(self, spec: Spec, rows: Transition) -> None:
         """Refuses a log from which nothing can be learned.

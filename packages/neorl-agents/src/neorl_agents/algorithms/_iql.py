@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.learning import (
+    WHOLE_RUN,
     BaseLearner,
     LearnerState,
     Metrics,
@@ -18,14 +19,12 @@ from neorl_agents.learning import (
     critic_loss,
     only_batch,
     regress_actor,
-    require_choice,
-    require_count,
-    require_number,
     value_metrics,
 )
 from neorl_agents.networks import GaussianActor, Network, q_values, tanh
 from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import expectile_loss, masked_mean
 from neorl_core.targets import td_target
 
@@ -62,12 +61,12 @@ class IQL(BaseLearner):
     common to all learners (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
-        expectile: Expectile of the value, in (0, 1); 0.5 evaluates the behaviour, and values
+        expectile: Expectile of the value; 0.5 evaluates the behaviour, and values
             towards 1 approach the best action in the data.
-        inverse_temperature: The ``beta`` of the actor's weights, not negative.
+        inverse_temperature: The ``beta`` of the actor's weights.
         max_weight: Largest weight of the actor's regression.
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target critics move, in (0, 1].
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target critics move.
         value_learning_rate: Learning rate of the value.
         critic_learning_rate: Learning rate of the critics.
         actor_learning_rate: Learning rate of the actor, at the start.
@@ -82,15 +81,15 @@ class IQL(BaseLearner):
     arXiv 2110.06169; widths, rates and weights are the locomotion defaults of its code.
     """
 
-    expectile: float = 0.7
-    inverse_temperature: float = 3.0
-    max_weight: float = 100.0
-    discount: float = 0.99
-    tau: float = 0.005
-    value_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    actor_learning_rate: float = 3e-4
-    decay_updates: int = 0
+    expectile: float = setting(0.7, above=0, below=1)
+    inverse_temperature: float = setting(3.0, low=0)
+    max_weight: float = setting(100.0, above=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    value_learning_rate: float = setting(3e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    actor_learning_rate: float = setting(3e-4, above=0)
+    decay_updates: int = setting(0, low=WHOLE_RUN)
     variant: Literal["original", "corl"] = eqx.field(static=True, default="original")
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
 
@@ -103,16 +102,6 @@ class IQL(BaseLearner):
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
     fine_tuning: ClassVar[Mapping[str, Mapping[str, Any]]] = {"original": {"decay_updates": 0}}
     supports_n_step: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "expectile", low=0, high=1, open_low=True, open_high=True)
-        require_number(self, "inverse_temperature", low=0)
-        require_number(self, "max_weight", low=0, open_low=True)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_count(self, "decay_updates", least=-1)
-        require_choice(self, "variant", ("original", "corl"))
-        require_choice(self, "advantage_scale", ("fixed", "std"))
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """A value, two critics and a Gaussian actor; the critics have targets."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -21,12 +20,11 @@ from neorl_agents.learning import (
     held_actions,
     linear,
     nth_batch,
-    require_count,
-    require_number,
 )
 from neorl_agents.networks import Network, q_values, tanh
 from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 from neorl_core.targets import polyak, regularised_td_target
 
@@ -65,10 +63,10 @@ class ReBRAC(BaseLearner):
     of them, because the next row is then not the action that followed.
 
     Attributes:
-        actor_weight: Weight of the distance to the log in the actor's loss, not negative.
-        critic_weight: Weight of that distance in the critics' targets, not negative.
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the targets move, in (0, 1].
+        actor_weight: Weight of the distance to the log in the actor's loss.
+        critic_weight: Weight of that distance in the critics' targets.
+        discount: Discount of the reward per step.
+        tau: Fraction by which the targets move.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
         noise_std: Standard deviation of the smoothing noise on the target's action, in [-1, 1]
@@ -76,7 +74,7 @@ class ReBRAC(BaseLearner):
         noise_clip: Bound of that noise.
         decay_updates: Updates over which both weights decay; 0 keeps them constant, -1 stands for
             the length of the run (:func:`neorl_agents.learning.for_run`).
-        final_weight: Fraction of both weights that is left after the decay, in [0, 1].
+        final_weight: Fraction of both weights that is left after the decay.
         exploration_std: Standard deviation of the noise of :meth:`explore`, in [-1, 1] units.
         policy_delay: Critic steps per actor step; static.
 
@@ -84,18 +82,18 @@ class ReBRAC(BaseLearner):
     arXiv 2305.09836, equations 2 and 3. Defaults are those of its code for hopper-medium.
     """
 
-    actor_weight: float = 0.01
-    critic_weight: float = 0.01
-    discount: float = 0.99
-    tau: float = 0.005
-    actor_learning_rate: float = 1e-3
-    critic_learning_rate: float = 1e-3
-    noise_std: float = 0.2
-    noise_clip: float = 0.5
-    decay_updates: int = 0
-    final_weight: float = 0.5
-    exploration_std: float = 0.1
-    policy_delay: int = eqx.field(static=True, default=2)
+    actor_weight: float = setting(0.01, low=0)
+    critic_weight: float = setting(0.01, low=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    actor_learning_rate: float = setting(1e-3, above=0)
+    critic_learning_rate: float = setting(1e-3, above=0)
+    noise_std: float = setting(0.2, low=0)
+    noise_clip: float = setting(0.5, low=0)
+    decay_updates: int = setting(0, low=WHOLE_RUN)
+    final_weight: float = setting(0.5, low=0, high=1)
+    exploration_std: float = setting(0.1, low=0)
+    policy_delay: int = setting(2, low=1, static=True)
     networks: Networks = Networks(hidden=(256, 256, 256))
     steps: Steps = Steps(batch_size=1024)
 
@@ -128,15 +126,6 @@ class ReBRAC(BaseLearner):
     def batches_per_update(self) -> int:
         """One batch for every critic step of an update."""
         return self.policy_delay
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "actor_weight", "critic_weight", "noise_std", "noise_clip", low=0)
-        require_number(self, "exploration_std", low=0)
-        require_number(self, "final_weight", low=0, high=1)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_count(self, "decay_updates", least=-1)
-        require_count(self, "policy_delay")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor and two normalised critics, all with targets."""

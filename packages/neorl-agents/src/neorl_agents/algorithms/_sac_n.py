@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -25,14 +24,13 @@ from neorl_agents.learning import (
     UnitRows,
     critic_loss,
     only_batch,
-    require_count,
-    require_number,
     value_metrics,
 )
 from neorl_agents.networks import Network
 from neorl_agents.networks._gaussian_heads import squashed_mean
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 
@@ -62,35 +60,29 @@ class SACN(BaseLearner):
     (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target critics move, in (0, 1].
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target critics move.
         target_entropy: Target of the policy's entropy in nats per action channel.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
         temperature_learning_rate: Learning rate of the entropy's temperature.
-        n_critics: Number of critics, two or more; static.
+        n_critics: Number of critics; static.
 
     Source: An et al., Uncertainty-based offline reinforcement learning with diversified
     Q-ensemble, arXiv 2110.01548. Order and defaults are those of CORL.
     """
 
-    discount: float = 0.99
-    tau: float = 0.005
-    target_entropy: float = -1.0
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    temperature_learning_rate: float = 3e-4
-    n_critics: int = eqx.field(static=True, default=10)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    target_entropy: float = setting(-1.0, low=-20, high=20)
+    actor_learning_rate: float = setting(3e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    temperature_learning_rate: float = setting(3e-4, above=0)
+    n_critics: int = setting(10, low=2, static=True)
     networks: Networks = Networks(hidden=(256, 256, 256))
 
     reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
     rates: ClassVar[Mapping[str, str]] = SOFT_RATES
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "target_entropy", low=-20, high=20)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_count(self, "n_critics", least=2)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor, ``n_critics`` critics and a temperature; the critics have targets."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -17,12 +16,11 @@ from neorl_agents.learning import (
     all_batches,
     held_actions,
     nth_batch,
-    require_count,
-    require_number,
 )
 from neorl_agents.networks import Network, first_q_value, q_values, tanh
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean, td3_bc_policy_loss
 from neorl_core.targets import clipped_double_td_target
 
@@ -45,8 +43,8 @@ class TD3BC(BaseLearner):
 
     Attributes:
         alpha: Weight of the value against the distance to the log; 0 is behaviour cloning.
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the targets move, in (0, 1].
+        discount: Discount of the reward per step.
+        tau: Fraction by which the targets move.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
         noise_std: Standard deviation of the smoothing noise on the target's action, in [-1, 1]
@@ -60,14 +58,14 @@ class TD3BC(BaseLearner):
     standard deviation, and logged actions are clipped to ``1 - 1e-5`` of their range.
     """
 
-    alpha: float = 2.5
-    discount: float = 0.99
-    tau: float = 0.005
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    noise_std: float = 0.2
-    noise_clip: float = 0.5
-    policy_delay: int = eqx.field(static=True, default=2)
+    alpha: float = setting(2.5, low=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    actor_learning_rate: float = setting(3e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    noise_std: float = setting(0.2, low=0)
+    noise_clip: float = setting(0.5, low=0)
+    policy_delay: int = setting(2, low=1, static=True)
 
     reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
     rates: ClassVar[Mapping[str, str]] = {
@@ -80,12 +78,6 @@ class TD3BC(BaseLearner):
     def batches_per_update(self) -> int:
         """One batch for every critic step of an update."""
         return self.policy_delay
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "alpha", "noise_std", "noise_clip", low=0)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_count(self, "policy_delay")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor and two critics, all with targets."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.learning import (
+    WHOLE_RUN,
     BaseLearner,
     LearnerState,
     Metrics,
@@ -17,14 +18,12 @@ from neorl_agents.learning import (
     critic_loss,
     only_batch,
     regress_actor,
-    require_choice,
-    require_count,
-    require_number,
     value_metrics,
 )
 from neorl_agents.networks import GaussianActor, Network, q_values, tanh
 from neorl_agents.policies import GaussianPolicy, HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import gumbel_loss, masked_mean
 from neorl_core.targets import td_target
 
@@ -58,12 +57,12 @@ class XQL(BaseLearner):
     (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
-        temperature: Temperature of the soft maximum in the scale of the critics, positive.
-        max_exponent: Largest exponent of the Gumbel loss, positive.
-        inverse_temperature: The ``beta`` of the actor's weights, not negative.
+        temperature: Temperature of the soft maximum in the scale of the critics.
+        max_exponent: Largest exponent of the Gumbel loss.
+        inverse_temperature: The ``beta`` of the actor's weights.
         max_weight: Largest weight of the actor's regression.
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target critics move, in (0, 1].
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target critics move.
         value_learning_rate: Learning rate of the value.
         critic_learning_rate: Learning rate of the critics.
         actor_learning_rate: Learning rate of the actor, at the start.
@@ -77,16 +76,16 @@ class XQL(BaseLearner):
     equation 8 and appendix C.
     """
 
-    temperature: float = 2.0
-    max_exponent: float = 7.0
-    inverse_temperature: float = 3.0
-    max_weight: float = 100.0
-    discount: float = 0.99
-    tau: float = 0.005
-    value_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    actor_learning_rate: float = 3e-4
-    decay_updates: int = 0
+    temperature: float = setting(2.0, above=0)
+    max_exponent: float = setting(7.0, above=0)
+    inverse_temperature: float = setting(3.0, low=0)
+    max_weight: float = setting(100.0, above=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    value_learning_rate: float = setting(3e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    actor_learning_rate: float = setting(3e-4, above=0)
+    decay_updates: int = setting(0, low=WHOLE_RUN)
     advantage_scale: Literal["fixed", "std"] = eqx.field(static=True, default="fixed")
 
     reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
@@ -96,15 +95,6 @@ class XQL(BaseLearner):
         "actor": "actor_learning_rate",
     }
     schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        positive = ("temperature", "max_exponent", "max_weight")
-        require_number(self, *positive, low=0, open_low=True)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_number(self, "inverse_temperature", low=0)
-        require_count(self, "decay_updates", least=-1)
-        require_choice(self, "advantage_scale", ("fixed", "std"))
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """A value, two critics and a Gaussian actor; the critics have targets."""

@@ -1,22 +1,240 @@
 """The policy artefact: the policy that a training run exports."""
 
+import hashlib
+import json
 import os
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import safetensors
+import safetensors.numpy
 from jaxtyping import Array, Float
 
 from neorl_agents.artefact._kinds import POLICY_KINDS, abstract_policy, kind_of
-from neorl_agents.artefact._sealed_tree import (
-    LEAST_OBSERVATIONS,
-    MAX_BYTES,
-    load_tree,
-    save_tree,
-)
-from neorl_core import Policy, Spec, as_arrays
+from neorl_core import InputError, Policy, Spec, as_arrays, spec_from_dict, spec_to_dict
+from neorl_core.infrastructure import check_head, head, unknown_name, write_bytes
+
+# One safetensors file whose every byte is covered by a digest inside it.
+
+
+ENTRY = "neorl_policy"
+BLANK = "0" * 64
+SEAL = re.compile(rb'\\"seal\\":\\"([0-9a-f]{64})\\"')
+"""Position of the seal in the raw bytes: the first field of the JSON text of ENTRY."""
+
+MAX_HEADER_BYTES = 16 * 2**20
+
+
+class ArtefactError(InputError):
+    """A file is not an intact artefact that this version can read."""
+
+
+def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    """The leaves of a PyTree with the names that their arrays have in a file, in order."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in flat]
+
+
+def write_sealed(path: Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> str:
+    """Writes arrays and a JSON header as one file, atomically.
+
+    The seal is the SHA-256 of the complete file with 64 zeros in its place. The file is written
+    beside its destination, synchronised and renamed, so a reader sees the old file or the new one.
+
+    Returns the seal, 64 hexadecimal digits. Raises a ``ValueError`` if the header is not JSON, and
+    an ``OSError`` if it cannot be written; the destination is then unchanged.
+    """
+    try:
+        text = json.dumps({"seal": BLANK, "header": header}, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the metadata of {path} must be plain JSON (text, finite numbers, lists, "
+            f"dictionaries): {error}"
+        ) from error
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {name: array.reshape(arrays[name].shape) for name, array in contiguous.items()}
+    blank = safetensors.numpy.save(contiguous, metadata={ENTRY: text})
+    seal = hashlib.sha256(blank).hexdigest()
+    start, end = _seal_position(blank)
+    write_bytes(path, blank[:start] + seal.encode() + blank[end:])
+    return seal
+
+
+def read_sealed(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], dict[str, Any], str]:
+    """Reads what :func:`write_sealed` wrote; nothing is interpreted before the seal is checked.
+
+    Files larger than ``max_bytes`` are refused unread. Raises an ``ArtefactError`` if the file is
+    too large, not an artefact, truncated or changed, and an ``OSError`` if it cannot be opened.
+    """
+    size = os.path.getsize(path)
+    if size > max_bytes:
+        raise ArtefactError(f"{path} has {size} bytes, but at most {max_bytes} are allowed")
+    data = path.read_bytes()
+    try:
+        start, end = _seal_position(data)
+    except LookupError as error:
+        raise ArtefactError(
+            f"{path} is not an artefact: {error}; write one with save_policy or save_critic"
+        ) from error
+    seal = data[start:end].decode()
+    if hashlib.sha256(data[:start] + BLANK.encode() + data[end:]).hexdigest() != seal:
+        raise ArtefactError(f"{path} was changed or damaged after it was written; copy it again")
+    try:
+        return safetensors.numpy.load(data), _header(data), seal
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ArtefactError(
+            f"{path} has a valid seal, but its content cannot be read: {error}"
+        ) from error
+
+
+def _header(data: bytes) -> dict[str, Any]:
+    length = int.from_bytes(data[:8], "little")
+    return json.loads(json.loads(data[8 : 8 + length])["__metadata__"][ENTRY])["header"]
+
+
+def _seal_position(data: bytes) -> tuple[int, int]:
+    if len(data) < 8:
+        raise LookupError("it is shorter than its header")
+    length = int.from_bytes(data[:8], "little")
+    if length > min(MAX_HEADER_BYTES, len(data) - 8):
+        raise LookupError("the length of its header is wrong")
+    match = SEAL.search(data, 8, 8 + length)
+    if match is None:
+        raise LookupError("it has no seal")
+    return match.span(1)
+
+
+# A PyTree of a known kind in one sealed file, with rows that verify its answers.
+
+
+LEAST_OBSERVATIONS = 32
+MAX_BYTES = 256 * 2**20
+
+
+class SealedTree(NamedTuple):
+    """Content of a sealed file.
+
+    Attributes:
+        tree: The policy or critic.
+        spec: The control problem that it was made for.
+        parity: Rows and the answers stored for them, by name.
+        metadata: Plain JSON.
+        kind: Name of its kind.
+        digest: SHA-256 of the file without the digest itself.
+    """
+
+    tree: Any
+    spec: Spec
+    parity: dict[str, np.ndarray]
+    metadata: dict[str, Any]
+    kind: str
+    digest: str
+
+
+def save_tree(
+    path: Path,
+    tree: Any,
+    *,
+    what: str,
+    version: int,
+    kind: str,
+    static: dict[str, Any],
+    spec: Spec,
+    parity: Mapping[str, np.ndarray],
+    metadata: dict[str, Any] | None,
+) -> str:
+    """Writes a PyTree of arrays, atomically.
+
+    ``what`` is ``"policy"`` or ``"critic"``: the name of the format and of its arrays. ``static``
+    and ``metadata`` are plain JSON. Returns the digest of the file. Raises a ``ValueError`` if
+    something is not plain JSON, and an ``OSError`` if it cannot be written; the destination is then
+    unchanged.
+    """
+    arrays = {f"{what}/{name}": np.asarray(leaf) for name, leaf in named_leaves(tree)}
+    arrays |= {f"parity/{name}": rows for name, rows in parity.items()}
+    header = {
+        **head(what, version),
+        "kind": kind,
+        "static": static,
+        "spec": spec_to_dict(spec),
+        "arrays": {name: _fingerprint(array) for name, array in arrays.items()},
+        "metadata": metadata or {},
+    }
+    return write_sealed(path, arrays, header)
+
+
+def load_tree(
+    path: Path,
+    *,
+    what: str,
+    version: int,
+    kinds: Mapping[str, Any],
+    template: Callable[[str, Spec, dict[str, Any]], Any],
+    parity: tuple[str, ...],
+    max_bytes: int,
+) -> SealedTree:
+    """Reads what :func:`save_tree` wrote; its digest is checked before anything in it is used.
+
+    ``template`` makes the PyTree of a kind with shapes and dtypes in place of its arrays. Files
+    larger than ``max_bytes`` are refused unread. Raises an ``ArtefactError`` if it is not intact,
+    of an unknown version or kind, or does not fit its kind, and an ``OSError`` if it cannot be
+    opened.
+    """
+    arrays, header, digest = read_sealed(path, max_bytes)
+    header = check_head(header, what, version, str(path), ArtefactError)
+    kind = header.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        fault = unknown_name(f"{what} kind", str(kind), kinds)
+        raise ArtefactError(f"{path} needs a package that is not installed here: {fault}")
+    try:
+        spec = spec_from_dict(header["spec"])
+        shapes = template(kind, spec, header["static"])
+        descriptions, metadata = dict(header["arrays"]), dict(header["metadata"])
+    except (KeyError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArtefactError(f"{path} has a malformed header: {reason}") from error
+    for name in (*(f"parity/{row_name}" for row_name in parity), *descriptions):
+        if name not in arrays:
+            raise ArtefactError(f"{path}: array {name} is missing")
+    for name, array in arrays.items():
+        if descriptions.get(name) != _fingerprint(array):
+            raise ArtefactError(f"{path}: array {name} differs from its description in the header")
+    rows = {row_name: arrays[f"parity/{row_name}"] for row_name in parity}
+    return SealedTree(_fill(path, what, shapes, arrays), spec, rows, metadata, kind, digest)
+
+
+def _fill(path: Path, what: str, template: Any, arrays: dict[str, np.ndarray]) -> Any:
+    leaves = []
+    for name, expected in named_leaves(template):
+        array = arrays.get(f"{what}/{name}")
+        if array is None:
+            raise ArtefactError(f"{path}: array {what}/{name} is missing")
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise ArtefactError(
+                f"{path}: array {what}/{name} must be {expected.dtype} of shape {expected.shape}, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        leaves.append(jnp.asarray(array))
+    n_stored = sum(name.startswith(f"{what}/") for name in arrays)
+    if n_stored != len(leaves):
+        raise ArtefactError(
+            f"{path} has {n_stored} arrays of a {what}, expected {len(leaves)} for its kind"
+        )
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _fingerprint(array: np.ndarray) -> dict[str, Any]:
+    return {
+        "shape": list(array.shape),
+        "dtype": array.dtype.name,
+        "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest(),
+    }
+
 
 VERSION = 1
 

@@ -1,18 +1,25 @@
 """The kinds of policies that an artefact can hold: those of this package and of others."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from neorl_agents.artefact._nested_kinds import nested_static, nested_template
-from neorl_agents.controllers._linear_quadratic import LinearQuadraticPolicy
-from neorl_agents.controllers._predictive import PredictivePolicy
-from neorl_agents.controllers._smith_predictor import SmithPredictor
-from neorl_agents.controllers._tracking_pid import TrackingPID
+from neorl_agents.calibration import MonotoneMap
+from neorl_agents.controllers._linear_quadratic import (
+    Estimator,
+    LinearQuadraticPolicy,
+    SteadyTarget,
+)
+from neorl_agents.controllers._pid_loops import SmithPredictor, TrackingPID
+from neorl_agents.controllers._predictive import Plan, PredictivePolicy, QuadraticProgram
 from neorl_agents.networks import (
+    ACTIVATIONS,
+    MLP,
     ActingNetwork,
     BudgetedChoice,
     Encoding,
@@ -21,20 +28,87 @@ from neorl_agents.networks import (
     RecurrentNetwork,
     SequenceShape,
     ZeroInputs,
+    activation_name,
     init_gru,
     init_sequence_network,
     network_static,
     network_template,
 )
-from neorl_agents.policies._average_policy import AveragePolicy
-from neorl_agents.policies._budgeted_policy import BudgetedPolicy
-from neorl_agents.policies._history_policy import HistoryPolicy
+from neorl_agents.policies._combined import AveragePolicy, BudgetedPolicy, ResidualPolicy
 from neorl_agents.policies._network_policy import NetworkPolicy
-from neorl_agents.policies._residual_policy import ResidualPolicy
-from neorl_agents.policies._sequence_policy import SequencePolicy
+from neorl_agents.policies._sequence_policy import HistoryPolicy, SequencePolicy
 from neorl_core import Affine, Policy, Spec
 from neorl_core.control import PID, BaseStock, ConstantPolicy, StateFeedback
 from neorl_core.infrastructure import Registry
+
+# Conversion of nested dataclasses of arrays to static JSON and back.
+
+
+PARTS: dict[str, type] = {
+    part.__name__: part
+    for part in (
+        Affine,
+        BaseStock,
+        Estimator,
+        LinearQuadraticPolicy,
+        MLP,
+        MonotoneMap,
+        PID,
+        Plan,
+        PredictivePolicy,
+        QuadraticProgram,
+        SmithPredictor,
+        StateFeedback,
+        SteadyTarget,
+        TrackingPID,
+    )
+}
+"""The classes that a file may name; no other class is instantiated from one."""
+
+
+def nested_static(tree: Any) -> dict[str, Any]:
+    """Shapes, dtypes and static fields of a dataclass, and of the dataclasses in it."""
+    return {field.name: _describe(getattr(tree, field.name)) for field in dataclasses.fields(tree)}
+
+
+def nested_template(kind: type) -> Callable[[Spec, dict[str, Any]], Any]:
+    """The function that makes a template of this class from its static part."""
+
+    def template(spec: Spec, static: dict[str, Any]) -> Any:
+        return _build(kind, static)
+
+    return template
+
+
+def _describe(value: Any) -> dict[str, Any]:
+    if dataclasses.is_dataclass(value):
+        return {"part": type(value).__name__, "fields": nested_static(value)}
+    if hasattr(value, "dtype"):
+        return {"shape": list(np.shape(value)), "dtype": value.dtype.name}
+    if isinstance(value, tuple) and any(hasattr(item, "dtype") for item in value):
+        return {"tuple": [_describe(item) for item in value]}
+    if callable(value):
+        return {"activation": activation_name(value)}
+    return {"value": list(value) if isinstance(value, tuple) else value}
+
+
+def _build(kind: type, static: dict[str, Any]) -> Any:
+    return kind(
+        **{field.name: _build_part(static[field.name]) for field in dataclasses.fields(kind)}
+    )
+
+
+def _build_part(description: dict[str, Any]) -> Any:
+    if "part" in description:
+        return _build(PARTS[description["part"]], description["fields"])
+    if "shape" in description:
+        return jnp.zeros(tuple(int(n) for n in description["shape"]), description["dtype"])
+    if "tuple" in description:
+        return tuple(_build_part(item) for item in description["tuple"])
+    if "activation" in description:
+        return ACTIVATIONS.find(description["activation"])
+    value = description["value"]
+    return tuple(value) if isinstance(value, list) else value
 
 
 class PolicyKind(NamedTuple):

@@ -10,9 +10,9 @@ from neorl_agents.classical._model_controllers import MPC as MPC
 from neorl_agents.classical._pid_controllers import ImitatedPID as ImitatedPID
 from neorl_agents.classical._pid_controllers import SmithPID as SmithPID
 from neorl_agents.classical._pid_controllers import TunedPID as TunedPID
-from neorl_agents.classical._protocol import ClassicalController as ClassicalController
-from neorl_agents.classical._protocol import FittedController as FittedController
 from neorl_agents.classical._table import CLASSICAL as CLASSICAL
+from neorl_agents.classical._task import ClassicalController as ClassicalController
+from neorl_agents.classical._task import FittedController as FittedController
 from neorl_agents.classical._task import Loop as Loop
 from neorl_agents.classical._task import Task as Task
 from neorl_agents.classical._tuning import PIDGains as PIDGains

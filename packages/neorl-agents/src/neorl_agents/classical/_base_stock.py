@@ -6,13 +6,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from neorl_agents.classical._design import f32
-from neorl_agents.classical._log import Log, checked_log, leading
-from neorl_agents.classical._protocol import FittedController
-from neorl_agents.classical._settings import require_whole
-from neorl_agents.classical._task import Task
+from neorl_agents.classical._task import FittedController, Log, Task, checked_log, leading
 from neorl_core import InputError, Spec, Transition, highs, lows
 from neorl_core.control import BaseStock
-from neorl_core.infrastructure import unknown_name
+from neorl_core.infrastructure import require_settings, setting, unknown_name
 
 LEAST_WINDOWS = 30
 
@@ -46,16 +43,16 @@ class BaseStockLevels:
     held)``, where both are costs per unit and period.
 
     Attributes:
-        service: Fraction of periods without backorders, in (0, 1).
+        service: Fraction of periods without backorders.
         longest_lead: Longest lead time to try, in periods.
         rows: Number of rows of the log to use, from its start.
 
     Source: Zipkin, Foundations of inventory management, 2000, section 6.2 and 9.6.
     """
 
-    service: float = 0.95
-    longest_lead: int = 30
-    rows: int = 100_000
+    service: float = setting(0.95, above=0, below=1)
+    longest_lead: int = setting(30, low=0)
+    rows: int = setting(100_000, low=1)
 
     def fit(self, log: Transition, spec: Spec, task: "Task | tuple[Item, ...]") -> FittedController:
         """Fits a level for each item; ``task`` holds an :class:`Item` for every action.
@@ -64,13 +61,7 @@ class BaseStockLevels:
             InputError: If a setting is out of range, there is not one item per action, a channel is
                 unknown, or the log has too few windows of a lead time.
         """
-        require_whole(self, 0, "longest_lead")
-        require_whole(self, 1, "rows")
-        if not 0 < self.service < 1:
-            raise InputError(
-                f"BaseStockLevels.service must be in (0, 1), got {self.service!r}; give a share, "
-                "not per cent"
-            )
+        require_settings(self)
         items = _items_by_action(task, spec)
         rows = leading(checked_log(log, spec), self.rows)
         position = np.stack([_weights(item.position, spec) for item in items])

@@ -8,9 +8,8 @@ from typing import Literal, get_args
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.classical._log import Log, checked_log
-from neorl_agents.classical._task import Loop, Task, action_order, resolve
-from neorl_agents.controllers._tracking_pid import TrackingPID, pid_policy
+from neorl_agents.classical._task import Log, Loop, Task, action_order, checked_log, resolve
+from neorl_agents.controllers._pid_loops import TrackingPID, pid_policy
 from neorl_core import Channel, InputError, Spec, Transition
 from neorl_core.control import PID, standard_pid
 

@@ -7,25 +7,33 @@ import numpy as np
 
 from neorl_agents.classical._design import (
     DelayedPlant,
+    Limits,
     Weights,
     delayed,
     estimator,
     f32,
+    plan_of,
     regulator,
     steady_target,
 )
-from neorl_agents.classical._fit_warnings import delay_warnings
-from neorl_agents.classical._identification import Method, identify_plant
-from neorl_agents.classical._log import checked_log, leading
-from neorl_agents.classical._plan import Limits, plan_of
-from neorl_agents.classical._plant_model import PlantModel, scaled_rows
-from neorl_agents.classical._protocol import FittedController
-from neorl_agents.classical._settings import require_choice, require_positive, require_whole
-from neorl_agents.classical._task import ResolvedTask, Task, resolve
-from neorl_agents.controllers._estimator import Estimator, SteadyTarget
-from neorl_agents.controllers._linear_quadratic import LinearQuadraticPolicy
+from neorl_agents.classical._identification import Method, PlantModel, identify_plant, scaled_rows
+from neorl_agents.classical._pid_controllers import delay_warnings
+from neorl_agents.classical._task import (
+    FittedController,
+    ResolvedTask,
+    Task,
+    checked_log,
+    leading,
+    resolve,
+)
+from neorl_agents.controllers._linear_quadratic import (
+    Estimator,
+    LinearQuadraticPolicy,
+    SteadyTarget,
+)
 from neorl_agents.controllers._predictive import PredictivePolicy
 from neorl_core import InputError, Spec, Transition, highs, lows
+from neorl_core.infrastructure import require_settings, setting
 
 NEVER_SETTLES = 1e10
 """Condition number of ``I - A`` above which a pole is taken as 1: an integrator."""
@@ -48,14 +56,14 @@ class LQG:
         rows: Number of rows of the log to use, from its start.
     """
 
-    effort: float = 0.01
-    move: float = 0.0
-    disturbance: float = 0.1
-    noise: float = 1.0
+    effort: float = setting(0.01, low=0)
+    move: float = setting(0.0, low=0)
+    disturbance: float = setting(0.1, above=0)
+    noise: float = setting(1.0, above=0)
     method: Method = "arx"
-    orders: int = 3
-    longest_delay: int = 30
-    rows: int = 20_000
+    orders: int = setting(3, low=1)
+    longest_delay: int = setting(30, low=0)
+    rows: int = setting(20_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
@@ -104,24 +112,22 @@ class MPC:
         rows: Number of rows of the log to use, from its start.
     """
 
-    effort: float = 0.01
-    move: float = 0.0
-    price: float = 1000.0
-    horizon: int = 20
-    steps: int = 25
-    tolerance: float = 1e-4
-    disturbance: float = 0.1
-    noise: float = 1.0
+    effort: float = setting(0.01, low=0)
+    move: float = setting(0.0, low=0)
+    price: float = setting(1000.0, above=0)
+    horizon: int = setting(20, low=1)
+    steps: int = setting(25, low=1)
+    tolerance: float = setting(1e-4, above=0)
+    disturbance: float = setting(0.1, above=0)
+    noise: float = setting(1.0, above=0)
     method: Method = "arx"
-    orders: int = 3
-    longest_delay: int = 30
-    rows: int = 20_000
+    orders: int = setting(3, low=1)
+    longest_delay: int = setting(30, low=0)
+    rows: int = setting(20_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
         check_model_settings(self)
-        require_positive(self, "price", "tolerance")
-        require_whole(self, 1, "horizon", "steps")
 
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
@@ -195,11 +201,7 @@ def fit_parts(settings: Any, log: Transition, spec: Spec, task: Task) -> Parts:
 
 def check_model_settings(settings: Any) -> None:
     """Refuses settings from which such a controller cannot be made."""
-    require_positive(settings, "effort", "move", or_zero=True)
-    require_positive(settings, "disturbance", "noise")
-    require_choice(settings, "method", ("arx", "subspace"))
-    require_whole(settings, 1, "orders", "rows")
-    require_whole(settings, 0, "longest_delay")
+    require_settings(settings)
     if settings.effort + settings.move <= 0:
         raise InputError(
             f"{type(settings).__name__}: effort and move are both zero, so moves of the inputs "

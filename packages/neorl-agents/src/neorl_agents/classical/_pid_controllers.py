@@ -1,24 +1,249 @@
 """PID loops fitted on a log: tuned from identified models, or imitated, or delay-compensated."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.classical._first_order import FirstOrderModel, identify_first_order
-from neorl_agents.classical._fit_warnings import imitation_warnings, tuning_warnings
-from neorl_agents.classical._gain_margin import gain_margin
-from neorl_agents.classical._imitation import imitate_loop
-from neorl_agents.classical._log import Log, checked_log, leading
-from neorl_agents.classical._protocol import FittedController
-from neorl_agents.classical._settings import require_choice, require_positive, require_whole
-from neorl_agents.classical._task import ResolvedTask, Task, action_order, resolve
-from neorl_agents.classical._tuning import PIDGains, lambda_tuning, simc
-from neorl_agents.controllers._smith_predictor import SmithPredictor
-from neorl_agents.controllers._tracking_pid import TrackingPID, pid_policy
-from neorl_core import Spec, Transition, highs, lows
+from neorl_agents.classical._task import (
+    FittedController,
+    Log,
+    ResolvedTask,
+    Task,
+    action_order,
+    checked_log,
+    leading,
+    resolve,
+)
+from neorl_agents.classical._tuning import PIDGains, gain_margin, lambda_tuning, simc
+from neorl_agents.controllers._pid_loops import SmithPredictor, TrackingPID, pid_policy
+from neorl_core import InputError, Spec, Transition, highs, lows
 from neorl_core.control import PID
+from neorl_core.infrastructure import require_settings, setting
+
+# PID gains that explain the logged actions.
+
+
+LEAST_ROWS = 16
+LONGEST_HOLD = 30
+"""An action that is constant for more rows than this was not set by a loop."""
+NEGLIGIBLE = 1e-5
+"""A part that moves the action by less than this fraction of its movement is zero: float32 logs
+show nothing finer."""
+
+
+class ImitatedLoop(NamedTuple):
+    """One loop as estimated from the log.
+
+    Attributes:
+        gains: Gains from least squares.
+        bias: Mean action at zero error with an empty integral, in units of the action.
+        share: Fraction of the variance of the action within episodes that they explain (R2).
+        rows: Number of rows used: inside the action's range, and not held.
+        contradiction: Gains of the fit without a constraint on signs if these differ; ``None`` if
+            they agree.
+    """
+
+    gains: PIDGains
+    bias: float
+    share: float
+    rows: int
+    contradiction: PIDGains | None = None
+
+
+def imitate_loop(
+    log: Log,
+    measurement: np.ndarray,
+    setpoint: np.ndarray,
+    action: np.ndarray,
+    *,
+    limits: tuple[float, float],
+    dt: float,
+    derivative: bool,
+) -> ImitatedLoop:
+    """Fits ``u = bias + kp e + ki integral(e) - kd dy/dt`` to the logged actions.
+
+    Least squares with one bias per episode, since the log does not contain the initial integral of
+    a loop. Rows at an end of the range are left out, because there the actuator's limit determined
+    the action, not the loop. Stretches of more than 30 rows with a constant action are left out
+    too, as in manual mode or at a valve stop, and a new bias starts after them. In shorter
+    stretches the integral continues like that of a loop without saturation, so a log that is often
+    saturated contains little information about ``ki``; ``share`` is then low.
+
+    All gains have the same sign, as in any PID controller: with opposite signs the integral or
+    derivative time would be negative. Where least squares gives opposite signs, the parts that
+    explain less are left out. A part that contributes less than rounding is zero.
+
+    ``dt`` is in seconds. Raises an ``InputError`` if too few rows are away from the limits, or
+    nothing moved in those.
+
+    Source: Ljung, System identification: theory for the user, 1999, chapter 7; one intercept per
+    group as in Wooldridge, Econometric analysis of cross section and panel data, 2002, section
+    10.5.
+    """
+    error = setpoint - measurement
+    columns = [error, dt * _sums_in_pieces(error, log)]
+    if derivative:
+        before = np.where(log.age > 0, np.roll(measurement, 1), measurement)
+        columns.append(-(measurement - before) / dt)
+    low, high = limits
+    slack = 1e-4 * (high - low)
+    is_held = _is_held(action, log, 1e-6 * (high - low))
+    keep = (action > low + slack) & (action < high - slack) & ~is_held
+    if keep.sum() < LEAST_ROWS:
+        raise InputError(
+            f"the action moves inside its range in {int(keep.sum())} rows of the log, but at least "
+            f"{LEAST_ROWS} are needed to imitate a PID: saturated or held actions do not show its "
+            "gains; tune it from a model instead"
+        )
+    # After a stretch in which it did not act, the loop continues from an unknown integral.
+    resumes = np.append(False, is_held[:-1] & ~is_held[1:])
+    piece = np.cumsum((log.age == 0) | resumes)[keep] - 1
+    design, target = np.stack(columns, axis=1)[keep], action[keep]
+    centred, u = _without_means(design, piece), _without_means(target[:, None], piece)[:, 0]
+    scales = np.sqrt(np.mean(centred**2, axis=0))
+    if not (np.all(scales > 0) and np.any(u)):
+        raise InputError(
+            "the action or the control error is constant within every episode, so there is no loop "
+            "to imitate; check the setpoint and the pairing of the loop"
+        )
+    solution, _, rank, _ = np.linalg.lstsq(centred / scales, u, rcond=1e-10)
+    if rank < design.shape[1]:
+        raise InputError(
+            "the proportional, integral and derivative parts cannot be distinguished in the log; "
+            "leave out the derivative, or record more changes of the setpoint"
+        )
+    least = NEGLIGIBLE * float(np.sqrt(np.mean(u**2)))
+    free = np.where(np.abs(solution) > least, solution, 0.0)
+    weights = _fit_of_one_sign(centred / scales, u, least) / scales
+    residual = u - centred @ weights
+    bias = float(np.mean(target - design @ weights))
+    return ImitatedLoop(
+        gains=_gains(weights),
+        bias=bias if abs(bias) > 1e-9 * (high - low) else 0.0,
+        share=max(0.0, float(1 - residual @ residual / (u @ u))),
+        rows=int(keep.sum()),
+        contradiction=_gains(free / scales) if free.min() < 0 < free.max() else None,
+    )
+
+
+def _gains(weights: np.ndarray) -> PIDGains:
+    kp, ki, *kd = (float(weight) for weight in weights)
+    return PIDGains(kp, ki, kd[0] if kd else 0.0, 0.0)
+
+
+def _fit_of_one_sign(columns: np.ndarray, u: np.ndarray, least: float) -> np.ndarray:
+    """Least squares with weights that all have one sign; those below ``least`` are zero."""
+    from scipy.optimize import nnls  # Imported here: slow, and only needed for fits.
+
+    signed = [sign * nnls(sign * columns, u)[0] for sign in (1.0, -1.0)]
+    best = min(signed, key=lambda weights: float(np.sum((u - columns @ weights) ** 2)))
+    return np.where(np.abs(best) > least, best, 0.0)
+
+
+def _is_held(action: np.ndarray, log: Log, slack: float) -> np.ndarray:
+    """Whether the action of every row belongs to a long run of equal actions."""
+    moved = np.abs(np.diff(action, prepend=action[0])) > slack
+    run = np.cumsum(moved | (log.age == 0))
+    return np.bincount(run)[run] > LONGEST_HOLD
+
+
+def _sums_in_pieces(values: np.ndarray, log: Log) -> np.ndarray:
+    """Running sums that start again with every piece, including the current row."""
+    total = np.cumsum(values)
+    return total - (total[log.start] - values[log.start])
+
+
+def _without_means(columns: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Columns minus the mean of their group."""
+    count = np.bincount(group, minlength=group.max() + 1)
+    count = np.maximum(count, 1)
+    means = [np.bincount(group, column, minlength=len(count)) / count for column in columns.T]
+    return columns - np.stack(means, axis=1)[group]
+
+
+# Warnings about a fitted loop, in sentences that say what to do.
+
+
+LEAST_MARGIN = 1.5
+"""Smallest gain margin accepted without a warning; SIMC has about 3 on its own model."""
+LEAST_SHARE = 0.5
+"""Smallest explained share of the variance accepted without a warning in an imitated loop."""
+MOST_ERROR = 0.2
+"""Largest relative standard error of a gain accepted without a warning."""
+
+
+def tuning_warnings(model: FirstOrderModel, margin: float | None, longest: int) -> list[str]:
+    """Warnings about a loop that was tuned from ``model``."""
+    warnings = []
+    if margin is not None and margin < LEAST_MARGIN:
+        instability = (
+            "the loop is unstable"
+            if margin < 1
+            else f"the loop becomes unstable at {margin:.2g} times the plant's gain"
+        )
+        warnings.append(
+            f"on a more flexible model of the same log {instability} (gain margin {margin:.2g}; "
+            f"{LEAST_MARGIN:g} or more is sound). The identified dead time, "
+            f"{model.delay * model.dt:g} s, is too short or the gain is too small, for example "
+            "because the plant is not of first order; raise closed_loop, or fit lqg or a PID with "
+            "rule = 'lambda'"
+        )
+    if model.delay == longest and longest > 0:
+        warnings.append(
+            f"its dead time is the longest that was tried, {longest} periods: either the true one "
+            "is longer, then raise longest_delay, or the input has no effect on this output, then "
+            "check the pairing"
+        )
+    if model.gain_error > MOST_ERROR:
+        warnings.append(
+            f"the standard error of its gain is {model.gain_error:.0%} of the gain, because the "
+            "input moves too little compared with noise and disturbances; record a log in which it "
+            "moves more, or use more rows"
+        )
+    if model.share <= 0:
+        warnings.append(
+            "the model explains none of the variance of the output changes: disturbances moved the "
+            "output as much as the input did, or feedback hides the input's effect; compare gain "
+            "and dead time with those of a step test"
+        )
+    return warnings
+
+
+def imitation_warnings(loop: ImitatedLoop) -> list[str]:
+    """Warnings about a loop that was fitted to the logged actions."""
+    warnings = []
+    if loop.contradiction is not None:
+        free = {name: gain for name, gain in loop.contradiction._asdict().items() if gain}
+        gains = ", ".join(f"{name} {gain:.4g}" for name, gain in free.items())
+        zeros = " and ".join(name for name in free if not getattr(loop.gains, name))
+        warnings.append(
+            f"gains of opposite signs ({gains}) explain the logged actions best, but no PID "
+            "controller has such gains (an integral or derivative time would be negative), so the "
+            f"loop is fitted without {zeros}; check the setpoint and the pairing of the loop"
+        )
+    if loop.share < LEAST_SHARE:
+        warnings.append(
+            f"it explains {loop.share:.0%} of the variance of the action, so no such loop recorded "
+            "this log (operators, limits, another setpoint or a feed-forward may have moved the "
+            "action); do not take it for the logged controller"
+        )
+    return warnings
+
+
+def delay_warnings(delay: tuple[int, ...], inputs: list[str], longest: int) -> list[str]:
+    """Warnings about the delays of an identified plant."""
+    at_limit = [name for name, periods in zip(inputs, delay, strict=True) if periods == longest > 0]
+    if not at_limit:
+        return []
+    return [
+        f"the dead time of {', '.join(at_limit)} is the longest that was tried, {longest} periods: "
+        "either the true one is longer, then raise longest_delay, or the input has no effect on "
+        "the measured outputs, then check the pairing"
+    ]
+
 
 Rule = Literal["simc", "lambda"]
 
@@ -38,16 +263,13 @@ class TunedPID:
 
     rule: Rule = "simc"
     derivative: bool = False
-    closed_loop: float = 1.0
-    longest_delay: int = 30
-    rows: int = 20_000
+    closed_loop: float = setting(1.0, above=0)
+    longest_delay: int = setting(30, low=0)
+    rows: int = setting(20_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
-        require_choice(self, "rule", ("simc", "lambda"))
-        require_positive(self, "closed_loop")
-        require_whole(self, 0, "longest_delay")
-        require_whole(self, 1, "rows")
+        require_settings(self)
 
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
@@ -80,15 +302,13 @@ class SmithPID:
         rows: Number of rows of the log to use, from its start.
     """
 
-    closed_loop: float = 0.5
-    longest_delay: int = 30
-    rows: int = 20_000
+    closed_loop: float = setting(0.5, above=0)
+    longest_delay: int = setting(30, low=0)
+    rows: int = setting(20_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
-        require_positive(self, "closed_loop")
-        require_whole(self, 0, "longest_delay")
-        require_whole(self, 1, "rows")
+        require_settings(self)
 
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
@@ -132,11 +352,11 @@ class ImitatedPID:
     """
 
     derivative: bool = False
-    rows: int = 100_000
+    rows: int = setting(100_000, low=1)
 
     def validate(self) -> None:
         """Raises an ``InputError`` that names the first setting with a bad value."""
-        require_whole(self, 1, "rows")
+        require_settings(self)
 
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""

@@ -6,7 +6,7 @@ from typing import Any
 from neorl_agents.classical._base_stock import BaseStockLevels
 from neorl_agents.classical._model_controllers import LQG, MPC
 from neorl_agents.classical._pid_controllers import ImitatedPID, SmithPID, TunedPID
-from neorl_agents.classical._protocol import ClassicalController
+from neorl_agents.classical._task import ClassicalController
 from neorl_core.infrastructure import Registry
 
 

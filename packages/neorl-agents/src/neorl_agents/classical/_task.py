@@ -1,14 +1,70 @@
-"""Task of a classical controller: the channel it controls, its setpoint, and its actuator."""
+"""The task of a classical controller and what its fit needs: a log, a result."""
 
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from neorl_core import Channel, InputError, Spec
+from neorl_agents.sampling._histories import finite_column, row_flags
+from neorl_core import Channel, InputError, Policy, Spec, Transition
 from neorl_core.infrastructure import unknown_name
+
+# The columns of a log that a fit reads: checked, in float64, without masked rows.
+
+
+class Log(NamedTuple):
+    """Rows of many episodes in order of time, float64 in physical units.
+
+    Attributes:
+        obs: Shape ``(row, obs)``.
+        action: Shape ``(row, act)``.
+        next_obs: Shape ``(row, obs)``.
+        start: First row of the piece that each row belongs to, shape ``(row,)``. A piece ends with
+            its episode, and before a masked row.
+        last: Whether a row is the last of its piece, shape ``(row,)``.
+    """
+
+    obs: np.ndarray
+    action: np.ndarray
+    next_obs: np.ndarray
+    start: np.ndarray
+    last: np.ndarray
+
+    @property
+    def age(self) -> np.ndarray:
+        """Number of rows before each row in its piece."""
+        return np.arange(len(self.start)) - self.start
+
+
+def checked_log(log: Transition, spec: Spec) -> Log:
+    """The columns of a flat log, checked.
+
+    Reads ``next_obs``, ``terminated``, ``truncated``, and ``mask`` if given. Raises an
+    ``InputError`` if a column is missing, has another shape than ``spec`` requires, holds a number
+    that is not finite, or no row is left.
+    """
+    _, ends, keep = row_flags(log, ("next_obs", "terminated", "truncated"), "a fit needs it")
+    total = len(ends)
+    # The row before a masked one is the last of its piece.
+    ends = ends | np.append(~keep[1:], True)
+    widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
+    columns = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
+    last, n_kept = ends[keep], int(keep.sum())
+    first = np.append(True, last[:-1])
+    start = np.maximum.accumulate(np.where(first, np.arange(n_kept), 0))
+    return Log(**columns, start=start, last=last)
+
+
+def leading(log: Log, rows: int) -> Log:
+    """The first ``rows`` rows of the log."""
+    leading_rows = Log(*(column[:rows] for column in log))
+    leading_rows.last[-1:] = True
+    return leading_rows
+
+
+# Task of a classical controller: the channel it controls, its setpoint, and its actuator.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,3 +239,42 @@ def _check_loop(loop: Loop) -> None:
             f"the limits of {loop.controlled!r} must be ordered: low must be below high, got "
             f"{loop.low} and {loop.high}"
         )
+
+
+# Protocol of a classical controller, and the result of a fit.
+
+
+class FittedController(NamedTuple):
+    """A controller fitted on a log.
+
+    Attributes:
+        policy: The controller in physical units, ready to run; use ``vmap`` for batches.
+        report: The identified model and the chosen settings, ready for JSON: gains, delays,
+            fractions of variance. Warnings about the fit are under ``warnings``; those of a single
+            loop are in its entry of ``loops``.
+    """
+
+    policy: Policy
+    report: dict[str, Any]
+
+
+@runtime_checkable
+class ClassicalController(Protocol):
+    """A frozen object whose fields are its settings, as plain numbers and words."""
+
+    def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
+        """Fits the controller to a log.
+
+        Args:
+            log: Flat columns in physical units; rows of one episode follow one another, and its
+                last row is terminated or truncated.
+            spec: Channels of the log.
+            task: The loops, with controlled and manipulated channels and setpoints.
+
+        Returns:
+            The policy and the report of the fit.
+
+        Raises:
+            InputError: If a setting, the task or the log cannot be used; the message names it.
+        """
+        ...

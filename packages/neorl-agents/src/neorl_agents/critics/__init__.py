@@ -1,29 +1,29 @@
 """Uncertainty and risk: ensembles with calibrated uncertainty, and safety critics of costs."""
 
-from neorl_agents.critics._assessment import assess_safety_critic as assess_safety_critic
-from neorl_agents.critics._coverage import assess_ensemble as assess_ensemble
 from neorl_agents.critics._critic_file import CriticArtefact as CriticArtefact
 from neorl_agents.critics._critic_file import critic_scores as critic_scores
 from neorl_agents.critics._critic_file import load_critic as load_critic
 from neorl_agents.critics._critic_file import save_critic as save_critic
 from neorl_agents.critics._ensemble import Ensemble as Ensemble
+from neorl_agents.critics._ensemble import EnsembleLearner as EnsembleLearner
 from neorl_agents.critics._ensemble import Prediction as Prediction
 from neorl_agents.critics._ensemble import critic_ensemble as critic_ensemble
 from neorl_agents.critics._ensemble import disagreement as disagreement
 from neorl_agents.critics._ensemble import predicted as predicted
 from neorl_agents.critics._ensemble_fit import FittedEnsemble as FittedEnsemble
+from neorl_agents.critics._ensemble_fit import assess_ensemble as assess_ensemble
 from neorl_agents.critics._ensemble_fit import fit_ensemble as fit_ensemble
-from neorl_agents.critics._ensemble_learner import EnsembleLearner as EnsembleLearner
-from neorl_agents.critics._limit_facts import NothingToLearnError as NothingToLearnError
+from neorl_agents.critics._log_rows import NothingToLearnError as NothingToLearnError
+from neorl_agents.critics._log_rows import Trainer as Trainer
 from neorl_agents.critics._safety_critic import SafetyCritic as SafetyCritic
+from neorl_agents.critics._safety_critic import SafetyCriticLearner as SafetyCriticLearner
 from neorl_agents.critics._safety_critic import horizon_curve as horizon_curve
+from neorl_agents.critics._safety_critic import horizon_targets as horizon_targets
 from neorl_agents.critics._safety_critic import largest_risk as largest_risk
 from neorl_agents.critics._safety_critic import limit_risks as limit_risks
 from neorl_agents.critics._safety_critic_fit import FittedSafetyCritic as FittedSafetyCritic
+from neorl_agents.critics._safety_critic_fit import assess_safety_critic as assess_safety_critic
 from neorl_agents.critics._safety_critic_fit import fit_safety_critic as fit_safety_critic
-from neorl_agents.critics._safety_critic_learner import SafetyCriticLearner as SafetyCriticLearner
-from neorl_agents.critics._safety_critic_learner import horizon_targets as horizon_targets
-from neorl_agents.critics._training import Trainer as Trainer
 
 __all__ = [
     "CriticArtefact",

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_agents.artefact._nested_kinds import nested_static, nested_template
-from neorl_agents.artefact._sealed_tree import (
+from neorl_agents.artefact._artefact import (
     LEAST_OBSERVATIONS,
     MAX_BYTES,
     load_tree,
     save_tree,
 )
+from neorl_agents.artefact._kinds import nested_static, nested_template
 from neorl_agents.critics._ensemble import Ensemble, disagreement
 from neorl_agents.critics._safety_critic import SafetyCritic, largest_risk
 from neorl_core import Spec, as_arrays

@@ -8,21 +8,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from neorl_agents.calibration import isotonic_map
-from neorl_agents.critics._columns import (
+from neorl_agents.calibration import episode_interval, isotonic_map
+from neorl_agents.critics._log_rows import (
     Columns,
+    LimitFacts,
+    Trainer,
     checked_columns,
     column_statistics,
+    counted_steps,
+    fully_observed,
+    limit_facts,
     only_episodes,
+    require_fit,
     split_columns,
+    trained_in_memory,
+    window_sums,
 )
-from neorl_agents.critics._limit_facts import LimitFacts, counted_steps, limit_facts
-from neorl_agents.critics._safety_critic import SafetyCritic, horizon_curve
-from neorl_agents.critics._safety_critic_learner import SafetyCriticLearner
-from neorl_agents.critics._training import Trainer, require_fit, trained_in_memory
-from neorl_agents.critics._windows import fully_observed, window_sums
+from neorl_agents.critics._safety_critic import SafetyCritic, SafetyCriticLearner, horizon_curve
 from neorl_agents.models import actions_along
 from neorl_core import InputError, Policy, Spec, Transition
+from neorl_core.statistics import area_under_roc, brier_skill, calibration_error
 
 
 class FittedSafetyCritic(NamedTuple):
@@ -199,3 +204,59 @@ def _report(
         "loss": loss,
         "limits": [fact._asdict() for fact in facts],
     }
+
+
+# Calibration of a safety critic's risks, measured on episodes that it never saw.
+
+
+MEASURES = {
+    "calibration_error": jax.jit(calibration_error),
+    "area_under_roc": jax.jit(area_under_roc),
+    "brier_skill": jax.jit(brier_skill),
+}
+
+
+def assess_safety_critic(
+    critic: SafetyCritic, log: Transition, spec: Spec, *, replicates: int = 500
+) -> dict[str, dict[str, Any]]:
+    """Compares the predicted risks with the log's outcomes, limit by limit.
+
+    Args:
+        critic: A critic of violations.
+        log: Episodes that it was neither trained nor calibrated on, recorded under the behaviour
+            that its risks refer to.
+        spec: Channels and limits of the log.
+        replicates: Number of bootstrap samples for the intervals.
+
+    Returns:
+        For every limit: ``rows``, ``episodes``, the ``rate`` of windows with a violation, and
+        ``calibration_error``, ``area_under_roc`` and ``brier_skill``, each as ``[value, low,
+        high]`` with 95 % intervals by a bootstrap of episodes; NaN if all outcomes are equal.
+
+    Raises:
+        InputError: If the log has no cost, too few episodes, or no window of that length; or if
+            the critic predicts costs, which are not probabilities.
+    """
+    columns = checked_columns(log, spec, cost=True)
+    predicted, observed, episode = outcomes(critic, columns, spec, discount=1.0)
+    risks = _calibrated_risks(critic, predicted)
+    assessment = {}
+    for k, channel in enumerate(spec.cost):
+        risk, occurred = np.clip(risks[:, k], 0, 1), observed[:, k] > 0
+        assessment[channel.name] = {
+            "rows": len(occurred),
+            "episodes": len(np.unique(episode)),
+            "rate": float(occurred.mean()),
+        } | {
+            name: [
+                float(measure(risk, occurred)),
+                *episode_interval(measure, episode, risk, occurred, replicates=replicates),
+            ]
+            for name, measure in MEASURES.items()
+        }
+    return assessment
+
+
+def _calibrated_risks(critic: SafetyCritic, predicted: np.ndarray) -> np.ndarray:
+    mapped = jax.jit(jax.vmap(critic.calibration))(jnp.asarray(predicted, jnp.float32))
+    return np.asarray(mapped, np.float64)

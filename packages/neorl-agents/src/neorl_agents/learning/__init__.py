@@ -12,13 +12,6 @@ from neorl_agents.learning._contract import require_policy as require_policy
 from neorl_agents.learning._diagnostics import held_actions as held_actions
 from neorl_agents.learning._diagnostics import value_metrics as value_metrics
 from neorl_agents.learning._diagnostics import weight_metrics as weight_metrics
-from neorl_agents.learning._hyperparameters import as_widths as as_widths
-from neorl_agents.learning._hyperparameters import require as require
-from neorl_agents.learning._hyperparameters import require_choice as require_choice
-from neorl_agents.learning._hyperparameters import require_count as require_count
-from neorl_agents.learning._hyperparameters import require_flag as require_flag
-from neorl_agents.learning._hyperparameters import require_number as require_number
-from neorl_agents.learning._hyperparameters import require_widths as require_widths
 from neorl_agents.learning._limits import counted_cost_unit as counted_cost_unit
 from neorl_agents.learning._limits import counted_costs as counted_costs
 from neorl_agents.learning._limits import critic_limits as critic_limits
@@ -43,7 +36,8 @@ from neorl_agents.learning._schedules import require_planned as require_planned
 from neorl_agents.learning._schedules import unfinished_schedules as unfinished_schedules
 from neorl_agents.learning._settings import Networks as Networks
 from neorl_agents.learning._settings import Steps as Steps
-from neorl_agents.learning._settings import require_settings as require_settings
+from neorl_agents.learning._settings import require as require
+from neorl_agents.learning._settings import require_choice as require_choice
 from neorl_agents.learning._shell import BaseLearner as BaseLearner
 from neorl_agents.learning._source import GivenBatches as GivenBatches
 from neorl_agents.learning._source import Log as Log
@@ -78,7 +72,6 @@ __all__ = [
     "TrainingKeys",
     "UnitRows",
     "all_batches",
-    "as_widths",
     "begin_training",
     "check_algorithm",
     "cosine",
@@ -99,16 +92,11 @@ __all__ = [
     "require",
     "require_answer",
     "require_choice",
-    "require_count",
-    "require_flag",
     "require_limits_in_log",
     "require_log",
     "require_moving_actions",
-    "require_number",
     "require_planned",
     "require_policy",
-    "require_settings",
-    "require_widths",
     "restarted",
     "reward_minus_costs",
     "rows_for",

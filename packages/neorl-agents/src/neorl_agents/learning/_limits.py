@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from neorl_agents.policies import Preparation
-from neorl_agents.sampling._log_order import episode_ends
+from neorl_agents.sampling._rows import episode_ends
 from neorl_core import InputError, Spec, Transition
 from neorl_core.costs import discounted_cost_limit, limit_kind, step_cost_limit
 

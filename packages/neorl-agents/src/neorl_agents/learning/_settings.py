@@ -1,20 +1,13 @@
-"""The settings that learners share: their networks, and their gradient steps."""
+"""The settings that learners share: networks and gradient steps; checks that need two fields."""
 
+from collections.abc import Collection, Iterable
+from operator import attrgetter
 from typing import Any
 
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from neorl_agents.learning._hyperparameters import (
-    as_strings,
-    as_widths,
-    require_choice,
-    require_count,
-    require_strings,
-    require_widths,
-)
 from neorl_agents.networks import (
-    ENCODERS,
     NETWORKS,
     Encoder,
     Encoding,
@@ -22,9 +15,14 @@ from neorl_agents.networks import (
     ensemble,
     init_network,
 )
-from neorl_agents.optimisers import OPTIMISERS
-from neorl_agents.policies import REWARD_SCALES, RewardScale
+from neorl_agents.policies import RewardScale
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
+
+
+def _as_tuple(value: Any) -> Any:
+    """A list as a tuple; text or a single number is kept, so that a check can name it."""
+    return value if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
 
 
 class Networks(eqx.Module):
@@ -43,11 +41,11 @@ class Networks(eqx.Module):
             ``"line2-3"``; see :func:`neorl_agents.networks.graph_layout`.
     """
 
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256), converter=as_widths)
+    hidden: tuple[int, ...] = setting((256, 256), low=1, static=True, converter=_as_tuple)
     encoder: Encoder = eqx.field(static=True, default="none")
-    history_steps: int = eqx.field(static=True, default=8)
+    history_steps: int = setting(8, low=1, static=True)
     kind: str = eqx.field(static=True, default="mlp")
-    graph: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_strings)
+    graph: tuple[str, ...] = eqx.field(static=True, default=(), converter=_as_tuple)
 
     def encoding(self, spec: Spec) -> Encoding:
         """How observations of a plant are encoded for the networks."""
@@ -111,23 +109,25 @@ class Steps(eqx.Module):
             :func:`neorl_agents.policies.prepare`.
     """
 
-    batch_size: int = eqx.field(static=True, default=256)
-    n_step: int = eqx.field(static=True, default=1)
+    batch_size: int = setting(256, low=1, static=True)
+    n_step: int = setting(1, low=1, static=True)
     optimiser: str = eqx.field(static=True, default="adam")
     reward_scale: RewardScale = eqx.field(static=True, default="std")
 
 
-def require_settings(learner: Any) -> None:
-    """Refuses bad values in the nested settings ``networks`` and ``steps`` of a learner.
+def require(owner: Any, field: str, valid: bool, expected: str) -> None:
+    """Raises a ``ValueError`` that names ``field`` of ``owner`` unless ``valid``.
 
-    Raises:
-        ValueError: If a value is bad; the message names learner and field, as in
-            ``IQL.networks.hidden``.
+    The field may be a path into nested settings, such as ``"networks.hidden"``.
     """
-    require_widths(learner, "networks.hidden")
-    require_choice(learner, "networks.encoder", ENCODERS)
-    require_count(learner, "networks.history_steps", "steps.batch_size", "steps.n_step")
-    require_choice(learner, "networks.kind", NETWORKS)
-    require_strings(learner, "networks.graph")
-    require_choice(learner, "steps.optimiser", OPTIMISERS)
-    require_choice(learner, "steps.reward_scale", REWARD_SCALES)
+    if not valid:
+        name = f"{type(owner).__name__}.{field}"
+        raise ValueError(f"{name} must be {expected}, got {attrgetter(field)(owner)!r}")
+
+
+def require_choice(owner: Any, field: str, choices: Collection[str]) -> None:
+    """Refuses a field that is not one of ``choices``, such as the names in a registry."""
+    # The membership test only looks up one name; listing a registry would read the files of every
+    # distribution.
+    if attrgetter(field)(owner) not in choices:
+        require(owner, field, False, f"one of {', '.join(choices)}")

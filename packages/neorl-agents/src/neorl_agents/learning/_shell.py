@@ -10,19 +10,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.learning._contract import require_pair
-from neorl_agents.learning._hyperparameters import require_number, require_numbers_of_fields
 from neorl_agents.learning._limits import require_costs, require_limits_in_log
 from neorl_agents.learning._protocol import Fit, Metrics
 from neorl_agents.learning._schedules import require_planned
-from neorl_agents.learning._settings import Networks, Steps, require_settings
+from neorl_agents.learning._settings import Networks, Steps, require_choice
 from neorl_agents.learning._source import Source
 from neorl_agents.learning._state import UPDATES, LearnerState, no_context
 from neorl_agents.learning._unit_rows import UnitRows, unit_rows
-from neorl_agents.networks import named_as_graph
-from neorl_agents.optimisers import init_optimiser, minimise
+from neorl_agents.networks import NETWORKS, named_as_graph
+from neorl_agents.optimisers import OPTIMISERS, init_optimiser, minimise
 from neorl_agents.policies import Preparation, prepare
 from neorl_agents.sampling import Batch, Histories, NSteps, Rows, Sampler
 from neorl_core import DataStatistics, InputError, Spec, Transition, as_arrays
+from neorl_core.infrastructure import Range, require_settings
 
 Loss = Callable[..., tuple[Float[Array, ""], Any]]
 
@@ -38,7 +38,10 @@ class BaseLearner(eqx.Module):
     - ``learn(state, rows, key) -> (state, metrics)``: the gradient steps of one update, on
       :class:`neorl_agents.learning.UnitRows` with leading axes ``(batches_per_update, batch)``;
     - ``policy(state)``, if it has a policy;
-    - ``check()``, which refuses bad hyperparameters by name, if it has any.
+    - ``check()``, which refuses hyperparameters that do not fit each other, if there can be any.
+
+    The range of a hyperparameter is declared where its default is, with
+    ``neorl_core.infrastructure.setting``; :meth:`validate` and the help of the commands read it.
 
     A subclass may replace the property ``sampler``; ``row_sampler`` sets how rows are chosen.
 
@@ -85,7 +88,7 @@ class BaseLearner(eqx.Module):
         raise NotImplementedError(f"{type(self).__name__} must define learn")
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
 
     @property
     def row_sampler(self) -> Sampler:
@@ -130,15 +133,19 @@ class BaseLearner(eqx.Module):
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_settings(self)
+        require_choice(self, "networks.kind", NETWORKS)
+        require_choice(self, "steps.optimiser", OPTIMISERS)
         if self.steps.n_step > 1 and not self.supports_n_step:
             raise ValueError(
                 f"{type(self).__name__}.steps.n_step must be 1, got {self.steps.n_step}: this "
                 "learner learns from single steps"
             )
-        require_number(self, "discount", low=0, high=1)
-        require_number(self, *dict.fromkeys(self.rates.values()), low=0, open_low=True)
+        # The fields that this class knows by their meaning, also where they declare no range.
+        name = type(self).__name__
+        Range(low=0, high=1).require(f"{name}.discount", self.discount)
+        for rate in dict.fromkeys(self.rates.values()):
+            Range(above=0).require(f"{name}.{rate}", getattr(self, rate))
         self.check()
-        require_numbers_of_fields(self)
 
     def fits(self) -> Mapping[str, Fit]:
         """No other learner is trained first."""

@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_agents.learning import (
+    WHOLE_RUN,
     BaseLearner,
     LearnerState,
     Metrics,
@@ -21,21 +22,17 @@ from neorl_agents.learning import (
     only_batch,
     require,
     require_choice,
-    require_count,
-    require_flag,
-    require_number,
 )
 from neorl_agents.learning._unit_rows import network_inputs
-from neorl_agents.models._least_squares import LeastSquares, no_rows, with_rows
-from neorl_agents.models._model_log import exogenous_mask, held_out_rows, require_model_log
+from neorl_agents.models._model_check import exogenous_mask, held_out_rows, require_model_log
 from neorl_agents.models._predictions import (
     CLIP,
     LOG_VARIANCES,
     NEVER,
     TERMINATIONS,
-    UNCERTAINTIES,
     Calibration,
     DynamicsMembers,
+    LeastSquares,
     ModelStructure,
     Moments,
     PredictedStep,
@@ -48,11 +45,14 @@ from neorl_agents.models._predictions import (
     member_moments,
     network_answers,
     newest,
+    no_rows,
     uncertainty_of,
+    with_rows,
 )
 from neorl_agents.networks import Network, Window, ensemble
 from neorl_agents.policies import Preparation
 from neorl_core import DataStatistics, Spec, Transition
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 
@@ -86,11 +86,11 @@ class DynamicsModel(BaseLearner):
 
     Attributes:
         learning_rate: Learning rate of all members, at the start.
-        bound_weight: Weight of the distance between the bounds of the log-variance, not negative.
+        bound_weight: Weight of the distance between the bounds of the log-variance.
         decay_updates: Updates over which the rate falls to zero along half a cosine; 0 for never,
             -1 for the length of its training.
         held_out: Fraction of the episodes to hold out, on which the members are compared: every
-            ``round(1 / held_out)``-th; in [0, 0.5].
+            ``round(1 / held_out)``-th.
         members: Number of networks; static.
         elites: Number of members that predict, the best on held-out episodes; 0: all; static.
         variant: ``"gaussian"`` or ``"deterministic"``; static.
@@ -109,12 +109,12 @@ class DynamicsModel(BaseLearner):
     bootstrap; a fixed number of updates; a learned end of the episode; no weight decay.
     """
 
-    learning_rate: float = 1e-3
-    bound_weight: float = 0.01
-    decay_updates: int = 0
-    held_out: float = eqx.field(static=True, default=0.1)
-    members: int = eqx.field(static=True, default=5)
-    elites: int = eqx.field(static=True, default=0)
+    learning_rate: float = setting(1e-3, above=0)
+    bound_weight: float = setting(0.01, low=0)
+    decay_updates: int = setting(0, low=WHOLE_RUN)
+    held_out: float = setting(0.1, low=0, high=0.5, static=True)
+    members: int = setting(5, low=1, static=True)
+    elites: int = setting(0, low=0, static=True)
     variant: Literal["gaussian", "deterministic"] = eqx.field(static=True, default="gaussian")
     linear: bool = eqx.field(static=True, default=True)
     predicts_costs: bool = eqx.field(static=True, default=False)
@@ -137,21 +137,13 @@ class DynamicsModel(BaseLearner):
         return (*always, *["cost"] * self.predicts_costs)
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "bound_weight", low=0)
-        require_number(self, "held_out", low=0, high=0.5)
-        require_count(self, "decay_updates", least=-1)
-        require_count(self, "members")
-        require_count(self, "elites", least=0)
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
         enough = self.elites <= self.members
         require(self, "elites", enough, f"at most {self.members}, the number of members")
-        require_choice(self, "variant", ("gaussian", "deterministic"))
-        require_choice(self, "uncertainty", UNCERTAINTIES)
         require_choice(self, "termination", ("learned", *TERMINATIONS))
-        require_flag(self, "predicts_costs", "linear")
 
     def require_log(self, spec: Spec, rows: Transition) -> None:
-        """See :func:`neorl_agents.models._model_log.require_model_log`."""
+        """See :func:`neorl_agents.models._model_check.require_model_log`."""
         require_model_log(type(self).__name__, spec, rows, self.exogenous, self.held_out)
 
     def log_tables(self, spec: Spec, rows: Transition) -> Any:

@@ -17,16 +17,53 @@ from neorl_agents.learning import (
     UnitRows,
     only_batch,
     require,
-    require_count,
-    require_flag,
-    require_number,
 )
-from neorl_agents.models._next_actions import actions_along
 from neorl_agents.networks import Network
 from neorl_agents.sampling import Batch, BootstrappedEpisodes, Rows, Sampler, as_batch
 from neorl_core import InputError, Policy, Spec, Transition
+from neorl_core.control import follow
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean, quantile_huber_loss
 from neorl_core.targets import td_target
+
+# A policy's next action in every row of a log, given the logged actions at every step.
+
+
+def actions_along(
+    policy: Policy, obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray, last: np.ndarray
+) -> np.ndarray:
+    """The policy's action for the next observation of every row.
+
+    Its carry runs along each piece of the log and is given the logged action at every step, as in
+    shadow mode, so a controller with memory acts from the situation that it would take over.
+
+    Args:
+        policy: Deterministic; stepped from a fresh carry at the start of every piece.
+        obs: Observations in physical units, in order of time, shape ``(row, obs)``.
+        action: Logged actions, shape ``(row, act)``.
+        next_obs: Next observations, shape ``(row, obs)``.
+        last: Whether a row is the last of its piece, shape ``(row,)``.
+
+    Returns:
+        Actions in physical units, shape ``(row, act)``, float64.
+    """
+    starts = np.append(True, np.asarray(last)[:-1])
+    f32 = [np.asarray(x, np.float32) for x in (obs, action, next_obs)]
+    return np.asarray(_along(policy, jnp.asarray(starts), *map(jnp.asarray, f32)), np.float64)
+
+
+@jax.jit
+def _along(policy: Policy, starts: Array, obs: Array, action: Array, next_obs: Array) -> Array:
+    def step(carry: Any, row: tuple[Array, Array, Array, Array]) -> tuple[Any, Array]:
+        start, obs_now, action_taken, obs_next = row
+        fresh = policy.initial_carry()
+        carry = jax.tree.map(lambda new, old: jnp.where(start, new, old), fresh, carry)
+        carry, _ = policy(carry, obs_now, None)  # pyright: ignore[reportArgumentType]
+        carry = follow(policy, carry, action_taken)
+        return carry, policy(carry, obs_next, None)[1]  # pyright: ignore[reportArgumentType]
+
+    return jax.lax.scan(step, policy.initial_carry(), (starts, obs, action, next_obs))[1]
+
 
 HUBER_DELTA = 0.01
 """Error, in units of the rewards and costs, at which the loss of a quantile becomes linear. Below
@@ -91,8 +128,8 @@ class FittedQEvaluation(BaseLearner):
     the spread between members hints at its error.
 
     Attributes:
-        discount: Discount of rewards and costs per step, in [0, 1].
-        tau: Fraction by which the target moves, in (0, 1].
+        discount: Discount of rewards and costs per step.
+        tau: Fraction by which the target moves.
         learning_rate: Learning rate.
         evaluates_costs: Whether costs are evaluated too, and the reward is the logged one; static.
         quantiles: Number of quantiles of every discounted sum; 0 for the mean alone; static.
@@ -109,12 +146,12 @@ class FittedQEvaluation(BaseLearner):
     offline RL through ensembles, and why their independence matters, arXiv 2205.13703.
     """
 
-    discount: float = 0.99  # pyright: ignore[reportIncompatibleVariableOverride]
-    tau: float = 0.005
-    learning_rate: float = 3e-4
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    learning_rate: float = setting(3e-4, above=0)
     evaluates_costs: bool = eqx.field(static=True, default=False)
-    quantiles: int = eqx.field(static=True, default=0)
-    members: int = eqx.field(static=True, default=1)
+    quantiles: int = setting(0, low=0, static=True)
+    members: int = setting(1, low=1, static=True)
 
     rates: ClassVar[Mapping[str, str]] = {"values": "learning_rate"}
 
@@ -135,11 +172,7 @@ class FittedQEvaluation(BaseLearner):
         return BootstrappedEpisodes(self.members) if self.members > 1 else Rows()
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_flag(self, "evaluates_costs")
-        require_count(self, "quantiles", least=0)
-        require_count(self, "members", least=1)
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
         no_encoder = self.networks.encoder == "none"
         require(self, "networks.encoder", no_encoder, "'none'")
 

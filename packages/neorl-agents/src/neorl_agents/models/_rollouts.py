@@ -18,13 +18,14 @@ from neorl_agents.learning import (
 )
 from neorl_agents.learning._unit_rows import unit_rows
 from neorl_agents.models._dynamics import DynamicsModel
-from neorl_agents.models._model_log import held_out_rows
+from neorl_agents.models._model_check import held_out_rows
 from neorl_agents.models._predictions import PredictedStep
 from neorl_agents.networks import Window
 from neorl_agents.online import balanced_batch
 from neorl_agents.sampling import Batch, Histories, Rows
 from neorl_agents.sampling._histories import windows
 from neorl_core import InputError, Policy, Transition
+from neorl_core.infrastructure import require_settings, setting
 from neorl_core.replay import RingBuffer, batch_indices, ring_buffer, ring_push
 
 CALIBRATION_ROWS = 8_192
@@ -110,7 +111,7 @@ class ModelRollouts(eqx.Module):
         steps: Number of steps of a rollout; static.
         starts: Number of rollouts before every ``cycle`` updates; static.
         capacity: Number of predicted rows kept in the buffer; static.
-        share: Fraction of every batch that comes from the log, in [0, 1]; static.
+        share: Fraction of every batch that comes from the log; static.
         cycle: Calls of ``update`` for each set of rollouts; static.
 
     Raises:
@@ -127,11 +128,11 @@ class ModelRollouts(eqx.Module):
     model: OneStepModel
     penalty: float | Float[Array, ""] = 0.0
     name: str = eqx.field(static=True, default="model")
-    steps: int = eqx.field(static=True, default=5)
-    starts: int = eqx.field(static=True, default=64)
-    capacity: int = eqx.field(static=True, default=20_000)
-    share: float = eqx.field(static=True, default=0.05)
-    cycle: int = eqx.field(static=True, default=1)
+    steps: int = setting(5, low=1, static=True)
+    starts: int = setting(64, low=1, static=True)
+    capacity: int = setting(20_000, low=1, static=True)
+    share: float = setting(0.05, low=0, high=1, static=True)
+    cycle: int = setting(1, low=1, static=True)
 
     def begin(
         self, learner: Algorithm, state: LearnerState, tables: Any, keys: TrainingKeys
@@ -322,14 +323,7 @@ class ModelRollouts(eqx.Module):
                 "rollouts in a model begin at rows of a log in memory; do not stream the log, and "
                 "do not train on a plant"
             )
-        self._require_numbers()
-
-    def _require_numbers(self) -> None:
-        for field in ("steps", "starts", "cycle"):
-            if (value := getattr(self, field)) < 1:
-                raise InputError(f"ModelRollouts.{field} must be at least 1, got {value}")
-        if not 0 <= self.share <= 1:
-            raise InputError(f"ModelRollouts.share must be in [0, 1], got {self.share}")
+        require_settings(self)
         if self.capacity < self.steps * self.starts:
             raise InputError(
                 f"ModelRollouts.capacity must be at least steps * starts = "

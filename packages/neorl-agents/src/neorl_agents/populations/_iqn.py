@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.learning import require_choice, require_count, require_flag, require_number
 from neorl_agents.networks import QuantileNetwork, init_quantile_network
 from neorl_agents.optimisers import descend, init_optimiser
 from neorl_agents.populations._memory import (
@@ -21,6 +20,7 @@ from neorl_agents.populations._memory import (
     remember,
     windows_known,
 )
+from neorl_core.infrastructure import require_settings, setting
 from neorl_core.losses import quantile_huber_loss
 from neorl_core.replay import (
     PriorityTree,
@@ -108,53 +108,42 @@ class IQN(eqx.Module):
             ones with the largest so far, with the weights of prioritised replay; static.
         semantics: ``"mended"`` or a version of the source, as above; static.
         learning_rate: Learning rate of Adam.
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target moves after every gradient step, in [0, 1].
-        epsilon: Probability of a random action in the first episode, in [0, 1].
-        epsilon_decay: Fraction by which it falls after every episode, in [0, 1].
-        epsilon_floor: Smallest probability of a random action, in [0, 1].
-        priority: Exponent of the priorities, in [0, 1].
-        importance: Exponent of the weights, in [0, 1]; 1 undoes the priorities.
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target moves after every gradient step.
+        epsilon: Probability of a random action in the first episode.
+        epsilon_decay: Fraction by which it falls after every episode.
+        epsilon_floor: Smallest probability of a random action.
+        priority: Exponent of the priorities.
+        importance: Exponent of the weights; 1 undoes the priorities.
 
     Source: Dabney et al., arXiv 1806.06923; Hessel et al., Rainbow, arXiv 1710.02298; defaults are
     those of ``sorrel/examples/treasurehunt`` in release 1.4.0.
     """
 
-    hidden: int = eqx.field(static=True, default=250)
-    frames: int = eqx.field(static=True, default=5)
-    n_step: int = eqx.field(static=True, default=3)
-    quantiles: int = eqx.field(static=True, default=12)
-    acting_quantiles: int = eqx.field(static=True, default=12)
-    batch_size: int = eqx.field(static=True, default=64)
-    capacity: int = eqx.field(static=True, default=1024)
-    copy_every: int = eqx.field(static=True, default=200)
+    hidden: int = setting(250, low=1, static=True)
+    frames: int = setting(5, low=1, static=True)
+    n_step: int = setting(3, low=1, static=True)
+    quantiles: int = setting(12, low=1, static=True)
+    acting_quantiles: int = setting(12, low=1, static=True)
+    batch_size: int = setting(64, low=1, static=True)
+    capacity: int = setting(1024, low=1, static=True)
+    copy_every: int = setting(200, low=0, static=True)
     noisy: bool = eqx.field(static=True, default=True)
     dueling: bool = eqx.field(static=True, default=True)
     prioritised: bool = eqx.field(static=True, default=False)
     semantics: Semantics = eqx.field(static=True, default="mended")
-    learning_rate: float = 2.5e-4
-    discount: float = 0.99
-    tau: float = 0.001
-    epsilon: float = 0.6
-    epsilon_decay: float = 0.0005
-    epsilon_floor: float = 0.0
-    priority: float = 0.5
-    importance: float = 0.4
+    learning_rate: float = setting(2.5e-4, above=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.001, low=0, high=1)
+    epsilon: float = setting(0.6, low=0, high=1)
+    epsilon_decay: float = setting(0.0005, low=0, high=1)
+    epsilon_floor: float = setting(0.0, low=0, high=1)
+    priority: float = setting(0.5, low=0, high=1)
+    importance: float = setting(0.4, low=0, high=1)
 
     def validate(self) -> None:
         """Raises a ``ValueError`` that names the first field with a bad value."""
-        require_count(
-            self, "hidden", "frames", "n_step", "quantiles", "acting_quantiles", "batch_size",
-            "capacity",
-        )  # fmt: skip
-        require_count(self, "copy_every", least=0)
-        require_flag(self, "noisy", "dueling", "prioritised")
-        require_choice(self, "semantics", ("mended", "2a24efc", "head"))
-        require_number(self, "learning_rate", low=0, open_low=True)
-        require_number(
-            self, "discount", "tau", "epsilon", "epsilon_decay", "epsilon_floor", "priority",
-            "importance", low=0, high=1,
-        )  # fmt: skip
+        require_settings(self)
         if self.prioritised and self.semantics != "mended":
             raise ValueError(
                 f"IQN.prioritised needs semantics 'mended', got {self.semantics!r}: the original "

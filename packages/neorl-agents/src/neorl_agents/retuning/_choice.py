@@ -312,7 +312,7 @@ def _prediction(
     if not in_log and outside[0] > rule.farthest(outside[1]):
         sentence = (
             f"it is {outside[0]:.3g} standard deviations per step away from the data of the log, "
-            f"the incumbent {outside[1]:.3g}"
+            f"today's controller {outside[1]:.3g}"
         )
         refusals.append(Refusal("support", sentence))
     return dataclasses.replace(prediction, refused_by=tuple(refusals))
@@ -373,7 +373,7 @@ def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> li
         if one.over[j] > one.over_incumbent[j] + rule.over:
             sentence = (
                 f"{one.over[j]:.1%} of its episodes exceed {rule.near:.0%} of the limit of "
-                f"{channel.name}, compared with {one.over_incumbent[j]:.1%} of the incumbent's"
+                f"{channel.name}, against {one.over_incumbent[j]:.1%} under today's controller"
             )
             refusals.append(Refusal("costs", sentence))
         if channel.limit > 0 and one.cost[j] > one.cost_incumbent[j] + rule.rise * channel.limit:

@@ -19,7 +19,9 @@ from neorl_agents.retuning._learned_plants import (
     DEFAULT_SETTINGS,
     LEAST_EPISODES,
     NO_FACTS,
+    HeldOutMode,
     LearnedPlants,
+    ModeOutcome,
     PlantFacts,
     RetuneSettings,
     plants_of_rows,
@@ -27,7 +29,6 @@ from neorl_agents.retuning._learned_plants import (
     rows_of,
     split_episodes,
 )
-from neorl_agents.retuning._model_error import HeldOutMode, ModeOutcome
 from neorl_core import InputError, Policy, Spec
 
 REPLAYS = 120

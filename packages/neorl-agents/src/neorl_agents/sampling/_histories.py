@@ -1,6 +1,7 @@
 """Rows with the steps before them."""
 
 import dataclasses
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,10 +11,70 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_agents.networks import Window
-from neorl_agents.sampling._log_order import episode_starts, on_host
-from neorl_agents.sampling._protocol import Sampler
-from neorl_core import Transition
+from neorl_agents.sampling._protocol import Batch, ReturnsToGo, Sampler
+from neorl_agents.sampling._rows import (
+    Rows,
+    episode_ends,
+    episode_starts,
+    last_rows,
+    on_host,
+    unmasked_rows,
+)
+from neorl_core import InputError, Transition
 from neorl_core.replay import window_rows
+
+# The columns of a log on the host, checked in unmasked rows.
+
+
+def row_flags(
+    log: Transition, needed: Sequence[str], purpose: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which rows of a log are unmasked, and where its episodes end.
+
+    Returns whether the plant ended the episode with a row, whether it ends there for any reason,
+    and whether the row is unmasked, each of shape ``(row,)``. ``purpose`` says in the message why
+    the columns are needed. Raises an ``InputError`` if a column is missing, flags have other
+    shapes, or every row is masked.
+    """
+    for name in needed:
+        if getattr(log, name) is None:
+            raise InputError(f"column {name} of the log is missing; {purpose}")
+    terminated = np.atleast_1d(np.asarray(log.terminated, bool))
+    ends = terminated | np.asarray(log.truncated, bool)
+    total = len(ends)
+    keep = np.ones(total, bool) if log.mask is None else np.asarray(log.mask, bool)
+    if ends.shape != (total,) or keep.shape != (total,):
+        raise InputError(
+            f"terminated, truncated and mask of the log must have the shape ({total},), got "
+            f"{ends.shape} and {keep.shape}"
+        )
+    if not keep.any():
+        raise InputError(f"all {total} rows of the log are masked; record more, or mask fewer")
+    return terminated, ends, keep
+
+
+def finite_column(
+    log: Transition, name: str, shape: tuple[int, int], keep: np.ndarray
+) -> np.ndarray:
+    """The rows of a column that are kept, in float64.
+
+    Raises an ``InputError`` if the shape is another, or a kept number is not finite; the message
+    names row and channel.
+    """
+    column = np.asarray(getattr(log, name), np.float64)
+    if column.shape != shape:
+        raise InputError(
+            f"column {name} of the log must have the shape {shape}, got {column.shape}; "
+            "give the specification with which it was recorded"
+        )
+    not_finite = np.argwhere(~np.isfinite(column) & keep[:, None])
+    if len(not_finite):
+        row, channel = (int(i) for i in not_finite[0])
+        raise InputError(
+            f"column {name} of the log must be finite, got {column[row, channel]} in row {row}, "
+            f"channel {channel}; repair it, or set the mask of the row to false"
+        )
+    return column[keep]
 
 
 class HistoryTables(NamedTuple):
@@ -136,3 +197,80 @@ def next_windows(tables: HistoryTables, rows: Int[Array, "*batch"], *, steps: in
             for old, new in zip(window_before, last, strict=True)
         )
     )
+
+
+# Windows of the last steps, with the return and costs that followed each step.
+
+
+class ToGoTables(NamedTuple):
+    """A log, and the return and costs that followed every row.
+
+    Attributes:
+        history: Tables of the windows.
+        to_go: Return and costs that followed every row.
+    """
+
+    history: HistoryTables
+    to_go: ReturnsToGo
+
+
+@dataclasses.dataclass(frozen=True)
+class HistoriesWithReturns:
+    """Samples rows uniformly, with windows as observations and a :class:`ReturnsToGo` of each step.
+
+    ``G_t = sum_{k >= t} r_k`` up to the end of the episode, undiscounted, and the same for every
+    cost. Nothing is added after a truncation, so a truncated episode has only the return up to the
+    end of its record; the index of a step in its episode (``step``) distinguishes such ends from
+    others. A masked row is in no sum.
+
+    Attributes:
+        steps: Length of a window, at least one.
+
+    Source: Chen et al., Decision transformer, arXiv 2106.01345, section 3.
+    """
+
+    steps: int
+
+    def tables(self, rows: Transition) -> ToGoTables:
+        """The log, stored once, and the return and costs that followed its rows.
+
+        Raises:
+            ValueError: If the log does not mark where episodes end, or every row is masked.
+        """
+        history = Histories(Rows(), self.steps).tables(rows)
+        log, is_valid = on_host(rows), unmasked_rows(rows)
+        number = np.arange(len(is_valid), dtype=np.int32)
+        last = last_rows(episode_ends(log))
+        reward = np.where(is_valid, log.reward, 0)
+        cost = np.zeros((len(is_valid), 0)) if log.cost is None else log.cost
+        cost = np.where(is_valid[:, None], cost, 0)
+        columns: Any = dict(  # Host arrays, like the rows.
+            returns=_sum_to_end(reward[:, None], last)[:, 0].astype(np.float32),
+            costs=_sum_to_end(cost, last).astype(np.float32),
+            steps_left=_sum_to_end(is_valid[:, None], last)[:, 0].astype(np.int32),
+            step=number - history.first,
+        )
+        return ToGoTables(history, ReturnsToGo(**columns))
+
+    def draw(
+        self,
+        tables: ToGoTables,
+        number: Int[Array, ""],
+        key: PRNGKeyArray,
+        shape: tuple[int, int],
+    ) -> Batch:
+        """Samples one batch; the prospects have a time axis after ``shape``."""
+        history = tables.history
+        rows = Histories(Rows(), self.steps).draw(history, number, key, shape)
+        chosen = Rows().draw(history.choice, number, key, shape).obs
+        indices, _ = jax.vmap(lambda row, first: window_rows(row, first, length=self.steps))(
+            chosen.reshape(-1), history.first[chosen.reshape(-1)]
+        )
+        indices = indices.reshape(*shape, self.steps)
+        return Batch(rows, to_go=jax.tree.map(lambda column: column[indices], tables.to_go))
+
+
+def _sum_to_end(column: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Sums from each row up to ``last``; float64."""
+    total = np.concatenate([np.zeros((1, column.shape[1])), np.cumsum(column, 0, np.float64)])
+    return total[last + 1] - total[:-1]

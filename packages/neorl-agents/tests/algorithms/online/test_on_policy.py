@@ -175,20 +175,6 @@ def test_a_choice_is_drawn_by_its_chance_and_the_policy_takes_the_likeliest():
     np.testing.assert_allclose(np.mean(draws, axis=0) / 2, chance, atol=0.04)
 
 
-@pytest.mark.parametrize(
-    ("learner", "words"),
-    [
-        (PPO(clip=0.0), "PPO.clip"),
-        (PPO(actions="any"), "PPO.actions"),  # type: ignore[arg-type]
-        (PPO(minibatches=0), "PPO.minibatches"),
-        (Reinforce(follow=0.0), "Reinforce.follow"),
-    ],
-)
-def test_bad_hyperparameters_are_named(learner, words):
-    with pytest.raises(ValueError, match=words):
-        learner.validate()
-
-
 def test_a_log_and_a_rollout_that_cannot_be_cut_are_refused():
     with pytest.raises(InputError, match="needs rollouts of its own policy"):
         PPO().source(Log())

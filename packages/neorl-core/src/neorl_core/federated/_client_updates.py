@@ -8,8 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from neorl_core._internal.checks import checked_integer
-from neorl_core._internal.float_widths import widen
-from neorl_core.federated._ordering import FEW
+from neorl_core._internal.precision import widen
+
+FEW = 32
+"""With more clients, compiling a sorting network takes longer than it saves."""
 
 BLOCK = 2048
 """Number of coordinates whose distances are computed together."""

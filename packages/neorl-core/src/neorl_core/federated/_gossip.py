@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from neorl_core._internal.checks import checked_integer, floats, is_concrete, require_rank
-from neorl_core._internal.float_widths import checked_wide, widen
-from neorl_core._internal.matrix_products import product
+from neorl_core._internal.precision import checked_wide, product, widen
 from neorl_core.federated._client_updates import Aggregate, require_updates, usable, zero_unusable
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core._internal.checks import checked_positive
-from neorl_core._internal.float_widths import widen
+from neorl_core._internal.precision import widen
 from neorl_core.federated._client_updates import (
     Aggregate,
     distances,

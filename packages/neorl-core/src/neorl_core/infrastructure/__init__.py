@@ -1,4 +1,4 @@
-"""Input and output: names, extensions, document headers, atomic writes, compiled programs.
+"""Input and output: names, settings, extensions, document headers, atomic writes, programs.
 
 The only part of this package that touches the disk; it serves the shells of the other packages.
 """
@@ -11,8 +11,8 @@ from neorl_core.infrastructure._compiled_programs import (
 from neorl_core.infrastructure._compiled_programs import (
     publish_compiled_programs as publish_compiled_programs,
 )
-from neorl_core.infrastructure._document_heads import check_head as check_head
-from neorl_core.infrastructure._document_heads import head as head
+from neorl_core.infrastructure._files import check_head as check_head
+from neorl_core.infrastructure._files import head as head
 from neorl_core.infrastructure._files import is_full_disk as is_full_disk
 from neorl_core.infrastructure._files import replacing as replacing
 from neorl_core.infrastructure._files import sync_folder as sync_folder
@@ -20,14 +20,21 @@ from neorl_core.infrastructure._files import write_bytes as write_bytes
 from neorl_core.infrastructure._files import write_json as write_json
 from neorl_core.infrastructure._files import write_text as write_text
 from neorl_core.infrastructure._lazy_names import lazy_names as lazy_names
-from neorl_core.infrastructure._names import nearest_name as nearest_name
-from neorl_core.infrastructure._names import unknown_name as unknown_name
 from neorl_core.infrastructure._plain_data import Binder as Binder
 from neorl_core.infrastructure._registry import Registry as Registry
+from neorl_core.infrastructure._registry import nearest_name as nearest_name
+from neorl_core.infrastructure._registry import unknown_name as unknown_name
+from neorl_core.infrastructure._settings import MAX_SEED as MAX_SEED
+from neorl_core.infrastructure._settings import Range as Range
+from neorl_core.infrastructure._settings import range_of as range_of
+from neorl_core.infrastructure._settings import require_settings as require_settings
+from neorl_core.infrastructure._settings import setting as setting
 
 __all__ = [
+    "MAX_SEED",
     "Binder",
     "CompiledPrograms",
+    "Range",
     "Registry",
     "cache_fault",
     "check_head",
@@ -37,7 +44,10 @@ __all__ = [
     "lazy_names",
     "nearest_name",
     "publish_compiled_programs",
+    "range_of",
     "replacing",
+    "require_settings",
+    "setting",
     "sync_folder",
     "unknown_name",
     "write_bytes",

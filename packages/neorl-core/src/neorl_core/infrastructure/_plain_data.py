@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from neorl_core._vocabulary.errors import InputError
-from neorl_core.infrastructure._names import unknown_name
+from neorl_core.infrastructure._registry import unknown_name
 
 _WORDS = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
 _ADVICE = {

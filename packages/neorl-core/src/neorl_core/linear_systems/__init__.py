@@ -1,9 +1,9 @@
 """Linear plants: sampling and identification."""
 
-from neorl_core.linear_systems._arx import ArxModel as ArxModel
-from neorl_core.linear_systems._arx import identify_arx as identify_arx
-from neorl_core.linear_systems._identification import LinearModel as LinearModel
-from neorl_core.linear_systems._identification import identify_linear as identify_linear
+from neorl_core.linear_systems._least_squares import ArxModel as ArxModel
+from neorl_core.linear_systems._least_squares import LinearModel as LinearModel
+from neorl_core.linear_systems._least_squares import identify_arx as identify_arx
+from neorl_core.linear_systems._least_squares import identify_linear as identify_linear
 from neorl_core.linear_systems._subspace import SubspaceModel as SubspaceModel
 from neorl_core.linear_systems._subspace import identify_subspace as identify_subspace
 from neorl_core.linear_systems._zero_order_hold import zero_order_hold as zero_order_hold

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from neorl_core._internal.checks import checked_integer, nan_unless
-from neorl_core._internal.matrix_products import product
-from neorl_core.linear_systems._regression import columns_of_log, require_rows, standardise
-from neorl_core.replay._episode_rows import episode_first_rows
+from neorl_core._internal.precision import product
+from neorl_core.linear_systems._least_squares import columns_of_log, require_rows, standardise
+from neorl_core.replay import episode_first_rows
 
 
 class SubspaceModel(NamedTuple):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core._internal.checks import checked_positive
-from neorl_core.linear_systems._checks import checked_matrix, checked_square
+from neorl_core.linear_systems._least_squares import checked_matrix, checked_square
 
 
 def zero_order_hold(

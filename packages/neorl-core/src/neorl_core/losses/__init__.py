@@ -1,22 +1,22 @@
 """Losses on arrays, elementwise and not reduced unless stated otherwise."""
 
-from neorl_core.losses._advantage_weights import advantage_weights as advantage_weights
-from neorl_core.losses._advantage_weights import scaled_advantage as scaled_advantage
-from neorl_core.losses._cql import cal_ql_clamp as cal_ql_clamp
-from neorl_core.losses._cql import cql_regulariser as cql_regulariser
-from neorl_core.losses._edac import edac_diversity as edac_diversity
-from neorl_core.losses._expectile import expectile_loss as expectile_loss
-from neorl_core.losses._gaussian_nll import gaussian_nll as gaussian_nll
-from neorl_core.losses._gaussian_nll import soft_clamp as soft_clamp
-from neorl_core.losses._gumbel import gumbel_loss as gumbel_loss
-from neorl_core.losses._masked_mean import masked_mean as masked_mean
+from neorl_core.losses._conservative import cal_ql_clamp as cal_ql_clamp
+from neorl_core.losses._conservative import combo_regulariser as combo_regulariser
+from neorl_core.losses._conservative import cql_regulariser as cql_regulariser
+from neorl_core.losses._conservative import edac_diversity as edac_diversity
+from neorl_core.losses._policy_losses import advantage_weights as advantage_weights
 from neorl_core.losses._policy_losses import ppo_clipped_loss as ppo_clipped_loss
 from neorl_core.losses._policy_losses import sac_policy_loss as sac_policy_loss
+from neorl_core.losses._policy_losses import scaled_advantage as scaled_advantage
+from neorl_core.losses._policy_losses import td3_bc_policy_loss as td3_bc_policy_loss
+from neorl_core.losses._regression import expectile_loss as expectile_loss
+from neorl_core.losses._regression import gaussian_nll as gaussian_nll
+from neorl_core.losses._regression import gumbel_loss as gumbel_loss
 from neorl_core.losses._regression import huber_loss as huber_loss
+from neorl_core.losses._regression import masked_mean as masked_mean
 from neorl_core.losses._regression import quantile_huber_loss as quantile_huber_loss
+from neorl_core.losses._regression import soft_clamp as soft_clamp
 from neorl_core.losses._regression import squared_loss as squared_loss
-from neorl_core.losses._support_penalties import combo_regulariser as combo_regulariser
-from neorl_core.losses._td3_bc import td3_bc_policy_loss as td3_bc_policy_loss
 
 __all__ = [
     "advantage_weights",

@@ -1,16 +1,105 @@
-"""Losses of stochastic policies, elementwise and not reduced."""
+"""Losses of policies, and the weights of advantage-weighted regression."""
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from neorl_core._internal.checks import (
+    checked_mask,
     checked_positive,
     floats,
     like,
     require_members,
     require_same_shape,
 )
+from neorl_core._internal.precision import narrow, widen
+from neorl_core.losses._regression import masked_mean
+
+# Weights of advantage-weighted regression.
+
+
+def advantage_weights(
+    advantage: Float[Array, "*batch"],
+    *,
+    inverse_temperature: float | Float[Array, ""],
+    max_weight: float | Float[Array, ""] = 100.0,
+) -> Float[Array, "*batch"]:
+    """The clipped exponential ``min(exp(inverse_temperature * advantage), max_weight)``.
+
+    Args:
+        advantage: Any shape.
+        inverse_temperature: ``beta`` in implicit Q-learning and ``1 / lambda`` in AWAC, per unit of
+            advantage, not negative; 0 gives plain regression. NaN results under ``jit`` if it is
+            negative.
+        max_weight: Largest weight, positive; NaN results under ``jit`` if it is not.
+
+    Returns:
+        The weights, same shape, without gradient. They are finite for every advantage but NaN; for
+        an infinite one the weight is 0 or ``max_weight``, or 1 if ``inverse_temperature`` is 0.
+
+    Raises:
+        ValueError: If a concrete ``inverse_temperature`` is negative or a concrete ``max_weight``
+            is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> advantage_weights(jnp.array([0.0, 1e6]), inverse_temperature=3.0).tolist()
+        [1.0, 100.0]
+
+    Source: Peng et al., Advantage-weighted regression, arXiv 1910.00177; the largest weight as
+    in implicit Q-learning, arXiv 2110.06169.
+    """
+    inverse_temperature = checked_positive("inverse_temperature", inverse_temperature, or_zero=True)
+    max_weight = checked_positive("max_weight", max_weight)
+    advantage = floats(advantage)
+    beta, largest = like(inverse_temperature, advantage), like(max_weight, advantage)
+    plain = (beta == 0) & ~jnp.isnan(advantage)
+    exponent = jnp.minimum(beta * jnp.where(plain, 0, advantage), jnp.log(largest))
+    return jax.lax.stop_gradient(jnp.minimum(jnp.exp(exponent), largest))
+
+
+def scaled_advantage(
+    advantage: Float[Array, " batch"],
+    mask: Bool[Array, " batch"] | None = None,
+    *,
+    min_std: float = 1e-6,
+) -> Float[Array, " batch"]:
+    """The advantage divided by its standard deviation in the batch: ``advantage / std(advantage)``.
+
+    The mean is not subtracted, so the sign keeps its meaning. An inverse temperature then means the
+    same for every scale of reward.
+
+    Args:
+        advantage: Advantages of one batch.
+        mask: Rows to include; all if ``None``.
+        min_std: Lower bound on the standard deviation, positive; NaN results under ``jit`` if it is
+            not.
+
+    Returns:
+        The scaled advantage, same shape and dtype, zero where ``mask`` is false. No gradient
+        through the standard deviation.
+
+    Raises:
+        ValueError: If the shapes differ, or ``min_std`` is not positive.
+    """
+    min_std = checked_positive("min_std", min_std)
+    dtype, advantage = floats(advantage).dtype, widen(advantage)
+    if mask is not None:
+        require_same_shape("advantage", advantage, "mask", mask)
+        advantage = jnp.where(checked_mask("mask", mask), advantage, 0)
+    # Divided by a power of two near the largest number, so that no square overflows. The division
+    # does not round, and the reciprocal is in range.
+    fixed = jax.lax.stop_gradient(advantage)
+    _, exponent = jnp.frexp(jnp.max(jnp.abs(fixed), initial=0))
+    limit = jnp.finfo(fixed.dtype).minexp
+    unit = jnp.ldexp(jnp.ones((), fixed.dtype), jnp.clip(exponent, limit, -limit))
+    fixed = fixed / unit
+    std = jnp.sqrt(masked_mean(jnp.square(fixed - masked_mean(fixed, mask)), mask))
+    return narrow(advantage / unit / jnp.maximum(std, like(min_std, advantage) / unit), dtype)
+
+
+# Losses of stochastic policies, elementwise and not reduced.
 
 
 def ppo_clipped_loss(
@@ -100,3 +189,57 @@ def sac_policy_loss(
     log_prob = floats(log_prob)
     weight = jax.lax.stop_gradient(like(temperature, log_prob))
     return weight * log_prob - jnp.min(floats(values), axis=0)
+
+
+# The policy objective of TD3+BC.
+
+
+def td3_bc_policy_loss(
+    q: Float[Array, " batch"],
+    action: Float[Array, "batch act"],
+    logged_action: Float[Array, "batch act"],
+    mask: Bool[Array, " batch"] | None = None,
+    *,
+    alpha: float | Float[Array, ""],
+) -> Float[Array, ""]:
+    """Minus the value, scaled to its mean size, plus the squared distance to the logged action.
+
+    ``-lam mean(q) + mean((action - logged_action)^2)`` with ``lam = alpha / mean(|q|)``. Both means
+    are over the batch, the second also over the action channels. ``lam`` carries no gradient, so
+    the loss is invariant to ``q -> c q`` for ``c > 0``; ``alpha = 0`` gives behaviour cloning.
+
+    Args:
+        q: Value of ``action`` according to one critic.
+        action: Action of the policy, in [-1, 1].
+        logged_action: Logged action, in [-1, 1].
+        mask: Rows to include; all if ``None``. The others may hold NaN, which reaches neither the
+            loss nor its gradient.
+        alpha: Weight of the value, not negative; NaN results under ``jit`` if it is negative.
+
+    Returns:
+        Scalar. If every ``q`` is zero, the first term and its gradient are zero.
+
+    Raises:
+        ValueError: If the shapes disagree, ``mask`` consists of floats, or a concrete ``alpha`` is
+            negative.
+
+    Source: Fujimoto and Gu, A minimalist approach to offline reinforcement learning,
+    arXiv 2106.06860, equation 5.
+    """
+    require_same_shape("action", action, "logged_action", logged_action)
+    if np.ndim(action) != 2 or np.shape(action)[:1] != np.shape(q):
+        raise ValueError(
+            "q must be one value for each row of action, got shapes "
+            f"{np.shape(q)} and {np.shape(action)}; give the values of one critic as (batch,)"
+        )
+    alpha = checked_positive("alpha", alpha, or_zero=True)
+    q, action, logged_action = floats(q), floats(action), floats(logged_action)
+    size = jax.lax.stop_gradient(masked_mean(jnp.abs(q), mask))
+    sized = size > jnp.finfo(q.dtype).tiny
+    value = jnp.where(sized, masked_mean(q, mask) / jnp.where(sized, size, 1), 0)
+    if mask is not None:
+        # Before the square: a NaN masked after it would come back as 0 * NaN in the gradient.
+        counts = checked_mask("mask", mask)[:, None]
+        action, logged_action = jnp.where(counts, action, 0), jnp.where(counts, logged_action, 0)
+    distance = jnp.mean(jnp.square(action - logged_action), axis=-1)
+    return masked_mean(distance, mask) - (alpha * value).astype(q.dtype)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_core._vocabulary.channels import Channel, Spec, highs, lows
-from neorl_core._vocabulary.data_statistics import DataStatistics, FieldStatistics
 from neorl_core._vocabulary.errors import InputError
+from neorl_core._vocabulary.experience import DataStatistics, FieldStatistics
 
 
 def merge_statistics(parts: Sequence[DataStatistics]) -> DataStatistics:

@@ -1,8 +1,8 @@
-"""Ranks and rank correlation."""
+"""Sorting, ranks and rank correlation of floats."""
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, DTypeLike, Float, Num
+from jaxtyping import Array, ArrayLike, DTypeLike, Float, Int, Num, UInt
 
 from neorl_core._internal.checks import (
     floats,
@@ -10,8 +10,53 @@ from neorl_core._internal.checks import (
     require_rank,
     require_same_shape,
 )
-from neorl_core._internal.float_widths import narrow, widen
-from neorl_core._internal.sorting import ordered_bits
+from neorl_core._internal.precision import narrow, widen
+
+# Sorting floats by their bits, which XLA does several times as fast on CPUs.
+
+
+@jax.custom_jvp
+def sort_floats(values: Float[Array, "*shape item"]) -> Float[Array, "*shape item"]:
+    """Sorts along the last axis, with the gradient of ``jnp.sort``; NaNs may end up at either end.
+
+    The bits of a non-negative float, read as an integer, have the order of its value. For a
+    negative float all bits except the sign are inverted.
+    """
+    integers = jnp.dtype(f"int{jnp.finfo(values.dtype).bits}")
+    bits = jax.lax.bitcast_convert_type(values, integers)
+    return jax.lax.bitcast_convert_type(_turn_bits(jnp.sort(_turn_bits(bits))), values.dtype)
+
+
+@sort_floats.defjvp
+def _sort_floats_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return jax.jvp(jnp.sort, primals, tangents)
+
+
+def ordered_bits(values: Float[Array, "*shape item"]) -> Int[Array, "*shape item"]:
+    """Integers in the same order; both zeros map to one number, and NaNs may lie at either end."""
+    integers = jnp.dtype(f"int{jnp.finfo(values.dtype).bits}")
+    one_zero = jnp.where(values == 0, jnp.zeros_like(values), values)
+    return _turn_bits(jax.lax.bitcast_convert_type(one_zero, integers))
+
+
+def _turn_bits(bits: Array) -> Array:
+    return bits ^ ((bits >> (jnp.iinfo(bits.dtype).bits - 1)) & jnp.iinfo(bits.dtype).max)
+
+
+def sizes_and_signs(
+    values: Float[Array, " item"],
+) -> tuple[UInt[Array, " item"], Float[Array, " item"]]:
+    """The absolute values in order, as integers that sort like them, and their signs, 1 or -1.
+
+    The sign is packed into the lowest bit, so that one integer holds both.
+    """
+    integers = jnp.dtype(f"uint{jnp.finfo(values.dtype).bits}")
+    bits = jax.lax.bitcast_convert_type(jnp.abs(values), integers)
+    both = jnp.sort((bits << 1) | (values > 0).astype(integers))
+    return both >> 1, jnp.where((both & 1) == 1, 1, -1).astype(values.dtype)
+
+
+# Ranks and rank correlation.
 
 
 def ranks_in_order(ordered: Num[Array, " item"], dtype: DTypeLike) -> Float[Array, " item"]:

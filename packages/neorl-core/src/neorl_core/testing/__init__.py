@@ -32,8 +32,8 @@ which also compares with the reference) evaluates a function eagerly, under ``ji
 function, so pass functions defined at module level. Keyword arguments are shared by all rows:
 floats and arrays are traced, the rest is static. Rows may be PyTrees.
 
-* **settings** - :func:`configure_tests`: rank promotion raises an error; Hypothesis profiles (15
-  repeatable examples by default, ``nightly``).
+* **settings of tests** - :func:`configure_tests`: rank promotion raises an error; Hypothesis
+  profiles (15 repeatable examples by default, ``nightly``).
 * **laws** - :func:`everywhere`, :func:`oracle`, :func:`finite_grad`, :func:`no_recompile`,
   :func:`state_keeps_form`, :func:`pure`, :func:`dtype_preserved`, :func:`batch_independent`,
   :func:`mapped` (the compiled ``vmap`` alone, for metamorphic laws), :func:`assert_close`.
@@ -47,33 +47,27 @@ floats and arrays are traced, the rest is static. Rows may be PyTrees.
   :func:`table_gaps`: a table of all public functions whose rows are its tests (the docstring of
   :class:`Row`'s module explains how). :func:`public_api` records signatures, :func:`namespaces` and
   :func:`exports` list the public namespaces of a package and the names in them.
+* **settings of objects** - :func:`check_ranges`: what a field may be is declared, and checked.
 
 Traps that the kit avoids, found by measurement: arrays that Hypothesis fills with one value,
 subnormals, arbitrary lengths (each one compiles), eager gradients (30 times slower), scan bodies
 recreated in each call.
 '''
 
-from neorl_core.testing._checks import check_bad_values as check_bad_values
-from neorl_core.testing._checks import check_edges as check_edges
-from neorl_core.testing._checks import check_form as check_form
-from neorl_core.testing._checks import check_refusals as check_refusals
-from neorl_core.testing._checks import check_transformations as check_transformations
-from neorl_core.testing._checks import check_values as check_values
-from neorl_core.testing._checks import mapped as mapped
 from neorl_core.testing._compare import assert_close as assert_close
-from neorl_core.testing._graph_strategy import GraphDraw as GraphDraw
-from neorl_core.testing._graph_strategy import padded_graphs as padded_graphs
 from neorl_core.testing._laws import batch_independent as batch_independent
 from neorl_core.testing._laws import dtype_preserved as dtype_preserved
 from neorl_core.testing._laws import no_recompile as no_recompile
 from neorl_core.testing._laws import oracle as oracle
 from neorl_core.testing._laws import pure as pure
 from neorl_core.testing._laws import state_keeps_form as state_keeps_form
-from neorl_core.testing._namespaces import exports as exports
-from neorl_core.testing._namespaces import namespaces as namespaces
+from neorl_core.testing._public_api import exports as exports
+from neorl_core.testing._public_api import namespaces as namespaces
 from neorl_core.testing._public_api import public_api as public_api
+from neorl_core.testing._ranges import check_ranges as check_ranges
 from neorl_core.testing._settings import configure_tests as configure_tests
 from neorl_core.testing._strategies import LENGTHS as LENGTHS
+from neorl_core.testing._strategies import GraphDraw as GraphDraw
 from neorl_core.testing._strategies import arrays as arrays
 from neorl_core.testing._strategies import decades as decades
 from neorl_core.testing._strategies import endings as endings
@@ -82,6 +76,7 @@ from neorl_core.testing._strategies import in_units as in_units
 from neorl_core.testing._strategies import integers as integers
 from neorl_core.testing._strategies import keys as keys
 from neorl_core.testing._strategies import lengths as lengths
+from neorl_core.testing._strategies import padded_graphs as padded_graphs
 from neorl_core.testing._strategies import reals as reals
 from neorl_core.testing._strategies import rows as rows
 from neorl_core.testing._strategies import seeds as seeds
@@ -90,7 +85,14 @@ from neorl_core.testing._strategies import simplex as simplex
 from neorl_core.testing._table import Edge as Edge
 from neorl_core.testing._table import Refusal as Refusal
 from neorl_core.testing._table import Row as Row
+from neorl_core.testing._table import check_bad_values as check_bad_values
+from neorl_core.testing._table import check_edges as check_edges
+from neorl_core.testing._table import check_form as check_form
+from neorl_core.testing._table import check_refusals as check_refusals
+from neorl_core.testing._table import check_transformations as check_transformations
+from neorl_core.testing._table import check_values as check_values
 from neorl_core.testing._table import load_table as load_table
+from neorl_core.testing._table import mapped as mapped
 from neorl_core.testing._table import table_gaps as table_gaps
 from neorl_core.testing._transforms import ROWS as ROWS
 from neorl_core.testing._transforms import everywhere as everywhere
@@ -109,6 +111,7 @@ __all__ = [
     "check_bad_values",
     "check_edges",
     "check_form",
+    "check_ranges",
     "check_refusals",
     "check_transformations",
     "check_values",

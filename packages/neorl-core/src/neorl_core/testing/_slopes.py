@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from neorl_core.testing._compare import is_float, to_numpy
-from neorl_core.testing._input_laws import stops_gradients
+from neorl_core.testing._laws import stops_gradients
 from neorl_core.testing._transforms import as_rows, finite_grad, row_count, take, weights_of
 
 WIDTH = 1e-6

@@ -1,6 +1,6 @@
-"""Hypothesis strategies for numbers, arrays with a few fixed shapes, and ends of episodes."""
+"""Hypothesis strategies for numbers, arrays with a few fixed shapes, episodes and padded graphs."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import hypothesis.extra.numpy as hnp
 import jax
@@ -8,6 +8,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from neorl_core.testing._transforms import ROWS
+
+# Hypothesis strategies for numbers, arrays with a few fixed shapes, and ends of episodes.
+
 
 LENGTHS = (1, 7)
 """Lengths of time axes and of samples; few, since every length costs a compilation."""
@@ -128,3 +131,42 @@ def endings(length: int) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]]:
     last = st.sampled_from([(True, False), (False, True), (True, True)])
     pattern = st.tuples(*[kind] * (length - 1), last).map(np.asarray)
     return pattern.map(lambda flags: (flags[:, 0], flags[:, 1]))
+
+
+# A Hypothesis strategy for padded graphs.
+
+
+class GraphDraw(NamedTuple):
+    """The plain arrays of a padded graph, from which tests build arguments of graph functions.
+
+    Attributes:
+        nodes: Features, shape ``(node, feature)``.
+        senders: Index of the node that each edge leaves, shape ``(edge,)``.
+        receivers: Index of the node that each edge enters, shape ``(edge,)``.
+        node_mask: False for padding, shape ``(node,)``.
+        edge_mask: False for padding, shape ``(edge,)``; a real edge joins real nodes.
+    """
+
+    nodes: np.ndarray
+    senders: np.ndarray
+    receivers: np.ndarray
+    node_mask: np.ndarray
+    edge_mask: np.ndarray
+
+
+@st.composite
+def padded_graphs(
+    draw: st.DrawFn, *, nodes: int = 5, edges: int = 8, features: int = 2
+) -> GraphDraw:
+    """``ROWS`` graphs of one padded size: empty ones, isolated nodes, self-loops, double edges."""
+    senders = draw(integers(edges, low=0, high=nodes - 1))
+    receivers = draw(integers(edges, low=0, high=nodes - 1))
+    node_mask = draw(flags(nodes))
+    joined = np.take_along_axis(node_mask, senders, 1) & np.take_along_axis(node_mask, receivers, 1)
+    return GraphDraw(
+        nodes=draw(rows(nodes, features, elements=reals(-10, 10))),
+        senders=senders,
+        receivers=receivers,
+        node_mask=node_mask,
+        edge_mask=draw(flags(edges)) & joined,
+    )

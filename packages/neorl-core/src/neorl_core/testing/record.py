@@ -4,8 +4,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from neorl_core.testing._namespaces import namespaces
-from neorl_core.testing._public_api import public_api
+from neorl_core.testing._public_api import namespaces, public_api
 
 
 def main(arguments: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import math
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from neorl_core.infrastructure import Range
 from neorl_core.infrastructure.command_line import (
     Program,
     Section,
@@ -21,11 +23,13 @@ from neorl_core.infrastructure.command_line import (
     section_of,
     summary_of,
 )
+from neorl_core.infrastructure.command_line._declared import Setting
 
 SOURCE = '''
 """Options of a command."""
 
 import dataclasses
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TYPE_CHECKING
@@ -33,11 +37,13 @@ from typing import Any, ClassVar, Literal, TYPE_CHECKING
 if TYPE_CHECKING:
     from a_source_that_is_missing import Nothing
 
+from neorl_core.infrastructure import setting
 from neorl_core.infrastructure.command_line import Positional
 
 LOADED.append(__name__)
 Rule = Literal["mean", "median"]
 WIDTHS = (8, 16)
+MOST = 9
 def text() -> str:
     return """
 to the left of its code"""
@@ -62,7 +68,7 @@ class Clip:
     """
 
     kind: ClassVar[str] = "clip"
-    norm: float = 1.0
+    norm: float = setting(1.0, above=-1, high=MOST, also=math.inf)
     rule: Rule = "mean"
 
 
@@ -79,7 +85,8 @@ class Training(Clip):
         on: Whether.
     """
 
-    widths: tuple[int, ...] = WIDTHS
+    norm: float = 2.0
+    widths: tuple[int, ...] = setting(WIDTHS, low=1, static=True)
     on: bool = True
     clip: Clip = replace(TIGHT, rule="median")
     low_clip: Clip = Clip(norm=Clip.norm)
@@ -206,6 +213,15 @@ def test_texts_are_plain_and_inherited() -> None:
     assert [training.fields[name].text for name in ("rule", "norm")] == ["How to.", "Another text."]
 
 
+def test_ranges_are_read_and_inherited() -> None:
+    clip, training = (declared_section("x_options", name).fields for name in ("Clip", "Training"))
+    norm = Range(above=-1, high=9, also=math.inf)
+    assert training["norm"] == Setting(float, 2.0, "Another text.", norm)
+    assert clip["norm"] == Setting(float, 1.0, "The norm, in % of `x`; on two lines.", norm)
+    assert training["widths"][-1] == Range(low=1)
+    assert training["on"][-1] is None
+
+
 def test_a_table_is_read(sources: list[str]) -> None:
     assert declared_keys("x_tables", "TABLE") == ["clip", "training"]
     table = declared_table("x_tables", "TABLE")
@@ -246,7 +262,7 @@ def test_the_first_page_shows_what_matters_and_the_sections(
     for text in (
         "usage: neorl-x run [LOG] [--OPTION VALUE ...]\n\nTrains.\n",
         "--training.widths [INT ...]",
-        "Widths. (default: 8 16)",
+        "Widths. (at least 1; default: 8 16)",
         "--quiet ",
         "\n  training       Trains with Clip and more.",
         "\n  low-clip       Clips.",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from neorl_core import InputError
+from neorl_core.infrastructure import setting
 from neorl_core.infrastructure.command_line import Positional, parse_options
 
 
@@ -192,7 +193,8 @@ class Every:
 
     rule: Literal["mean", "median"] = "mean"
     rules: tuple[Literal["mean", "median"], ...] = ()
-    widths: tuple[int, ...] = (8, 8)
+    widths: tuple[int, ...] = setting((8, 8), low=1)
+    share: float = setting(0.5, low=0, high=1)
     limit: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     out: Path | None = None
 
@@ -201,7 +203,7 @@ def test_values_have_the_declared_types() -> None:
     words = "--rule median --rules mean median --widths --limit heat -inf 350 --out a/b"
     options = parse_options(Every, words.split(), program="p")
     assert options == Every(
-        "median", ("mean", "median"), (), {"heat": (-math.inf, 350.0)}, Path("a/b")
+        "median", ("mean", "median"), (), 0.5, {"heat": (-math.inf, 350.0)}, Path("a/b")
     )
     assert parse_options(Every, [], program="p") == Every()
 
@@ -220,6 +222,9 @@ def test_values_have_the_declared_types() -> None:
         ),
         ("--limit heat 1 x", "such as --limit NAME 0.75 0.75; got '1 x' for heat"),
         ("--widths 8 x", "--widths must be an integer, got 'x'"),
+        ("--widths 8 0", "--widths must be an integer of at least 1, got 0; see `p --help`"),
+        ("--share 2", "--share must be a number in [0, 1], got 2.0; see `p --help`"),
+        ("--share nan", "--share must be a finite number in [0, 1], got nan; see `p --help`"),
     ],
 )
 def test_a_bad_value_is_named(words: str, message: str) -> None:

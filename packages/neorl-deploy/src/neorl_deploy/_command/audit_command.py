@@ -13,7 +13,7 @@ from neorl_deploy._command.switches import prepare_jax
 from neorl_deploy._command.text import one_line
 from neorl_deploy._errors import DeployError
 from neorl_deploy.audit._chain import NAME, AuditError, records, verify_chain
-from neorl_deploy.bundle._document_heads import head as document_head
+from neorl_deploy.bundle._strict_json import head as document_head
 
 
 def audit_of(path: Path) -> Path | None:

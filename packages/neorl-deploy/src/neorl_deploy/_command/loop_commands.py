@@ -148,9 +148,8 @@ def add_form(command: argparse.ArgumentParser) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from neorl_deploy.loop._plan import draft_plan
-    from neorl_deploy.loop._tag_draft import draft_tags
-    from neorl_deploy.loop._tags import TODO
+    from neorl_deploy.loop._staged_rollout import draft_plan
+    from neorl_deploy.loop._tags import TODO, draft_tags
 
     bundle = _read_bundle(options)
     text = draft_tags(bundle, plant=options.plant, name=str(options.out))
@@ -184,14 +183,12 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.audit._chain import AuditError
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._check import RECORD, unchecked
-    from neorl_deploy.loop._connection import connect
     from neorl_deploy.loop._control import ControlLoop
+    from neorl_deploy.loop._cycle import audit_log, recorder
     from neorl_deploy.loop._modes import Mode
-    from neorl_deploy.loop._plan import read_plan
-    from neorl_deploy.loop._plant import SystemClock
-    from neorl_deploy.loop._record import audit_log, recorder
+    from neorl_deploy.loop._plant import SystemClock, connect
     from neorl_deploy.loop._serve import OrderBox, Watchdog, drop_old_orders, loop_lock, serve
-    from neorl_deploy.loop._staged_rollout import StagedRollout
+    from neorl_deploy.loop._staged_rollout import StagedRollout, read_plan
     from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
 
@@ -333,7 +330,7 @@ def _shadow(options: argparse.Namespace) -> int:
     from neorl_deploy._command.replay_text import shadow_lines
     from neorl_deploy.dashboard import still_page
     from neorl_deploy.shadow._from_audit import shadow_comparison
-    from neorl_deploy.shadow._replay_file import require_place, write_replay
+    from neorl_deploy.shadow._replay import require_place, write_replay
 
     folder = audit_of(options.loop)
     if folder is None:
@@ -362,9 +359,8 @@ def _mlflow(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._check import check_record, check_tags
-    from neorl_deploy.loop._connection import connect
-    from neorl_deploy.loop._plant import SystemClock
-    from neorl_deploy.loop._record import audit_log
+    from neorl_deploy.loop._cycle import audit_log
+    from neorl_deploy.loop._plant import SystemClock, connect
     from neorl_deploy.loop._serve import loop_lock
     from neorl_deploy.loop._tags import read_tags
 
@@ -391,7 +387,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from neorl_deploy.opcua._simulated import SimulatedPlant, simulated_tags
+    from neorl_deploy._simulated import SimulatedPlant, simulated_tags
 
     bundle = _read_bundle(options)
     dt = bundle.manifest.dt

@@ -220,7 +220,7 @@ def _export(options: argparse.Namespace) -> int:
     prepare_jax()
     from neorl_deploy._command.text import bundle_lines, verdict_lines
     from neorl_deploy.export._export import ExportOptions, export_run
-    from neorl_deploy.training_run._newest import newest_run
+    from neorl_deploy.training_run import newest_run
 
     run = options.run or newest_run(Path("runs"))
     bundle = export_run(
@@ -247,7 +247,7 @@ def _export(options: argparse.Namespace) -> int:
 
 def _summary(bundle: Bundle, kind: str) -> dict[str, Any]:
     """What identifies a bundle and its verdict, as plain JSON."""
-    from neorl_deploy.bundle._document_heads import head
+    from neorl_deploy.bundle._strict_json import head
 
     return {
         **head(kind, 1),
@@ -260,7 +260,7 @@ def _summary(bundle: Bundle, kind: str) -> dict[str, Any]:
 
 def _replay_arguments(bundle: Path, run: Path) -> str:
     """Arguments of ``replay``: the bundle, and a log if none is found beside the bundle."""
-    from neorl_deploy.training_run._newest import log_of_run
+    from neorl_deploy.training_run import log_of_run
 
     beside, log = log_of_run(bundle.resolve().parent), log_of_run(run)
     arguments = [str(bundle)]
@@ -275,15 +275,14 @@ def _replay(options: argparse.Namespace) -> int:
     from neorl_deploy._command.replay_text import replay_lines
     from neorl_deploy._command.text import limit_lines, verdict_lines
     from neorl_deploy.shadow._log import read_log
-    from neorl_deploy.shadow._replay import replay
-    from neorl_deploy.shadow._replay_file import (
+    from neorl_deploy.shadow._replay import (
+        replay,
         replay_path,
         require_place,
         require_same_log,
         write_replay,
     )
-    from neorl_deploy.training_run._names import REPORT
-    from neorl_deploy.training_run._newest import log_of, newest_bundle
+    from neorl_deploy.training_run import REPORT, log_of, newest_bundle
 
     path = options.bundle or newest_bundle(Path("runs"))
     numbers = options.json or replay_path(path)
@@ -315,7 +314,7 @@ def _verify(options: argparse.Namespace) -> int:
         )
     bundle, worst = _read(options.bundle, options), None
     if options.self_test:
-        from neorl_deploy.runtime._programs import open_programs
+        from neorl_deploy.runtime._forms import open_programs
         from neorl_deploy.runtime._runtime import Runtime
         from neorl_deploy.runtime._trial import require_trial
 

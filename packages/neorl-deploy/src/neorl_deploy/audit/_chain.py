@@ -156,7 +156,10 @@ def _require_opening(record: dict[str, Any], path: Path, before: str, torn: byte
             f"{path}: its first record differs from the expected one in {', '.join(odd)}"
         )
     if record.get("torn") != (hashlib.sha256(torn).hexdigest() if torn else ""):
-        raise AuditError(f"{path}: the previous file does not end as its first record states")
+        raise AuditError(
+            f"{path}: the previous file was changed or cut: its end does not match the first "
+            "record of this file"
+        )
 
 
 def _parse_record(line: bytes, before: str, where: str) -> tuple[dict[str, Any], str]:
@@ -189,7 +192,8 @@ def _require_head(folder: Path, numbers: dict[str, int], count: int) -> None:
         raise AuditError(f"{source} names a record that is not in the log: some are missing")
     if not count - 2 <= head["n"] < count:  # a crash may lose the last head
         raise AuditError(
-            f"{source} names record {head['n']} as the last, and the last is {count - 1}"
+            f"{source} says that record {head['n']} is the last, but the log ends with record "
+            f"{count - 1}"
         )
 
 

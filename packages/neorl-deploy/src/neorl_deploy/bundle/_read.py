@@ -11,10 +11,10 @@ import numpy as np
 
 from neorl_deploy._errors import BundleError, DeployError
 from neorl_deploy.bundle import _files as bundle_files
-from neorl_deploy.bundle._answers import require_answers_within_limits
 from neorl_deploy.bundle._manifest import Manifest, parse_manifest
 from neorl_deploy.bundle._signature import require_signature
 from neorl_deploy.bundle._strict_json import parse_strict
+from neorl_deploy.bundle._test_vectors import require_answers_within_limits
 
 VECTOR_ARRAYS = ("obs", "last_sent", "action", "rounding", "flags")
 SECTIONS = ("single", "sequence")
@@ -158,10 +158,10 @@ def _require_forms(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -
     for form, names in bundle_files.FORMS.items():
         present = {name in files for name in names}
         if present != {form in manifest.forms}:
-            expected = "all" if form in manifest.forms else "none"
+            has, there = ("a", "not all there") if form in manifest.forms else ("no", "there")
             raise BundleError(
-                f"{path}: by its manifest, {expected} of the files of the form {form!r} "
-                f"({', '.join(names)}) should be there; fetch the bundle again"
+                f"{path}: the manifest says that this bundle has {has} {form!r} form, but its "
+                f"files ({', '.join(names)}) are {there}; fetch the bundle again"
             )
 
 

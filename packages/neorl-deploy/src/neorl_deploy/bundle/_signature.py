@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import BundleError, DeployError, missing_extra
-from neorl_deploy.bundle._document_heads import head
-from neorl_deploy.bundle._strict_json import dump_canonical, parse_strict
+from neorl_deploy.bundle._strict_json import dump_canonical, head, parse_strict
 
 ALGORITHM = "ed25519"
 CONTEXT = b"neorl-bundle-signature-v1\0"

@@ -1,4 +1,4 @@
-"""Strict JSON: canonical writing, and reading that rejects every ambiguity."""
+"""Strict JSON: canonical writing, reading that rejects every ambiguity, and a document's head."""
 
 import json
 import math
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from neorl_deploy._errors import BundleError, DeployError
+
+# Strict JSON: canonical writing, and reading that rejects every ambiguity.
 
 
 def dump_canonical(value: Any) -> bytes:
@@ -73,3 +75,32 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(set(names)) != len(names):
         raise ValueError(f"a key is repeated among {sorted(names)}")
     return dict(pairs)
+
+
+# The head of a document, ``{"format": "neorl-run", "version": 1}``, read without neorl-core.
+
+
+def head(kind: str, version: int) -> dict[str, Any]:
+    """The first two fields of a document: ``"bundle"`` gives the format ``"neorl-bundle"``."""
+    return {"format": f"neorl-{kind}", "version": version}
+
+
+def require_head(
+    document: Any, kind: str, version: int, source: str, error: type[DeployError] = DeployError
+) -> dict[str, Any]:
+    """Returns a document of this kind and version; for another, ``error`` names ``source``."""
+    if not isinstance(document, dict):
+        raise error(f"{source} holds no JSON object, expected one of format neorl-{kind}")
+    expected = head(kind, version)
+    if document.get("format") != expected["format"]:
+        raise error(
+            f"{source} has format {document.get('format')!r}, expected {expected['format']!r}; "
+            "is it the right file?"
+        )
+    stored = document.get("version")
+    if type(stored) is not int or stored != version:
+        raise error(
+            f"{source} has version {stored!r} of {expected['format']}, this neorl-deploy reads "
+            f"{version}; use the version that wrote it, or write it again"
+        )
+    return document

@@ -1,30 +1,39 @@
-"""Second stage of an export: assembles the bundle's files and its manifest."""
+"""The later stages of an export: assemble the files, prove them in a fresh process, write them."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle import _files as bundle_files
-from neorl_deploy.bundle._document_heads import head
-from neorl_deploy.bundle._manifest import KIND, VERSION, ArrayEntry
-from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact
+from neorl_deploy.bundle._manifest import KIND, PARITY_TOLERANCE, VERSION, ArrayEntry
+from neorl_deploy.bundle._read import Bundle, read_bundle
+from neorl_deploy.bundle._signature import Signer
+from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact, head
 from neorl_deploy.bundle._test_vectors import sequence_vectors, single_vectors, vector_archive
-from neorl_deploy.export._read import GuardedParts, entries
-from neorl_deploy.export._reference import Reference
-from neorl_deploy.export._rounding import perturbed_observations
+from neorl_deploy.export._read import GuardedParts, Reference, entries, perturbed_observations
 from neorl_deploy.export._stablehlo import OUTPUTS, Exported
-from neorl_deploy.training_run._run import Run
-from neorl_deploy.training_run._summaries import data_hash, evaluation_summary, trim
+from neorl_deploy.runtime._trial import note_trial
+from neorl_deploy.training_run import Run, data_hash, evaluation_summary, trim
 
 if TYPE_CHECKING:
     from neorl_agents import PolicyArtefact
     from neorl_core import Spec
+
+# Second stage of an export: assembles the bundle's files and its manifest.
+
 
 VERSIONED = ("neorl-core", "neorl-safety", "neorl-agents", "neorl-deploy", "jax", "jaxlib", "numpy")
 """Distributions whose versions are recorded in the provenance."""
@@ -179,3 +188,170 @@ def _interlock_text(bank: Any, spec: Spec) -> Iterator[str]:
 
 def _number(value: Any) -> str:
     return f"{float(value):g}"
+
+
+# Writes a directory completely or not at all.
+
+
+def write_directory(
+    path: Path,
+    files: Mapping[str, bytes],
+    *,
+    replaces: bool = False,
+    shown_path: Path | None = None,
+) -> None:
+    """Writes files into a new directory that appears under its name once it is complete.
+
+    Everything is written into a hidden sibling, flushed to disk and renamed. With ``replaces``, an
+    old directory is moved aside first and restored if the rename fails. An error names
+    ``shown_path``, if given, and leaves nothing new behind.
+    """
+    if path.is_symlink() or (path.exists() and not replaces):
+        raise DeployError(f"{path} exists; choose another place with --out, or pass --overwrite")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.mkdir()
+        for name, data in files.items():
+            _write_flushed(temporary / name, data)
+        _flush_directory(temporary)
+        _put_in_place(temporary, path)
+    except OSError as error:
+        raise DeployError(
+            f"cannot write {shown_path or path}: {error.strerror}; nothing was left behind, check "
+            "free space and permissions"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _flush_directory(path.parent)
+
+
+def _put_in_place(temporary: Path, path: Path) -> None:
+    if not path.exists():
+        os.rename(temporary, path)
+        return
+    # A directory cannot be renamed over one that holds files.
+    backup = path.with_name(f".{path.name}.{secrets.token_hex(4)}.old")
+    os.rename(path, backup)
+    try:
+        os.rename(temporary, path)
+    except OSError:
+        os.rename(backup, path)
+        raise
+    shutil.rmtree(backup, ignore_errors=True)
+
+
+def _write_flushed(path: Path, data: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_directory(path: Path) -> None:
+    if os.name == "nt":  # Windows cannot open directories, and makes names durable itself
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# Third stage of an export: a fresh process checks that the exported programs act as trained.
+
+
+PARITY_SECONDS = 300
+
+
+def prove_parity(bundle: Path) -> dict[str, Any]:
+    """Answers a draft's test vectors in a fresh process without the training stack.
+
+    Returns:
+        Largest differences relative to a channel's size, and the modules that were kept out.
+
+    Raises:
+        DeployError: If the process fails, a difference is above 1e-6 or a flag differs.
+    """
+    command = [sys.executable, "-m", "neorl_deploy.runtime._parity", str(bundle)]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PARITY_SECONDS,
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DeployError(f"the parity check could not run: {error}") from error
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise DeployError(f"the exported policy does not run in a fresh process: {reason}")
+    parity = json.loads(done.stdout.splitlines()[-1])
+    if not (parity["worst"] <= PARITY_TOLERANCE and parity["flags_equal"]):
+        raise DeployError(
+            f"the exported policy differs from the trained one by {parity['worst']:.1e} of a "
+            f"channel's size on the test vectors (allowed {PARITY_TOLERANCE:.0e}), flags "
+            f"{'equal' if parity['flags_equal'] else 'different'}; nothing was written"
+        )
+    return {**parity, "tolerance": PARITY_TOLERANCE}
+
+
+# Last stage of an export: checks a draft, then writes the bundle completely or not at all.
+
+
+def require_place(out: Path, *, overwrite: bool) -> None:
+    """Refuses a wrong suffix, a missing parent, a place in a bundle, or one that is taken."""
+    if out.suffix != ".bundle":
+        raise DeployError(
+            f"{out} should end in .bundle, so that nobody mistakes it for something else"
+        )
+    if not out.parent.is_dir():
+        raise DeployError(f"the folder {out.parent} does not exist; make it first")
+    if bundle_files.is_in_bundle(out):
+        raise DeployError(f"{out} lies inside a bundle and would damage it; choose another --out")
+    if out.exists() and not overwrite:
+        raise DeployError(f"{out} exists; choose another place with --out, or pass --overwrite")
+    if out.exists() and not (out / bundle_files.CHECKSUMS).is_file():
+        raise DeployError(f"{out} exists and is not a bundle, so it is not overwritten")
+
+
+def write_proven(
+    out: Path,
+    files: dict[str, bytes],
+    manifest: dict[str, Any],
+    signer: Signer | None,
+    *,
+    overwrite: bool,
+) -> Bundle:
+    """Writes an unproven draft, has its test vectors answered, then writes the bundle.
+
+    The parity results are filled into the manifest here. The written bundle is read back and
+    verified; an error leaves nothing behind.
+    """
+    draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}.draft")
+    write_directory(draft, sealed_files(files, manifest, signer), shown_path=out)
+    try:
+        manifest["parity"] = prove_parity(draft)
+    finally:
+        _remove(draft)
+    write_directory(out, sealed_files(files, manifest, signer), replaces=overwrite)
+    bundle = read_bundle(out, trusted_key=None if signer is None else signer.public_key)
+    note_trial(bundle)
+    return bundle
+
+
+def sealed_files(
+    files: dict[str, bytes], manifest: dict[str, Any], signer: Signer | None
+) -> dict[str, bytes]:
+    """All files of a bundle: the given ones, the manifest, the checksums and the signature."""
+    complete = {**files, bundle_files.MANIFEST: dump_canonical(manifest)}
+    complete[bundle_files.CHECKSUMS] = bundle_files.checksums(complete)
+    if signer is not None:
+        complete[bundle_files.SIGNATURE] = signer.sign(complete[bundle_files.CHECKSUMS])
+    return complete
+
+
+def _remove(draft: Path) -> None:
+    for file in draft.iterdir():
+        file.unlink()
+    draft.rmdir()

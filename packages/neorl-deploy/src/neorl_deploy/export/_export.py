@@ -9,23 +9,22 @@ from typing import Any
 
 from neorl_deploy._errors import NotDeployable, missing_extra
 from neorl_deploy.bundle import _files as bundle_files
+from neorl_deploy.bundle._files import program_names
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.bundle._seal import program_names
 from neorl_deploy.bundle._signature import Signer
 from neorl_deploy.export._assemble import (
     answered_vectors,
     assembled_files,
     assembled_manifest,
     programs_entry,
+    require_place,
+    write_proven,
 )
 from neorl_deploy.export._numpy_form import numpy_form
 from neorl_deploy.export._onnx import policy_onnx
-from neorl_deploy.export._read import guarded_policy
-from neorl_deploy.export._reference import Reference
+from neorl_deploy.export._read import Reference, guarded_policy
 from neorl_deploy.export._stablehlo import carry_entries, export_programs
-from neorl_deploy.export._write import require_place, write_proven
-from neorl_deploy.training_run._names import BUNDLE
-from neorl_deploy.training_run._run import read_run
+from neorl_deploy.training_run import BUNDLE, read_run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from neorl_deploy._errors import DeployError, missing_extra
 from neorl_deploy.bundle._manifest import PARITY_TOLERANCE, ArrayEntry
 from neorl_deploy.bundle._test_vectors import relative_difference
-from neorl_deploy.export._operations import NoSuchOperationError, operation_list
+from neorl_deploy.export._numpy_form import NoSuchOperationError, operation_list
 from neorl_deploy.export._read import entries
 from neorl_deploy.runtime._operations import Operation, Operations
 

@@ -1,9 +1,12 @@
-"""First stage of an export: loads a run's policies and limits and checks that they fit together."""
+"""The first stages of an export: the run's policies and limits, and their answers."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,16 +14,15 @@ from neorl_deploy._errors import DeployError, missing_extra
 from neorl_deploy.bundle._manifest import ChannelEntry
 from neorl_deploy.bundle._test_vectors import relative_difference
 from neorl_deploy.runtime._runtime import SELF_TEST_TOLERANCE
-from neorl_deploy.training_run._names import CONSTRAINTS, GUARD
-from neorl_deploy.training_run._run import Run
+from neorl_deploy.training_run import CONSTRAINTS, GUARD, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from neorl_agents import PolicyArtefact
     from neorl_core import Channel, Spec
     from neorl_safety.constraints import Constraints
     from neorl_safety.guards import GuardedPolicy, GuardSettings
+
+# First stage of an export: loads a run's policies and limits and checks that they fit together.
 
 
 class GuardedParts(NamedTuple):
@@ -133,3 +135,143 @@ def _require_same_actions(artefact: PolicyArtefact, path: Path) -> None:
             f"{difference:.1e} of a channel's size on its parity observations); export with the "
             "package versions of the training"
         )
+
+
+# Sensitivity of an answer to float32 rounding of its inputs.
+
+
+SEED = 9
+N_PERTURBATIONS = 8
+
+
+def perturbed_observations(
+    obs: Sequence[ChannelEntry], observations: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Seeds for the policy, with observations each perturbed to a neighbouring float32 number."""
+    low = np.array([channel.low for channel in obs], np.float32)
+    high = np.array([channel.high for channel in obs], np.float32)
+    inside = (observations >= low) & (observations <= high)
+    for seed in range(SEED, SEED + N_PERTURBATIONS):
+        up = np.random.default_rng(seed).random(observations.shape) < 0.5
+        moved = np.nextafter(observations, np.where(up, np.inf, -np.inf).astype(np.float32))
+        # A number that left its range would raise another flag instead of testing rounding.
+        moved = np.where(inside, np.clip(moved, low, high), moved)
+        yield seed, np.where(np.isfinite(observations), moved, observations)
+
+
+def perturbed_policy(policy: GuardedPolicy, key: Any) -> GuardedPolicy:
+    """Perturbs every number of the policy and its fallback to a neighbouring float32 number.
+
+    Each rounding inside a program is equivalent to a small perturbation of its inputs (backward
+    error analysis), and a different one each time. A policy that is perturbed anew in every step
+    therefore differs about as much as two correct compilations of it may.
+    """
+    import jax
+    import jax.numpy as jnp
+    from jax.flatten_util import ravel_pytree
+
+    leaves, structure = jax.tree.flatten((policy.policy, policy.fallback))
+    places = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    flat, restored = ravel_pytree([leaves[i] for i in places])
+    up = jax.random.bernoulli(key, shape=flat.shape)
+    neighbour = jnp.nextafter(flat, jnp.where(up, jnp.inf, -jnp.inf).astype(flat.dtype))
+    # Rounding leaves zero, infinity and NaN as they are.
+    moved = restored(jnp.where(jnp.isfinite(flat) & (flat != 0), neighbour, flat))
+    for i, leaf in zip(places, moved, strict=True):
+        leaves[i] = leaf
+    acting, fallback = jax.tree.unflatten(structure, leaves)
+    return dataclasses.replace(policy, policy=acting, fallback=fallback)
+
+
+# The training side's answers to the test vectors, which the exported programs must reproduce.
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """The guarded policy as the training side runs it: not exported, with its arrays as arguments.
+
+    The exported program contains the arrays as constants and was lowered separately, so an
+    agreement of the two is evidence about the export.
+
+    Attributes:
+        policy: The guarded policy.
+    """
+
+    policy: GuardedPolicy
+
+    def single(
+        self, obs: np.ndarray, last_sent: np.ndarray, seed: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Action and flags for every row, each from a fresh carry.
+
+        Args:
+            obs: One observation per row, shape ``(row, obs)``.
+            last_sent: Actions that the plant received previously, shape ``(row, act)``.
+            seed: Perturbs the numbers of the policy by their last bit, differently in every row;
+                ``None`` leaves them unchanged.
+
+        Returns:
+            Shapes ``(row, act)`` and ``(row,)``.
+        """
+        action, flags = self._single(self.policy, (obs, last_sent), _keys(seed, len(obs)))
+        return np.asarray(action), np.asarray(flags)
+
+    def sequence(
+        self, obs: np.ndarray, overrides: np.ndarray, seed: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A sequence of consecutive steps.
+
+        Args:
+            obs: One observation per step, shape ``(step, obs)``.
+            overrides: Action that the plant received instead of the policy's, NaN where there was
+                none, shape ``(step, act)``.
+            seed: Perturbs the numbers of the policy by their last bit, differently in every step;
+                ``None`` leaves them unchanged.
+
+        Returns:
+            The ``last_sent`` input, the action and the flags of every step.
+        """
+        outputs = self._sequence(self.policy, (obs, overrides), _keys(seed, len(obs)))
+        last_sent, action, flags = (np.asarray(output) for output in outputs)
+        return last_sent, action, flags
+
+    @functools.cached_property
+    def _single(self) -> Callable[..., Any]:
+        import jax
+
+        def run(policy: GuardedPolicy, rows: tuple[Any, Any], keys: Any) -> tuple[Any, Any]:
+            def first_step(inputs: tuple[tuple[Any, Any], Any]) -> tuple[Any, Any]:
+                (obs, last_sent), key = inputs
+                acting = policy if key is None else perturbed_policy(policy, key)
+                carry = acting.sent(acting.initial_carry(), last_sent)
+                carry, action = acting(carry, obs, None)
+                return action, carry.report.flags
+
+            return jax.lax.map(first_step, (rows, keys))
+
+        return jax.jit(run)
+
+    @functools.cached_property
+    def _sequence(self) -> Callable[..., Any]:
+        import jax
+        import jax.numpy as jnp
+
+        def run(policy: GuardedPolicy, rows: tuple[Any, Any], keys: Any) -> Any:
+            def step(state: tuple[Any, Any], inputs: Any) -> tuple[Any, Any]:
+                (carry, last_sent), ((obs, override), key) = state, inputs
+                acting = policy if key is None else perturbed_policy(policy, key)
+                carry, action = acting(acting.sent(carry, last_sent), obs, None)
+                # NaN marks a step in which nobody else acted.
+                received = jnp.where(jnp.isnan(override), action, override)
+                return (carry, received), (last_sent, action, carry.report.flags)
+
+            unknown = jnp.full((rows[1].shape[1],), jnp.nan, rows[1].dtype)
+            return jax.lax.scan(step, (policy.initial_carry(), unknown), (rows, keys))[1]
+
+        return jax.jit(run)
+
+
+def _keys(seed: int | None, count: int) -> Any:
+    import jax
+
+    return None if seed is None else jax.random.split(jax.random.key(seed), count)

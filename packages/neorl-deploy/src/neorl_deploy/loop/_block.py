@@ -8,9 +8,6 @@ from typing import NamedTuple
 
 from neorl_deploy.loop._modes import Mode
 
-PAGE = Path(__file__).with_name("neorl_block.st")
-"""The page of structured text, which a test compares with :func:`block_scan` scan by scan."""
-
 COUNTERS = 30_000
 """Counters and owners restart at this number, so that they fit a signed 16-bit word."""
 
@@ -19,7 +16,7 @@ STATES = {Mode.MANUAL: 0, Mode.SHADOW: 1, Mode.ADVISORY: 2, Mode.CLOSED_LOOP: 3,
 LEAVING = 5
 
 
-class Reason(enum.IntEnum):
+class BlockReason(enum.IntEnum):
     """Why the block takes a proposal or does not."""
 
     TAKEN = 0
@@ -35,16 +32,16 @@ class Reason(enum.IntEnum):
 
 
 TEXTS = {
-    Reason.TAKEN: "the proposal is taken",
-    Reason.NO_PERMIT: "the permit of a variable is missing",
-    Reason.NOT_REMOTE: "a controller is not in remote",
-    Reason.NOT_GRANTED: "the plant has not granted this owner",
-    Reason.SILENT: "the beat stands still",
-    Reason.VOID: "it was decided before the last event of the plant",
-    Reason.OUTSIDE: "a value is outside the limits of the plant",
-    Reason.TOO_FAST: "a move is larger than the plant allows",
-    Reason.NOT_ASKED: "the loop does not ask",
-    Reason.TRIPPED: "a trip, a hand on a set point or a restart",
+    BlockReason.TAKEN: "the proposal is taken",
+    BlockReason.NO_PERMIT: "the permit of a variable is missing",
+    BlockReason.NOT_REMOTE: "a controller is not in remote",
+    BlockReason.NOT_GRANTED: "the plant has not granted this owner",
+    BlockReason.SILENT: "the beat stands still",
+    BlockReason.VOID: "it was decided before the last event of the plant",
+    BlockReason.OUTSIDE: "a value is outside the limits of the plant",
+    BlockReason.TOO_FAST: "a move is larger than the plant allows",
+    BlockReason.NOT_ASKED: "the loop does not ask",
+    BlockReason.TRIPPED: "a trip, a hand on a set point or a restart",
 }
 
 
@@ -122,6 +119,15 @@ class BlockState(NamedTuple):
     tripped: bool = False
 
 
+def block_page() -> str:
+    """The page of structured text, which a test compares with :func:`block_scan` scan by scan.
+
+    Returns:
+        The function block, to be copied into the plant's controller.
+    """
+    return Path(__file__).with_name("neorl_block.st").read_text("utf-8")
+
+
 def block_scan(settings: BlockSettings, state: BlockState, inputs: BlockInputs) -> BlockState:
     """One scan of the block.
 
@@ -140,18 +146,18 @@ def block_scan(settings: BlockSettings, state: BlockState, inputs: BlockInputs) 
     if pressed and inputs.owner != 0 and silent <= settings.patience:
         granted = inputs.owner
     reason = _reason(settings, state, inputs, fresh=fresh, silent=silent, granted=granted)
-    active = reason == Reason.TAKEN and (fresh or state.active)
+    active = reason == BlockReason.TAKEN and (fresh or state.active)
     setpoint = state.setpoint
     if not active:
         setpoint = inputs.own
     elif fresh:
         setpoint = inputs.proposal
-    ended = state.active and reason not in (Reason.TAKEN, Reason.NOT_ASKED)
+    ended = state.active and reason not in (BlockReason.TAKEN, BlockReason.NOT_ASKED)
     event = ended or (inputs.trip and not state.tripped) or not state.started
     return BlockState(
         setpoint=setpoint,
         sequence=(state.sequence + 1) % COUNTERS if event else state.sequence,
-        granted=0 if ended or reason == Reason.TRIPPED else granted,
+        granted=0 if ended or reason == BlockReason.TRIPPED else granted,
         active=active,
         reason=int(reason),
         alive=(state.alive + 1) % COUNTERS,
@@ -171,20 +177,20 @@ def _reason(
     fresh: bool,
     silent: int,
     granted: int,
-) -> Reason:
+) -> BlockReason:
     """The first reason against the proposal, the plant's own before the loop's."""
     asked = inputs.state in (STATES[Mode.CLOSED_LOOP], STATES[Mode.FALLBACK])
     values = tuple(zip(inputs.proposal, settings.low, settings.high, strict=True))
     moves = zip(inputs.proposal, state.setpoint, settings.move, strict=True)
     conditions = {
-        Reason.TRIPPED: inputs.trip or not state.started,
-        Reason.NO_PERMIT: not all(inputs.permit),
-        Reason.NOT_REMOTE: not inputs.remote,
-        Reason.NOT_GRANTED: inputs.owner == 0 or inputs.owner != granted,
-        Reason.SILENT: silent > settings.patience,
-        Reason.VOID: fresh and asked and inputs.decided != state.sequence,
-        Reason.OUTSIDE: fresh and asked and not all(lo <= v <= hi for v, lo, hi in values),
-        Reason.TOO_FAST: fresh and asked and any(v > s + m or v < s - m for v, s, m in moves),
-        Reason.NOT_ASKED: not asked,
+        BlockReason.TRIPPED: inputs.trip or not state.started,
+        BlockReason.NO_PERMIT: not all(inputs.permit),
+        BlockReason.NOT_REMOTE: not inputs.remote,
+        BlockReason.NOT_GRANTED: inputs.owner == 0 or inputs.owner != granted,
+        BlockReason.SILENT: silent > settings.patience,
+        BlockReason.VOID: fresh and asked and inputs.decided != state.sequence,
+        BlockReason.OUTSIDE: fresh and asked and not all(lo <= v <= hi for v, lo, hi in values),
+        BlockReason.TOO_FAST: fresh and asked and any(v > s + m or v < s - m for v, s, m in moves),
+        BlockReason.NOT_ASKED: not asked,
     }
-    return next((reason for reason, holds in conditions.items() if holds), Reason.TAKEN)
+    return next((reason for reason, holds in conditions.items() if holds), BlockReason.TAKEN)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from neorl_deploy.loop._block import TEXTS, Reason
+from neorl_deploy.loop._block import TEXTS, BlockReason
 from neorl_deploy.loop._tags import TagMap
 
 UNATTENDED = "the plant has no permit and watches no heartbeat"
@@ -78,11 +78,15 @@ def objection(
     if closed and loop_tags["active"] == 1:
         return ""
     reason = loop_tags["reason"]
-    text = TEXTS.get(Reason(int(reason)), "") if reason in set(Reason) else f"reason {reason:g}"
-    if reason != Reason.NOT_ASKED or (closed and claim.taken):
+    text = (
+        TEXTS.get(BlockReason(int(reason)), "")
+        if reason in set(BlockReason)
+        else f"reason {reason:g}"
+    )
+    if reason != BlockReason.NOT_ASKED or (closed and claim.taken):
         return f"the block does not take the proposal: {text}"
     if loop_tags["granted"] != own:
-        return f"the block does not take the proposal: {TEXTS[Reason.NOT_GRANTED]}"
+        return f"the block does not take the proposal: {TEXTS[BlockReason.NOT_GRANTED]}"
     return ""
 
 

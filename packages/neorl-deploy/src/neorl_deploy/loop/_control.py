@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from neorl_deploy.bundle._verdict import DEPLOY
-from neorl_deploy.loop._authority import Authority
+from neorl_deploy.bundle._manifest import DEPLOY
 from neorl_deploy.loop._block import COUNTERS
 from neorl_deploy.loop._contract import objection, watch_owner
 from neorl_deploy.loop._cycle import Cycle, Memory
@@ -20,7 +19,7 @@ from neorl_deploy.loop._inputs import (
     judge_readings,
     no_measurements,
 )
-from neorl_deploy.loop._modes import TARGETS, WRITING, Mode, ModeConditions, next_mode
+from neorl_deploy.loop._modes import TARGETS, WRITING, Authority, Mode, ModeConditions, next_mode
 from neorl_deploy.loop._orders import (
     ARMED,
     RELEASE,
@@ -32,8 +31,7 @@ from neorl_deploy.loop._orders import (
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Reading
 from neorl_deploy.loop._tags import TagMap
 from neorl_deploy.loop._writing import Writer, good
-from neorl_deploy.runtime._decision import Decision
-from neorl_deploy.runtime._events import WITHOUT_STATE
+from neorl_deploy.runtime._decision import WITHOUT_STATE, Decision
 from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
 from neorl_deploy.runtime._state import StateError
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neorl_deploy.bundle._ranges import rounding
+from neorl_deploy.bundle._test_vectors import rounding
 from neorl_deploy.loop._plant import Instant, Quality, Reading
 from neorl_deploy.loop._tags import Input
 

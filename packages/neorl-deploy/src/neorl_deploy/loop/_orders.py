@@ -122,14 +122,14 @@ def read_mode_tag(
     changed = value != before.value
     after = ModeTag(value, monotonic) if changed else before
     known = value in range(len(TARGETS))
+    shown = f"{value:g}" if known else f"{value:g}; modes are 0 to {len(TARGETS) - 1}"
     if mode in WRITING and value != TARGETS.index(Mode.CLOSED_LOOP):
         target = TARGETS[int(value)] if known else Mode.MANUAL
-        shown = f"{value:g}" if known else f"{value:g}, which is no mode"
         return after, Order(target, f"the tag {tag} shows {shown}"), ""
     if not changed or math.isnan(before.value):
         return after, None, ""
     if not known:
-        return after, Order(Mode.MANUAL, f"the tag {tag} shows {value:g}, which is no mode"), ""
+        return after, Order(Mode.MANUAL, f"the tag {tag} shows {shown}"), ""
     if value > before.value + 1:
         return after, None, f"the tag {tag} jumps from {before.value:g} to {value:g}: no order"
     waited = monotonic - before.since

@@ -6,11 +6,10 @@ import os
 from typing import Literal
 
 from neorl_deploy._errors import NotDeployable
+from neorl_deploy.bundle._manifest import DEPLOY
 from neorl_deploy.bundle._read import Bundle, read_bundle
-from neorl_deploy.bundle._verdict import DEPLOY
-from neorl_deploy.runtime._events import LOGGER, WITHOUT_STATE
-from neorl_deploy.runtime._forms import FormName
-from neorl_deploy.runtime._programs import open_programs
+from neorl_deploy.runtime._decision import LOGGER, WITHOUT_STATE
+from neorl_deploy.runtime._forms import FormName, open_programs
 from neorl_deploy.runtime._runtime import Runtime
 from neorl_deploy.runtime._state import StateError
 from neorl_deploy.runtime._trial import TIME_LIMIT, require_trial

@@ -14,19 +14,22 @@ from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.bundle._test_vectors import relative_difference
-from neorl_deploy.runtime._decision import AS_PROPOSED, Decision, LastSent, findings, vector
-from neorl_deploy.runtime._events import (
+from neorl_deploy.runtime._decision import (
+    AS_PROPOSED,
     FALLBACK,
     POLICY,
     RELEASE,
     RESET,
     RESTART,
     STOP,
+    Decision,
     Event,
     Events,
+    LastSent,
+    findings,
+    vector,
 )
-from neorl_deploy.runtime._forms import FormName, open_form
-from neorl_deploy.runtime._programs import OUTPUTS, STOPPED, one_line_of
+from neorl_deploy.runtime._forms import OUTPUTS, STOPPED, FormName, one_line_of, open_form
 from neorl_deploy.runtime._state import (
     State,
     StateFile,

@@ -22,10 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neorl_deploy._errors import DeployError
-from neorl_deploy.bundle._document_heads import head, require_head
-from neorl_deploy.bundle._strict_json import dump_compact, parse_strict
-from neorl_deploy.runtime._events import LOGGER, Event
-from neorl_deploy.runtime._packed import Layout
+from neorl_deploy.bundle._strict_json import dump_compact, head, parse_strict, require_head
+from neorl_deploy.runtime._decision import LOGGER, Event
+from neorl_deploy.runtime._forms import Layout
 
 KIND, VERSION = "runtime-state", 1
 LARGEST = 512 * 2**20

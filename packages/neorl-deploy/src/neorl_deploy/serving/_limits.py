@@ -49,7 +49,9 @@ def read_token(path: Path) -> str:
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise DeployError(f"others can read the token {path}: chmod 600 {path}")
     if len(token) < MIN_TOKEN or not token.isascii() or any(c.isspace() for c in token):
-        raise DeployError(f"{path} holds no token: at least {MIN_TOKEN} ASCII letters in one word")
+        raise DeployError(
+            f"{path} must hold a token of at least {MIN_TOKEN} ASCII characters without spaces"
+        )
     return token
 
 

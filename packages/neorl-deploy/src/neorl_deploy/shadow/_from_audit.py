@@ -14,8 +14,7 @@ from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.loop._modes import WRITING
 from neorl_deploy.shadow._log import Log
-from neorl_deploy.shadow._program import Shadow
-from neorl_deploy.shadow._replay import Replay, Report, report_of
+from neorl_deploy.shadow._replay import Replay, Report, Shadow, report_of
 
 AGREES = 0.05
 """Fraction of an actuator's range within which a proposal counts as agreeing."""

@@ -1,20 +1,102 @@
 """Shadow mode on a log: compares what a bundle would have done with what was done."""
 
 import dataclasses
+import json
+import os
+import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from neorl_deploy._errors import DeployError
-from neorl_deploy.bundle._document_heads import head
+from neorl_deploy.bundle._files import MIB, is_in_bundle
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
-from neorl_deploy.bundle._ranges import outside
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.runtime._forms import FormName
+from neorl_deploy.bundle._strict_json import head
+from neorl_deploy.bundle._test_vectors import outside
+from neorl_deploy.runtime._forms import FormName, one_line_of, open_form, open_programs
+from neorl_deploy.runtime._trial import require_trial
 from neorl_deploy.shadow._log import Log
-from neorl_deploy.shadow._program import Shadow, shadow
-from neorl_deploy.training_run._summaries import dataset_file
+from neorl_deploy.training_run import REPLAY, dataset_file
+
+# Replays a whole log: as one compiled scan (extra ``jax``), or row by row with NumPy alone.
+
+
+class Shadow(NamedTuple):
+    """Actions that a bundle would have taken, row by row.
+
+    Attributes:
+        action: Proposed action, shape ``(row, act)``, physical units.
+        flags: Decisions of the filter, shape ``(row,)``.
+        limits: Active limits, shape ``(row, act)``.
+        intervention: Distance by which the filter moved each channel, shape ``(row, act)``.
+        alarms: Bits of the monitors that raise an alarm, shape ``(row,)``.
+    """
+
+    action: np.ndarray
+    flags: np.ndarray
+    limits: np.ndarray
+    intervention: np.ndarray
+    alarms: np.ndarray
+
+
+def shadow(
+    bundle: Bundle,
+    obs: np.ndarray,
+    last_sent: np.ndarray,
+    starts_episode: np.ndarray,
+    form: FormName = "stablehlo",
+) -> Shadow:
+    """Runs the exported step over a log, with a fresh carry at the start of each episode.
+
+    Args:
+        bundle: A verified bundle.
+        obs: Observations, shape ``(row, obs)``, float32.
+        last_sent: Action that the plant had received before each row, NaN if unknown, shape ``(row,
+            act)``, float32.
+        starts_episode: Whether a row is the first of its episode, shape ``(row,)``.
+        form: ``"stablehlo"``, compiled, or ``"numpy"``, one row after the other.
+
+    Returns:
+        What the bundle would have done, as host arrays.
+
+    Raises:
+        BundleError: If the bundle does not have the form, or it does not run.
+        DeployError: If the form needs an extra that is not installed.
+    """
+    if form == "numpy":
+        return _row_by_row(bundle, obs, last_sent, starts_episode)
+    programs = open_programs(bundle)
+    require_trial(bundle)
+    import jax
+    import jax.numpy as jnp
+
+    fresh = tuple(programs.initial_carry.call())
+
+    def row(carry: tuple[Any, ...], inputs: tuple[Any, Any, Any]) -> tuple[tuple[Any, ...], Any]:
+        obs, sent, starts = inputs
+        carry = tuple(jnp.where(starts, new, old) for new, old in zip(fresh, carry, strict=True))
+        outputs = programs.step.call(*carry, obs, sent)
+        return tuple(outputs[: len(fresh)]), Shadow(*outputs[len(fresh) :])
+
+    def rows(inputs: tuple[Any, Any, Any]) -> Shadow:
+        return jax.lax.scan(row, fresh, inputs)[1]
+
+    return Shadow(*(np.asarray(out) for out in jax.jit(rows)((obs, last_sent, starts_episode))))
+
+
+def _row_by_row(
+    bundle: Bundle, obs: np.ndarray, last_sent: np.ndarray, starts_episode: np.ndarray
+) -> Shadow:
+    form = open_form(bundle, "numpy")
+    words, rows = form.initial, []
+    with one_line_of(bundle, "its operations do not run"):
+        for seen, sent, starts in zip(obs, last_sent, starts_episode, strict=True):
+            words = form.step(form.initial if starts else words, seen, sent)
+            rows.append([form.layout.get(words, name) for name in Shadow._fields])
+    return Shadow(*(np.array(column) for column in zip(*rows, strict=True)))
+
 
 KIND, VERSION = "replay", 1
 """Kind and version in the head of the replay file."""
@@ -236,3 +318,73 @@ def _differences(channel: ChannelEntry, difference: np.ndarray) -> dict[str, Any
 
 def _fraction(flags: np.ndarray, bit: int) -> float:
     return float(((flags & np.uint32(bit)) != 0).mean())
+
+
+# Writes the results of a replay without overwriting any other file.
+
+
+LARGEST_REPORT = 16 * MIB
+ADVICE = "choose a place with --json"
+
+
+def replay_path(bundle: Path) -> Path:
+    """Default file for the results: ``replay.json`` beside the bundle."""
+    return bundle.resolve().parent / REPLAY
+
+
+def require_place(path: Path) -> None:
+    """Refuses an unsuitable output path before any computing time is spent."""
+    reason = ""
+    if path.is_dir():
+        reason = "it is a folder"
+    elif not path.parent.is_dir():
+        reason = f"there is no folder {path.parent}"
+    elif is_in_bundle(path):
+        reason = "it lies in a bundle, which a further or changed file would break"
+    elif not os.access(path.parent, os.W_OK):
+        reason = "permission denied"
+    elif os.path.lexists(path) and _earlier(path) is None:
+        reason = "it exists and is not an earlier replay"
+    if reason:
+        raise DeployError(f"cannot write {path}: {reason}; {ADVICE}")
+
+
+def require_same_log(path: Path, log: Log) -> None:
+    """Refuses to replace the results of another log; those of the same log are recomputed."""
+    earlier = _earlier(path) if path.exists() else None
+    if earlier is None:
+        return
+    content_hash = earlier.get("content_hash")
+    if content_hash and log.content_hash:
+        same = content_hash == log.content_hash
+    else:
+        same = Path(str(earlier.get("path"))).resolve() == Path(log.source).resolve()
+    if not same:
+        raise DeployError(
+            f"cannot write {path}: it holds the replay of another log, {earlier.get('path')}; "
+            f"{ADVICE}, or remove it"
+        )
+
+
+def write_replay(path: Path, value: object) -> None:
+    """Writes the results as JSON, completely or not at all."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DeployError(f"cannot write {path}: {error.strerror}; {ADVICE}") from error
+
+
+def _earlier(path: Path) -> dict[str, Any] | None:
+    """What an earlier replay states about its log; ``None`` if the file is not a replay."""
+    try:
+        if not path.is_file() or path.stat().st_size > LARGEST_REPORT:
+            return None
+        report = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(report, dict) or report.get("format") != head(KIND, VERSION)["format"]:
+        return None
+    return report["log"] if isinstance(report.get("log"), dict) else None

@@ -7,7 +7,7 @@ import sys
 from neorl_core import InputError
 from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import Positional, one_line, parse_options
-from neorl_envs._command.imports import named_plant
+from neorl_envs._command.plants import named_plant
 from neorl_envs.testing import LAWS, Finding, check_environment
 
 VERSION = 1

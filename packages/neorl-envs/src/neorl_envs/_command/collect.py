@@ -8,20 +8,19 @@ from typing import Any, Literal
 import jax
 
 from neorl_core import InputError, Spec
+from neorl_core.infrastructure import MAX_SEED, setting
 from neorl_core.infrastructure.command_line import one_line, parse_options
-from neorl_envs._command.challenges import Challenges, challenge_plant
 from neorl_envs._command.convert import check_destination
-from neorl_envs._command.imports import complete_plant
+from neorl_envs._command.plants import Challenges, challenge_plant, complete_plant
 from neorl_envs._command.shard import check_manifest_name
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import write_dataset
-from neorl_envs.datasets._manifest import SUFFIX, is_manifest, read_manifest
-from neorl_envs.datasets._shards import stored_bytes
-from neorl_envs.ingest._read import read_dataset
+from neorl_envs.datasets._shards import SUFFIX, is_manifest, read_manifest, stored_bytes
+from neorl_envs.ingest._readers import read_dataset
 from neorl_envs.published import compare_log, log_size
+from neorl_envs.recording._behaviour import quality
 from neorl_envs.recording._collect import collect_log
 from neorl_envs.recording._collect_shards import collect_shards
-from neorl_envs.recording._qualities import quality
 
 COPIES = 3
 """Number of copies of the log in memory while it is collected."""
@@ -58,10 +57,10 @@ class Collect:
     out: Path
     environment: str = "ChemicalReactor-v0"
     quality: str = "mixed"
-    steps: int = 100_000
+    steps: int = setting(100_000, low=1)
     size: Literal["", "small", "full"] = ""
-    shard_rows: int = 0
-    seed: int = 0
+    shard_rows: int = setting(0, low=0)
+    seed: int = setting(0, low=0, high=MAX_SEED)
     spread: float = 0.15
     challenge: Challenges = dataclasses.field(default_factory=Challenges)
     log_prob: bool = False
@@ -77,10 +76,6 @@ def command(words: list[str]) -> None:
     env = challenge_plant(complete_plant(options.environment), options.challenge)
     if options.size:
         options = dataclasses.replace(options, steps=log_size(env.name, options.size))
-    if options.steps < 1:
-        raise InputError(f"--steps must be at least 1, got {options.steps}")
-    if not 0 <= options.seed < 2**31:
-        raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
     dataset = _collect(env, options)
     print(
         f"{options.out}: {dataset.n_rows} rows, {dataset.n_episodes} episodes, mean return "
@@ -102,8 +97,6 @@ def command(words: list[str]) -> None:
 
 def _check_out(options: Collect) -> None:
     """Raises for an unusable destination before simulating; an incomplete log may be continued."""
-    if options.shard_rows < 0:
-        raise InputError(f"--shard-rows must be at least 1, got {options.shard_rows}")
     if options.shard_rows:
         check_manifest_name(options.out)
         if options.overwrite and is_manifest(options.out):

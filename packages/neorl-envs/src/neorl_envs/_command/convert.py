@@ -15,13 +15,15 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.extras import install_line
-from neorl_envs.ingest._read import read_dataset
-from neorl_envs.inspection._contradictions import time_report
-from neorl_envs.inspection._interlocks import interlock_report, interlock_warnings
-from neorl_envs.inspection._origin import excluded_text
+from neorl_envs.ingest._readers import read_dataset
+from neorl_envs.inspection._contradictions import (
+    interlock_report,
+    interlock_warnings,
+    reward_is_constant,
+    time_report,
+)
 from neorl_envs.inspection._report import FEWEST
-from neorl_envs.inspection._reward import reward_is_constant
-from neorl_envs.inspection._wording import durations
+from neorl_envs.inspection._wording import durations, excluded_text
 
 VERSION = 1
 """Version of the JSON document."""

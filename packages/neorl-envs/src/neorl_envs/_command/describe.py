@@ -9,7 +9,7 @@ import numpy as np
 from neorl_core import CostChannel, Spec, spec_to_dict
 from neorl_core.infrastructure import head
 from neorl_core.infrastructure.command_line import Positional, parse_options
-from neorl_envs._command.imports import complete_plant
+from neorl_envs._command.plants import complete_plant
 from neorl_envs.blocks import Limit
 from neorl_envs.blocks._constants import named_constants
 

@@ -11,11 +11,9 @@ from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import map_checked
 from neorl_envs.datasets._shards import require_content_hash
-from neorl_envs.ingest._read import read_dataset, reader_name
-from neorl_envs.inspection._html import report_html
-from neorl_envs.inspection._report import dataset_report
-from neorl_envs.inspection._text import report_text
-from neorl_envs.inspection._trends import trends
+from neorl_envs.ingest._readers import read_dataset, reader_name
+from neorl_envs.inspection._html import report_html, trends
+from neorl_envs.inspection._report import dataset_report, report_text
 
 VERSION = 3
 """Version of the JSON document."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from neorl_core import InputError, Policy, highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
-from neorl_core.infrastructure import unknown_name, write_bytes
+from neorl_core.infrastructure import MAX_SEED, setting, unknown_name, write_bytes
 from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.extras import install_line
-from neorl_envs._command.imports import complete_plant
+from neorl_envs._command.plants import complete_plant
 from neorl_envs.scoring import run_episode
 
 KINDS = (".png", ".gif")
@@ -40,7 +40,7 @@ class Render:
     name: Positional[str]
     out: Path
     policy: str = "reference"
-    seed: int = 0
+    seed: int = setting(0, low=0, high=MAX_SEED)
     channels: tuple[str, ...] = ()
     preset: str = "plant"
     overwrite: bool = False
@@ -101,8 +101,6 @@ def _check(options: Render) -> None:
         raise InputError(f"{path}: no folder {path.parent}; create it first")
     if path.exists() and not options.overwrite:
         raise InputError(f"{path} exists; choose another --out, or pass --overwrite")
-    if not 0 <= options.seed < 2**31:
-        raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError(
             f"pictures need the extra render; install it with: {install_line('render')}"

@@ -9,13 +9,12 @@ import jax
 import numpy as np
 
 from neorl_core import InputError, Policy
-from neorl_core.infrastructure import head
+from neorl_core.infrastructure import MAX_SEED, head, setting
 from neorl_core.infrastructure.command_line import Positional, one_line, parse_options
-from neorl_envs._command.challenges import Challenges, challenge_plant
-from neorl_envs._command.imports import complete_plant, import_named
+from neorl_envs._command.plants import Challenges, challenge_plant, complete_plant, import_named
 from neorl_envs._command.render import chosen_policy
 from neorl_envs.scoring import anchors, robustness, test_mode, within_limits
-from neorl_envs.scoring._robustness import Robustness
+from neorl_envs.scoring._scores import Robustness
 
 VERSION = 1
 """Version of the JSON document."""
@@ -40,8 +39,8 @@ class Score:
 
     name: Positional[str]
     policy: str = "reference"
-    episodes: int = 100
-    seed: int = 0
+    episodes: int = setting(100, low=2)
+    seed: int = setting(0, low=0, high=MAX_SEED)
     spread: float = 0.15
     shift: dict[str, float] = dataclasses.field(default_factory=dict)
     challenge: Challenges = dataclasses.field(default_factory=Challenges)
@@ -51,10 +50,6 @@ class Score:
 def command(words: list[str]) -> None:
     """``neorl-envs score``."""
     options = parse_options(Score, words, program="neorl-envs score")
-    if options.episodes < 2:
-        raise InputError(f"--episodes must be at least 2, got {options.episodes}")
-    if not 0 <= options.seed < 2**31:
-        raise InputError(f"seed must be from 0 to 2^31 - 1, got {options.seed}")
     env = complete_plant(options.name)
     policy = _policy(env, options.policy)
     factors = options.shift or _declared_mode(env.name)

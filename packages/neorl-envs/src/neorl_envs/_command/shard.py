@@ -4,16 +4,18 @@ import dataclasses
 from pathlib import Path
 
 from neorl_core import InputError
+from neorl_core.infrastructure import setting
 from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.convert import check_destination
-from neorl_envs.datasets._manifest import SUFFIX, read_manifest
 from neorl_envs.datasets._shards import (
+    SUFFIX,
+    read_manifest,
     require_content_hash,
     stored_bytes,
     write_manifest,
     write_shards,
 )
-from neorl_envs.ingest._read import read_dataset, reader_name
+from neorl_envs.ingest._readers import read_dataset, reader_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Shard:
 
     logs: Positional[tuple[Path, ...]]
     out: Path
-    rows: int = 0
+    rows: int = setting(0, low=0)
     overwrite: bool = False
 
 
@@ -42,8 +44,6 @@ def command(words: list[str]) -> None:
     options = parse_options(Shard, words, program="neorl-envs shard")
     check_manifest_name(options.out)
     check_destination(options.out, options.overwrite)
-    if options.rows < 0:
-        raise InputError(f"--rows must be 1 or more, got {options.rows}")
     if not options.rows:
         write_manifest(options.out, options.logs)
     elif len(options.logs) != 1:

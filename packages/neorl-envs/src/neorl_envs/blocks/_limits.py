@@ -1,17 +1,19 @@
-"""Limits of true quantities; one declaration gives costs, margins, trips and bands in plots."""
+"""Limits of true quantities: costs, margins, trips and bands in plots; terms of the return."""
 
 import collections
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_core import CostChannel
 from neorl_core.infrastructure import unknown_name
+
+# Limits of true quantities; one declaration gives costs, margins, trips and bands in plots.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,3 +137,28 @@ def check_limits(limits: Limits, costs: tuple[CostChannel, ...]) -> None:
     labels = [limit.label for limit in limits]
     if len(set(labels)) < len(labels):
         raise ValueError(f"two limits have one margin: {sorted(labels)}")
+
+
+# Terms of the return: amounts in an engineer's units, and the worth of each.
+
+
+class Term(NamedTuple):
+    """A part of the reward, as an amount in its own unit.
+
+    Attributes:
+        name: Name of the amount, such as ``"steam"`` or ``"batch time"``.
+        unit: Unit of the amount, such as ``"kg"``, ``"min"`` or ``"kWh"``; ``"1"`` for a count.
+        worth: Reward for one unit, negative for a loss; zero for an amount that is only reported.
+            The reward of a step is the sum of all amounts times their worth.
+    """
+
+    name: str
+    unit: str
+    worth: float
+
+
+def term_amounts(
+    terms: Sequence[Term], amounts: Mapping[str, Array], like: Array
+) -> Float[Array, " term"]:
+    """The amounts of a step in the order of the declared terms, in the dtype of ``like``."""
+    return jnp.stack([jnp.asarray(amounts[term.name], like.dtype) for term in terms])

@@ -6,9 +6,9 @@ from neorl_envs.datasets._shards import require_content_hash as require_content_
 from neorl_envs.datasets._shards import stored_bytes as stored_bytes
 from neorl_envs.datasets._shards import write_manifest as write_manifest
 from neorl_envs.datasets._shards import write_shards as write_shards
-from neorl_envs.datasets._split import split_episodes as split_episodes
-from neorl_envs.datasets._split import split_indices as split_indices
 from neorl_envs.datasets._statistics import data_statistics as data_statistics
+from neorl_envs.datasets._statistics import split_episodes as split_episodes
+from neorl_envs.datasets._statistics import split_indices as split_indices
 from neorl_envs.datasets._stream import BatchStream as BatchStream
 from neorl_envs.datasets._stream import batch_stream as batch_stream
 

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 from neorl_core import Spec
-from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.datasets._checks import DatasetError, check_spec
 from neorl_envs.datasets._dataset import content_digest
 from neorl_envs.datasets._file import (
     DTYPES,
@@ -17,9 +17,8 @@ from neorl_envs.datasets._file import (
     map_unchecked,
     new_file,
     replacing_dataset,
+    set_text,
 )
-from neorl_envs.datasets._hdf5 import set_text
-from neorl_envs.datasets._specification import check_spec
 
 NO_HASH = "sha256:" + "0" * 64
 

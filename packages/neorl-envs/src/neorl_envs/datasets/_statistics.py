@@ -1,15 +1,28 @@
-"""Statistics of a dataset, with which every learner is initialised."""
+"""Statistics of a dataset, with which every learner is initialised, and its split by episodes."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from neorl_core import DataStatistics, FieldStatistics
+from neorl_envs.datasets._checks import (
+    Spans,
+    copied_rows,
+    episode_reductions,
+    row_blocks,
+)
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._passes import Spans, copied_rows, episode_reductions, row_blocks
+
+# Passes over a dataset's rows: blocks of rows, statistics, and the split by episodes.
+
+
+# Statistics of a dataset, with which every learner is initialised.
+
 
 RewardOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -101,7 +114,7 @@ def _field(parts: Any) -> FieldStatistics:
     total = None
     for part in parts:
         if len(part):
-            total = _moments(part) if total is None else _merge(total, _moments(part))
+            total = _moments(part) if total is None else _merge_moments(total, _moments(part))
     assert total is not None  # the caller has checked that at least one row is used
     std = np.sqrt(total.squares / total.count)
     return FieldStatistics(
@@ -116,7 +129,7 @@ def _moments(rows: np.ndarray) -> _Moments:
     return _Moments(len(rows), mean, squares, rows.min(axis=0), rows.max(axis=0))
 
 
-def _merge(a: _Moments, b: _Moments) -> _Moments:
+def _merge_moments(a: _Moments, b: _Moments) -> _Moments:
     count = a.count + b.count
     delta = b.mean - a.mean
     return _Moments(
@@ -126,3 +139,53 @@ def _merge(a: _Moments, b: _Moments) -> _Moments:
         np.minimum(a.low, b.low),
         np.maximum(a.high, b.high),
     )
+
+
+# Splits a log by complete episodes, for example into training and validation data.
+
+
+def split_episodes(dataset: Dataset, fraction: float, key: PRNGKeyArray) -> tuple[Dataset, Dataset]:
+    """Splits a dataset at random by complete episodes.
+
+    Args:
+        dataset: The log.
+        fraction: Fraction of the episodes in the first split, in (0, 1). It is rounded to a whole
+            number of episodes, at least one on each side.
+        key: Random key; the same key gives the same split.
+
+    Returns:
+        The first split and the rest, each with its episodes in their original order. The attribute
+        ``split`` of each describes how it was made.
+
+    Raises:
+        ValueError: If ``fraction`` is outside (0, 1) or there are fewer than two episodes.
+    """
+    n = dataset.n_episodes
+    parts = []
+    for indices in split_indices(n, fraction, key):
+        part = dataset.select_episodes(indices)
+        split = {"of": dataset.content_hash, "episodes": len(indices), "of_episodes": n}
+        parts.append(dataclasses.replace(part, attributes={**part.attributes, "split": split}))
+    return parts[0], parts[1]
+
+
+def split_indices(
+    n_episodes: int, fraction: float, key: PRNGKeyArray
+) -> tuple[Int[np.ndarray, " first"], Int[np.ndarray, " rest"]]:
+    """The indices of the episodes in each split of :func:`split_episodes`, ascending.
+
+    Args:
+        n_episodes: Number of episodes.
+        fraction: Fraction of the episodes in the first split.
+        key: Random key.
+
+    Raises:
+        ValueError: See :func:`split_episodes`.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must be between 0 and 1, got {fraction}")
+    if n_episodes < 2:
+        raise ValueError(f"a split needs at least two episodes, got {n_episodes}")
+    n_first = min(max(round(fraction * n_episodes), 1), n_episodes - 1)
+    order = np.asarray(jax.random.permutation(key, n_episodes))
+    return np.sort(order[:n_first]), np.sort(order[n_first:])

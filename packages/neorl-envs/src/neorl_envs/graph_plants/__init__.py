@@ -3,12 +3,12 @@
 from neorl_envs.graph_plants._load_balance import Balance as Balance
 from neorl_envs.graph_plants._load_balance import BalanceNoise as BalanceNoise
 from neorl_envs.graph_plants._load_balance import BalanceState as BalanceState
+from neorl_envs.graph_plants._load_balance import GreedyBalance as GreedyBalance
 from neorl_envs.graph_plants._load_balance import LoadBalance as LoadBalance
+from neorl_envs.graph_plants._load_balance import RandomMoves as RandomMoves
 from neorl_envs.graph_plants._load_balance import Topology as Topology
+from neorl_envs.graph_plants._load_balance import diffusion_rewards as diffusion_rewards
 from neorl_envs.graph_plants._load_balance import load_balance as load_balance
-from neorl_envs.graph_plants._load_balance_experts import GreedyBalance as GreedyBalance
-from neorl_envs.graph_plants._load_balance_experts import RandomMoves as RandomMoves
-from neorl_envs.graph_plants._load_balance_experts import diffusion_rewards as diffusion_rewards
 from neorl_envs.graph_plants._swarm import Consensus as Consensus
 from neorl_envs.graph_plants._swarm import RobotSwarm as RobotSwarm
 from neorl_envs.graph_plants._swarm import robot_swarm as robot_swarm

@@ -3,10 +3,10 @@
 from neorl_envs.ingest._d4rl import write_d4rl as write_d4rl
 from neorl_envs.ingest._minari import write_minari as write_minari
 from neorl_envs.ingest._neorl2 import write_neorl2 as write_neorl2
-from neorl_envs.ingest._read import reader_name as reader_name
 from neorl_envs.ingest._readers import READERS as READERS
 from neorl_envs.ingest._readers import Reader as Reader
 from neorl_envs.ingest._readers import log_suffixes as log_suffixes
+from neorl_envs.ingest._readers import reader_name as reader_name
 from neorl_envs.ingest._readers import register_reader as register_reader
 from neorl_envs.ingest._rollouts import Rollout as Rollout
 from neorl_envs.ingest._rollouts import collect_rollouts as collect_rollouts

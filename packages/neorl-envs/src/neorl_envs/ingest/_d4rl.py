@@ -11,7 +11,7 @@ import numpy as np
 from neorl_core.infrastructure import replacing
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, as_stored
-from neorl_envs.datasets._hdf5 import (
+from neorl_envs.datasets._file import (
     attribute,
     is_hdf5,
     open_hdf5,
@@ -20,8 +20,14 @@ from neorl_envs.datasets._hdf5 import (
     stored_column,
 )
 from neorl_envs.datasets._nested import flatten_columns
-from neorl_envs.ingest._extras import COLUMNS, DESCRIPTION, description_of, extras_of
-from neorl_envs.ingest._inferred import inferred_dataset, read_flag
+from neorl_envs.ingest._inferred import (
+    COLUMNS,
+    DESCRIPTION,
+    description_of,
+    extras_of,
+    inferred_dataset,
+    read_flag,
+)
 
 KEYS = ("observations", "actions", "rewards", "terminals")
 DEEPEST = 16

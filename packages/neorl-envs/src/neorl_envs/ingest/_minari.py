@@ -13,10 +13,15 @@ import numpy as np
 from neorl_core.infrastructure import replacing, write_json
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._hdf5 import is_hdf5, open_hdf5, require_sizes, stored_column
+from neorl_envs.datasets._file import is_hdf5, open_hdf5, require_sizes, stored_column
 from neorl_envs.datasets._nested import flatten_columns
-from neorl_envs.ingest._extras import DESCRIPTION, description_of, extras_of
-from neorl_envs.ingest._inferred import inferred_dataset, read_flag
+from neorl_envs.ingest._inferred import (
+    DESCRIPTION,
+    description_of,
+    extras_of,
+    inferred_dataset,
+    read_flag,
+)
 from neorl_envs.ingest._rollouts import Rollout, check_rollout, join_rows, rollouts_of
 
 EPISODE = re.compile(r"episode_(\d+)")

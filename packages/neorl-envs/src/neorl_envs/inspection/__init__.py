@@ -4,13 +4,13 @@ from neorl_envs.inspection._contradictions import (
     contradiction_sentences as contradiction_sentences,
 )
 from neorl_envs.inspection._contradictions import contradictions as contradictions
+from neorl_envs.inspection._contradictions import interlock_report as interlock_report
+from neorl_envs.inspection._html import Trends as Trends
 from neorl_envs.inspection._html import report_html as report_html
-from neorl_envs.inspection._interlocks import interlock_report as interlock_report
+from neorl_envs.inspection._html import trends as trends
 from neorl_envs.inspection._report import dataset_report as dataset_report
+from neorl_envs.inspection._report import report_text as report_text
 from neorl_envs.inspection._signals import signal_warnings as signal_warnings
-from neorl_envs.inspection._text import report_text as report_text
-from neorl_envs.inspection._trends import Trends as Trends
-from neorl_envs.inspection._trends import trends as trends
 
 __all__ = [
     "Trends",

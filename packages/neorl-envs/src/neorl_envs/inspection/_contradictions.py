@@ -1,12 +1,18 @@
-"""Findings that may be correct but should be checked: repeats, contradictions, gaps, drift."""
+"""Contradictions between a log and what is declared of it: time, interlocks, reward."""
 
-from collections.abc import Mapping
+import importlib.util
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from neorl_core import InputError
 from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.inspection._wording import figures, moment
+
+# Findings that may be correct but should be checked: repeats, contradictions, gaps, drift.
+
 
 DRIFT_ROWS = 20_000
 CONTRADICTIONS = {
@@ -149,3 +155,171 @@ def kolmogorov_smirnov(a: np.ndarray, b: np.ndarray) -> float:
     below = (np.searchsorted(np.sort(x), pooled, side="right") / len(x) for x in (a, b))
     first, second = below
     return float(np.abs(first - second).max())
+
+
+# What a log shows of the interlocks that its ``plant.toml`` declares.
+
+
+def interlock_report(dataset: Dataset) -> dict[str, Any]:
+    """Compares every declared interlock with the rows of the log.
+
+    Returns:
+        ``checked``, ``why`` not if they could not be compared, and ``entries``: for every interlock
+        the numbers of rows and of episodes in which its condition holds, and for every action the
+        rows in which the log contradicts it.
+    """
+    if not dataset.attributes.get("interlocks"):
+        return {"checked": False, "why": "none is declared", "entries": []}
+    if importlib.util.find_spec("polars") is None:
+        return {"checked": False, "why": "the extra etl is not installed", "entries": []}
+    from neorl_envs.plant_logs._interlocks import (
+        always_active,
+        declared_interlocks,
+        interlock_activity,
+    )
+
+    time = dataset.time
+    try:
+        checked = declared_interlocks(dataset)
+    except InputError as error:
+        return {"checked": False, "why": str(error), "entries": []}
+    entries = []
+    for one in interlock_activity(dataset, checked):
+        entries.append(
+            {
+                "name": one.name,
+                "sentence": one.sentence,
+                "rows": one.rows,
+                "active": one.active,
+                "episodes": one.episodes,
+                "always": always_active(one) if one.always else "",
+                "contradictions": [
+                    {
+                        **contradiction._asdict(),
+                        "start": None if time is None else float(time[contradiction.first]),
+                    }
+                    for contradiction in one.contradictions
+                ],
+            }
+        )
+    return {"checked": True, "entries": entries}
+
+
+def interlock_lines(report: Mapping[str, Any]) -> list[str]:
+    """One line for every interlock: what it does, and how often it was active."""
+    section = report["interlocks"]
+    if not section["checked"]:
+        return [] if section["why"] == "none is declared" else [f"interlocks: {section['why']}"]
+    return [
+        f"interlock {one['name']}: {one['sentence']}; active in {one['active']} of {one['rows']} "
+        f"rows ({one['active'] / max(one['rows'], 1):.1%}), in {one['episodes']} of "
+        f"{report['episodes']} episodes"
+        for one in section["entries"]
+    ]
+
+
+def interlock_warnings(entries: Sequence[Mapping[str, Any]], time: Any) -> list[str]:
+    """Sentences on conditions that always hold, and on actions that contradict an interlock."""
+    warnings = []
+    for one in entries:
+        if one["always"]:
+            warnings.append(one["always"])
+            continue
+        for entry in one["contradictions"]:
+            when = f"row {entry['first']}"
+            if time is not None and entry["start"] is not None:
+                when = moment(entry["start"], time["origin"])
+            warnings.append(
+                f"interlock {one['name']} ({one['sentence']}): the log contradicts it in "
+                f"{entry['rows']} of {one['active']} rows in which its condition holds, first at "
+                f"{when}, where {entry['action']} is {figures(entry['logged'])} "
+                f"{entry['unit']} and not {figures(entry['declared'])} {entry['unit']}: check its "
+                "condition, its value and their units; a tag that is measured with noise or logged "
+                "late contradicts it near the threshold"
+            )
+    return warnings
+
+
+def interlock_remarks(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Sentences on interlocks that never acted."""
+    return [
+        f"interlock {one['name']} was never active: what the plant does while it acts is not in "
+        "the log, only that it would act is known"
+        for one in entries
+        if not one["active"]
+    ]
+
+
+# Checks the reward of a converted log by recomputing it from the columns.
+
+
+ROWS = 100_000
+TOLERANCE = 1e-3
+"""Tolerance in standard deviations of the reward, since columns have only single precision."""
+
+
+def reward_is_constant(columns: Any) -> bool:
+    """Whether every unmasked row has the same reward, as in an uncompleted draft."""
+    reward = np.asarray(columns.reward)[np.asarray(columns.mask, bool)]
+    return bool(len(reward)) and bool((reward == reward[0]).all())
+
+
+def reward_check(dataset: Dataset) -> dict[str, Any]:
+    """Checks whether the reward agrees with its expression.
+
+    The expression is known for a log made by :func:`neorl_envs.plant_logs.convert_log`. It can be
+    evaluated again if it uses only observed and manipulated variables.
+
+    Returns ``checked``; then either ``why`` it could not be checked, or ``rows``,
+    ``largest_difference`` and ``tolerance``.
+    """
+    reward = dataset.attributes.get("reward")
+    if not isinstance(reward, Mapping) or not isinstance(reward.get("expression"), str):
+        return {"checked": False, "why": "no expression of the reward is recorded"}
+    if importlib.util.find_spec("polars") is None:
+        return {"checked": False, "why": "the extra etl is not installed"}
+    columns = _columns(dataset)
+    try:
+        from neorl_envs.plant_logs._expressions import Expression
+
+        expression = Expression(reward["expression"], list(columns), "reward")
+    except InputError as error:
+        return {"checked": False, "why": f"the columns do not give it: {error}"}
+    if _delayed(dataset, expression.roots):
+        return {"checked": False, "why": "it uses a tag with a transport delay"}
+    rows: Any = dataset.transitions
+    stored = np.asarray(rows.reward[:ROWS], np.float64)
+    again = expression(columns)
+    used = np.asarray(rows.mask[:ROWS]) & np.isfinite(again)
+    difference = np.abs(again - stored)[used]
+    return {
+        "checked": bool(used.any()),
+        **({} if used.any() else {"why": "no row holds all that it needs"}),
+        "expression": reward["expression"],
+        "rows": int(used.sum()),
+        "largest_difference": float(difference.max(initial=0.0)),
+        "tolerance": TOLERANCE * float(stored[used].std() if used.any() else 0.0) + 1e-6,
+    }
+
+
+def _columns(dataset: Dataset) -> dict[str, np.ndarray]:
+    """Columns for the expression, as ``plant.toml`` defines them for a step."""
+    rows: Any = dataset.transitions
+    columns = {}
+    for i, channel in enumerate(dataset.spec.obs):
+        columns[channel.name] = np.asarray(rows.next_obs[:ROWS, i], np.float64)
+        columns[f"before_{channel.name}"] = np.asarray(rows.obs[:ROWS, i], np.float64)
+    starts = dataset.episode_starts[dataset.episode_starts < ROWS]
+    for i, channel in enumerate(dataset.spec.action):
+        action = np.asarray(rows.action[:ROWS, i], np.float64)
+        before = np.append(np.nan, action[:-1])
+        before[starts] = np.nan  # no column holds the value before the episode
+        columns[channel.name], columns[f"before_{channel.name}"] = action, before
+    return columns
+
+
+def _delayed(dataset: Dataset, names: list[str]) -> bool:
+    configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
+    tags = configuration.get("tag", []) if isinstance(configuration, Mapping) else []
+    delayed = {tag.get("name") for tag in tags if isinstance(tag, Mapping) and tag.get("delay_s")}
+    return any(name in delayed or name.removeprefix("before_") in delayed for name in names)

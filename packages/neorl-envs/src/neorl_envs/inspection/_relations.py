@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from neorl_core import Spec
-from neorl_envs.inspection._sample import Sample
+from neorl_envs.inspection._channels import Sample
 
 LONGEST_DELAY = 60
 """Longest delay that is searched for, steps."""

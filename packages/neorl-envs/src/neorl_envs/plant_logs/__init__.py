@@ -2,14 +2,17 @@
 
 from neorl_envs.plant_logs._configuration import PlantLog as PlantLog
 from neorl_envs.plant_logs._configuration import Tag as Tag
+from neorl_envs.plant_logs._configuration_file import plant_log_from_dict as plant_log_from_dict
 from neorl_envs.plant_logs._configuration_file import read_plant_log as read_plant_log
 from neorl_envs.plant_logs._convert import convert_file as convert_file
 from neorl_envs.plant_logs._convert import convert_log as convert_log
-from neorl_envs.plant_logs._declared._interlocks import DeclaredInterlocks as DeclaredInterlocks
-from neorl_envs.plant_logs._declared._plant import DeclaredObjective as DeclaredObjective
-from neorl_envs.plant_logs._declared._plant import DeclaredPlant as DeclaredPlant
-from neorl_envs.plant_logs._declared._plant import declared_plant as declared_plant
+from neorl_envs.plant_logs._declared_plant import DeclaredObjective as DeclaredObjective
+from neorl_envs.plant_logs._declared_plant import DeclaredPlant as DeclaredPlant
+from neorl_envs.plant_logs._declared_plant import declared_plant as declared_plant
 from neorl_envs.plant_logs._draft import draft_plant_log as draft_plant_log
+from neorl_envs.plant_logs._interlocks import DeclaredInterlocks as DeclaredInterlocks
+from neorl_envs.plant_logs._loops import TodaysController as TodaysController
+from neorl_envs.plant_logs._loops import todays_controller as todays_controller
 
 __all__ = [
     "DeclaredInterlocks",
@@ -17,9 +20,12 @@ __all__ = [
     "DeclaredPlant",
     "PlantLog",
     "Tag",
+    "TodaysController",
     "convert_file",
     "convert_log",
     "declared_plant",
     "draft_plant_log",
+    "plant_log_from_dict",
     "read_plant_log",
+    "todays_controller",
 ]

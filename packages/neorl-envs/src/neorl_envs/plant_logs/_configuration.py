@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
+from neorl_envs.plant_logs._loops import FaceplateLoop, check_loops
 from neorl_envs.plant_logs._numbers import Decimal, Notation, Thousands
 
 Role = Literal[
@@ -249,6 +250,7 @@ class PlantLog:
     terms: tuple[TermOfReward, ...] = ()
     excludes: tuple[Exclusion, ...] = ()
     interlocks: tuple[Interlock, ...] = ()
+    loops: tuple[FaceplateLoop, ...] = ()
 
     def of_role(self, *roles: str) -> tuple[Tag, ...]:
         """The tags with any of the given roles, in the order of the file."""
@@ -270,6 +272,7 @@ def check_plant_log(config: PlantLog, source: str) -> None:
     _check_numbers(config, source)
     _check_roles(config, source)
     _check_terms(config, source)
+    check_loops(config, source)
     for field in ("name", "logged_as"):
         names = [getattr(tag, field) for tag in config.tags]
         repeated = sorted({name for name in names if names.count(name) > 1})

@@ -10,8 +10,8 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import Binder
 from neorl_envs.plant_logs._configuration import PlantLog, check_plant_log
-from neorl_envs.plant_logs._declared._interlocks import check_interlocks
 from neorl_envs.plant_logs._exclusions import excluded_periods
+from neorl_envs.plant_logs._interlocks import check_interlocks
 
 _BINDER = Binder(
     keys={
@@ -21,6 +21,7 @@ _BINDER = Binder(
         "terms": "term",
         "excludes": "exclude",
         "interlocks": "interlock",
+        "loops": "loop",
         "values": "set",
         "begin": "from",
         "end": "to",
@@ -54,7 +55,19 @@ def read_plant_log(path: str | os.PathLike[str]) -> PlantLog:
 
 
 def plant_log_from_dict(values: Mapping[str, Any], source: str) -> PlantLog:
-    """Builds and checks a configuration from the plain values that a TOML parser returns."""
+    """Builds and checks a configuration from the plain values that a TOML parser returns.
+
+    Args:
+        values: The tables of ``plant.toml``, as nested dictionaries.
+        source: Name of their file, for messages.
+
+    Returns:
+        The configuration, checked.
+
+    Raises:
+        InputError: As :func:`read_plant_log`, if a key is missing, unknown, of the wrong type or
+            out of range.
+    """
     try:
         config = _BINDER.bound(PlantLog, {**values, **_written_out(values)})
     except InputError as error:

@@ -19,11 +19,9 @@ from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
 from neorl_envs.datasets._pieces import write_pieces
 from neorl_envs.plant_logs._configuration import OBSERVED, PlantLog, Tag
 from neorl_envs.plant_logs._configuration_file import plain
-from neorl_envs.plant_logs._episodes import rules
-from neorl_envs.plant_logs._rows import Rows
-from neorl_envs.plant_logs._samples import Samples
+from neorl_envs.plant_logs._rows import Rows, rules
 from neorl_envs.plant_logs._tables import OUTSIDE, Tally, Words, blocks
-from neorl_envs.plant_logs._timeline import Timeline
+from neorl_envs.plant_logs._timeline import Samples, Timeline
 
 
 def _silent(line: str) -> None:

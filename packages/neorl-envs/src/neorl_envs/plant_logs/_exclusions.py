@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from neorl_core import InputError
 from neorl_envs.plant_logs._configuration import Exclusion, PlantLog
-from neorl_envs.plant_logs._grid import Piece
+from neorl_envs.plant_logs._timeline import Piece
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -99,7 +99,7 @@ def _local(stamp: datetime.datetime, zone: str, where: str) -> datetime.datetime
         raise InputError(f"{where}: log.time_zone {zone!r} is unknown") from error
     if first.utcoffset() != first.replace(fold=1).utcoffset():
         raise InputError(
-            f"{where}: the clocks of {zone} pass {stamp.isoformat(' ')} twice, or skip it; write "
-            "the time with its offset, such as +01:00"
+            f"{where}: {stamp.isoformat(' ')} is ambiguous or does not exist in {zone} (clock "
+            "change); write the time with its offset, such as +01:00"
         )
     return first

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 
 from neorl_envs.datasets._checks import DatasetError
-from neorl_envs.datasets._hdf5 import require_regular
+from neorl_envs.datasets._file import require_regular
 from neorl_envs.plant_logs._configuration import Files
-from neorl_envs.plant_logs._files import ROW, tables
 from neorl_envs.plant_logs._numbers import Notation, parse
 from neorl_envs.plant_logs._stamps import Clock
+from neorl_envs.plant_logs._tables import ROW, tables
 
 LOOKED_AT, MEMORY = 200_000, 1e9
 """Number of rows examined per file, and memory for a table of them, bytes."""

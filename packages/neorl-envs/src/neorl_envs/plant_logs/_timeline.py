@@ -2,13 +2,237 @@
 
 import collections
 import dataclasses
+import itertools
+import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from neorl_envs.plant_logs._grid import TagSamples
-from neorl_envs.plant_logs._samples import FIRST, LAST, Samples
+from neorl_envs.plant_logs._configuration import BEFORE, WORDS, PlantLog, Tag
+
+# Valid values of a log, thinned to those that the time grid needs.
+#
+# The value at a grid time is that of the last sample at or before it, or is interpolated from
+# there to the next sample. It is therefore enough to keep the first and the last sample of each
+# tag in each period. If even these do not fit into memory, they are stored on disk, one file per
+# part of the time axis.
+
+
+MERGE_AT = 2_000_000
+"""Number of rows collected before they are thinned together."""
+FIRST, LAST = ("first_at", "first_low", "first_high"), ("last_at", "last_low", "last_high")
+NAMES = ("tag", "bin", *FIRST, *LAST)
+ROW = np.dtype([(name, "<f8" if name.endswith(("low", "high")) else "<i8") for name in NAMES])
+"""Format of a thinned sample on disk."""
+
+
+@dataclasses.dataclass
+class Samples:
+    """The thinned samples of all tags so far.
+
+    Attributes:
+        period: Period of the grid, nanoseconds.
+        folder: Folder for samples that do not fit into memory.
+        most_rows: Number of thinned samples that fit into memory.
+        part_periods: Number of periods in a part of the time axis.
+        count: Number of valid samples so far.
+        repeated: Number of samples whose tag already had one with the same stamp. Only repetitions
+            within a block of rows, or at the first or last sample of a period, are noticed.
+        spilled: Numbers of the parts that are on disk.
+    """
+
+    period: int
+    folder: Path
+    most_rows: int
+    part_periods: int
+    count: int = 0
+    repeated: int = 0
+    spilled: set[int] = dataclasses.field(default_factory=set)
+    _waiting: list[pl.DataFrame] = dataclasses.field(default_factory=list)
+    _rows: int = 0
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Adds rows of ``at`` (nanoseconds), ``tag`` (index) and ``value``."""
+        self.count += len(rows)
+        self.repeated += len(rows) - rows.select("tag", "at").n_unique()
+        value = pl.col("value")
+        part = rows.select(
+            pl.col("tag").cast(pl.Int64),
+            # The period that ends at or after the stamp.
+            (-((-pl.col("at")) // self.period)).alias("bin"),
+            pl.col("at").alias(FIRST[0]),
+            value.alias(FIRST[1]),
+            value.alias(FIRST[2]),
+            pl.col("at").alias(LAST[0]),
+            value.alias(LAST[1]),
+            value.alias(LAST[2]),
+        )
+        self._waiting.append(thin(part))
+        self._rows += len(self._waiting[-1])
+        if self._rows > min(MERGE_AT, self.most_rows):
+            self.merged()
+
+    def merged(self) -> pl.DataFrame:
+        """The samples in memory in order, one row per tag and period; empty after a spill."""
+        if len(self._waiting) > 1:
+            self._waiting = [thin(pl.concat(self._waiting))]
+        # Count only new rows: otherwise a long log would be thinned again at every block.
+        self._rows = 0
+        if self._waiting and len(self._waiting[0]) > self.most_rows:
+            self.spill()
+        return self._waiting[0] if self._waiting else pl.DataFrame(schema=_SCHEMA)
+
+    def spill(self) -> None:
+        """Moves the samples in memory to the parts on disk."""
+        table = pl.concat(self._waiting) if self._waiting else pl.DataFrame(schema=_SCHEMA)
+        self._waiting, self._rows = [], 0
+        rows = np.empty(len(table), ROW)
+        for name in NAMES:
+            rows[name] = table[name].to_numpy()
+        part = rows["bin"] // self.part_periods
+        order = np.argsort(part, kind="stable")
+        rows, part = rows[order], part[order]
+        bounds = np.flatnonzero(np.diff(part, prepend=part[:1] - 1, append=part[-1:] + 1))
+        for start, stop in itertools.pairwise(bounds):
+            number = int(part[start])
+            with self.part_file(number).open("ab") as file:
+                file.write(rows[start:stop].tobytes())
+            self.spilled.add(number)
+
+    def part_file(self, number: int) -> Path:
+        """Path of a part on disk."""
+        return self.folder / f"part{number}"
+
+    def part(self, number: int) -> pl.DataFrame:
+        """The samples of a part on disk in order, one row per tag and period."""
+        rows = np.fromfile(self.part_file(number), ROW)
+        return thin(pl.DataFrame({name: rows[name] for name in NAMES}))
+
+
+_SCHEMA = {name: pl.Float64 if name.endswith(("low", "high")) else pl.Int64 for name in NAMES}
+
+
+def thin(rows: pl.DataFrame) -> pl.DataFrame:
+    """Reduces samples to one row per tag and period; several values of one stamp become a range."""
+    # The only sample of a period is both its first and its last; grouping such rows is expensive.
+    several = rows.select("tag", "bin").is_duplicated()
+    if not several.any():
+        return rows.sort("tag", "bin")
+    first, last = pl.col(FIRST[0]), pl.col(LAST[0])
+    at_first, at_last = first == first.min(), last == last.max()
+    together = (
+        rows.filter(several)
+        .group_by("tag", "bin")
+        .agg(
+            first.min(),
+            pl.col(FIRST[1]).filter(at_first).min(),
+            pl.col(FIRST[2]).filter(at_first).max(),
+            last.max(),
+            pl.col(LAST[1]).filter(at_last).min(),
+            pl.col(LAST[2]).filter(at_last).max(),
+        )
+    )
+    return pl.concat([rows.filter(~several), together]).sort("tag", "bin")
+
+
+# Samples of every tag on a common time grid; an unknown value is NaN and remains so.
+
+
+@dataclasses.dataclass(frozen=True)
+class TagSamples:
+    """Ascending stamps of one tag, nanoseconds, and its values; contradicting values are NaN."""
+
+    at: np.ndarray
+    value: np.ndarray
+
+
+def values_at(tag: Tag, samples: TagSamples, times: np.ndarray, gap: float) -> np.ndarray:
+    """The values of a tag at given times.
+
+    Times are in nanoseconds. ``gap`` is the longest time for which a sample is held, or between
+    samples that are interpolated; in longer gaps and without a sample the value is NaN.
+    """
+    n = len(samples.at)
+    if n == 0:
+        return np.full(len(times), np.nan)
+    before = np.searchsorted(samples.at, times, side="right") - 1
+    age = times - samples.at[np.maximum(before, 0)]
+    values = np.where((before >= 0) & (age <= gap), samples.value[np.maximum(before, 0)], np.nan)
+    if tag.fill == "hold":
+        return values
+    after = np.minimum(before + 1, n - 1)
+    start, end = samples.at[np.maximum(before, 0)], samples.at[after]
+    spacing = np.maximum(end - start, 1)
+    weight = (times - start) / spacing
+    first, second = samples.value[np.maximum(before, 0)], samples.value[after]
+    line = first + weight * (second - first)
+    inside = (before >= 0) & (before + 1 < n) & (spacing <= gap)
+    exact = (before >= 0) & (times == start)
+    return np.where(exact, first, np.where(inside, line, np.nan))
+
+
+def largest_gap(tag: Tag, config: PlantLog) -> float:
+    """Nanoseconds for which a sample of a tag is held; a word is held until the next one."""
+    seconds = tag.largest_gap_s
+    if math.isnan(seconds):
+        seconds = math.inf if tag.role in WORDS else config.sampling.largest_gap_s
+    return max(seconds, config.sampling.period_s) * 1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """The tags at some consecutive times of the grid.
+
+    Attributes:
+        at: Times, nanoseconds.
+        values: Values of every tag known at these times.
+        shifted: Values for expressions, measured one transport delay later.
+    """
+
+    at: np.ndarray
+    values: dict[str, np.ndarray]
+    shifted: dict[str, np.ndarray]
+
+    def before_and_now(self) -> dict[str, np.ndarray]:
+        """Columns for a condition: every tag now, and one period earlier as ``before_...``."""
+        return {**self.shifted, **{BEFORE + n: _earlier(v) for n, v in self.shifted.items()}}
+
+    def of_steps(self, config: PlantLog) -> dict[str, np.ndarray]:
+        """Columns for a reward; a step leads from one time of the grid to the next.
+
+        A manipulated variable holds the action of the step, and with ``before_`` the action of the
+        previous step. Any other tag holds the value after the step, and with ``before_`` the value
+        at its beginning.
+        """
+        actions = {tag.name for tag in config.of_role("manipulated")}
+        columns = {}
+        for name, value in self.shifted.items():
+            if name in actions:
+                columns[name], columns[BEFORE + name] = value[:-1], _earlier(value)[:-1]
+            else:
+                columns[name], columns[BEFORE + name] = value[1:], value[:-1]
+        return columns
+
+
+def piece(times: np.ndarray, samples: dict[str, TagSamples], config: PlantLog) -> Piece:
+    """All tags at some consecutive times of the grid."""
+    values, shifted = {}, {}
+    for tag in config.tags:
+        gap = largest_gap(tag, config)
+        values[tag.name] = values_at(tag, samples[tag.name], times, gap)
+        delay = round(tag.delay_s * 1e9)
+        shifted[tag.name] = (
+            values_at(tag, samples[tag.name], times + delay, gap) if delay else values[tag.name]
+        )
+    numbers = {tag.name for tag in config.numbers}
+    return Piece(times, values, {name: v for name, v in shifted.items() if name in numbers})
+
+
+def _earlier(value: np.ndarray) -> np.ndarray:
+    return np.append(np.nan, value[:-1])
+
 
 HELD_PARTS = 3
 NONE = -(2**62)

@@ -2,20 +2,20 @@
 
 from neorl_envs.plants._protocol import Plant as Plant
 from neorl_envs.plants._protocol import PlantDefaults as PlantDefaults
+from neorl_envs.plants._simulated import Derived as Derived
+from neorl_envs.plants._simulated import Moment as Moment
 from neorl_envs.plants._simulated import SimulatedPlant as SimulatedPlant
-from neorl_envs.plants._simulated_data import Derived as Derived
-from neorl_envs.plants._simulated_data import Moment as Moment
 from neorl_envs.plants._table import GRAPH_PLANTS as GRAPH_PLANTS
 from neorl_envs.plants._table import PLANTS as PLANTS
 from neorl_envs.plants._table import register_plant as register_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalReactor
-from neorl_envs.plants.cstr._env import CSTR as CSTR
-from neorl_envs.plants.dmsd._env import DMSD as DMSD
+from neorl_envs.plants.cstr import CSTR as CSTR
+from neorl_envs.plants.dmsd import DMSD as DMSD
 from neorl_envs.plants.hvac_control._env import HVACControl as HVACControl
-from neorl_envs.plants.industrial_benchmark._env import (
+from neorl_envs.plants.industrial_benchmark import (
     IndustrialBenchmark as IndustrialBenchmark,
 )
-from neorl_envs.plants.pipeline._env import Pipeline as Pipeline
+from neorl_envs.plants.pipeline import Pipeline as Pipeline
 from neorl_envs.plants.power_grid._env import PowerGrid as PowerGrid
 from neorl_envs.plants.robot_assembly._env import RobotAssembly as RobotAssembly
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing as SteelAnnealing

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neorl_core import highs, lows
-from neorl_envs.blocks._terms import Term
-from neorl_envs.recording._operators import OperatorPlan, excitation_plan
-from neorl_envs.recording._recordable import Recordable
+from neorl_envs.blocks._limits import Term
+from neorl_envs.recording._behaviour import OperatorPlan, Recordable, excitation_plan
 
 EXCITATION = 0.05
 """Default amplitude of test signals, as a fraction of each actuator's range."""

@@ -5,16 +5,16 @@ the settings and the numerical environment of the record (:func:`numerical_envir
 compiler version or instruction set rounds differently; there, a log is compared by its statistics.
 """
 
-from neorl_envs.published._comparison import Comparison as Comparison
-from neorl_envs.published._comparison import compare_log as compare_log
-from neorl_envs.published._environment import numerical_environment as numerical_environment
-from neorl_envs.published._records import SIZES as SIZES
-from neorl_envs.published._records import SPREAD as SPREAD
-from neorl_envs.published._records import PublishedLog as PublishedLog
-from neorl_envs.published._records import log_size as log_size
-from neorl_envs.published._records import log_statistics as log_statistics
-from neorl_envs.published._records import published_logs as published_logs
-from neorl_envs.published._settings import settings_digest as settings_digest
+from neorl_envs.published._logs import SIZES as SIZES
+from neorl_envs.published._logs import SPREAD as SPREAD
+from neorl_envs.published._logs import Comparison as Comparison
+from neorl_envs.published._logs import PublishedLog as PublishedLog
+from neorl_envs.published._logs import compare_log as compare_log
+from neorl_envs.published._logs import log_size as log_size
+from neorl_envs.published._logs import log_statistics as log_statistics
+from neorl_envs.published._logs import numerical_environment as numerical_environment
+from neorl_envs.published._logs import published_logs as published_logs
+from neorl_envs.published._logs import settings_digest as settings_digest
 
 __all__ = [
     "SIZES",

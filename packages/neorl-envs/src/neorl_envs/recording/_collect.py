@@ -1,6 +1,7 @@
 """A plant log: many episodes under the plant's own controllers, in one compiled program."""
 
 import functools
+import importlib.metadata
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -9,14 +10,66 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from neorl_core import Policy, Step
+from neorl_core import Policy, Spec, Step
 from neorl_envs.closed_loop import LoopStep, Rollout, drawn_start, rollout
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
-from neorl_envs.recording._behaviour import BehaviourPolicy, behaviour_policies
-from neorl_envs.recording._operators import OperatorPlan, in_manual
-from neorl_envs.recording._provenance import excitation_attributes, provenance_attributes
-from neorl_envs.recording._recordable import Recordable
-from neorl_envs.recording._setpoints import setpoint_names, setpoint_of
+from neorl_envs.recording._behaviour import (
+    BehaviourPolicy,
+    OperatorPlan,
+    Recordable,
+    behaviour_policies,
+    in_manual,
+    setpoint_names,
+    setpoint_of,
+)
+
+# Provenance of a collected log.
+
+
+def excitation_attributes(spec: Spec, plan: OperatorPlan, rows: Any) -> dict[str, Any]:
+    """Planned and realised excitation of every manipulated channel, ready for JSON."""
+    seconds = spec.dt
+    channels = [
+        {
+            "channel": channel.name,
+            "unit": channel.unit,
+            "prbs_amplitude": float(plan.amplitude[i]),
+            "prbs_mean_dwell_s": float(plan.dwell) * seconds,
+            "prbs_fraction_of_steps": float((rows.signal[:, i] != 0).mean()),
+            "manual_fraction_of_steps": float(rows.manual[:, i].mean()),
+            "action_std": float(rows.step.applied[:, i].std()),
+        }
+        for i, channel in enumerate(spec.action)
+    ]
+    return {
+        "channels": channels,
+        "manual_hold_s": [
+            int(plan.hold_shortest) * seconds,
+            int(plan.hold_longest) * seconds,
+        ],
+        "manual_hold_mean_interval_s": _interval(plan.hold_every, seconds),
+        "setpoint_step": [float(step) for step in plan.setpoint_step],
+        "setpoint_mean_interval_s": _interval(plan.setpoint_every, seconds),
+        "setpoint_fraction_of_steps": float((rows.offset != 0).any(axis=-1).mean()),
+    }
+
+
+def _interval(steps: Array, seconds: float) -> float | None:
+    """Seconds between two interventions; ``None`` if there are none, since JSON has no infinity."""
+    return float(steps) * seconds if np.isfinite(steps) else None
+
+
+def provenance_attributes(key: PRNGKeyArray, spread: float, n_steps: int) -> dict[str, Any]:
+    """Everything needed to generate the same log again, without anything that varies by run."""
+    return {
+        "generator": "neorl_envs.collect_log",
+        "neorl-envs": importlib.metadata.version("neorl-envs"),
+        "jax": jax.__version__,
+        "key": np.asarray(jax.random.key_data(key)).tolist(),
+        "spread": spread,
+        "n_steps": n_steps,
+    }
+
 
 EPISODES_A_BLOCK = 128
 

@@ -14,19 +14,18 @@ from neorl_core import Policy
 from neorl_envs.datasets._checks import DatasetError, blocks
 from neorl_envs.datasets._dataset import Dataset
 from neorl_envs.datasets._file import map_unchecked, require_file_hash
-from neorl_envs.datasets._manifest import (
+from neorl_envs.datasets._shards import (
     Manifest,
     Shard,
+    finish_manifest,
     is_manifest,
     read_manifest,
     save_manifest,
     spec_digest,
+    write_shard,
 )
-from neorl_envs.datasets._shards import finish_manifest, write_shard
-from neorl_envs.recording._collect import Collection
-from neorl_envs.recording._operators import OperatorPlan
-from neorl_envs.recording._provenance import provenance_attributes
-from neorl_envs.recording._recordable import Recordable
+from neorl_envs.recording._behaviour import OperatorPlan, Recordable
+from neorl_envs.recording._collect import Collection, provenance_attributes
 
 Say = Callable[[str], None]
 

@@ -1,17 +1,17 @@
 """Scores of policies from whole episodes: returns, costs, and normalised scores."""
 
-from neorl_envs.scoring._anchors import Anchors as Anchors
-from neorl_envs.scoring._anchors import anchors as anchors
-from neorl_envs.scoring._anchors import normalised_score as normalised_score
-from neorl_envs.scoring._episodes import EpisodeScores as EpisodeScores
-from neorl_envs.scoring._episodes import run_episode as run_episode
-from neorl_envs.scoring._episodes import score_episodes as score_episodes
-from neorl_envs.scoring._robustness import TEST_MODES as TEST_MODES
-from neorl_envs.scoring._robustness import Robustness as Robustness
-from neorl_envs.scoring._robustness import robustness as robustness
-from neorl_envs.scoring._robustness import test_mode as test_mode
-from neorl_envs.scoring._summary import scores as scores
-from neorl_envs.scoring._summary import within_limits as within_limits
+from neorl_envs.scoring._scores import TEST_MODES as TEST_MODES
+from neorl_envs.scoring._scores import Anchors as Anchors
+from neorl_envs.scoring._scores import EpisodeScores as EpisodeScores
+from neorl_envs.scoring._scores import Robustness as Robustness
+from neorl_envs.scoring._scores import anchors as anchors
+from neorl_envs.scoring._scores import normalised_score as normalised_score
+from neorl_envs.scoring._scores import robustness as robustness
+from neorl_envs.scoring._scores import run_episode as run_episode
+from neorl_envs.scoring._scores import score_episodes as score_episodes
+from neorl_envs.scoring._scores import scores as scores
+from neorl_envs.scoring._scores import test_mode as test_mode
+from neorl_envs.scoring._scores import within_limits as within_limits
 
 __all__ = [
     "TEST_MODES",

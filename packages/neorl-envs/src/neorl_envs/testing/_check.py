@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from neorl_envs.testing import _form_laws as form
+from neorl_envs.testing import _laws as form
+from neorl_envs.testing import _laws as value
 from neorl_envs.testing import _simulated_laws as simulated
-from neorl_envs.testing import _value_laws as value
 from neorl_envs.testing._evidence import Evidence, NotCheckable, evidence
 
 LAWS: Mapping[str, Callable[[Evidence], str | NotCheckable]] = {

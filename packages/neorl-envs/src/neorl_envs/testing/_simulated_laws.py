@@ -19,8 +19,7 @@ from neorl_envs.blocks import _limits as lim
 from neorl_envs.blocks._constants import named_constants
 from neorl_envs.plants import Moment, SimulatedPlant
 from neorl_envs.plants._simulated import _physics
-from neorl_envs.testing._evidence import Evidence, NotCheckable
-from neorl_envs.testing._probes import first_difference, probes
+from neorl_envs.testing._evidence import Evidence, NotCheckable, first_difference, probes
 
 RELATIVE = 1e-4
 """Tolerance for float32 results of a different order of operations."""

@@ -12,8 +12,8 @@ from scipy.integrate import solve_ivp
 from neorl_core.control import PID
 from neorl_envs.blocks import runge_kutta
 from neorl_envs.plants import ChemicalReactor
-from neorl_envs.plants.chemical_reactor import Balances
-from neorl_envs.plants.chemical_reactor._physics import HOURS, Supply, pressure, rates
+from neorl_envs.plants.chemical_reactor import Balances, Supply
+from neorl_envs.plants.chemical_reactor._physics import HOURS, pressure, rates
 
 DH, K0 = 950.0, 7.0
 

@@ -10,8 +10,7 @@ from scipy.integrate import solve_ivp
 
 from neorl_core.control import UniformPolicy
 from neorl_envs.plants import CSTR
-from neorl_envs.plants.cstr import bad_policy
-from neorl_envs.plants.cstr._physics import coolant_that_holds
+from neorl_envs.plants.cstr import bad_policy, coolant_that_holds
 
 ENV = CSTR()
 

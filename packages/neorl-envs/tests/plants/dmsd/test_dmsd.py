@@ -10,8 +10,7 @@ import numpy as np
 from scipy.linalg import solve_discrete_are
 
 from neorl_envs.plants import DMSD
-from neorl_envs.plants.dmsd import Masses, Targets
-from neorl_envs.plants.dmsd._env import REGULATOR
+from neorl_envs.plants.dmsd import REGULATOR, Masses, Targets
 
 ENV = DMSD()
 A = np.array([[1, 0, 0.2, 0], [0, 1, 0, 0.2], [-0.04, 0.02, 0.92, 0.04], [0.02, -0.04, 0.04, 0.92]])

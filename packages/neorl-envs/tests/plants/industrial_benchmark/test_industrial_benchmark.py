@@ -11,8 +11,7 @@ import pytest
 
 from neorl_core.control import UniformPolicy
 from neorl_envs.plants import IndustrialBenchmark
-from neorl_envs.plants.industrial_benchmark import Draws
-from neorl_envs.plants.industrial_benchmark._physics import effective_actions
+from neorl_envs.plants.industrial_benchmark import Draws, effective_actions
 
 ENV = IndustrialBenchmark()
 STEPS = 1000

@@ -8,7 +8,7 @@ import numpy as np
 
 from neorl_envs import make
 from neorl_envs.plants import Pipeline
-from neorl_envs.plants.pipeline._env import LEVELS, Draw
+from neorl_envs.plants.pipeline import LEVELS, Draw
 
 ENV = Pipeline()
 RECORDED = np.load(Path(__file__).parent / "neorl2.npz")

@@ -15,9 +15,8 @@ from neorl_core.control import UniformPolicy
 from neorl_envs.blocks import constant_values
 from neorl_envs.plants import PowerGrid
 from neorl_envs.plants.power_grid import Constants, Machines, bad_policy
-from neorl_envs.plants.power_grid import _machines as machines
-from neorl_envs.plants.power_grid import _network as network
-from neorl_envs.plants.power_grid._world import world_at_start
+from neorl_envs.plants.power_grid import _physics as physics
+from neorl_envs.plants.power_grid._physics import world_at_start
 
 RADAU = np.load(Path(__file__).with_name("radau.npz"))
 
@@ -30,15 +29,15 @@ def env() -> PowerGrid:
 @jax.jit
 def steady(c: Constants) -> Any:
     """Power flow and Jacobian of the machines in the steady state."""
-    schedule = machines.steady_state(c)
-    z = network.with_loads(schedule.ports[0], jnp.zeros(2, jnp.complex128))[:4]
+    schedule = physics.steady_state(c)
+    z = physics.with_loads(schedule.ports[0], jnp.zeros(2, jnp.complex128))[:4]
     flat, unravel = jax.flatten_util.ravel_pytree(schedule.start)
 
     def slopes(x: Any) -> Any:
-        result = machines.rates(c, schedule, z, jnp.zeros(8), unravel(x))
+        result = physics.rates(c, schedule, z, jnp.zeros(8), unravel(x))
         return jax.flatten_util.ravel_pytree(result)[0]
 
-    return network.power_flow(c), slopes(flat), jax.jacfwd(slopes)(flat)
+    return physics.power_flow(c), slopes(flat), jax.jacfwd(slopes)(flat)
 
 
 def test_power_flow_and_modes_are_the_published_ones() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 
 from neorl_envs.plants import RobotAssembly
 from neorl_envs.plants.robot_assembly import Cell, jacobian, link_frames, mass_matrix
-from neorl_envs.plants.robot_assembly._arm import along_tool
-from neorl_envs.plants.robot_assembly._physics import MOUTH, START, advance
+from neorl_envs.plants.robot_assembly._physics import MOUTH, START, advance, along_tool
 
 TOOL = 0.107 + 0.1034 + 0.06
 

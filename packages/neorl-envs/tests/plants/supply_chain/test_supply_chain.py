@@ -14,8 +14,7 @@ from neorl_core import highs, lows
 from neorl_core.control import UniformPolicy
 from neorl_envs.plants import SupplyChain
 from neorl_envs.plants.supply_chain import MarketNoise, bad_policy
-from neorl_envs.plants.supply_chain._market import poisson_quantile
-from neorl_envs.plants.supply_chain._physics import unit_costs, worth
+from neorl_envs.plants.supply_chain._physics import poisson_quantile, unit_costs, worth
 
 RECORD = np.load(Path(__file__).with_name("or_gym.npz"))
 LANES = RECORD["lanes"].tolist()

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from neorl_core import InputError
-from neorl_safety.constraints._constraints import Constraints, channels_of
+from neorl_safety.constraints._constraints import KINDS, Constraints, channels_of
 from neorl_safety.constraints._interlock import Interlock
-from neorl_safety.constraints._kinds import KINDS
 from neorl_safety.constraints._linear import Linear
 from neorl_safety.constraints._protocol import require
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from neorl_core import InputError, Spec, highs, lows
 from neorl_safety.constraints._constraints import AnyConstraints, Constraints, as_constraints
-from neorl_safety.constraints._declared import spec_channels
+from neorl_safety.constraints._documents import spec_channels
 from neorl_safety.constraints._function_kind import Function, Requirement, Tier
 
 PROBES = 64

@@ -4,8 +4,8 @@ from neorl_safety.filters._candidates import Candidate as Candidate
 from neorl_safety.filters._candidates import nearest as nearest
 from neorl_safety.filters._certify import Admissible as Admissible
 from neorl_safety.filters._certify import certify as certify
-from neorl_safety.filters._context import Context as Context
 from neorl_safety.filters._filter import filter_action as filter_action
+from neorl_safety.filters._report import Context as Context
 from neorl_safety.filters._report import Flag as Flag
 from neorl_safety.filters._report import Limit as Limit
 from neorl_safety.filters._report import SafetyReport as SafetyReport

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_safety.constraints._by_channel import Rate, RateKind
-from neorl_safety.constraints._constraints import Constraints
-from neorl_safety.constraints._kinds import KINDS, rank_of
+from neorl_safety.constraints._constraints import KINDS, Constraints, rank_of
 from neorl_safety.constraints._numbers import finite_or_zero, flush, usable_ends
 from neorl_safety.constraints._protocol import Interval, Rank, Rows, Situation
 

@@ -1,10 +1,39 @@
-"""The report of a filter as data: what it changed and why."""
+"""What goes into a filter besides the request, and its report as data: what it changed and why."""
 
 import enum
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt32
+
+# Inputs of a filter besides the request.
+
+
+class Context(NamedTuple):
+    """Inputs of a filter besides the request.
+
+    Attributes:
+        obs: The observation, shape ``(obs,)``, physical units.
+        previous: Action that the plant last received, shape ``(act,)``; NaN if unknown (first step,
+            restart).
+        dt: Length of one step in seconds, scalar: the period of the Spec. A late call does not
+            allow a larger step.
+        fallback_action: Action that the declared fallback currently proposes, shape ``(act,)``.
+        held: Seconds since each channel was last commanded to move, shape ``(act,)``; ``None``,
+            which means infinite, if no constraint uses it.
+        command: Last commanded action, shape ``(act,)``, to which deadband and resting time refer;
+            ``None`` means ``previous``. NaN if another controller moved the channel.
+    """
+
+    obs: Float[Array, " obs"]
+    previous: Float[Array, " act"]
+    dt: Float[Array, ""]
+    fallback_action: Float[Array, " act"]
+    held: Float[Array, " act"] | None = None
+    command: Float[Array, " act"] | None = None
+
+
+# The report of a filter as data: what it changed and why.
 
 
 class Flag(enum.IntFlag):

@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from neorl_safety.constraints._constraints import AnyConstraints, as_constraints
-from neorl_safety.filters._context import Context
-from neorl_safety.filters._report import Flag, SafetyReport
+from neorl_safety.filters._report import Context, Flag, SafetyReport
 
 CompiledFilter = Callable[[AnyConstraints, Context, Array], tuple[Array, SafetyReport]]
 

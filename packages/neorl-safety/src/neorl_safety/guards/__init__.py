@@ -5,8 +5,8 @@ from neorl_safety.guards._chain import FallbackChain as FallbackChain
 from neorl_safety.guards._chain import fallback_chain as fallback_chain
 from neorl_safety.guards._guard import GuardCarry as GuardCarry
 from neorl_safety.guards._guard import GuardedPolicy as GuardedPolicy
+from neorl_safety.guards._guard import decayed_offset as decayed_offset
 from neorl_safety.guards._guard import guard as guard
-from neorl_safety.guards._hand_over import decayed_offset as decayed_offset
 from neorl_safety.guards._settings import GuardSettings as GuardSettings
 from neorl_safety.guards._settings import default_settings as default_settings
 from neorl_safety.guards._settings import describe_settings as describe_settings

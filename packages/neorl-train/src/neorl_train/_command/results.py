@@ -27,8 +27,8 @@ def print_results(run: "RunDirectory", timings: "Timings", flags: Flags) -> None
 
 def run_results(run: "RunDirectory") -> dict[str, Any]:
     """Path, status, verdict and tables of a run, as plain JSON."""
-    from neorl_train.judging._evaluation_file import read_evaluation, to_plain
-    from neorl_train.judging._verdict_file import read_verdict
+    from neorl_train.judging._results import read_evaluation, to_plain
+    from neorl_train.judging._verdict import read_verdict
     from neorl_train.runs._names import REPORT
 
     record, report = run.record(), run.path / REPORT

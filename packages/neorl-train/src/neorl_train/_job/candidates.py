@@ -38,10 +38,11 @@ from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.data._experience import Experience
 from neorl_train.data._split import training_sample
-from neorl_train.judging._logged import reward_unit
+from neorl_train.judging._evaluate import reward_unit
 from neorl_train.judging._pool import COMPARED, LEARNER, RESIDUAL, RETUNED, Candidate, Pool
 from neorl_train.judging._rollouts import recorded_episodes
-from neorl_train.judging._trial import BrokenEpisodes, LogPrediction
+from neorl_train.judging._rule import LogPrediction
+from neorl_train.judging._sentences import BrokenEpisodes
 
 
 class Choice(NamedTuple):

@@ -14,8 +14,9 @@ from neorl_train._job.resolved_run import Learned, ResolvedRun, Task
 from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.data._experience import Experience
 from neorl_train.data._streamed import StreamedData
-from neorl_train.judging._fine_tuning import Collected, FineTuning, fine_tuning_effect
 from neorl_train.judging._results import Evaluation
+from neorl_train.judging._summary import mean_over_seeds, paired_comparison, seed_returns
+from neorl_train.judging._training_results import Collected, FineTuned, FineTuning
 from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._records import read_records
 from neorl_train.training._fine_tune import fine_tune, online_counts
@@ -103,14 +104,20 @@ def fine_tuning_results(
         regret = None
         if reference_return is not None:
             regret = tuple(float(np.mean(reference_return - np.asarray(curve))) for curve in curves)
+        after, before = (seed_returns(evaluation, group) for group in (name, f"{name}_{OFFLINE}"))
+        assert after is not None  # both are candidates of the pool
+        assert before is not None
+        level = evaluation.tables.level
+        paired = paired_comparison(after, before, level=level)
         results.append(
-            fine_tuning_effect(
-                evaluation,
-                name,
-                f"{name}_{OFFLINE}",
-                seeds=learned_policies.trained.seeds,
-                collected=learned_policies.collected,
+            FineTuned(
+                name=name,
+                before=mean_over_seeds(before, level=level),
+                after=mean_over_seeds(after, level=level),
+                gain=paired.gain,
+                each_seed=paired.each_seed,
                 regret=regret,
+                collected=learned_policies.collected,
             )
         )
     costs = tuple(channel.name for channel in evaluation.tables.spec.cost)

@@ -17,11 +17,11 @@ from neorl_core import InputError
 from neorl_core.infrastructure import cache_fault, is_full_disk
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train._errors import InterruptedRunError
+from neorl_train._job.evaluation import is_complete
 from neorl_train._job.resolution import Resolved, reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import all_stages
 from neorl_train._job.watcher import READY
-from neorl_train._job.write_results import is_complete
 from neorl_train._process.profiling import Profile
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal

@@ -17,8 +17,7 @@ from neorl_train._job.artefacts import run_checkpoints
 from neorl_train.configuration._sections import Config, config_hash, config_type, hyperparameters
 from neorl_train.configuration._toml import load_toml
 from neorl_train.data._experience import Experience
-from neorl_train.data._source import RunSource, simulator, source_named
-from neorl_train.judging._checks import require_same_channels
+from neorl_train.data._source import RunSource, require_same_channels, simulator, source_named
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
@@ -135,15 +134,15 @@ def check_offline_run(config: Config, environment: Plant | None, dataset: Datase
                 f"[{section}] differs from that of {run.path}; learners are fine-tuned with the "
                 "log and the penalties that they were trained with, so leave it out"
             )
-    for name, ours, theirs in (
+    for name, wanted, trained in (
         ("training.algorithms", config.training.algorithms, offline_config.training.algorithms),
         ("training.seeds", config.training.seeds, offline_config.training.seeds),
     ):
-        missing = [str(entry) for entry in ours if entry not in theirs]
+        missing = [str(entry) for entry in wanted if entry not in trained]
         if missing:
             raise InputError(
                 f"{name} has {', '.join(missing)}, which {run.path} did not train; it has "
-                f"{', '.join(map(str, theirs))}"
+                f"{', '.join(map(str, trained))}"
             )
     for name in config.training.algorithms:
         _require_critics(run, name, offline_config.training.updates)

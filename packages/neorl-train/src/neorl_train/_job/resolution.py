@@ -31,7 +31,10 @@ from neorl_train._job.kinds import kind_of
 from neorl_train._job.resolved_run import ResolvedRun, RunKind
 from neorl_train.candidates._declared import check_controllers
 from neorl_train.candidates._given import artefact_for
-from neorl_train.candidates._resolve import with_candidate_and_incumbent
+from neorl_train.candidates._resolve import (
+    with_candidate_and_incumbent,
+    with_todays_controller,
+)
 from neorl_train.candidates._table import FAMILIES
 from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
 from neorl_train.configuration._limits import (
@@ -56,12 +59,12 @@ from neorl_train.data._source import (
     is_streamed,
     known_plant,
     read_log,
+    require_same_channels,
     simulator,
     source_named,
 )
 from neorl_train.data._split import check_batches, check_split, training_rows
 from neorl_train.data._streamed import require_streamable
-from neorl_train.judging._checks import require_same_channels
 
 ROWS_AT_ONCE = 65_536
 MAX_MODEL_ROWS = 1_000_000
@@ -100,6 +103,7 @@ def resolve(config: Config) -> Resolved:
         simulator(config),
     )
     dataset = _log(config, source)
+    config, loop_notes = with_todays_controller(config, environment, dataset)
     kind.check(config, source, environment, dataset)
     if environment is not None and dataset is not None:
         require_same_channels(environment.spec, dataset.spec, environment.name)
@@ -147,7 +151,8 @@ def resolve(config: Config) -> Resolved:
             sentence for sentence in _sentences(declared, spec) if sentence not in limit_sentences
         ],
         fallback=text,
-        notes=incumbent_notes
+        notes=loop_notes
+        + incumbent_notes
         + untrained_notes(config, kind.usual_hyperparameters(config))
         + size_notes({name: hyperparameters(config, name) for name in config.training.algorithms})
         + ([] if environment is not None else _guard_warnings(config, limits, text, spec))

@@ -16,7 +16,7 @@ from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import recorded_tunings
 from neorl_train.data._experience import Experience
 from neorl_train.data._source import PlantSource, RunSource
-from neorl_train.judging._fine_tuning import Collected
+from neorl_train.judging._training_results import Collected
 from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RunDirectory

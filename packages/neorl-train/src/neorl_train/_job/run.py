@@ -15,10 +15,8 @@ from neorl_train._process.switches import cores, prepare_process
 from neorl_train._process.timings import Timings
 from neorl_train.configuration._sections import Config
 from neorl_train.configuration._validation import configure
-from neorl_train.judging._evaluation_file import read_evaluation
-from neorl_train.judging._results import Evaluation
-from neorl_train.judging._verdict import Verdict
-from neorl_train.judging._verdict_file import read_verdict
+from neorl_train.judging._results import Evaluation, read_evaluation
+from neorl_train.judging._verdict import Verdict, read_verdict
 from neorl_train.pages._plots import plot_episode, plot_learning
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import REPORT, VERDICT, policy_file

@@ -23,6 +23,15 @@ from neorl_train._job.candidates import (
     retune_stage,
     with_learners,
 )
+from neorl_train._job.evaluation import (
+    INPUTS,
+    RESULTS,
+    evaluate_on_plant,
+    evaluation_inputs,
+    matching_evaluation,
+    results_digest,
+    write_results,
+)
 from neorl_train._job.fine_tuning import fine_tuning_results
 from neorl_train._job.monitors import (
     disagreement_watch,
@@ -34,14 +43,6 @@ from neorl_train._job.monitors import (
 from neorl_train._job.resolution import origin_of
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session, Task
 from neorl_train._job.watcher import RunWatcher, tracked
-from neorl_train._job.write_results import (
-    INPUTS,
-    RESULTS,
-    evaluation_inputs,
-    matching_evaluation,
-    results_digest,
-    write_results,
-)
 from neorl_train._process.progress import Reporter
 from neorl_train._process.timings import Timings
 from neorl_train.candidates._family import Material
@@ -49,11 +50,11 @@ from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
 from neorl_train.configuration._fallback import fallback_policies
 from neorl_train.configuration._sections import config_to_dict, hyperparameters
 from neorl_train.data._experience import Experience
-from neorl_train.judging._fine_tuning import exploration_summary, write_fine_tuning
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
-from neorl_train.judging._rollouts import curve_key, starts_key
-from neorl_train.judging._trial import LogPrediction, trial_verdict
+from neorl_train.judging._rollouts import curve_key
+from neorl_train.judging._rule import LogPrediction, trial_verdict
+from neorl_train.judging._training_results import exploration_summary, write_fine_tuning
 from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import fallback_names
@@ -244,42 +245,32 @@ def _evaluate(
     candidate: str,
     guarding: dict[str, Any],
 ) -> Evaluation:
-    """Evaluates all policies; imported here because training must not wait for the import."""
-    from neorl_train.judging._logged import evaluate_offline
-    from neorl_train.judging._simulated import evaluate
-
+    """Evaluates all policies, on the plant or beside the log."""
     settings = run.config.evaluation
-    shared: dict[str, Any] = {
-        "candidate": candidate,
-        "spec": run.judged_spec,
-        "controllers": controllers,
-        "level": settings.level,
-        "episode_margin": settings.episode_margin,
-    }
-    if run.environment is None:
-        assert experience is not None  # if there is no plant, there is a log
-        session.reporter.stage(f"comparing with the log: {', '.join(pool.policies)}")
-        return evaluate_offline(
-            pool,
-            dataset=experience.dataset,
-            held_out=experience.held_out,
-            training=experience.training,
-            **trend_arguments(run.config, run.spec, experience.dataset, guarding),
-            **shared,
+    dataset = None if experience is None else experience.dataset
+    if run.environment is not None:
+        count = f"{len(pool)} {'policy' if len(pool) == 1 else 'policies'}"
+        session.reporter.stage(f"evaluating {count} in {settings.starts} paired episodes")
+        starts: dict[str, int] = {"seed": settings.seed, "starts": settings.starts}
+        return evaluate_on_plant(
+            run, pool, dataset, controllers, guarding, candidate=candidate, **starts
         )
-    starts = settings.starts
-    count = f"{len(pool)} {'policy' if len(pool) == 1 else 'policies'}"
-    session.reporter.stage(f"evaluating {count} in {starts} paired episodes")
-    return evaluate(
-        run.environment,
+    # Imported here because training must not wait for the import.
+    from neorl_train.judging._evaluate import evaluate_offline
+
+    assert experience is not None  # if there is no plant, there is a log
+    session.reporter.stage(f"comparing with the log: {', '.join(pool.policies)}")
+    return evaluate_offline(
         pool,
-        None if experience is None else experience.dataset,
-        incumbent=pool.incumbent or None,
-        behaviour=run.behaviour,
-        key=starts_key(settings.seed),
-        n_starts=starts,
-        **guarding,
-        **shared,
+        dataset=experience.dataset,
+        held_out=experience.held_out,
+        training=experience.training,
+        candidate=candidate,
+        spec=run.judged_spec,
+        controllers=controllers,
+        level=settings.level,
+        episode_margin=settings.episode_margin,
+        **trend_arguments(run.config, run.spec, experience.dataset, guarding),
     )
 
 

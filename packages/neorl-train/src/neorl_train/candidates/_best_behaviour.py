@@ -11,7 +11,7 @@ from neorl_core import Spec
 from neorl_core.costs import limit_kind
 from neorl_envs import Dataset
 from neorl_train.data._behaviours import behaviours_of, own_episodes
-from neorl_train.judging._logged import reward_unit
+from neorl_train.judging._evaluate import reward_unit
 from neorl_train.judging._results import Episodes
 from neorl_train.judging._rollouts import recorded_episodes
 from neorl_train.judging._wording import confidence, enumeration, quantity, with_ends, with_unit

@@ -6,7 +6,7 @@ from pathlib import Path
 from neorl_agents import PolicyArtefact, load_policy
 from neorl_core import InputError, Spec
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
-from neorl_train.judging._checks import require_same_channels
+from neorl_train.data._source import require_same_channels
 from neorl_train.judging._pool import GIVEN, Candidate, Pool
 from neorl_train.runs._directory import RunDirectory
 

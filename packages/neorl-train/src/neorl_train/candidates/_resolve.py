@@ -7,6 +7,7 @@ from pathlib import Path
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
+from neorl_envs.plant_logs import todays_controller
 from neorl_envs.plants import Plant
 from neorl_train.candidates._family import RunInputs
 from neorl_train.candidates._table import BEST, CLASSICAL, FAMILIES, check_candidate
@@ -19,6 +20,31 @@ from neorl_train.runs._names import FALLBACK
 
 TAKEN = (RETUNED, RESIDUAL, BEST, INCUMBENT, BEHAVIOUR, LOG, MEAN, LINE, FALLBACK)
 """Names in the tables of a run that no controller of the user may have."""
+
+
+def with_todays_controller(
+    config: Config, environment: Plant | None, dataset: Dataset | None
+) -> tuple[Config, list[str]]:
+    """Retunes the controller that the log declares, unless the run says what runs today.
+
+    The notes say what was declared, in engineering units, and how to leave it out.
+    """
+    given = config.evaluation.incumbent or config.retuning.controller or config.classical.declared
+    if given or dataset is None or environment is not None:
+        return config, []
+    today = todays_controller(dataset)
+    if not today.loops:
+        return config, []
+    declared = dataclasses.replace(config.classical, declared={today.name: today.loops})
+    retuning = dataclasses.replace(config.retuning, controller=today.name)
+    evaluation = dataclasses.replace(config.evaluation, incumbent=today.name)
+    note = (
+        "the plant.toml of the log declares today's controller, so it is retuned, and every "
+        f"candidate is compared with it ({'; '.join(today.sentences)}); "
+        f"`--evaluation.incumbent {BEHAVIOUR!r}` leaves it out"
+    )
+    changed = {"classical": declared, "retuning": retuning, "evaluation": evaluation}
+    return dataclasses.replace(config, **changed), [note]
 
 
 def with_candidate_and_incumbent(

@@ -10,7 +10,7 @@ from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train.choosing._return_distribution import MOST_FAR
 from neorl_train.choosing._select import CandidateEstimates, Selection
 from neorl_train.choosing._value_estimates import MIN_SIZE
-from neorl_train.judging._evaluation_file import to_plain
+from neorl_train.judging._results import to_plain
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import number, percent, quantity, with_ends, with_unit
 from neorl_train.pages._html import (

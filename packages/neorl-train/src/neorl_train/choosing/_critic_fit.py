@@ -28,6 +28,7 @@ from neorl_agents.critics import (
 )
 from neorl_agents.learning import Networks
 from neorl_core import DataStatistics, InputError, Spec, Transition
+from neorl_core.infrastructure import require_settings, setting
 from neorl_core.statistics import DEFAULT_LEVEL, conformal_sample_size
 from neorl_envs import Dataset
 from neorl_envs.datasets import data_statistics, split_episodes
@@ -35,8 +36,8 @@ from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
 from neorl_train.data._behaviours import padded_episodes
 from neorl_train.data._data_warnings import still_actions
 from neorl_train.data._training_data import TrainingData
-from neorl_train.judging._estimates import fraction_estimates
 from neorl_train.judging._rollouts import recorded_episodes
+from neorl_train.judging._summary import fraction_estimates
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._loop import UNWATCHED, Watcher, train
 from neorl_train.training._memory import TrainingMemory
@@ -59,14 +60,14 @@ class CriticOptions:
         seed: Seed of splits, weights and random samples.
     """
 
-    horizon: int = 20
-    updates: int = 10_000
-    ensemble_updates: int = 3_000
-    members: int = 10
-    hidden: tuple[int, ...] = (64, 64)
-    coverage: float = 0.9
-    false_alarms: float = 0.1
-    seed: int = 0
+    horizon: int = setting(20, low=1)
+    updates: int = setting(10_000, low=1)
+    ensemble_updates: int = setting(3_000, low=1)
+    members: int = setting(10, low=2)
+    hidden: tuple[int, ...] = setting((64, 64), low=1)
+    coverage: float = setting(0.9, above=0, below=1)
+    false_alarms: float = setting(0.1, above=0, below=1)
+    seed: int = setting(0, low=0)
 
     def validate(self) -> None:
         """Refuses invalid values.
@@ -74,20 +75,7 @@ class CriticOptions:
         Raises:
             InputError: Names the first one.
         """
-        if not 0 < self.false_alarms < 1:
-            raise InputError(f"false_alarms must lie in (0, 1), got {self.false_alarms}")
-        if not 0 < self.coverage < 1:
-            raise InputError(f"coverage must lie in (0, 1), got {self.coverage}")
-        for name in ("updates", "ensemble_updates"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"{name} must be an integer of at least 1, got {getattr(self, name)}"
-                )
-        try:
-            self.safety_learner().validate()
-            self.ensemble_learner().validate()
-        except ValueError as error:
-            raise InputError(str(error).partition(".")[2]) from error
+        require_settings(self, "")
 
     def safety_learner(self) -> SafetyCriticLearner:
         """The learner of the safety critic."""

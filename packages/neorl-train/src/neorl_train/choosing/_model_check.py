@@ -23,8 +23,8 @@ from neorl_agents.retuning import (
     held_out_modes,
     learned_plants,
 )
-from neorl_core import InputError, Policy, Spec
-from neorl_core.infrastructure import unknown_name
+from neorl_core import Policy, Spec
+from neorl_core.infrastructure import require_settings, setting, unknown_name
 from neorl_envs import Dataset
 from neorl_envs.inspection import interlock_report
 from neorl_train.choosing._model_trust import (
@@ -40,8 +40,8 @@ from neorl_train.choosing._model_trust import (
 )
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
-from neorl_train.judging._logged import reward_unit
-from neorl_train.judging._trial import setpoint_text
+from neorl_train.judging._evaluate import reward_unit
+from neorl_train.judging._sentences import setpoint_text
 from neorl_train.judging._wording import number, percent, quantity
 
 MAX_BIAS = 0.25
@@ -81,10 +81,10 @@ class ModelOptions:
     """
 
     exogenous: tuple[str, ...] = ()
-    updates: int = HistoryModelSettings.updates
-    episodes: int = RetuneSettings.evaluation_episodes
-    held_out_modes: int = 3
-    seed: int = 0
+    updates: int = setting(HistoryModelSettings.updates, low=1)
+    episodes: int = setting(RetuneSettings.evaluation_episodes, low=2)
+    held_out_modes: int = setting(3, low=0)
+    seed: int = setting(0, low=0)
     output: str = "model.html"
 
 
@@ -177,10 +177,7 @@ def check_plant_model(
             raise unknown_name("observation in exogenous", name, names)
     facts = PlantFacts() if facts is None else facts
     exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
-    if options.updates < 1 or options.episodes < 2 or options.held_out_modes < 0:
-        raise InputError(
-            "updates must be at least 1, episodes at least 2, and held_out_modes not negative"
-        )
+    require_settings(options, "")
     settings = RetuneSettings(
         model=HistoryModelSettings(updates=options.updates), evaluation_episodes=options.episodes
     )

@@ -27,8 +27,8 @@ from neorl_core.costs import limit_kind
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_envs import Dataset
 from neorl_train.data._behaviours import behaviours_of, imitation_name, own_episodes
-from neorl_train.judging._estimates import fraction_estimates
-from neorl_train.judging._trial import MAX_REPLAY_ERROR, ReplayCheck
+from neorl_train.judging._rule import MAX_REPLAY_ERROR, ReplayCheck
+from neorl_train.judging._summary import fraction_estimates
 from neorl_train.judging._wording import number, percent, quantity
 
 

@@ -20,7 +20,7 @@ from neorl_agents.retuning import (
     select,
 )
 from neorl_core import InputError, Policy, Spec
-from neorl_core.infrastructure import unknown_name
+from neorl_core.infrastructure import require_settings, setting, unknown_name
 from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
 from neorl_train.choosing._agreement import other_estimates, refuse_if_contradicted
@@ -37,8 +37,8 @@ from neorl_train.choosing._value_estimates import (
 from neorl_train.data._behaviours import behaviours_of, own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.judging import OtherEstimate
-from neorl_train.judging._logged import reward_unit
-from neorl_train.judging._trial import ReplayCheck
+from neorl_train.judging._evaluate import reward_unit
+from neorl_train.judging._rule import ReplayCheck
 from neorl_train.judging._wording import with_ends, with_unit
 
 MIN_AGREEMENT = 3
@@ -71,12 +71,12 @@ class SelectOptions:
     policies: tuple[str, ...] = ()
     incumbent: str = ""
     exogenous: tuple[str, ...] = ()
-    updates: int = HistoryModelSettings.updates
-    value_updates: int = 6_000
-    value_members: int = MEMBERS
-    discount: float = 0.99
-    held_out_modes: int = 0
-    seed: int = 0
+    updates: int = setting(HistoryModelSettings.updates, low=1)
+    value_updates: int = setting(6_000, low=0)
+    value_members: int = setting(MEMBERS, low=1)
+    discount: float = setting(0.99, low=0, below=1)
+    held_out_modes: int = setting(0, low=0)
+    seed: int = setting(0, low=0)
     output: str = "select.html"
 
     def validate(self) -> None:
@@ -85,18 +85,11 @@ class SelectOptions:
         Raises:
             InputError: Names the first one.
         """
-        if self.updates < 1:
-            raise InputError(f"updates must be at least 1, got {self.updates}")
-        if self.value_updates < 0 or self.value_updates % 100:
+        require_settings(self, "")
+        if self.value_updates % 100:
             raise InputError(
                 f"value_updates must be a multiple of 100 or 0, got {self.value_updates}"
             )
-        if self.value_members < 1:
-            raise InputError(f"value_members must be at least 1, got {self.value_members}")
-        if self.held_out_modes < 0:
-            raise InputError(f"held_out_modes must not be negative, got {self.held_out_modes}")
-        if not 0 <= self.discount < 1:
-            raise InputError(f"discount must lie in [0, 1), got {self.discount}")
 
 
 class CandidateEstimates(NamedTuple):

@@ -5,7 +5,7 @@ import math
 from typing import Literal, get_args
 
 from neorl_core import InputError, Spec
-from neorl_core.infrastructure import unknown_name
+from neorl_core.infrastructure import setting, unknown_name
 from neorl_safety.guards import Supervision, supervision, usable_ages
 from neorl_safety.monitoring import (
     NamedMonitor,
@@ -43,16 +43,16 @@ class MonitorsConfig:
             calibrated monitors (novelty, drift, disagreement) raises a false alarm.
     """
 
-    range: float = 0.05
+    range: float = setting(0.05, low=0, also=math.inf)
     frozen: dict[str, float] = dataclasses.field(default_factory=dict)
     max_age: dict[str, float] = dataclasses.field(default_factory=dict)
     formulas: dict[str, str] = dataclasses.field(default_factory=dict)
     novelty: tuple[Novelty, ...] = ()
-    neighbours: int = 5
-    rows: int = 1000
+    neighbours: int = setting(5, low=1)
+    rows: int = setting(1000, low=1)
     drift: bool = False
     disagreement: bool = False
-    false_alarms: float = 0.05
+    false_alarms: float = setting(0.05, above=0, below=1)
 
     @property
     def calibrated(self) -> tuple[str, ...]:
@@ -105,17 +105,12 @@ def check_monitors(monitors: MonitorsConfig, *, algorithms: tuple[str, ...], see
     """Refuses invalid settings before any data is read.
 
     Raises:
-        InputError: If a number is out of range, a formula has the name of another monitor, or
-            disagreement is requested for a single seed.
+        InputError: If there are fewer rows than neighbours, a formula has the name of another
+            monitor, or disagreement is requested for a single seed.
     """
-    _require(monitors.range >= 0, f"monitors.range must be zero or more, got {monitors.range}")
     _require(
-        0 < monitors.false_alarms < 1,
-        f"monitors.false_alarms must be above 0 and below 1, got {monitors.false_alarms}",
-    )
-    _require(
-        1 <= monitors.neighbours <= monitors.rows,
-        f"monitors.neighbours must lie between 1 and monitors.rows = {monitors.rows}, got "
+        monitors.neighbours <= monitors.rows,
+        f"monitors.neighbours must be at most monitors.rows = {monitors.rows}, got "
         f"{monitors.neighbours}",
     )
     for name in monitors.novelty:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from neorl_agents import Explorer
 from neorl_agents.online import require_fine_tunable, rows_of_the_log
 from neorl_core import InputError
+from neorl_core.infrastructure import require_settings, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,7 @@ class FineTuningConfig:
         environments: Number of parallel episodes; multiplied by ``updates_per_step`` it must divide
             ``training.chunk``.
         updates_per_step: Critic gradient steps for every step of the plant.
-        share: Fraction of every batch that comes from the log, in [0, 1]; one half is the symmetric
+        share: Fraction of every batch that comes from the log; one half is the symmetric
             sampling of RLPD. The rest comes from the rows collected online.
         warm_up: Steps of the plant before the first update, with the offline policy.
         capacity: Number of rows that the online buffer can store; beyond it, the oldest are
@@ -31,11 +32,11 @@ class FineTuningConfig:
     run: str = ""
     environment: str = ""
     variant: str = "original"
-    environments: int = 10
-    updates_per_step: int = 1
-    share: float = 0.5
-    warm_up: int = 1_000
-    capacity: int = 100_000
+    environments: int = setting(10, low=1)
+    updates_per_step: int = setting(1, low=1)
+    share: float = setting(0.5, low=0, high=1)
+    warm_up: int = setting(1_000, low=1)
+    capacity: int = setting(100_000, low=1)
 
 
 def check_fine_tuning(
@@ -43,11 +44,6 @@ def check_fine_tuning(
 ) -> None:
     """Refuses settings with which no learner, or not this one, can be fine-tuned."""
     require_fine_tunable(algorithm)
-    _require(
-        0 <= settings.share <= 1,
-        f"{where}.share must be in [0, 1], the fraction of each "
-        f"batch that comes from the log, got {settings.share}",
-    )
     check_collection(settings, algorithm, chunk=chunk, where=where, share=settings.share)
 
 
@@ -72,10 +68,10 @@ class OnlineConfig:
         capacity: Number of rows that the buffer can store; beyond it, the oldest are overwritten.
     """
 
-    environments: int = 10
-    updates_per_step: int = 1
-    warm_up: int = 1_000
-    capacity: int = 100_000
+    environments: int = setting(10, low=1)
+    updates_per_step: int = setting(1, low=1)
+    warm_up: int = setting(1_000, low=1)
+    capacity: int = setting(100_000, low=1)
 
 
 class CollectionSettings(Protocol):
@@ -130,13 +126,7 @@ def check_collection(
             f"{name} cannot be trained on a plant: it has no method explore(state) that returns "
             "the exploring policy"
         )
-    for field in ("environments", "updates_per_step", "warm_up", "capacity"):
-        value = getattr(settings, field)
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        _require(
-            is_integer and value >= 1,
-            f"{where}.{field} must be an integer of at least 1, got {value}",
-        )
+    require_settings(settings, where)
     if buffered:
         _check_buffer(settings, algorithm, where, share)
     if buffered and not by_priority:

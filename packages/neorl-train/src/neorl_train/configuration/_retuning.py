@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import SearchSettings
 from neorl_core import InputError
+from neorl_core.infrastructure import MAX_SEED, setting
 
 INCUMBENT = "incumbent"
 """Refers to the controller that runs on the plant today, as the one to retune."""
@@ -37,25 +38,18 @@ class RetuningConfig:
 
     controller: str = ""
     exogenous: tuple[str, ...] = ()
-    updates: int = HistoryModelSettings.updates
-    generations: int = SearchSettings.generations
+    updates: int = setting(HistoryModelSettings.updates, low=1)
+    generations: int = setting(SearchSettings.generations, low=1)
     residual: bool = False
     modes: bool = False
-    held_out_modes: int = 0
-    seed: int = 0
+    held_out_modes: int = setting(0, low=0)
+    seed: int = setting(0, low=0, high=MAX_SEED)
 
 
 def check_retuning(
     retuning: RetuningConfig, tunings: Sequence[str], controllers: Sequence[str]
 ) -> None:
-    """Refuses small counts, and a controller that the run does not have."""
-    for name in ("updates", "generations"):
-        if getattr(retuning, name) < 1:
-            raise InputError(f"retuning.{name} must be at least 1, got {getattr(retuning, name)}")
-    if retuning.held_out_modes < 0:
-        raise InputError(
-            f"retuning.held_out_modes must not be negative, got {retuning.held_out_modes}"
-        )
+    """Refuses a controller that the run does not have."""
     if retuning.modes and not retuning.controller:
         raise InputError(
             "retuning.modes has no effect without a pool of candidates; name the controller to "

@@ -5,11 +5,13 @@ import dataclasses
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from neorl_core import InputError
+from neorl_core.infrastructure import MAX_SEED, setting
 from neorl_core.statistics import DEFAULT_LEVEL
 from neorl_train.configuration._classical import ClassicalConfig
 from neorl_train.configuration._fallback import FallbackConfig
@@ -24,6 +26,10 @@ DEFAULT_STEPS = 120_000
 """Default number of steps of a collected log."""
 MIXED = "mixed"
 """Default quality of a collected log."""
+MAX_STARTS = 100_000
+"""More episodes are surely a typing error: an evaluation keeps them all in memory."""
+MAX_STEPS = 10_000_000_000
+"""More steps are surely a typing error: no disk could store them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +57,12 @@ class DataConfig:
     """
 
     source: str = "ChemicalReactor-v0"
-    steps: int = -1
+    steps: int = setting(-1, low=0, high=MAX_STEPS, also=-1)
     quality: str = MIXED
-    held_out: float = 0.1
-    seed: int = 0
+    held_out: float = setting(0.1, above=0, below=1)
+    seed: int = setting(0, low=0, high=MAX_SEED)
     memory: str = "8GB"
-    readers: int = 1
+    readers: int = setting(1, low=1)
     constants: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def recorded(self, on: str) -> "DataConfig":
@@ -81,9 +87,9 @@ class TrainingConfig:
 
     algorithms: tuple[str, ...] = ("bc", "td3_bc", "iql")
     on: Literal["log", "plant"] = "log"
-    seeds: tuple[int, ...] = (0, 1, 2, 3)
-    updates: int = 30_000
-    chunk: int = 500
+    seeds: tuple[int, ...] = setting((0, 1, 2, 3), low=0, high=MAX_SEED)
+    updates: int = setting(30_000, low=1, high=MAX_SEED)
+    chunk: int = setting(500, low=1, high=100_000)
 
 
 PAIRED_STARTS_SEED = 1
@@ -121,7 +127,7 @@ class EvaluationConfig:
             everything that filled the log in turns. If empty, the retuned controller, else the
             plant's first tuning, or the one that recorded most of a log in a file of which the
             first recorded nothing; for a log without a simulator, ``"logged behaviour"``.
-        level: Confidence level of every interval used by the verdict; in (0.5, 1).
+        level: Confidence level of every interval used by the verdict.
         episode_margin: Margin for the fraction of episodes over a cost's limit: its upper bound may
             exceed the incumbent's fraction by at most this; ``inf`` sets no requirement on single
             episodes.
@@ -130,14 +136,14 @@ class EvaluationConfig:
     """
 
     environment: str = ""
-    starts: int = 128
-    seed: int = -1
-    curve_starts: int = 8
+    starts: int = setting(128, low=2, high=MAX_STARTS)
+    seed: int = setting(-1, low=0, high=MAX_SEED, also=-1)
+    curve_starts: int = setting(8, low=0)
     candidate: str = ""
     policies: tuple[str, ...] = ()
     incumbent: str = ""
-    level: float = DEFAULT_LEVEL
-    episode_margin: float = 0.05
+    level: float = setting(DEFAULT_LEVEL, above=0.5, below=1)
+    episode_margin: float = setting(0.05, low=0, high=1, also=math.inf)
     families: tuple[str, ...] = ()
 
     @property
@@ -166,8 +172,8 @@ class CheckpointConfig:
         keep: Number of checkpoints kept for each algorithm.
     """
 
-    interval: int = 5_000
-    keep: int = 2
+    interval: int = setting(5_000, low=1)
+    keep: int = setting(2, low=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +188,7 @@ class DevicesConfig:
             device.
     """
 
-    batch: int = 0
+    batch: int = setting(0, low=0)
     memory: str = ""
 
 

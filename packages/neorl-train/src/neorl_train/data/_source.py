@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -10,7 +10,7 @@ from typing import TypeAlias
 import jax
 from jaxtyping import PRNGKeyArray
 
-from neorl_core import InputError, Spec
+from neorl_core import Channel, CostChannel, InputError, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset, make, read_dataset
 from neorl_envs.datasets import require_content_hash, stored_bytes
@@ -196,3 +196,57 @@ def data_keys(data: DataConfig) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     """The keys for the collection and for the split."""
     collect, split = jax.random.split(jax.random.key(data.seed))
     return collect, split
+
+
+ADVICE = "name the simulator of the plant that the log was recorded on"
+
+
+def require_same_channels(
+    simulator: Spec, log: Spec, environment: str, advice: str = ADVICE
+) -> None:
+    """Refuses a simulated plant whose channels differ from those of a log and its policies.
+
+    Cost limits may differ, because they belong to the run.
+    """
+    for field, kind in (("obs", "observed"), ("action", "action"), ("cost", "cost")):
+        simulated, recorded = getattr(simulator, field), getattr(log, field)
+        if field == "cost":
+            simulated, recorded = _without_limits(simulated), _without_limits(recorded)
+        if len(simulated) != len(recorded):
+            raise InputError(
+                f"{environment} has {len(simulated)} {kind} channels, and the log and its policies "
+                f"have {len(recorded)}; {advice}"
+            )
+        for channel, logged in zip(simulated, recorded, strict=True):
+            if channel != logged:
+                raise InputError(
+                    f"{environment} has the {kind} channel {_describe(channel)}, where the log "
+                    f"and its policies have {_describe(logged)}; {_advice(logged, advice)}"
+                )
+    if simulator.dt != log.dt:
+        raise InputError(
+            f"{environment} has a control period of {simulator.dt:g} s, the log one of {log.dt:g} "
+            f"s; {advice}"
+        )
+
+
+def _without_limits(costs: Sequence[CostChannel]) -> list[tuple[str, str, str]]:
+    """Name, unit and kind of every cost; its limit belongs to the run."""
+    return [(channel.name, channel.unit, channel.per) for channel in costs]
+
+
+def _describe(channel: Channel | tuple[str, str, str]) -> str:
+    """Describes a channel with its range, or a cost with what it counts."""
+    if isinstance(channel, Channel):
+        return f"{channel.name} ({channel.low:g} to {channel.high:g} {channel.unit})"
+    name, unit, per = channel
+    return f"{name} ({unit} per {per})"
+
+
+def _advice(logged: Channel | tuple[str, str, str], advice: str) -> str:
+    if isinstance(logged, Channel) and logged.unit == "?":
+        return (
+            "the log's file does not state its channels; write its rows with the channels of the "
+            "plant first"
+        )
+    return advice

@@ -9,11 +9,11 @@ from typing import Any
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import check_head, head, write_json, write_text
 from neorl_train._errors import InterruptedRunError
+from neorl_train._job.evaluation import is_complete
 from neorl_train._job.job import continue_run, first_record
 from neorl_train._job.log_stage import read_experience
 from neorl_train._job.resolution import reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
-from neorl_train._job.write_results import is_complete
 from neorl_train._process.progress import Reporter
 from neorl_train._process.signals import StopSignal
 from neorl_train._process.timings import Timings

@@ -252,14 +252,14 @@ def check_introductions(introductions: list[Introduction]) -> None:
 
 def _check_same_plant(first: Introduction, other: Introduction) -> None:
     for field, kind in (("obs", "observed"), ("action", "action"), ("cost", "cost")):
-        ours, theirs = getattr(first.spec, field), getattr(other.spec, field)
-        if len(ours) != len(theirs):
+        expected, channels = getattr(first.spec, field), getattr(other.spec, field)
+        if len(expected) != len(channels):
             raise InputError(
-                f"site {other.site} has {len(theirs)} {kind} channels "
-                f"({_names(theirs)}), site {first.site} has {len(ours)} ({_names(ours)}); only "
-                "sites with the same channels can train one policy"
+                f"site {other.site} has {len(channels)} {kind} channels "
+                f"({_names(channels)}), site {first.site} has {len(expected)} "
+                f"({_names(expected)}); only sites with the same channels can train one policy"
             )
-        for own, other_channel in zip(ours, theirs, strict=True):
+        for own, other_channel in zip(expected, channels, strict=True):
             if own != other_channel:
                 raise InputError(
                     f"site {other.site} has the {kind} channel {_describe(other_channel)}, where "

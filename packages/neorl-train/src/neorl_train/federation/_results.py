@@ -8,9 +8,8 @@ import numpy as np
 from neorl_train.federation._privacy import epsilon
 from neorl_train.federation._site_run import LOCAL
 from neorl_train.federation._sites import FederationPlan
-from neorl_train.judging._evaluation_file import read_evaluation
-from neorl_train.judging._results import Evaluation
-from neorl_train.judging._verdict_file import read_verdict
+from neorl_train.judging._results import Evaluation, read_evaluation
+from neorl_train.judging._verdict import read_verdict
 from neorl_train.runs._directory import RunDirectory
 
 

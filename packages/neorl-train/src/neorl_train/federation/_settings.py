@@ -1,10 +1,10 @@
 """Settings of a federation: the sections of its file, and their checks."""
 
 import dataclasses
-import math
 from typing import Literal
 
 from neorl_core import InputError
+from neorl_core.infrastructure import require_settings, setting
 
 Rule = Literal[
     "mean",
@@ -53,17 +53,17 @@ class FederationConfig:
             declared ranges of the channels, for which no statistics are sent.
     """
 
-    rounds: int = 40
-    local_updates: int = 250
+    rounds: int = setting(40, low=1)
+    local_updates: int = setting(250, low=1)
     rule: Rule = "mean"
-    byzantine: int = 0
-    proximal: float = 0.0
+    byzantine: int = setting(0, low=0)
+    proximal: float = setting(0.0, low=0)
     weights: Literal["rows", "equal"] = "rows"
-    largest_share: float = 0.5
-    participation: float = 1.0
-    least_sites: int = 1
-    patience: int = 3
-    radius: float = 1.0
+    largest_share: float = setting(0.5, above=0, high=1)
+    participation: float = setting(1.0, above=0, high=1)
+    least_sites: int = setting(1, low=1)
+    patience: int = setting(3, low=1)
+    radius: float = setting(1.0, above=0)
     scaling: Literal["merged", "declared"] = "merged"
 
 
@@ -85,8 +85,8 @@ class GossipConfig:
 
     graph: Literal["ring", "star", "complete", "hierarchical", "links"] = "ring"
     links: tuple[tuple[str, ...], ...] = ()
-    groups: tuple[int, ...] = ()
-    steps: int = 1
+    groups: tuple[int, ...] = setting((), low=1)
+    steps: int = setting(1, low=1)
     exact: bool = False
 
 
@@ -102,9 +102,9 @@ class PrivacyConfig:
             of sites.
     """
 
-    noise_multiplier: float = 0.0
-    clip_norm: float = 1.0
-    delta: float = 1e-5
+    noise_multiplier: float = setting(0.0, low=0)
+    clip_norm: float = setting(1.0, above=0)
+    delta: float = setting(1e-5, above=0, below=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +121,9 @@ class MessagesConfig:
     """
 
     secure_sum: bool = False
-    largest: float = 1.0
+    largest: float = setting(1.0, above=0)
     bits: Literal[8, 16, 32] = 32
-    fraction: float = 1.0
+    fraction: float = setting(1.0, above=0, high=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +173,7 @@ def check_federation(settings: Federation, names: list[str]) -> None:
             f"a federation needs two sites or more, got {len(names)}; add a section [sites.NAME] "
             "for each, or train on one log with `neorl-train run`"
         )
-    _check_numbers(settings)
+    require_settings(settings, "")
     if federation.least_sites > len(names):
         raise InputError(
             f"federation.least_sites is {federation.least_sites}, but there are only {len(names)} "
@@ -181,40 +181,6 @@ def check_federation(settings: Federation, names: list[str]) -> None:
         )
     _check_rule(federation, len(names))
     _check_together(settings, len(names))
-
-
-def _check_numbers(settings: Federation) -> None:
-    federation, gossip = settings.federation, settings.gossip
-    for section, values, names in (
-        ("federation", federation, ("rounds", "local_updates", "least_sites", "patience")),
-        ("gossip", gossip, ("steps",)),
-    ):
-        for name in names:
-            if getattr(values, name) < 1:
-                raise InputError(
-                    f"{section}.{name} must be an integer of at least 1, got "
-                    f"{getattr(values, name)}"
-                )
-    if federation.byzantine < 0:
-        raise InputError(f"federation.byzantine must not be negative, got {federation.byzantine}")
-    for name, value, low, high in (
-        ("federation.proximal", federation.proximal, 0.0, math.inf),
-        ("privacy.noise_multiplier", settings.privacy.noise_multiplier, 0.0, math.inf),
-    ):
-        if not low <= value < high:
-            raise InputError(f"{name} must be finite and not negative, got {value}")
-    for name, value, high in (
-        ("federation.largest_share", federation.largest_share, 1.0),
-        ("federation.participation", federation.participation, 1.0),
-        ("federation.radius", federation.radius, math.inf),
-        ("privacy.clip_norm", settings.privacy.clip_norm, math.inf),
-        ("messages.largest", settings.messages.largest, math.inf),
-        ("messages.fraction", settings.messages.fraction, 1.0),
-    ):
-        if not (0 < value <= high and math.isfinite(value)):
-            raise InputError(f"{name} must be above 0 and at most {high:g}, got {value}")
-    if not 0 < settings.privacy.delta < 1:
-        raise InputError(f"privacy.delta must be between 0 and 1, got {settings.privacy.delta}")
 
 
 def _check_rule(federation: FederationConfig, sites: int) -> None:

@@ -5,45 +5,38 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
-    from neorl_train.judging._estimates import crossed_estimate as crossed_estimate
-    from neorl_train.judging._estimates import fraction_estimates as fraction_estimates
-    from neorl_train.judging._estimates import mean_estimates as mean_estimates
-    from neorl_train.judging._evaluation_file import read_evaluation as read_evaluation
-    from neorl_train.judging._evaluation_file import write_evaluation as write_evaluation
-    from neorl_train.judging._fine_tuning import Collected as Collected
-    from neorl_train.judging._fine_tuning import FineTuned as FineTuned
-    from neorl_train.judging._fine_tuning import FineTuning as FineTuning
-    from neorl_train.judging._fine_tuning import read_fine_tuning as read_fine_tuning
-    from neorl_train.judging._fine_tuning import write_fine_tuning as write_fine_tuning
-    from neorl_train.judging._logged import classical_imitators as classical_imitators
+    from neorl_train.judging._evaluate import classical_imitators as classical_imitators
     from neorl_train.judging._results import ActionFit as ActionFit
     from neorl_train.judging._results import Band as Band
+    from neorl_train.judging._results import ChannelExcitation as ChannelExcitation
     from neorl_train.judging._results import Episodes as Episodes
     from neorl_train.judging._results import Evaluation as Evaluation
-    from neorl_train.judging._results import Excitation as Excitation
+    from neorl_train.judging._results import LogDescription as LogDescription
+    from neorl_train.judging._results import LogScore as LogScore
     from neorl_train.judging._results import PolicyResult as PolicyResult
-    from neorl_train.judging._results import Score as Score
-    from neorl_train.judging._results import Source as Source
     from neorl_train.judging._results import Stretch as Stretch
     from neorl_train.judging._results import Trace as Trace
-    from neorl_train.judging._rollouts import Rollout as Rollout
+    from neorl_train.judging._results import read_evaluation as read_evaluation
+    from neorl_train.judging._results import write_evaluation as write_evaluation
+    from neorl_train.judging._rollouts import EpisodeRows as EpisodeRows
+    from neorl_train.judging._rollouts import SwitchedPolicy as SwitchedPolicy
     from neorl_train.judging._rollouts import episodes_of as episodes_of
     from neorl_train.judging._rollouts import paired_starts as paired_starts
     from neorl_train.judging._rollouts import recorded_episodes as recorded_episodes
     from neorl_train.judging._rollouts import rollouts as rollouts
+    from neorl_train.judging._rollouts import with_one_structure as with_one_structure
+    from neorl_train.judging._rule import LogPrediction as LogPrediction
+    from neorl_train.judging._rule import OtherEstimate as OtherEstimate
+    from neorl_train.judging._rule import trial_verdict as trial_verdict
+    from neorl_train.judging._safety import assess_on_log as assess_on_log
+    from neorl_train.judging._safety import assess_on_plant as assess_on_plant
     from neorl_train.judging._safety_findings import Assessment as Assessment
-    from neorl_train.judging._safety_on_plant import PolicyUnderTest as PolicyUnderTest
-    from neorl_train.judging._safety_on_plant import assess_on_log as assess_on_log
-    from neorl_train.judging._safety_on_plant import assess_on_plant as assess_on_plant
-    from neorl_train.judging._safety_on_plant import (
-        read_policy_under_test as read_policy_under_test,
-    )
     from neorl_train.judging._shadow import action_fits as action_fits
-    from neorl_train.judging._simulated import evaluate_controllers as evaluate_controllers
+    from neorl_train.judging._summary import crossed_estimate as crossed_estimate
+    from neorl_train.judging._summary import fraction_estimates as fraction_estimates
+    from neorl_train.judging._summary import mean_estimates as mean_estimates
     from neorl_train.judging._summary import policy_rows as policy_rows
     from neorl_train.judging._summary import pooled_rows as pooled_rows
-    from neorl_train.judging._switched_policy import SwitchedPolicy as SwitchedPolicy
-    from neorl_train.judging._switched_policy import with_one_structure as with_one_structure
     from neorl_train.judging._tables import AmountCell as AmountCell
     from neorl_train.judging._tables import CostCell as CostCell
     from neorl_train.judging._tables import Estimate as Estimate
@@ -51,43 +44,43 @@ if TYPE_CHECKING:
     from neorl_train.judging._tables import PooledCost as PooledCost
     from neorl_train.judging._tables import PooledRow as PooledRow
     from neorl_train.judging._tables import ResultTables as ResultTables
-    from neorl_train.judging._traces import select_starts as select_starts
-    from neorl_train.judging._training_signs import training_signs as training_signs
-    from neorl_train.judging._trial import LogPrediction as LogPrediction
-    from neorl_train.judging._trial import OtherEstimate as OtherEstimate
-    from neorl_train.judging._trial import trial_verdict as trial_verdict
+    from neorl_train.judging._training_results import Collected as Collected
+    from neorl_train.judging._training_results import FineTuned as FineTuned
+    from neorl_train.judging._training_results import FineTuning as FineTuning
+    from neorl_train.judging._training_results import read_fine_tuning as read_fine_tuning
+    from neorl_train.judging._training_results import training_signs as training_signs
+    from neorl_train.judging._training_results import write_fine_tuning as write_fine_tuning
     from neorl_train.judging._validation import PolicyValidation as PolicyValidation
     from neorl_train.judging._verdict import Clause as Clause
     from neorl_train.judging._verdict import Verdict as Verdict
-    from neorl_train.judging._verdict_file import read_verdict as read_verdict
-    from neorl_train.judging._verdict_file import write_verdict as write_verdict
+    from neorl_train.judging._verdict import read_verdict as read_verdict
+    from neorl_train.judging._verdict import write_verdict as write_verdict
 
 __all__ = [
     "ActionFit",
     "AmountCell",
     "Assessment",
     "Band",
+    "ChannelExcitation",
     "Clause",
     "Collected",
     "CostCell",
+    "EpisodeRows",
     "Episodes",
     "Estimate",
     "Evaluation",
-    "Excitation",
     "FineTuned",
     "FineTuning",
+    "LogDescription",
     "LogPrediction",
+    "LogScore",
     "OtherEstimate",
     "PolicyResult",
     "PolicyRow",
-    "PolicyUnderTest",
     "PolicyValidation",
     "PooledCost",
     "PooledRow",
     "ResultTables",
-    "Rollout",
-    "Score",
-    "Source",
     "Stretch",
     "SwitchedPolicy",
     "Trace",
@@ -98,7 +91,6 @@ __all__ = [
     "classical_imitators",
     "crossed_estimate",
     "episodes_of",
-    "evaluate_controllers",
     "fraction_estimates",
     "mean_estimates",
     "paired_starts",
@@ -106,11 +98,9 @@ __all__ = [
     "pooled_rows",
     "read_evaluation",
     "read_fine_tuning",
-    "read_policy_under_test",
     "read_verdict",
     "recorded_episodes",
     "rollouts",
-    "select_starts",
     "training_signs",
     "trial_verdict",
     "with_one_structure",

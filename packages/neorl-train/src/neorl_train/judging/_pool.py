@@ -1,7 +1,7 @@
 """Candidates, and the pool of them that a run judges."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from neorl_core import InputError, Policy, Spec
@@ -165,3 +165,16 @@ def recorded_family(record: Mapping[str, Any], name: str) -> str:
     """The family of a candidate according to the record of its run; empty if it is not there."""
     facts = (Candidate.from_facts(facts, policy=None) for facts in record.get("candidates", ()))
     return next((candidate.family for candidate in facts if candidate.id == name), "")
+
+
+def check_names(names: Sequence[str], *, reserved: Sequence[str], candidate: str = "") -> None:
+    """Refuses an unknown candidate and a policy that has the name of another."""
+    if candidate and candidate not in names:
+        raise ValueError(
+            f"the candidate {candidate!r} is not among the policies: {', '.join(names) or 'none'}"
+        )
+    clash = sorted(set(names) & set(reserved))
+    if clash:
+        raise ValueError(
+            f"{', '.join(clash)} is already the name of a controller; rename the policy"
+        )

@@ -1,35 +1,48 @@
-"""Paired episodes in the simulator, with one compiled program per kind of policy."""
+"""Paired episodes in the simulator, with one compiled program for all kinds of policies."""
 
+import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from neorl_core import Environment, Policy, Spec, highs, lows
+from neorl_core import Environment, Policy, Spec, as_arrays, highs, lows
 from neorl_core.costs import limit_kind
 from neorl_envs import Dataset, closed_loop
 from neorl_envs.closed_loop import LoopStep, Start
 from neorl_safety.filters import Flag, SafetyReport, empty_report
-from neorl_train.judging._results import SMALLEST, Episodes
+from neorl_train.judging._results import (
+    HARDEST,
+    LOWEST,
+    SMALLEST,
+    TYPICAL,
+    Episodes,
+    Trace,
+    limited_quantity,
+)
 
-_OF_STARTS, _OF_CURVES = 0x57A7, 2**31 + 1  # the latter is larger than the number of any start
+STARTS_STREAM, CURVES_STREAM = (
+    0x57A7,
+    2**31 + 1,
+)  # the latter is larger than the number of any start
 
 
 def starts_key(seed: int) -> PRNGKeyArray:
     """The key of the starts of an evaluation, used for no other purpose with this seed."""
-    return jax.random.fold_in(jax.random.key(seed), _OF_STARTS)
+    return jax.random.fold_in(jax.random.key(seed), STARTS_STREAM)
 
 
 def curve_key(seed: int) -> PRNGKeyArray:
     """The key of the starts on which policies are evaluated during training."""
-    return jax.random.fold_in(starts_key(seed), _OF_CURVES)
+    return jax.random.fold_in(starts_key(seed), CURVES_STREAM)
 
 
-class Rollout(NamedTuple):
+class EpisodeRows(NamedTuple):
     """Rows of one episode, padded to the horizon; a leading axis holds several episodes.
 
     Row ``t`` is the transition that starts at time ``t dt``. Rows where ``mask`` is false follow
@@ -71,7 +84,7 @@ class Rollout(NamedTuple):
 
 def rollouts(
     environment: Environment, policy: Policy, key: PRNGKeyArray, indices: Int[Array, " start"]
-) -> Rollout:
+) -> EpisodeRows:
     """Runs episodes of a policy from given starts, paired with those of every other policy.
 
     Plant parameters, initial state, disturbances and measurement noise of start ``i`` are functions
@@ -98,7 +111,7 @@ def rollouts_in_chunks(
     indices: Int[np.ndarray, " start"],
     *,
     at_once: int,
-) -> Iterator[Rollout]:
+) -> Iterator[EpisodeRows]:
     """As :func:`rollouts`, for a limited number of starts at a time, returned on the host.
 
     Chunks of equal size, the last one padded, limit the memory and need only one program.
@@ -109,6 +122,19 @@ def rollouts_in_chunks(
         padded = jnp.asarray(np.resize(chunk, at_once))
         rows = jax.device_get(rollouts(environment, policy, key, padded))
         yield jax.tree.map(operator.itemgetter(slice(len(chunk))), rows)
+
+
+def all_rollouts(
+    environment: Environment,
+    policy: Policy,
+    key: PRNGKeyArray,
+    indices: Int[np.ndarray, " start"],
+    *,
+    at_once: int,
+) -> EpisodeRows:
+    """The rows of :func:`rollouts_in_chunks` together."""
+    chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=at_once)
+    return jax.tree.map(lambda *columns: np.concatenate(columns), *chunks)
 
 
 @jax.jit
@@ -130,13 +156,13 @@ def _start(environment: Any, key: PRNGKeyArray, index: Int[Array, ""]) -> Start:
 
 
 @jax.jit
-def _run_episodes(environment: Environment, policy: Policy, starts: Start) -> Rollout:
+def _run_episodes(environment: Environment, policy: Policy, starts: Start) -> EpisodeRows:
     return jax.vmap(_episode, in_axes=(None, None, 0))(environment, policy, starts)
 
 
-def _episode(environment: Environment, policy: Policy, start: Start) -> Rollout:
+def _episode(environment: Environment, policy: Policy, start: Start) -> EpisodeRows:
     episode = closed_loop.rollout(environment, policy, start, record=_row, hold=True)
-    return Rollout(first_obs=start.obs, mask=episode.mask, **episode.rows)
+    return EpisodeRows(first_obs=start.obs, mask=episode.mask, **episode.rows)
 
 
 def _row(loop_step: LoopStep) -> dict[str, Array]:
@@ -173,7 +199,7 @@ GUARD_ACTED = int(
 )
 
 
-def episodes_of(rollout: Rollout, spec: Spec) -> Episodes:
+def episodes_of(rollout: EpisodeRows, spec: Spec) -> Episodes:
     """Summarises padded rows; every row inside the mask is counted, including the terminal one.
 
     Args:
@@ -292,3 +318,170 @@ def join(parts: Sequence[Episodes]) -> Episodes:
         for name, values in columns.items()
     }
     return Episodes(**joined_columns)
+
+
+def trace_of(
+    rollout: EpisodeRows, row: int, *, label: str, policy: str, guarded: bool, start: int
+) -> Trace:
+    """Row ``row`` of a rollout on the host, trimmed to the length of its episode."""
+    episode: Any = jax.tree.map(lambda column: np.asarray(column[row]), rollout)
+    length = int(episode.mask.sum())
+    return Trace(
+        label=label,
+        policy=policy,
+        guarded=guarded,
+        start=start,
+        obs=np.concatenate([episode.first_obs[None], episode.obs[:length]]).astype(np.float64),
+        action=episode.action[:length].astype(np.float64),
+        applied=episode.applied[:length].astype(np.float64),
+        reward=episode.reward[:length].astype(np.float64),
+        cost=episode.cost[:length].astype(np.float64),
+        flags=episode.flags[:length].astype(np.int64),
+    )
+
+
+MAX_FURTHER, MAX_NUMBERS = 8, 200_000
+"""Number of additional episodes, and the most numbers that the trace file may contain for them."""
+
+
+def select_starts(episodes: Episodes, spec: Spec) -> dict[str, int]:
+    """Starts to show: the median return, the lowest return, and the one nearest its limits.
+
+    Args:
+        episodes: Paired episodes of the candidate.
+        spec: Cost channels with their limits.
+
+    Returns:
+        Label and number of each start. The last label is omitted if there is no cost, or its start
+        was already chosen.
+    """
+    order = np.argsort(episodes.returns, kind="stable")
+    chosen = {TYPICAL: int(order[(len(order) - 1) // 2]), LOWEST: int(order[0])}
+    if spec.n_cost:
+        hardest = int(np.argmax(_margin_used(episodes, spec)))
+        if hardest not in chosen.values():
+            chosen[HARDEST] = hardest
+    return chosen
+
+
+def further_starts(
+    gains: Float[np.ndarray, " episode"], chosen: Collection[int], spec: Spec
+) -> list[int]:
+    """Additional starts to keep, spread evenly from the largest loss to the largest gain.
+
+    At most eight, and at most about 200,000 numbers in their rows.
+    """
+    width = spec.n_obs + 2 * spec.n_action + spec.n_cost + 2
+    available = MAX_NUMBERS // (2 * spec.horizon * width) - len(chosen)
+    rest = [int(start) for start in np.argsort(gains, kind="stable") if int(start) not in chosen]
+    count = min(MAX_FURTHER, available, len(rest))
+    if count < 1:
+        return []
+    positions = np.unique(np.linspace(0, len(rest) - 1, count).round().astype(int))
+    return [rest[position] for position in positions]
+
+
+def _margin_used(episodes: Episodes, spec: Spec) -> Float[np.ndarray, " episode"]:
+    """Constraint margin used: the largest limited cost over its limit (over 1 where that is 0)."""
+    used = np.zeros(episodes.count)
+    for i, channel in enumerate(spec.cost):
+        cost = np.nan_to_num(limited_quantity(episodes, spec, i), nan=np.inf)
+        used = np.maximum(used, cost / (channel.limit or 1.0))
+    return used
+
+
+class SwitchedCarry(NamedTuple):
+    """Carry of a :class:`SwitchedPolicy`.
+
+    Attributes:
+        members: Carry of every member; only that of the selected one changes.
+        report: Report of the selected member's guard; empty if it has none.
+    """
+
+    members: tuple[Any, ...]
+    report: SafetyReport
+
+
+class SwitchedPolicy(eqx.Module):
+    """A fixed list of policies of different kinds, of which an index selects the one that acts.
+
+    The other members only define shapes for the compiler: they are not executed, unless the index
+    itself is batched.
+
+    Attributes:
+        members: One policy of every kind.
+        chosen: Index of the one that acts, scalar.
+        n_action: Number of action channels.
+    """
+
+    members: tuple[Any, ...]
+    chosen: Int[Array, ""]
+    n_action: int = eqx.field(static=True)
+
+    def initial_carry(self) -> SwitchedCarry:
+        """Fresh carries of all members."""
+        carries = tuple(member.initial_carry() for member in self.members)
+        return SwitchedCarry(carries, empty_report(self.n_action))
+
+    def __call__(
+        self, carry: SwitchedCarry, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[SwitchedCarry, Float[Array, " act"]]:
+        """Runs one step of the selected member."""
+        branches = [functools.partial(_act, kind) for kind in range(len(self.members))]
+        return jax.lax.switch(self.chosen, branches, self.members, carry, obs, key)
+
+    def sent(self, carry: SwitchedCarry, action: Float[Array, " act"]) -> SwitchedCarry:
+        """Passes the received action to the selected member."""
+        branches = [functools.partial(_sent, kind) for kind in range(len(self.members))]
+        return jax.lax.switch(self.chosen, branches, self.members, carry, action)
+
+
+def _act(
+    kind: int, members: tuple[Any, ...], carry: SwitchedCarry, obs: Array, key: PRNGKeyArray
+) -> tuple[SwitchedCarry, Array]:
+    member_carry, action = members[kind](carry.members[kind], obs, key)
+    report = getattr(member_carry, "report", None)
+    if not isinstance(report, SafetyReport):
+        report = empty_report(action.shape[0])
+    return SwitchedCarry(_replace(carry.members, kind, member_carry), report), action
+
+
+def _sent(
+    kind: int, members: tuple[Any, ...], carry: SwitchedCarry, action: Array
+) -> SwitchedCarry:
+    member_carry = members[kind].sent(carry.members[kind], action)
+    return carry._replace(members=_replace(carry.members, kind, member_carry))
+
+
+def _replace(entries: tuple[Any, ...], position: int, entry: Any) -> tuple[Any, ...]:
+    return (*entries[:position], entry, *entries[position + 1 :])
+
+
+def with_one_structure(policies: Sequence[Policy], n_action: int) -> list[SwitchedPolicy]:
+    """Wraps policies so that all of them run in one compiled program.
+
+    Args:
+        policies: Policies of any kinds; a kind is a tree structure with the shapes of its leaves.
+        n_action: Number of action channels.
+
+    Returns:
+        One wrapper for each policy, in order, all with the same structure.
+    """
+    arrays = [as_arrays(policy) for policy in policies]
+    kinds: dict[Any, int] = {}
+    for policy in arrays:
+        kinds.setdefault(_structure_of(policy), len(kinds))
+    members = [
+        next(p for p in arrays if kinds[_structure_of(p)] == kind) for kind in kinds.values()
+    ]
+    wrapped = []
+    for policy in arrays:
+        kind = kinds[_structure_of(policy)]
+        chosen = jnp.asarray(kind, jnp.int32)
+        wrapped.append(SwitchedPolicy(_replace(tuple(members), kind, policy), chosen, n_action))
+    return wrapped
+
+
+def _structure_of(policy: Any) -> tuple[Any, ...]:
+    leaves, structure = jax.tree.flatten(policy)
+    return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)

@@ -1,20 +1,31 @@
-"""The verdict: one pure function of the result tables."""
+"""The rule of the verdict: on a plant, of the result tables; on a log, of a model's predictions.
 
+Both are pure functions. A clause is data with a sentence of ``_sentences.py``.
+"""
+
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from scipy.special import betaincinv
 
+from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
 from neorl_core.costs import limit_kind
+from neorl_train.judging import _sentences
+from neorl_train.judging._sentences import NOT_COUNTED, BrokenEpisodes
 from neorl_train.judging._tables import CostCell, Estimate, PolicyRow, ResultTables
-from neorl_train.judging._verdict import DEPLOY, REFUSE, UNKNOWN, Answer, Clause, Verdict
-from neorl_train.judging._wording import confidence, no_simulator, number, quantity
+from neorl_train.judging._verdict import DEPLOY, REFUSE, TRIAL, UNKNOWN, Answer, Clause, Verdict
+from neorl_train.judging._wording import no_simulator, number, quantity
 
 MIN_EPISODES = 64
 """Fewer paired episodes are not enough: with 16, a bound stated at 2.5 % misses in 10 to 39 %."""
 MAX_FALLBACK = 0.05
 """Largest fraction of steps in which the fallback may act; above it, the merit is its own."""
+MAX_REPLAY_ERROR = 0.25
+"""Largest error of the incumbent's predicted return, in spreads of returns in the log."""
 
 
 def verdict(tables: ResultTables) -> Verdict:
@@ -50,12 +61,11 @@ def verdict(tables: ResultTables) -> Verdict:
         ValueError: If the tables lack the guarded candidate or its difference from the reference.
     """
     if not tables.environment:
-        return _unknown(tables)
+        return _cannot_tell(tables)
     row = tables.row(tables.candidate, guarded=True)
     episode_clauses = _episode_clauses(row, tables)
     clauses = (
-        _return_clause(row, tables),
-        _worst_clause(row, tables),
+        *_gain_clauses(row, tables),
         *(_cost_clause(cell, row.n_episodes) for cell in row.costs),
         *episode_clauses,
         *_fallback_clauses(row),
@@ -69,96 +79,61 @@ def verdict(tables: ResultTables) -> Verdict:
             f"{row.n_episodes} paired episodes are too few for its bounds; take "
             f"{needed} or more with --evaluation.starts"
         )
-        return _unknown(tables, too_few, clauses)
+        return _cannot_tell(tables, too_few, clauses)
     answer: Answer = REFUSE if failed else DEPLOY
+    permission = "may be deployed" if answer == DEPLOY else "should not be deployed"
+    why = "; ".join(clause.sentence for clause in failed or clauses)
+    sentence = f"{tables.candidate} behind its guard {permission}: {why}."
     return Verdict(
         answer=answer,
-        sentence=_sentence(answer, failed or clauses, tables),
+        sentence=" ".join([sentence, *_sentences.violation_sentences(tables)]),
         candidate=tables.candidate,
         reference=tables.reference,
-        rule=rule_of(tables.level, tables.episode_margin),
+        rule=_sentences.rule_of(tables.level, tables.episode_margin),
         clauses=clauses,
         reason="",
     )
 
 
-def rule_of(level: float, episode_margin: float) -> str:
-    """The rule as text.
-
-    An infinite ``episode_margin`` is no requirement on single episodes.
-    """
-    bounds = f"{confidence(level)} bounds"
-    rule = f"return above the reference and every cost within its limit, by {bounds}"
-    if math.isinf(episode_margin):
-        return rule
-    return (
-        f"{rule}; and at most {number(100 * episode_margin)} % more of the episodes over a limit "
-        "or tripped than with the reference"
-    )
-
-
-def _unknown(tables: ResultTables, why: str = "", clauses: tuple[Clause, ...] = ()) -> Verdict:
+def _cannot_tell(tables: ResultTables, why: str = "", clauses: tuple[Clause, ...] = ()) -> Verdict:
     reason = why or tables.reason or no_simulator()
     return Verdict(
         answer=UNKNOWN,
         sentence=f"Cannot tell whether {tables.candidate} is better: {reason}.",
         candidate=tables.candidate,
         reference=tables.reference,
-        rule=rule_of(tables.level, tables.episode_margin),
+        rule=_sentences.rule_of(tables.level, tables.episode_margin),
         clauses=clauses,
         reason=reason,
     )
 
 
-def _return_clause(row: PolicyRow, tables: ResultTables) -> Clause:
-    estimate = row.difference
-    if estimate is None:
-        raise ValueError(f"the results of {row.name!r} are not paired with {tables.reference!r}")
-    holds = bool(estimate.low > 0)
-    return Clause(
-        name="return",
-        statistic=f"paired difference of the return to {tables.reference}, mean over "
-        f"{row.n_episodes} paired episodes",
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        bound=estimate.low,
-        relation=">",
-        limit=0.0,
-        unit=tables.reward_unit,
-        holds=holds,
-        sentence=f"the lower bound of its gain in return over {tables.reference}, "
-        f"{quantity(estimate.low, tables.reward_unit)}, {'is' if holds else 'is not'} above 0",
-    )
-
-
-def _worst_clause(row: PolicyRow, tables: ResultTables) -> Clause:
-    """Whether the gain depends on a rare worst episode."""
+def _gain_clauses(row: PolicyRow, tables: ResultTables) -> tuple[Clause, Clause]:
+    """Whether there is a gain, and whether it depends on a rare worst episode."""
     estimate, worst_gain = row.difference, row.least_difference
-    assert estimate is not None  # the clause of the return requires it
-    assert worst_gain is not None
+    if estimate is None or worst_gain is None:
+        raise ValueError(f"the results of {row.name!r} are not paired with {tables.reference!r}")
     n = row.n_episodes
     fraction = undetected_fraction(n, tables.level)
     others = (n * estimate.value - worst_gain) / (n - 1)
-    gain = fraction * worst_gain + (1 - fraction) * others
-    holds = bool(gain > 0)
-    unit = tables.reward_unit
-    return Clause(
-        name="worst episode",
-        statistic=f"paired difference of the return to {tables.reference} in the worst of "
-        f"{n} episodes, and the mean if {number(100 * fraction)} % of episodes were like it",
-        value=worst_gain,
-        low=worst_gain,
-        high=worst_gain,
-        bound=gain,
-        relation=">",
-        limit=0.0,
-        unit=unit,
-        holds=holds,
-        sentence=f"if {number(100 * fraction)} % of the episodes were like its worst one "
-        f"({quantity(worst_gain, unit)}), which {n} episodes do not rule out, its gain would "
-        f"be {quantity(gain, unit)}, {'above' if holds else 'not above'} 0",
+    compared = f"paired difference of the return to {tables.reference}"
+    gain = Clause.of(
+        "return",
+        f"{compared}, mean over {n} paired episodes",
+        estimate,
+        *(">", 0.0, tables.reward_unit),
+        partial(_sentences.gain, reference=tables.reference),
     )
+    worst = Clause.of(
+        "worst episode",
+        f"{compared} in the worst of {n} episodes, and the mean if {number(100 * fraction)} % of "
+        "episodes were like it",
+        worst_gain,
+        *(">", 0.0, tables.reward_unit),
+        partial(_sentences.worst_episode, fraction=fraction, episodes=n),
+        bound=fraction * worst_gain + (1 - fraction) * others,
+    )
+    return gain, worst
 
 
 @functools.cache
@@ -183,24 +158,18 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
     bound = max(estimate.high, cell.largest) if kind.bounds_largest else estimate.high
     if math.isnan(cell.largest):  # the result of max() would depend on the order of its arguments
         bound = cell.largest
-    holds = bool(bound <= cell.limit)
-    comparison = "is within" if holds else "is not within"
-    subject = "worst step of the" if kind.bounds_largest else "upper bound of the mean"
-    bound_text = quantity(bound, cell.unit)
-    limit = kind.limit_words(cell.limit, cell.unit)
-    return Clause(
-        name=cell.name,
-        statistic=f"{kind.quantity}, mean over {n_episodes} paired episodes"
-        + (f"; worst of all {number(cell.largest)}" if kind.bounds_largest else ""),
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
+    worst = f"; worst of all {number(cell.largest)}" if kind.bounds_largest else ""
+    return Clause.of(
+        cell.name,
+        f"{kind.quantity}, mean over {n_episodes} paired episodes{worst}",
+        estimate,
+        *("<=", cell.limit, cell.unit),
+        partial(
+            _sentences.cost,
+            subject="worst step of the" if kind.bounds_largest else "upper bound of the mean",
+            limit=kind.limit_words(cell.limit, cell.unit),
+        ),
         bound=bound,
-        relation="<=",
-        limit=cell.limit,
-        unit=cell.unit,
-        holds=holds,
-        sentence=f"the {subject} cost {cell.name}, {bound_text}, {comparison} the limit of {limit}",
     )
 
 
@@ -213,18 +182,35 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
     if math.isinf(tables.episode_margin):
         return []
     reference = tables.row(tables.reference, guarded=False)
-    fraction_clause = functools.partial(_fraction_clause, row=row, tables=tables)
-    clauses = []
-    for cell, reference_cell in zip(row.costs, reference.costs, strict=True):
-        if not limit_kind(cell.per).bounds_largest:
-            violation = f"over the limit of {cell.name}"
-            fractions = cell.violating, reference_cell.violating.value
-            name = f"{cell.name}, single episodes"
-            clauses.append(fraction_clause(name, violation, fractions, reference_cell.violations))
+    counted = [
+        (
+            f"{cell.name}, single episodes",
+            f"over the limit of {cell.name}",
+            *(cell.violating, of_reference.violating.value, of_reference.violations),
+        )
+        for cell, of_reference in zip(row.costs, reference.costs, strict=True)
+        if not limit_kind(cell.per).bounds_largest
+    ]
     if row.trips is not None and reference.trips is not None and (row.n_trips or reference.n_trips):
-        fractions = row.trips, reference.trips.value
-        clauses.append(fraction_clause("trips", "that tripped", fractions, reference.n_trips))
-    return clauses
+        of_trips = row.trips, reference.trips.value, reference.n_trips
+        counted.append(("trips", "that tripped", *of_trips))
+    return [
+        Clause.of(
+            name,
+            f"episodes {violation}, of {row.n_episodes} paired episodes; {tables.reference}: "
+            f"{count}",
+            fraction,
+            *("<=", of_reference + tables.episode_margin, "1"),
+            partial(
+                _sentences.single_episodes,
+                violation=violation,
+                reference=tables.reference,
+                of_reference=of_reference,
+                margin=tables.episode_margin,
+            ),
+        )
+        for name, violation, fraction, of_reference, count in counted
+    ]
 
 
 def _episodes_needed(clause: Clause, level: float) -> int:
@@ -241,89 +227,287 @@ def _episodes_needed(clause: Clause, level: float) -> int:
 
 def _fallback_clauses(row: PolicyRow) -> list[Clause]:
     """Clause on who acted; none if the candidate acted in every step."""
-    fraction = row.fallback
-    if fraction == 0:
+    if row.fallback == 0:
         return []
-    holds = bool(fraction <= MAX_FALLBACK)
+    statistic = f"steps in which the fallback acted, of {row.n_episodes} paired episodes"
+    relation = ("<=", MAX_FALLBACK, "1")
+    return [Clause.of("fallback", statistic, row.fallback, *relation, _sentences.fallback)]
+
+
+class ReplayCheck(NamedTuple):
+    """Whether a plant model reproduces the incumbent: a clause of a run, a check of a model.
+
+    Attributes:
+        incumbent: Name of the controller that runs today.
+        replayed: Mean return that the model predicts for it.
+        logged: Mean logged return in the same episodes.
+        scale: Spread of returns in the log.
+        unit: Unit of the return.
+    """
+
+    incumbent: str
+    replayed: float
+    logged: float
+    scale: float
+    unit: str
+
+    @property
+    def error(self) -> float:
+        """Distance between the two returns."""
+        return abs(self.replayed - self.logged)
+
+    @property
+    def allowed(self) -> float:
+        """Largest error of a model that may be used."""
+        return MAX_REPLAY_ERROR * self.scale
+
+    @property
+    def holds(self) -> bool:
+        """Whether the model may be used; false if it diverged."""
+        return bool(self.error <= self.allowed)
+
+    @property
+    def sentence(self) -> str:
+        """The result, with units."""
+        returns = self.replayed, self.logged
+        return _sentences.replay(self.incumbent, *returns, self.allowed, self.unit)
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherEstimate:
+    """Estimate of a gain by a method other than the networks of a plant model.
+
+    Attributes:
+        name: Name of the estimator, as used in a sentence.
+        gain: Estimated gain over the incumbent, in its own measure.
+        high: Largest gain that its interval and its known error leave possible.
+    """
+
+    name: str
+    gain: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class LogPrediction:
+    """Prediction of a learned plant model for the candidate of a log.
+
+    Attributes:
+        prediction: Comparison of the candidate with the incumbent.
+        incumbent: Name of the controller that runs today.
+        replayed: Mean return that the model predicts for the incumbent.
+        logged: Mean logged return in the same episodes, which are its own if the log states which
+            these are.
+        scale: Spread of returns in the log.
+        rule: Rule by which the prediction was made.
+        others: Estimates of the gain by other methods.
+        excitation: How freely the actions of the log moved; ``None`` if this was not examined.
+        warnings: Defects of the log on which no answer may rest, in sentences.
+        broken: How many logged episodes of the incumbent broke a limit, or of all controllers if
+            the log does not say who recorded it.
+        replayed_episodes: Number of episodes of ``replayed`` and ``logged``; those of the
+            prediction by default.
+    """
+
+    prediction: Prediction
+    incumbent: str
+    replayed: float
+    logged: float
+    scale: float
+    rule: ChoiceRule
+    others: tuple[OtherEstimate, ...] = ()
+    excitation: Excitation | None = None
+    warnings: tuple[str, ...] = ()
+    broken: BrokenEpisodes = NOT_COUNTED
+    replayed_episodes: int | None = None
+
+
+def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
+    """Decides whether a candidate that has not been run yet is worth a trial.
+
+    The answer is ``worth a trial`` if all of the following hold: the model reproduces the return of
+    the incumbent, the lower bound of the candidate's predicted gain is above the rule's least gain,
+    the upper bound of every predicted cost is within its limit, the candidate stays in the range of
+    the log, no other estimator predicts a loss larger than its own error, the choice rule does not
+    refuse it for another reason, every action also moved for other reasons than the measurements,
+    and the log has no defect of its own. The answer is ``do not deploy`` if a cost is predicted
+    beyond its limit or a loss is predicted. Otherwise it is ``cannot tell``, with what is missing.
+    If the candidate is the incumbent itself, because no other one may be preferred, the answer is
+    ``cannot tell`` and says to keep the incumbent.
+
+    Args:
+        tables: Tables of the log.
+        forecast: Prediction of the plant model from the log.
+
+    Returns:
+        The verdict with its clauses. It is not a permission to deploy.
+    """
+    prediction = forecast.prediction
+    is_incumbent = prediction.low == prediction.gain == 0  # identical actions in every episode
+    before_costs = _model_clauses(tables, forecast)
+    costs = _predicted_cost_clauses(tables, forecast)
+    after_costs = _log_clauses(tables, forecast)
+    # The rule compares candidates with the incumbent, so it has nothing to say about itself.
+    choice = () if is_incumbent else (_choice_clause(prediction, (*before_costs, *after_costs)),)
+    clauses = (*before_costs, *costs, *after_costs, *choice)
+    failed = [clause for clause in clauses if not clause.holds]
+    predicts_loss = prediction.high < 0
+    exceeds_cost = not all(clause.holds for clause in costs)
+    is_refused = (predicts_loss or exceeds_cost) and not is_incumbent
+    answer: Answer = TRIAL if not failed else REFUSE if is_refused else UNKNOWN
+    reasons = "; ".join(clause.sentence for clause in failed or clauses)
+    opening = {
+        TRIAL: f"{prediction.name} is worth a trial, as far as the log shows",
+        REFUSE: f"{prediction.name} should not be deployed",
+        UNKNOWN: f"Cannot tell whether {prediction.name} is better",
+    }[answer]
+    if is_incumbent:
+        opening = (
+            f"Keep {forecast.incumbent}, because no candidate may be preferred to it "
+            f"({prediction.name} is identical to it)"
+        )
+    # A cost may have the name of another clause, so that names alone do not tell them apart.
+    other = [clause for clause in (*before_costs, *after_costs, *choice) if not clause.holds]
+    closing = _sentences.remedies(other, answer)
+    if answer == TRIAL:
+        broken = forecast.broken if tables.spec.cost else None
+        gain = prediction.low, forecast.scale, tables.reward_unit
+        closing = _sentences.trial_plan(forecast.incumbent, *gain, broken)
+    return Verdict(
+        answer=answer,
+        sentence=f"{opening}: {reasons}. {closing}".rstrip(),
+        candidate=tables.candidate,
+        reference=forecast.incumbent,
+        rule=_sentences.RULE_ON_LOG,
+        clauses=clauses,
+        reason="" if answer != UNKNOWN else "the log does not answer this question",
+    )
+
+
+def _model_clauses(tables: ResultTables, forecast: LogPrediction) -> tuple[Clause, Clause]:
+    """Whether the model reproduces the incumbent, and whether it predicts a gain."""
+    prediction, incumbent, unit = forecast.prediction, forecast.incumbent, tables.reward_unit
+    own = forecast.replayed_episodes
+    replayed = prediction.episodes if own is None else own
+    replay = ReplayCheck(incumbent, forecast.replayed, forecast.logged, forecast.scale, unit)
+    model = Clause.of(
+        "model",
+        f"difference between the predicted and the logged return of {incumbent}, mean over "
+        f"{replayed} episodes that the model was not fitted to",
+        replay.error,
+        *("<=", replay.allowed, unit),
+        lambda _: replay.sentence,
+    )
+    gain = Clause.of(
+        "return",
+        f"predicted gain in return over {incumbent}, mean over {prediction.episodes} replayed "
+        "episodes and the networks of the model",
+        Estimate(prediction.gain, prediction.low, prediction.high),
+        *(">", forecast.rule.least_gain * forecast.scale, unit),
+        partial(_sentences.predicted_gain, incumbent=incumbent),
+    )
+    return model, gain
+
+
+def _predicted_cost_clauses(tables: ResultTables, forecast: LogPrediction) -> list[Clause]:
+    prediction, incumbent = forecast.prediction, forecast.incumbent
+    means = (prediction.cost, prediction.cost_high, prediction.cost_incumbent)
+    clauses = []
+    for channel, value, high, today in zip(tables.spec.cost, *means, strict=True):
+        kind, note = limit_kind(channel.per), ""
+        if not high <= channel.limit and today > channel.limit:  # NaN is not within it
+            mean = quantity(today, channel.unit)
+            note = _sentences.cost_of_incumbent(channel.name, incumbent, mean)
+        clauses.append(
+            Clause.of(
+                channel.name,
+                f"predicted {kind.quantity}, mean over {prediction.episodes} episodes",
+                Estimate(value, 2 * value - high, high),
+                *("<=", channel.limit, channel.unit),
+                partial(
+                    _sentences.cost,
+                    subject="upper bound of its predicted",
+                    limit=kind.limit_words(channel.limit, channel.unit),
+                    note=note,
+                ),
+            )
+        )
+    return clauses
+
+
+def _log_clauses(tables: ResultTables, forecast: LogPrediction) -> tuple[Clause, ...]:
+    """Whether the log supports the prediction: its data, other estimators, its own defects."""
+    prediction, excitation = forecast.prediction, forecast.excitation
+    support = Clause.of(
+        "support",
+        "distance from the data of the log, in standard deviations per step",
+        prediction.outside,
+        *("<=", forecast.rule.farthest(prediction.outside_incumbent), "1"),
+        partial(
+            _sentences.support,
+            incumbent=forecast.incumbent,
+            of_incumbent=prediction.outside_incumbent,
+        ),
+    )
+    clauses = [support, *_agreement_clauses(forecast.others, tables.reward_unit)]
+    if excitation is not None:
+        clauses.append(
+            Clause.of(
+                "excitation",
+                "smallest fraction of the variance of a logged action that does not follow from "
+                "the measurements and the other actions; 0 for a saturated action",
+                excitation.least,
+                *(">", excitation.required, "1"),
+                lambda _: _sentences.excitation(excitation),
+            )
+        )
+    if forecast.warnings:
+        statistic = "defects of the log that rule out an answer"
+        clauses.append(_none_clause("log", statistic, forecast.warnings))
+    return tuple(clauses)
+
+
+def _agreement_clauses(others: Sequence[OtherEstimate], unit: str) -> list[Clause]:
+    """Whether the estimator that is least favourable to the gain leaves it possible."""
+    if not others:
+        return []
+    worst = min(others, key=lambda other: -math.inf if math.isnan(other.high) else other.high)
+    names = ", ".join(other.name for other in others)
     return [
-        Clause(
-            name="fallback",
-            statistic=f"steps in which the fallback acted, of {row.n_episodes} paired episodes",
-            value=fraction,
-            low=fraction,
-            high=fraction,
-            bound=fraction,
-            relation="<=",
-            limit=MAX_FALLBACK,
-            unit="1",
-            holds=holds,
-            sentence=f"the fallback acted instead of the policy in {number(100 * fraction)} % of "
-            f"the steps, {'within' if holds else 'not within'} {number(100 * MAX_FALLBACK)} %",
+        Clause.of(
+            "agreement",
+            f"largest gain in discounted return that {worst.name} leaves possible, the smallest of "
+            f"{names}",
+            Estimate(worst.gain, 2 * worst.gain - worst.high, worst.high),
+            *(">", 0.0, unit),
+            partial(_sentences.agreement, estimator=worst.name, names=names),
+            bound=worst.high,
         )
     ]
 
 
-def _fraction_clause(
-    name: str,
-    violation: str,
-    fractions: tuple[Estimate, float],
-    their_count: int,
-    row: PolicyRow,
-    tables: ResultTables,
-) -> Clause:
-    """A fraction of the episodes compared with that of the reference plus the margin."""
-    fraction, of_reference = fractions
-    limit = of_reference + tables.episode_margin
-    holds = bool(fraction.high <= limit)
-    return Clause(
-        name=name,
-        statistic=f"episodes {violation}, of {row.n_episodes} paired episodes; {tables.reference}: "
-        f"{their_count}",
-        value=fraction.value,
-        low=fraction.low,
-        high=fraction.high,
-        bound=fraction.high,
-        relation="<=",
-        limit=limit,
-        unit="1",
-        holds=holds,
-        sentence=f"the upper bound of the episodes {violation}, {number(100 * fraction.high)} %, "
-        f"{'is' if holds else 'is not'} within {number(100 * limit)} %: the "
-        f"{number(100 * of_reference)} % of {tables.reference} and a margin of "
-        f"{number(100 * tables.episode_margin)} %",
-    )
+def _choice_clause(prediction: Prediction, others: Sequence[Clause]) -> Clause:
+    """Whether the choice rule refuses the candidate for a reason that no clause states.
 
-
-def _sentence(answer: Answer, deciding: Sequence[Clause], tables: ResultTables) -> str:
-    permission = "may be deployed" if answer == DEPLOY else "should not be deployed"
-    why = "; ".join(clause.sentence for clause in deciding)
-    return " ".join(
-        [f"{tables.candidate} behind its guard {permission}: {why}.", *violation_sentences(tables)]
-    )
-
-
-def violation_sentences(tables: ResultTables) -> list[str]:
-    """Episodes of the candidate over their limit, which a clause on a mean does not show.
-
-    Returns:
-        One sentence for each such cost, with the count of the reference; empty without a simulator.
+    Args:
+        prediction: Prediction for the candidate, with the reasons of the rule.
+        others: The other clauses, without those of the costs. A reason about the subject of one
+            that fails is stated by it.
     """
-    if not tables.environment:
-        return []
-    row = tables.row(tables.candidate, guarded=True)
-    reference = next((r for r in tables.rows if r.name == tables.reference and not r.guarded), None)
-    sentences = []
-    for i, cell in enumerate(row.costs):
-        if cell.violations:
-            compared = f"; {tables.reference}: {reference.costs[i].violations}" if reference else ""
-            sentences.append(
-                f"Its cost {cell.name} was over the limit in {cell.violations} of {row.n_episodes} "
-                f"episodes{compared}."
-            )
-    if row.n_trips:
-        compared = f"; {tables.reference}: {reference.n_trips}" if reference else ""
-        sentences.append(
-            f"The plant tripped in {row.n_trips} of {row.n_episodes} episodes; a tripped episode "
-            f"counts as over every limit{compared}."
-        )
-    return sentences
+    stated = {clause.name for clause in others if not clause.holds}
+    reasons = [one.sentence for one in prediction.refused_by if one.subject not in stated]
+    return _none_clause(
+        "choice rule",
+        "objections of the choice rule to the candidate, apart from those that another clause "
+        "states",
+        reasons,
+        "the choice rule has no other objection to it",
+    )
+
+
+def _none_clause(
+    name: str, statistic: str, objections: Sequence[str], otherwise: str = ""
+) -> Clause:
+    """A clause that holds if there is no objection; its value is their number."""
+    sentence = "; ".join(objections) or otherwise
+    return Clause.of(name, statistic, len(objections), "<=", 0.0, "1", lambda _: sentence)

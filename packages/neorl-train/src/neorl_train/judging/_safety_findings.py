@@ -3,8 +3,37 @@
 import dataclasses
 
 from neorl_core import Spec
+from neorl_safety.filters import Flag
 from neorl_train.judging._results import Band, Trace
-from neorl_train.judging._tables import Estimate
+from neorl_train.judging._tables import Estimate, PolicyRow
+
+FLAG_TEXTS = {
+    Flag.REQUEST_NONFINITE: "the policy requested a value that is not a number",
+    Flag.OBSERVATION_NONFINITE: "a measurement was lost",
+    Flag.BAD_CONSTRAINT: "a constraint was malformed",
+    Flag.BAD_PERIOD: "the period was not a positive number",
+    Flag.PREVIOUS_UNKNOWN: "the action that the plant received last was not reported",
+    Flag.PREVIOUS_ASSUMED: "the plant was assumed to have received the last action",
+    Flag.PREVIOUS_OUT_OF_RANGE: "the last action lay outside the range of the actuator",
+    Flag.PREVIOUS_OUTSIDE_BOX: "the last action lay outside the declared limits",
+    Flag.FALLBACK_NONFINITE: "the fallback requested a value that is not a number",
+    Flag.FALLBACK_CLIPPED: "the fallback was clipped to the range of an action",
+    Flag.FALLBACK_USED: "the fallback acted",
+    Flag.BOX_ACTIVE: "the range of an action was kept",
+    Flag.RATE_ACTIVE: "the rate of change was kept",
+    Flag.INTERVAL_ACTIVE: "an interlock or another interval was kept",
+    Flag.INTERVAL_EMPTY: "an interlock left no allowed value in the range",
+    Flag.ROWS_ACTIVE: "a linear or barrier row was kept",
+    Flag.ROWS_INFEASIBLE: "no action was found that keeps all linear and barrier rows",
+    Flag.WEAR_ACTIVE: "a deadband or a minimum rest time held a channel",
+    Flag.REQUEST_SUBNORMAL: "a request too small to be distinguished from zero was set to zero",
+    Flag.MONITOR_ALARM: "a monitor alarmed",
+    Flag.FALLBACK_HELD: "the fallback stayed in charge",
+    Flag.LATCHED: "the fallback was latched",
+    Flag.HAND_OVER: "a hand-over was under way",
+    Flag.EMERGENCY_STOP: "the emergency stop was pressed",
+}
+"""Description of every decision of a guard."""
 
 LOGGED, WITHOUT, WITH = "as logged", "without the filter", "with the filter"
 
@@ -36,7 +65,7 @@ class Violations:
 
 
 @dataclasses.dataclass(frozen=True)
-class Constraint:
+class ConstraintColumn:
     """One constraint and how often it was violated.
 
     Attributes:
@@ -54,40 +83,21 @@ class Constraint:
     violations: dict[str, Violations]
 
 
-@dataclasses.dataclass(frozen=True)
-class Metrics:
-    """An evaluation including safety in one row; every mean and fraction has its interval.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SafetyRow(PolicyRow):
+    """The row of an evaluation, with columns for all its constraints.
 
     Attributes:
-        episodes: Number of episodes.
-        return_mean: Mean return.
-        return_std: Standard deviation of the return.
-        return_min: Smallest return.
-        return_max: Largest return.
-        length_mean: Mean length in steps.
-        length_std: Standard deviation of the length.
         violations: Violating steps of all constraints except preferences.
         violations_per_episode: Their mean per episode.
         critical_violations: Violating steps of hard constraints.
-        shutdowns: Fraction of the episodes that the plant ended by a trip.
         satisfaction: Fraction of the episodes in which only preferences were broken, if anything.
-        success: Fraction of the episodes that ended successfully; ``None`` if the plant does not
-            define success.
     """
 
-    episodes: int
-    return_mean: Estimate
-    return_std: float
-    return_min: float
-    return_max: float
-    length_mean: Estimate
-    length_std: float
     violations: int
     violations_per_episode: Estimate
     critical_violations: int
-    shutdowns: Estimate | None
     satisfaction: Estimate
-    success: Estimate | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,12 +174,12 @@ class Case:
 
     Attributes:
         title: Why it was chosen, and which constraint was broken in it.
-        ours: The episode with the filter.
+        guarded: The episode with the filter.
         other: The same start without it; for a log, the episode as logged.
     """
 
     title: str
-    ours: Trace
+    guarded: Trace
     other: Trace | None
 
 
@@ -204,8 +214,8 @@ class Assessment:
     spec: Spec
     level: float
     unit: str
-    metrics: dict[str, Metrics]
-    constraints: tuple[Constraint, ...]
+    metrics: dict[str, SafetyRow]
+    constraints: tuple[ConstraintColumn, ...]
     quiet: tuple[str, ...]
     interventions: tuple[Intervention, ...]
     reasons: tuple[Reason, ...]
@@ -218,7 +228,7 @@ class Assessment:
     bands: tuple[Band, ...]
 
     @property
-    def broken(self) -> tuple[Constraint, ...]:
+    def broken(self) -> tuple[ConstraintColumn, ...]:
         """Hard constraints that were broken with the filter on; if there are any, it failed."""
         return tuple(
             constraint

@@ -1,15 +1,23 @@
-"""Tables from raw results: every mean with its interval, paired if the starts are common."""
+"""Tables from raw results: every mean with its interval, paired if the starts are common.
+
+The resampling unit is the episode, that is the start: everything that belongs to one start (all
+policies, all seeds, all costs) is resampled together, so differences stay paired. All intervals are
+computed in float64.
+"""
 
 import dataclasses
 from collections.abc import Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jaxtyping import Bool, Float
+from scipy.special import betaincinv
 
 from neorl_core import Spec
+from neorl_core.statistics import Interval, bootstrap_interval, crossed_interval, wilcoxon_test
 from neorl_envs.blocks import Term
-from neorl_train.judging._estimates import crossed_estimate, fraction_estimates, mean_estimates
-from neorl_train.judging._results import Episodes, PolicyResult, limited_quantity
+from neorl_train.judging._results import LOG, Episodes, Evaluation, PolicyResult, limited_quantity
 from neorl_train.judging._tables import (
     AmountCell,
     AmountKind,
@@ -19,6 +27,77 @@ from neorl_train.judging._tables import (
     PooledCost,
     PooledRow,
 )
+
+RESAMPLES = 16_000
+"""For rare large losses BCa uses an extreme quantile: of 4,000 resamples the eighth smallest."""
+COLUMNS_AT_ONCE = 16  # tables of any width use the same two programs
+_SEED = 20_260_101
+
+
+def mean_estimates(
+    samples: Float[np.ndarray, "episode quantity"], *, level: float
+) -> list[Estimate]:
+    """Bootstrap intervals (BCa) of the mean of every column; rows are resampled together.
+
+    Args:
+        samples: At least two episodes as rows, one column for each quantity.
+        level: Confidence level of every interval, in (0, 1).
+
+    Returns:
+        One estimate per column. A column with a NaN gets NaN, which fails every clause.
+
+    Raises:
+        ValueError: If there are fewer than two episodes.
+    """
+    samples = np.asarray(samples, np.float64)
+    estimates: list[Estimate] = []
+    for begin in range(0, samples.shape[1], COLUMNS_AT_ONCE):
+        chunk = samples[:, begin : begin + COLUMNS_AT_ONCE]
+        padded = np.zeros((len(samples), COLUMNS_AT_ONCE))
+        padded[:, : chunk.shape[1]] = chunk
+        with jax.enable_x64(True):
+            interval = bootstrap_interval(
+                padded, jax.random.key(_SEED), level=level, resamples=RESAMPLES, method="bca"
+            )
+            estimates += _estimates(interval, chunk.shape[1])
+    return estimates
+
+
+def fraction_estimates(
+    outcomes: Bool[np.ndarray, "episode event"], *, level: float
+) -> list[Estimate]:
+    """Fractions of episodes with exact intervals (Clopper-Pearson), one per column.
+
+    The coverage of an interval is at least ``level``, whatever the probability is.
+
+    Source: Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of
+    the binomial, Biometrika 26 (1934) 404.
+    """
+    outcomes = np.asarray(outcomes, np.bool_)
+    n, tail = len(outcomes), (1 - level) / 2
+    counts = outcomes.sum(axis=0)
+    ends = (
+        counts / n,
+        np.where(counts > 0, betaincinv(np.maximum(counts, 1), n - counts + 1, tail), 0.0),
+        np.where(counts < n, betaincinv(counts + 1, np.maximum(n - counts, 1), 1 - tail), 1.0),
+    )
+    return [Estimate(*map(float, column)) for column in zip(*ends, strict=True)]
+
+
+def crossed_estimate(samples: Float[np.ndarray, "seed episode"], *, level: float) -> Estimate:
+    """Interval of the grand mean with both seeds and starts treated as random."""
+    with jax.enable_x64(True):
+        interval = _crossed_interval(np.asarray(samples, np.float64), level=level)
+        return Estimate(*(float(end) for end in interval))
+
+
+_crossed_interval = jax.jit(crossed_interval, static_argnames="level")
+"""One program; without it, the first interval would compile 80 small ones."""
+
+
+def _estimates(interval: Interval, count: int) -> list[Estimate]:
+    ends = [np.asarray(end, np.float64)[:count] for end in interval]
+    return [Estimate(*map(float, column)) for column in zip(*ends, strict=True)]
 
 
 def policy_rows(
@@ -63,12 +142,12 @@ def policy_rows(
         for i, result in enumerate(results)
         if (result.name, result.guarded) in detailed
     }
-    theirs = None if base is None else amounts_of(base, spec, terms)
+    of_base = None if base is None else amounts_of(base, spec, terms)
     for i, result_amounts in amounts.items():
         for key, values in result_amounts.items():
             columns[i, "amount", key] = values
-            if theirs is not None and results[i].episodes is not base:
-                columns[i, "amount", key, "difference"] = values - theirs[key]
+            if of_base is not None and results[i].episodes is not base:
+                columns[i, "amount", key, "difference"] = values - of_base[key]
     means = _estimate(columns, level)
     cells = {
         i: tuple(_amount(key, i, means) for key in result_amounts)
@@ -241,10 +320,10 @@ def _compare_costs(
     spec: Spec,
 ) -> None:
     for j in range(spec.n_cost):
-        ours = np.mean([limited_quantity(seed.episodes, spec, j) for seed in seeds], axis=0)
-        theirs = limited_quantity(other.episodes, spec, j)
-        columns[i, "ours", j], columns[i, "theirs", j] = ours, theirs
-        columns[i, "less", j] = ours - theirs
+        pooled = np.mean([limited_quantity(seed.episodes, spec, j) for seed in seeds], axis=0)
+        compared = limited_quantity(other.episodes, spec, j)
+        columns[i, "mean", j], columns[i, "other", j] = pooled, compared
+        columns[i, "less", j] = pooled - compared
 
 
 def _pooled_row(
@@ -269,10 +348,80 @@ def _pooled_row(
             PooledCost(
                 name=channel.name,
                 unit=channel.unit,
-                ours=means[i, "ours", j],
-                theirs=means[i, "theirs", j],
+                mean=means[i, "mean", j],
+                other=means[i, "other", j],
                 difference=means[i, "less", j],
             )
             for j, channel in enumerate(spec.cost)
         ),
     )
+
+
+class Paired(NamedTuple):
+    """One policy, with all its seeds, compared with another one on the same starts.
+
+    Attributes:
+        gain: Mean difference in return; if both have several seeds, its interval treats seeds and
+            starts as random, so that it applies to the next training run of both.
+        each_seed: Mean difference of every seed.
+        p_value: p value of Wilcoxon's two-sided signed-rank test of the returns, averaged over the
+            seeds, start by start; ``None`` if all differences are zero or unknown.
+    """
+
+    gain: Estimate
+    each_seed: tuple[float, ...]
+    p_value: float | None
+
+
+def seed_returns(evaluation: Evaluation, name: str) -> np.ndarray | None:
+    """Returns of a learner's seeds behind their guard, or of a controller, by seed and start.
+
+    Returns:
+        Shape ``(seed, start)``; ``None`` if there is no such policy.
+    """
+    # The log has episodes of its own, from other starts.
+    rows = {row.name: row for row in evaluation.tables.rows if row.role != LOG}
+    learners = [row.name for row in rows.values() if row.role == "learner"]
+    results = [
+        one
+        for one in evaluation.results
+        if one.name in rows and name in (one.name, rows[one.name].group)
+    ]
+    # A learner acts behind its guard; a controller is shown as it is.
+    wanted = [one for one in results if one.guarded == (one.name in learners)] or results
+    return np.stack([one.episodes.returns for one in wanted]) if wanted else None
+
+
+def paired_comparison(returns: np.ndarray, baseline: np.ndarray, *, level: float) -> Paired:
+    """Compares two policies seed by seed and start by start.
+
+    Args:
+        returns: Returns of the one, shape ``(seed, start)``.
+        baseline: Returns of the other on the same starts; of several seeds the first ones are used,
+            as many as the policy with fewer has, but a single one is paired with all.
+        level: Confidence level of the interval.
+    """
+    several = min(len(returns), len(baseline))
+    if several > 1:
+        returns, baseline = returns[:several], baseline[:several]
+    differences = np.asarray(returns, np.float64) - np.asarray(baseline, np.float64)
+    each_seed = tuple(map(float, differences.mean(axis=1)))
+    p_value = wilcoxon_p_value(differences.mean(axis=0))
+    return Paired(mean_over_seeds(differences, level=level), each_seed, p_value)
+
+
+def mean_over_seeds(samples: Float[np.ndarray, "seed episode"], *, level: float) -> Estimate:
+    """Mean over seeds and starts; with several seeds, the interval treats them as random too."""
+    if len(samples) > 1:
+        return crossed_estimate(samples, level=level)
+    return mean_estimates(samples.T, level=level)[0]
+
+
+def wilcoxon_p_value(differences: Float[np.ndarray, " episode"]) -> float | None:
+    """P value of Wilcoxon's two-sided signed-rank test; ``None`` if it is unknown."""
+    single = np.asarray(differences, np.float32)
+    p_value = float(_test(single, np.zeros_like(single)).p_value)
+    return None if np.isnan(p_value) else p_value
+
+
+_test = jax.jit(wilcoxon_test)

@@ -144,15 +144,15 @@ class PooledCost:
     Attributes:
         name: Name of the cost channel.
         unit: Unit of every number here.
-        ours: Mean of the limited quantity over seeds and starts.
-        theirs: Mean of the limited quantity of the other policy.
+        mean: Mean of the limited quantity over seeds and starts.
+        other: Mean of the limited quantity of the other policy.
         difference: Paired difference.
     """
 
     name: str
     unit: str
-    ours: Estimate
-    theirs: Estimate
+    mean: Estimate
+    other: Estimate
     difference: Estimate
 
 
@@ -188,7 +188,7 @@ class PooledRow:
     def better(self) -> bool:
         """Whether the return is higher with confidence and no cost's upper bound is higher."""
         return self.difference.low > 0 and all(
-            cost.ours.high <= cost.theirs.high for cost in self.costs
+            cost.mean.high <= cost.other.high for cost in self.costs
         )
 
 

@@ -116,7 +116,7 @@ def held_out_distance(
     return jnp.mean(jnp.square((jax.vmap(act)(obs) - action) / half_range[None, :]))
 
 
-class LogRows(NamedTuple):
+class ValidationRows(NamedTuple):
     """Consecutive rows of a log.
 
     Attributes:
@@ -134,20 +134,20 @@ class LogRows(NamedTuple):
     mask: Bool[Array, " row"]
 
 
-def _first_rows(dataset: Dataset) -> LogRows:
+def _first_rows(dataset: Dataset) -> ValidationRows:
     rows, starts = dataset.transitions, np.zeros(dataset.n_rows, bool)
     starts[dataset.episode_starts] = True
     columns = (rows.obs, rows.action, rows.reward, starts, rows.mask)
-    return LogRows(*(jnp.asarray(np.asarray(column)[:MAX_ROWS]) for column in columns))
+    return ValidationRows(*(jnp.asarray(np.asarray(column)[:MAX_ROWS]) for column in columns))
 
 
 @jax.jit
 def distance_along(
-    policy: Policy, log: LogRows, half_range: Float[Array, " act"]
+    policy: Policy, log: ValidationRows, half_range: Float[Array, " act"]
 ) -> Float[Array, ""]:
     """As :func:`held_out_distance`, for a policy with memory, run along the log row by row."""
 
-    def step(carry: Any, row: LogRows) -> tuple[Any, Float[Array, ""]]:
+    def step(carry: Any, row: ValidationRows) -> tuple[Any, Float[Array, ""]]:
         fresh = policy.initial_carry()
         carry = jax.tree.map(lambda new, old: jnp.where(row.starts, new, old), fresh, carry)
         carry, proposed = policy(carry, row.obs, None)
@@ -160,7 +160,7 @@ def distance_along(
 
 @partial(jax.jit, static_argnames="episodes")
 def return_prediction_error(
-    policy: SequencePolicy, log: LogRows, episodes: int
+    policy: SequencePolicy, log: ValidationRows, episodes: int
 ) -> Float[Array, ""]:
     """Mean over episodes of the absolute error of the policy's own count of its return.
 
@@ -169,7 +169,7 @@ def return_prediction_error(
     logged return that it is compared with.
     """
 
-    def step(carry: Any, row: LogRows) -> tuple[Any, Float[Array, ""]]:
+    def step(carry: Any, row: ValidationRows) -> tuple[Any, Float[Array, ""]]:
         fresh = policy.initial_carry()
         carry = jax.tree.map(lambda new, old: jnp.where(row.starts, new, old), fresh, carry)
         before, _ = policy.remaining(carry)

@@ -1,9 +1,18 @@
-"""A verdict with its clauses, and its sentence in parts."""
+"""A verdict with its clauses, its sentence in parts, and its file ``verdict.json``."""
 
 import dataclasses
-from typing import Literal
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from neorl_core.infrastructure import head, write_json
+from neorl_train.judging._results import decode, from_plain, read_json, to_plain
+from neorl_train.judging._tables import Estimate
+from neorl_train.runs._names import VERDICT, policy_file
 
 Answer = Literal["deploy", "worth a trial", "do not deploy", "cannot tell"]
+Relation = Literal[">", "<="]
 DEPLOY, TRIAL, REFUSE, UNKNOWN = "deploy", "worth a trial", "do not deploy", "cannot tell"
 
 
@@ -31,11 +40,49 @@ class Clause:
     low: float
     high: float
     bound: float
-    relation: Literal[">", "<="]
+    relation: Relation
     limit: float
     unit: str
     holds: bool
     sentence: str
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        statistic: str,
+        ends: Estimate | float,
+        relation: Relation,
+        limit: float,
+        unit: str,
+        sentence: Callable[["Clause"], str],
+        *,
+        bound: float | None = None,
+    ) -> "Clause":
+        """A clause with its decision and its sentence.
+
+        Args:
+            name: Subject of the clause.
+            statistic: Description of the estimated quantity.
+            ends: The estimate, or a number without an interval.
+            relation: Required relation to the limit.
+            limit: Number to compare with.
+            unit: Unit of all numbers.
+            sentence: Makes the sentence of the decided clause.
+            bound: Number to compare; by default the unfavourable end of the interval.
+
+        Returns:
+            The clause. A bound or a limit that is not a number fails it.
+        """
+        estimate = ends if isinstance(ends, Estimate) else Estimate(ends, ends, ends)
+        value, low, high = estimate.value, estimate.low, estimate.high
+        if bound is None:
+            bound = low if relation == ">" else high
+        # A comparison with NaN is false, whichever relation is required.
+        holds = bool(bound > limit if relation == ">" else bound <= limit)
+        numbers = (value, low, high, bound, relation, limit, unit)
+        clause = cls(name, statistic, *numbers, holds, sentence="")
+        return dataclasses.replace(clause, sentence=sentence(clause))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,3 +143,40 @@ def parts(verdict: Verdict) -> tuple[str, list[str], str]:
     if not reasons or not listed:
         return verdict.sentence, [], ""
     return opening, reasons, rest.strip()
+
+
+VERSION = 1
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    """The content of ``verdict.json``: the fields of the verdict, and the candidate's artefact."""
+    artefact = policy_file(verdict.candidate)
+    return {**head("verdict", VERSION), **to_plain(verdict), "artefact": artefact}
+
+
+def verdict_from_json(content: dict[str, Any]) -> Verdict:
+    """Inverse of :func:`verdict_to_json`, without its head."""
+    return from_plain(Verdict, {k: v for k, v in content.items() if k != "artefact"})
+
+
+def write_verdict(run: str | os.PathLike[str], verdict: Verdict) -> None:
+    """Writes ``verdict.json`` into a run directory, completely or not at all.
+
+    Args:
+        run: The directory; it already contains the evaluation, so that no verdict exists alone.
+        verdict: Verdict on the evaluation.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    write_json(Path(run) / VERDICT, verdict_to_json(verdict))
+
+
+def read_verdict(run: str | os.PathLike[str]) -> Verdict:
+    """The verdict of a run.
+
+    Raises:
+        InputError: If the file is missing, damaged or of another version.
+    """
+    path = Path(run) / VERDICT
+    return decode(path, verdict_from_json, read_json(path, "verdict", VERSION))

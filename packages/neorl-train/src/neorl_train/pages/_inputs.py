@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_train.judging._evaluation_file import read_evaluation
-from neorl_train.judging._results import Evaluation
-from neorl_train.judging._training_signs import training_signs
-from neorl_train.judging._verdict import DEPLOY, Verdict
-from neorl_train.judging._verdict_file import read_verdict
+from neorl_train.judging._results import Evaluation, read_evaluation
+from neorl_train.judging._training_results import training_signs
+from neorl_train.judging._verdict import DEPLOY, Verdict, read_verdict
 from neorl_train.pages.figures._learning import Curve, curves
 from neorl_train.runs._directory import earlier_verdicts
 from neorl_train.runs._names import CONFIG, CONSTRAINTS, METRICS, RECORD

@@ -71,8 +71,8 @@ def _question(inputs: Inputs, name: str) -> str:
     """The question that the report answers: about a plant, or about the plant behind a log."""
     candidate = inputs.verdict.candidate
     if inputs.simulated:
-        return f"May {candidate} run {name}?"
-    return f"May {candidate} run the plant that {name} was recorded on?"
+        return f"Can {candidate} take over {name}?"
+    return f"Can {candidate} take over the plant in {name}?"
 
 
 def _sections(inputs: Inputs) -> list[Section]:

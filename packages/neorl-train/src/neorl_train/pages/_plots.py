@@ -30,11 +30,11 @@ def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
     """
     _require_matplotlib()
     candidate = evaluation.tables.candidate
-    ours = {trace.label: trace for trace in evaluation.traces if trace.policy == candidate}
-    if label not in ours:
-        labels = ", ".join(ours) or "none, because there was no simulator to run a policy in"
+    traces = {trace.label: trace for trace in evaluation.traces if trace.policy == candidate}
+    if label not in traces:
+        labels = ", ".join(traces) or "none, because there was no simulator to run a policy in"
         raise InputError(f"no episode {label!r} was stored; stored episodes: {labels}")
-    trace = ours[label]
+    trace = traces[label]
     reference = other_policy(evaluation.traces, trace)
     return _style.draw_styled(trends, trace, reference, evaluation.tables.spec, evaluation.bands)
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import head, replacing, write_json, write_text
-from neorl_train.judging._evaluation_file import to_plain
+from neorl_train.judging._results import to_plain
 from neorl_train.judging._safety_findings import (
     LOGGED,
     WITH,
     WITHOUT,
     Assessment,
-    Constraint,
-    Metrics,
+    ConstraintColumn,
+    SafetyRow,
     Violations,
 )
 from neorl_train.judging._tables import Estimate
@@ -91,7 +91,7 @@ def answer(assessment: Assessment) -> str:
 
 def headline(assessment: Assessment) -> str:
     """The result in one sentence, and for a log a second one on what remains open."""
-    episodes = next(iter(assessment.metrics.values())).episodes
+    episodes = next(iter(assessment.metrics.values())).n_episodes
     where = f"in {episodes} episodes of {assessment.where}"
     unseen = "" if assessment.simulated else UNSEEN
     if assessment.broken:
@@ -236,7 +236,7 @@ def _violation_table(assessment: Assessment) -> Html:
     )
 
 
-def _violation_row(constraint: Constraint, label: str, part: Violations) -> list[Content]:
+def _violation_row(constraint: ConstraintColumn, label: str, part: Violations) -> list[Content]:
     first = label == next(iter(constraint.violations))
     name = join([tag("span", constraint.name), tag("span", constraint.text, class_="detail")])
     bad = bool(part.steps) and constraint.tier == "hard" and label == WITH
@@ -350,22 +350,22 @@ def _metrics(assessment: Assessment) -> Html:
 
 
 METRICS = {
-    "episodes": "Episodes",
-    "return_mean": "Return, mean [{unit}]",
+    "n_episodes": "Episodes",
+    "returns": "Return, mean [{unit}]",
     "return_std": "Return, standard deviation",
     "return_min": "Return, minimum",
     "return_max": "Return, maximum",
-    "length_mean": "Length, mean [steps]",
+    "length": "Length, mean [steps]",
     "length_std": "Length, standard deviation",
     "violations": "Violating steps, hard and soft",
     "violations_per_episode": "Violating steps per episode, mean",
     "critical_violations": "Violating steps, hard",
-    "shutdowns": "Shutdowns (trips), of episodes",
+    "trips": "Shutdowns (trips), of episodes",
     "satisfaction": "Episodes that kept every hard and soft constraint",
     "success": "Success, of episodes",
 }
-FRACTIONS = {"shutdowns", "satisfaction", "success"}
-assert set(METRICS) == set(Metrics.__dataclass_fields__)
+FRACTIONS = {"trips", "satisfaction", "success"}
+assert set(METRICS) <= set(SafetyRow.__dataclass_fields__)
 
 
 def _cell(field: str, value: object) -> str:
@@ -403,7 +403,7 @@ DPI = 130
 def assessment_to_json(assessment: Assessment) -> dict[str, Any]:
     """All numbers and descriptions as JSON, without the rows of the worst cases."""
     plain = to_plain(assessment)
-    cases = [{"title": case.title, "start": case.ours.start} for case in assessment.cases]
+    cases = [{"title": case.title, "start": case.guarded.start} for case in assessment.cases]
     return {
         **head("safety-report", VERSION),
         "passed": not assessment.broken,

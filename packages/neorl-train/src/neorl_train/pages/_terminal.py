@@ -11,14 +11,19 @@ from typing import Any, TextIO
 
 from neorl_core.costs import limit_kind
 from neorl_core.infrastructure.command_line import command_prefix
-from neorl_train.judging._evaluation_file import read_evaluation
-from neorl_train.judging._fine_tuning import read_fine_tuning
-from neorl_train.judging._results import Evaluation, fit_line, line_warnings
-from neorl_train.judging._rule import violation_sentences
+from neorl_train.judging._results import Evaluation, fit_line, line_warnings, read_evaluation
+from neorl_train.judging._sentences import violation_sentences
 from neorl_train.judging._tables import PolicyRow, ResultTables
-from neorl_train.judging._training_signs import training_signs
-from neorl_train.judging._verdict import DEPLOY, REFUSE, Verdict, clause_lines, closing, parts
-from neorl_train.judging._verdict_file import read_verdict
+from neorl_train.judging._training_results import read_fine_tuning, training_signs
+from neorl_train.judging._verdict import (
+    DEPLOY,
+    REFUSE,
+    Verdict,
+    clause_lines,
+    closing,
+    parts,
+    read_verdict,
+)
 from neorl_train.judging._wording import (
     DASH,
     confidence,
@@ -325,8 +330,9 @@ def pooled_lines(tables: ResultTables) -> list[str]:
                 f"{difference(row.difference, digits, space=' ')} "
                 f"{tables.reward_unit}"
                 + "".join(
-                    f", {cost.name} at most {quantity(cost.ours.high, cost.unit)} (theirs "
-                    f"{quantity(cost.theirs.high, cost.unit)})"
+                    f", {cost.name} at most {quantity(cost.mean.high, cost.unit)} ("
+                    f"{row.against}: "
+                    f"{quantity(cost.other.high, cost.unit)})"
                     for cost in row.costs
                 )
             )

@@ -80,7 +80,7 @@ class HuntOptions:
         semantics = self.version if self.semantics == "original" else "mended"
         settings = {**LEARNERS[self.version], "semantics": semantics}
         settings["prioritised"] = self.prioritised
-        # Three summed rewards at 0.99 did not learn: docs/pages/how-to/treasure-hunt.md.
+        # Three summed rewards at 0.99 did not learn: docs/results/treasure-hunt.md.
         defaults = {} if self.semantics == "original" else {"n_step": 1, "discount": 0.99**3}
         given = {"n_step": self.n_step, "discount": self.discount}
         settings |= defaults | {name: value for name, value in given.items() if value}

@@ -142,11 +142,11 @@ def check_template(template: Any, manifest: Mapping[str, Any], where: str) -> No
             raise InputError(
                 f"{where} has no {name}; it was written by another version or algorithm"
             )
-        ours, theirs = _form(leaf), {key: stored[name][key] for key in ("shape", "dtype")}
-        if ours != theirs:
+        wanted, found = _form(leaf), {key: stored[name][key] for key in ("shape", "dtype")}
+        if wanted != found:
             raise InputError(
-                f"{where}: {name} is {theirs['dtype']}{theirs['shape']}, "
-                f"expected {ours['dtype']}{ours['shape']}"
+                f"{where}: {name} is {found['dtype']}{found['shape']}, "
+                f"expected {wanted['dtype']}{wanted['shape']}"
             )
     extra = [name for name in stored if name not in expected]
     if extra:

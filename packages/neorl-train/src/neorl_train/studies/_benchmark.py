@@ -1,47 +1,251 @@
-"""Results of a benchmark: a row for each policy and task, and the learners over all tasks."""
+"""Results of a benchmark: scores, a row for each policy and task, and learners over all tasks.
+
+A policy is scored after its last update, and at its best validation.
+"""
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from neorl_core.statistics import (
     interquartile_mean,
     performance_profile,
     stratified_bootstrap_interval,
+    student_interval,
 )
-from neorl_train.judging._results import Evaluation
+from neorl_envs import make
+from neorl_envs.scoring import anchors
+from neorl_train.judging._results import Episodes, Evaluation, PolicyResult, read_evaluation
+from neorl_train.judging._summary import crossed_estimate, mean_estimates
 from neorl_train.judging._tables import Estimate, ResultTables, Role
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
-from neorl_train.studies._scores import (
-    PolicyScores,
-    Scale,
-    controller_scores,
-    join,
-    means_of,
-    over_seeds,
-    run_scores,
-)
+from neorl_train.runs._records import read_records
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """Scale of the scores of a plant: ``100 (score - random) / (reference - random)``.
+
+    The score is the return minus the declared penalties.
+
+    Attributes:
+        plant: Name of the plant.
+        penalty: Penalty of every cost by name; a cost without a penalty does not affect the score.
+        random: Mean score of uniform random actions.
+        reference: Mean score of the plant's reference controller.
+        best_tuning: Name of that controller.
+    """
+
+    plant: str
+    penalty: dict[str, float]
+    random: float
+    reference: float
+    best_tuning: str
+
+    def __call__(self, score: np.ndarray) -> np.ndarray:
+        """The normalised score: 0 for random actions, 100 for the reference."""
+        return 100 * (score - self.random) / (self.reference - self.random)
+
+    def of(self, episodes: Episodes, costs: Sequence[str]) -> Float[np.ndarray, " episode"]:
+        """Normalised score of every episode."""
+        penalty_weights = np.asarray([self.penalty.get(name, 0.0) for name in costs])
+        return self(episodes.returns - episodes.cost_sum @ penalty_weights)
+
+
+def scale_of(plant: str) -> Scale:
+    """The scale of a plant, from its stored anchors.
+
+    Raises:
+        InputError: If there are none for that plant.
+    """
+    ends = anchors(plant)
+    env = make(plant)
+    penalty = dict(env.penalty_weights())
+    return Scale(plant, penalty, ends.random, ends.reference, env.reference)
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyScores:
+    """One policy on one plant, from all runs of a benchmark that contain it.
+
+    Attributes:
+        policy: Learner, or controller.
+        role: Role of the policy.
+        tables: Tables of a run that contains it.
+        seeds: Its seeds, as many as ``scores`` has rows; a controller has one row and no seed.
+        scores: Normalised score of every seed and start.
+        returns: Return of every seed and start.
+        gains: Return minus that of the incumbent from the same start.
+        violated: Fraction of the episodes over each limit, by seed, shape ``(seed, cost)``.
+        trips: Fraction of the episodes that the plant ended, by seed; NaN if unknown.
+        steps: Updates at which the policies were scored during training.
+        curves: Normalised scores at these updates, by seed; policies without guard, on other
+            starts.
+        best_tuning: Name of the plant's reference controller.
+    """
+
+    policy: str
+    role: Role
+    tables: ResultTables
+    seeds: tuple[int, ...]
+    scores: np.ndarray
+    returns: np.ndarray
+    gains: np.ndarray
+    violated: np.ndarray
+    trips: np.ndarray
+    steps: np.ndarray
+    curves: np.ndarray
+    best_tuning: str
+
+
+def run_scores(run: RunDirectory, learner: str, scale: Scale) -> PolicyScores:
+    """A learner of a finished run on a plant, with its guard."""
+    evaluation = read_evaluation(run.path)
+    results = [
+        result for result in evaluation.results if result.group == learner and result.guarded
+    ]
+    results.sort(key=lambda result: result.seeds)
+    seeds = tuple(seed for result in results for seed in result.seeds[:1])
+    costs = [channel.name for channel in evaluation.tables.spec.cost]
+    steps, curves = _curves(run, learner, seeds, costs, scale)
+    return _scores(results, evaluation, scale, seeds, steps, curves)
+
+
+def controller_scores(evaluation: Evaluation, scale: Scale) -> list[PolicyScores]:
+    """Every controller of a plant as it is, the behaviour of its log, and the recorded episodes."""
+    plain = [
+        result for result in evaluation.results if not result.guarded and result.role != "learner"
+    ]
+    no_curves = np.zeros(0), np.zeros((1, 0))
+    return [_scores([result], evaluation, scale, (), *no_curves) for result in plain]
+
+
+def _scores(
+    members: Sequence[PolicyResult],
+    evaluation: Evaluation,
+    scale: Scale,
+    seeds: tuple[int, ...],
+    steps: np.ndarray,
+    curves: np.ndarray,
+) -> PolicyScores:
+    tables = evaluation.tables
+    costs = [channel.name for channel in tables.spec.cost]
+    incumbent = next(r for r in evaluation.results if r.name == tables.reference and not r.guarded)
+    first = members[0]
+
+    def gain(episodes: Episodes) -> np.ndarray:
+        if not first.paired:  # recorded episodes have their own starts
+            return np.full(episodes.count, math.nan)
+        return episodes.returns - incumbent.episodes.returns
+
+    return PolicyScores(
+        policy=first.group,
+        role=first.role,
+        tables=tables,
+        seeds=seeds,
+        scores=_stack(members, lambda e: scale.of(e, costs)),
+        returns=_stack(members, lambda e: e.returns),
+        gains=_stack(members, gain),
+        violated=_stack(members, lambda e: e.violated.mean(axis=0)),
+        trips=_stack(members, lambda e: math.nan if e.trip is None else e.trip.mean()),
+        steps=steps,
+        curves=curves,
+        best_tuning=scale.best_tuning,
+    )
+
+
+def join(parts: Sequence[PolicyScores]) -> PolicyScores:
+    """The same learner from several runs, with their seeds concatenated."""
+    first = parts[0]
+    names = ("scores", "returns", "gains", "violated", "trips")
+    shortest = min(len(part.steps) for part in parts)
+    return dataclasses.replace(
+        first,
+        seeds=tuple(seed for part in parts for seed in part.seeds),
+        steps=first.steps[:shortest],
+        curves=np.concatenate([part.curves[:, :shortest] for part in parts]),
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+    )
+
+
+def means_of(
+    policies: Sequence[PolicyScores], level: float
+) -> list[tuple[Estimate, Estimate, Estimate]]:
+    """Mean score, return and gain of every policy.
+
+    With several seeds, the intervals resample both seeds and starts. Policies with one seed and
+    the same number of starts are resampled together.
+
+    Returns:
+        Score, return and gain of every policy; NaN where a value is unknown.
+    """
+    samples = [(result.scores, result.returns, result.gains) for result in policies]
+    means: dict[int, tuple[Estimate, ...]] = {}
+    single_seed: dict[int, list[int]] = {}
+    for i, parts in enumerate(samples):
+        if len(parts[0]) == 1:
+            single_seed.setdefault(parts[0].shape[1], []).append(i)
+        else:
+            means[i] = tuple(crossed_estimate(part, level=level) for part in parts)
+    for members in single_seed.values():
+        columns = np.stack([part[0] for i in members for part in samples[i]], axis=1)
+        estimates = mean_estimates(columns, level=level)
+        for position, i in enumerate(members):
+            means[i] = tuple(estimates[3 * position : 3 * position + 3])
+    return [(means[i][0], means[i][1], means[i][2]) for i in range(len(policies))]
+
+
+def over_seeds(values: Float[np.ndarray, " seed"], level: float) -> Estimate:
+    """Mean over seeds with Student's interval; the ends are NaN for a single seed."""
+    if len(values) < 2:
+        return Estimate(float(values[0]), math.nan, math.nan)
+    with jax.enable_x64(True):
+        interval = student_interval(np.asarray(values, np.float64), level=level)
+        return Estimate(float(np.mean(values)), float(interval.low), float(interval.high))
+
+
+def _stack(members: Iterable[PolicyResult], value: Any) -> np.ndarray:
+    return np.stack([np.asarray(value(result.episodes), np.float64) for result in members])
+
+
+def _curves(
+    run: RunDirectory,
+    learner: str,
+    seeds: Sequence[int],
+    costs: Sequence[str],
+    scale: Scale,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores during training; empty if policies were not run on the plant."""
+    points: dict[int, dict[int, float]] = {seed: {} for seed in seeds}
+    for line in read_records(run.metrics):
+        metrics = line["metrics"]
+        is_validation = line["kind"] == "validation" and line["algorithm"] == learner
+        if not is_validation or "plant_return" not in metrics or line["seed"] not in points:
+            continue
+        penalty = sum(
+            scale.penalty.get(name, 0.0) * metrics[f"plant_cost_{name}"] for name in costs
+        )
+        points[line["seed"]][line["step"]] = metrics["plant_return"] - penalty
+    common = sorted(set.intersection(*(set(curve) for curve in points.values())))
+    values = np.asarray([[points[seed][step] for step in common] for seed in seeds], np.float64)
+    return np.asarray(common), scale(values)
+
 
 PROFILE = tuple(float(score) for score in range(-50, 151, 10))
 """Thresholds of a profile: normalised scores."""
 _SEED = 20_260_101
-_NO_RESULTS: dict[str, Any] = {
-    **dict.fromkeys(("returns", "gain", "last", "best", "last_there", "over", "trips")),
-    **{"role": "learner", "seeds": 0, "each_seed": (), "worst_cost": ""},
-}
-"""Remaining fields of the row of a learner of which no seed has finished."""
-
-Task = tuple[str, str]
+BenchmarkTask = tuple[str, str]
 """Name of a plant and quality of its log."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkRow:
     """One policy on one plant, trained on a log of one quality.
 
@@ -70,20 +274,20 @@ class BenchmarkRow:
     plant: str
     quality: str
     policy: str
-    role: Role
-    seeds: int
+    role: Role = "learner"
+    seeds: int = 0
     failed: int
     unit: str
-    returns: Estimate | None
+    returns: Estimate | None = None
     incumbent: str
-    gain: Estimate | None
-    last: Estimate | None
-    each_seed: tuple[float, ...]
-    best: Estimate | None
-    last_there: Estimate | None
-    worst_cost: str
-    over: float | None
-    trips: float | None
+    gain: Estimate | None = None
+    last: Estimate | None = None
+    each_seed: tuple[float, ...] = ()
+    best: Estimate | None = None
+    last_there: Estimate | None = None
+    worst_cost: str = ""
+    over: float | None = None
+    trips: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +358,7 @@ class Benchmark:
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class PlannedRun:
     """One run of a benchmark, finished or not.
 
     Attributes:
@@ -165,7 +369,7 @@ class Entry:
         error: Reason why it failed; empty if it did not.
     """
 
-    task: Task
+    task: BenchmarkTask
     learner: str
     seeds: tuple[int, ...]
     run: RunDirectory | None
@@ -177,9 +381,17 @@ class Entry:
         return self.run is not None and self.run.record()["status"] == FINISHED
 
 
+class _OnTask(NamedTuple):
+    """A policy on one task: its scores, how many of its seeds failed, whether its runs ended."""
+
+    scores: PolicyScores | None
+    failed: int = 0
+    complete: bool = True
+
+
 def benchmark_of(
-    entries: Sequence[Entry],
-    controllers: Mapping[Task, Evaluation],
+    entries: Sequence[PlannedRun],
+    controllers: Mapping[BenchmarkTask, Evaluation],
     scales: Mapping[str, Scale],
     *,
     level: float,
@@ -188,11 +400,11 @@ def benchmark_of(
     """Reads the runs of a benchmark."""
     rows: list[BenchmarkRow] = []
     curves: list[Learning] = []
-    by_task: dict[Task, dict[str, tuple[PolicyScores | None, int, bool]]] = {}
+    by_task: dict[BenchmarkTask, dict[str, _OnTask]] = {}
     validations = 0
     for task in dict.fromkeys(entry.task for entry in entries):
         scale, task_entries = scales[task[0]], [entry for entry in entries if entry.task == task]
-        policies: dict[str, tuple[PolicyScores | None, int, bool]] = {}
+        policies: dict[str, _OnTask] = {}
         for learner in dict.fromkeys(entry.learner for entry in task_entries):
             learner_entries = [entry for entry in task_entries if entry.learner == learner]
             done = [
@@ -200,9 +412,9 @@ def benchmark_of(
             ]
             failed = sum(len(entry.seeds) for entry in learner_entries if entry.error)
             complete = all(entry.finished or entry.error for entry in learner_entries)
-            policies[learner] = join(done) if done else None, failed, complete
+            policies[learner] = _OnTask(join(done) if done else None, failed, complete)
         others = controller_scores(controllers[task], scale)
-        policies |= {entry.policy: (entry, 0, True) for entry in others}
+        policies |= {entry.policy: _OnTask(entry) for entry in others}
         rows += _rows(task, policies, others[0].tables, level)
         by_task[task] = policies
         for scored, _, _ in policies.values():
@@ -230,17 +442,17 @@ def benchmark_of(
 
 
 def controller_rows(
-    task: Task, evaluation: Evaluation, scale: Scale, level: float
+    task: BenchmarkTask, evaluation: Evaluation, scale: Scale, level: float
 ) -> tuple[BenchmarkRow, ...]:
     """The rows of a plant's controllers."""
     scored = controller_scores(evaluation, scale)
-    policies = {entry.policy: (entry, 0, True) for entry in scored}
+    policies = {entry.policy: _OnTask(entry) for entry in scored}
     return tuple(_rows(task, policies, evaluation.tables, level))
 
 
 def _rows(
-    task: Task,
-    policies: Mapping[str, tuple[PolicyScores | None, int, bool]],
+    task: BenchmarkTask,
+    policies: Mapping[str, _OnTask],
     tables: ResultTables,
     level: float,
 ) -> list[BenchmarkRow]:
@@ -257,7 +469,7 @@ def _rows(
             "incumbent": tables.reference,
         }
         if scored is None:
-            rows.append(BenchmarkRow(**shared, **_NO_RESULTS))
+            rows.append(BenchmarkRow(**shared))  # no seed has finished
             continue
         last, returns, gain = means[policy]
         worst, over = _worst(scored)
@@ -289,16 +501,17 @@ def _worst(scored: PolicyScores) -> tuple[str, float | None]:
     return scored.tables.spec.cost[int(np.argmax(each))].name, float(each.max())
 
 
-def _learning(task: Task, scored: PolicyScores, level: float) -> Learning:
+def _learning(task: BenchmarkTask, scored: PolicyScores, level: float) -> Learning:
     score = tuple(over_seeds(scored.curves[:, i], level) for i in range(len(scored.steps)))
     return Learning(*task, scored.policy, tuple(int(step) for step in scored.steps), score)
 
 
 def _overall(
-    by_task: Mapping[Task, Mapping[str, tuple[PolicyScores | None, int, bool]]], level: float
+    by_task: Mapping[BenchmarkTask, Mapping[str, _OnTask]],
+    level: float,
 ) -> tuple[Overall, ...]:
     """Learners and kinds of controllers over the complete tasks."""
-    groups: dict[str, list[tuple[Task, PolicyScores | None, int]]] = {}
+    groups: dict[str, list[tuple[BenchmarkTask, PolicyScores | None, int]]] = {}
     for task, policies in by_task.items():
         for policy, (scored, failed, complete) in policies.items():
             for kind in _kinds(policy, scored):
@@ -322,8 +535,8 @@ def _kinds(policy: str, scored: PolicyScores | None) -> list[str]:
 
 def _overall_of_policy(
     kind: str,
-    parts: Sequence[tuple[Task, PolicyScores | None, int]],
-    worst: Mapping[Task, float],
+    parts: Sequence[tuple[BenchmarkTask, PolicyScores | None, int]],
+    worst: Mapping[BenchmarkTask, float],
     level: float,
 ) -> Overall:
     columns, bests = [], []

@@ -1,25 +1,56 @@
-"""Plans a benchmark, carries it out and reads its results."""
+"""Carries out a benchmark: its plan, the runs of learners, and the controllers of its plants."""
 
 import dataclasses
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from neorl_core import InputError
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_core import InputError, Policy, highs, lows
+from neorl_core.control import UniformPolicy
 from neorl_core.infrastructure import unknown_name, write_text
-from neorl_envs import environment_names
-from neorl_envs.recording import QUALITIES
-from neorl_train.configuration._sections import hyperparameters
+from neorl_envs import Dataset, environment_names, make, read_dataset
+from neorl_envs.plants import PLANTS, Plant
+from neorl_envs.recording import QUALITIES, behaviour_policies, quality
+from neorl_train.candidates._controllers import with_controllers
+from neorl_train.candidates._family import Material
+from neorl_train.configuration._sections import MIXED, PAIRED_STARTS_SEED, Config, hyperparameters
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.configuration._untrained import size_notes
-from neorl_train.judging._results import Evaluation
-from neorl_train.studies._baselines import plant_baselines, scale_from
-from neorl_train.studies._benchmark import Benchmark, Entry, Task, benchmark_of
-from neorl_train.studies._cells import Cell, SweepFile
-from neorl_train.studies._pictures import write_benchmark_pictures
-from neorl_train.studies._sweep import SweepState, carry_out, one_command, print_flushed, state_of
-from neorl_train.studies._tables import write_benchmark
+from neorl_train.configuration._validation import configure
+from neorl_train.data._log_cache import plant_digest
+from neorl_train.data._split import check_split, training_and_held_out
+from neorl_train.data._training_data import training_data
+from neorl_train.judging._evaluate import evaluate, evaluate_offline
+from neorl_train.judging._pool import Pool
+from neorl_train.judging._results import Episodes, Evaluation, read_evaluation, write_evaluation
+from neorl_train.judging._rollouts import starts_key
+from neorl_train.judging._wording import confidence, decimals, percent, with_interval
+from neorl_train.runs._names import BASELINE_CACHE
+from neorl_train.studies._benchmark import (
+    Benchmark,
+    BenchmarkRow,
+    BenchmarkTask,
+    PlannedRun,
+    Scale,
+    benchmark_of,
+    controller_rows,
+    scale_of,
+)
+from neorl_train.studies._files import write_benchmark
+from neorl_train.studies._sweep import (
+    Cell,
+    SweepFile,
+    SweepState,
+    carry_out,
+    one_command,
+    print_flushed,
+    read_toml,
+    state_of,
+)
+from neorl_train.studies._tables import Table, task_cells
 
 SECTION = "benchmark"
 FILE = "benchmark.toml"
@@ -106,7 +137,7 @@ def benchmark_plan(
     if path is not None:
         if path.is_dir():
             path, directory = path / FILE, directory or path
-        base, where = _read(path), str(path)
+        base, where = read_toml(path), str(path)
         declared = base.pop(SECTION, None)
         if not isinstance(declared, Mapping):
             raise InputError(
@@ -140,15 +171,6 @@ def benchmark_notes(cells: Sequence[Cell]) -> list[str]:
         for name in cell.config.training.algorithms
     }
     return size_notes(learners)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}") from None
 
 
 def _check(grid: Mapping[str, Any], base: Mapping[str, Any], where: str) -> None:
@@ -200,12 +222,12 @@ def _check_list(name: str, values: Any, kind: type) -> None:
         raise InputError(f"{name} must be a list, got {values!r}")
     for value in values:
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise InputError(f"{name} must be a list of {_WORDS[kind]}, got {value!r}")
+            raise InputError(f"{name} must be a list of {_PLURALS[kind]}, got {value!r}")
     if len(set(values)) < len(values):
         raise InputError(f"{name} contains a value twice: {list(values)}; name each value once")
 
 
-_WORDS = {int: "integers", str: "names"}
+_PLURALS = {int: "integers", str: "names"}
 
 
 def state_text(plan: BenchmarkPlan, cells: Sequence[Cell], *, retry: bool = False) -> str:
@@ -250,8 +272,7 @@ def carry_out_benchmark(
             state, plan.directory, processes=processes, cluster=cluster, print_line=print_line
         )
         benchmark = read_benchmark(plan, cells, print_line=print_line)
-        files = write_benchmark(plan.directory, benchmark)
-        return benchmark, files + write_benchmark_pictures(plan.directory, benchmark)
+        return benchmark, write_benchmark(plan.directory, benchmark)
 
 
 def read_benchmark(
@@ -270,7 +291,7 @@ def read_benchmark(
         InputError: If a file of a run is damaged.
     """
     state, evaluation = state_of(plan.directory, cells), cells[0].config.evaluation
-    controllers: dict[Task, Evaluation] = {}
+    controllers: dict[BenchmarkTask, Evaluation] = {}
     for cell in cells:
         task = _task(cell)
         if task in controllers:
@@ -293,7 +314,7 @@ def read_benchmark(
         for task, controllers_of_plant in controllers.items()
     }
     return benchmark_of(
-        [_entry(cell, state) for cell in cells],
+        [_planned_run(cell, state) for cell in cells],
         controllers,
         scales,
         level=evaluation.level,
@@ -301,16 +322,210 @@ def read_benchmark(
     )
 
 
-def _task(cell: Cell) -> Task:
+def _task(cell: Cell) -> BenchmarkTask:
     return cell.config.data.source, cell.config.data.quality
 
 
-def _entry(cell: Cell, state: SweepState) -> Entry:
+def _planned_run(cell: Cell, state: SweepState) -> PlannedRun:
     (learner,) = cell.config.training.algorithms
-    return Entry(
+    return PlannedRun(
         _task(cell),
         learner,
         cell.config.training.seeds,
         state.runs.get(cell.name),
         state.failed.get(cell.name, ""),
     )
+
+
+RANDOM = "random actions"
+
+
+def plant_baselines(
+    plant: str,
+    folder: Path,
+    *,
+    starts: int,
+    seed: int,
+    level: float,
+    logged: str = MIXED,
+) -> tuple[Evaluation, bool]:
+    """The tunings of a plant, uniform random actions and the logged behaviour, on common starts.
+
+    Args:
+        plant: Name of the plant.
+        folder: Folder whose ``.baselines`` stores the results.
+        starts: Number of paired episodes.
+        seed: Seed of the starts; an evaluation of a run with the same seed uses the same starts.
+        level: Confidence level of all intervals.
+        logged: Quality of the log whose behaviour is included.
+
+    Returns:
+        The results, and whether they were already stored.
+
+    Raises:
+        InputError: If the plant is unknown, or a stored file is damaged.
+    """
+    environment = _plant(plant)
+    inputs = {"starts": starts, "seed": seed, "level": level, "quality": logged, "version": 1}
+    cached_folder = folder / BASELINE_CACHE / f"{plant}-{plant_digest(plant, inputs)}"
+    if cached_folder.is_dir():
+        return read_evaluation(cached_folder), True
+    controllers, plan = quality(environment, logged)
+    low, high = (jnp.asarray(ends(environment.spec.action)) for ends in (lows, highs))
+    outcome = evaluate(
+        environment,
+        _first_tuning(environment),
+        controllers={RANDOM: UniformPolicy(low, high)},
+        behaviour=tuple(behaviour_policies(environment, controllers, plan).values()),
+        key=starts_key(seed),
+        n_starts=starts,
+        level=level,
+    )
+    _store(outcome, cached_folder)
+    return outcome, False
+
+
+def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluation, list[str]]:
+    """The log's own episodes, and controllers that are fitted to it.
+
+    A log of a built-in plant is scored on that plant, with its fitted controllers and the tunings.
+    For other logs no controller can be run: the actions of each are compared with the logged ones
+    on held-out episodes.
+
+    Args:
+        path: Dataset file.
+        settings: Sections of a run's configuration: ``classical`` selects the controllers to fit,
+            ``evaluation`` the number of starts; the default seed of the starts is that of sweeps
+            and benchmarks.
+
+    Returns:
+        The results, and a description of the identified models.
+
+    Raises:
+        InputError: If the file cannot be read, or a fit refuses the log or the loops.
+    """
+    if not path.exists():
+        if path.suffix:
+            raise InputError(f"{path}: there is no such file")
+        raise unknown_name("plant or log", str(path), PLANTS)
+    dataset = read_dataset(path)
+    sections: dict[str, Any] = {**settings, "data": {"source": str(path)}}
+    sections["evaluation"] = {"seed": PAIRED_STARTS_SEED, **sections.get("evaluation", {})}
+    config = configure(**sections)
+    name = dataset.attributes.get("provenance", {}).get("environment", "")
+    environment = make(name) if name in PLANTS else None
+    if environment is not None and environment.spec != dataset.spec:
+        environment = None
+    material = Material(config, dataset.spec, environment, dataset)
+    _, controllers, text = with_controllers(material)
+    if environment is None:
+        return _evaluate_in_shadow(config, dataset, controllers), text
+    outcome = evaluate(
+        environment,
+        _first_tuning(environment),
+        dataset,
+        controllers=controllers,
+        key=starts_key(config.evaluation.seed),
+        n_starts=config.evaluation.starts,
+        level=config.evaluation.level,
+    )
+    return outcome, text
+
+
+def scale_from(evaluation: Evaluation) -> Scale:
+    """The scale of a plant: its stored anchors, or those of random actions and reference here."""
+    plant = evaluation.tables.environment
+    try:
+        return scale_of(plant)
+    except InputError:
+        environment = _plant(plant)
+    costs = [channel.name for channel in environment.spec.cost]
+    episodes = {result.name: result.episodes for result in evaluation.results if not result.guarded}
+    best = environment.reference
+    unscaled = Scale(plant, dict(environment.penalty_weights()), 0.0, 1.0, best)
+
+    def mean(of: Episodes) -> float:
+        return float(np.mean(unscaled.of(of, costs))) / 100
+
+    return Scale(plant, unscaled.penalty, mean(episodes[RANDOM]), mean(episodes[best]), best)
+
+
+def _first_tuning(environment: Plant) -> Pool:
+    """No candidates, and as incumbent the tuning that a plant names first."""
+    return Pool(incumbent=next(iter(environment.tunings())))
+
+
+def _plant(name: str) -> Plant:
+    if name not in PLANTS:
+        raise unknown_name("simulated plant", name, PLANTS)
+    return make(name)
+
+
+def _store(outcome: Evaluation, cached_folder: Path) -> None:
+    """Stores a file; two simultaneous commands write the same content, and the second finds it."""
+    partial = cached_folder.with_name(f"{cached_folder.name}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    write_evaluation(partial, outcome)
+    if not cached_folder.exists():
+        partial.rename(cached_folder)
+
+
+def _evaluate_in_shadow(
+    config: Config, dataset: Dataset, controllers: Mapping[str, Policy]
+) -> Evaluation:
+    """Compares the actions of controllers with those of held-out episodes."""
+    check_split(config.data, dataset)
+    trained_on, rest = training_and_held_out(config.data, dataset)
+    return evaluate_offline(
+        {},
+        dataset=dataset,
+        held_out=dataset.select_episodes(rest),
+        training=training_data(dataset.select_episodes(trained_on)),
+        controllers=controllers,
+        level=config.evaluation.level,
+    )
+
+
+def baseline_table(
+    outcome: Evaluation, quality_or_log: str
+) -> tuple[Table, tuple[BenchmarkRow, ...]]:
+    """The controllers of a plant as a table of a benchmark, with its rows."""
+    tables = outcome.tables
+    rows = controller_rows(
+        (tables.environment, quality_or_log), outcome, scale_from(outcome), tables.level
+    )
+    title = (
+        f"{tables.environment}, {quality_or_log}: controllers as they are on {tables.n_starts} "
+        f"common starts; mean with its {confidence(tables.level)} interval. Score: return less the "
+        "declared penalties, 0 as random actions, 100 as the plant's reference controller."
+    )
+    return Table(title, task_cells(rows)), rows
+
+
+def shadow_table(outcome: Evaluation, log: str) -> Table:
+    """The table for a log without a simulator: its episodes, and controllers' distances to it."""
+    tables = outcome.tables
+    (row,) = tables.rows
+    episodes = with_interval(row.returns, decimals([row.returns]))
+    costs = "".join(
+        f"; {cell.name} over its limit in {percent(cell.violating.value)} of the episodes"
+        for cell in row.costs
+    )
+    title = (
+        f"{log}: {row.n_episodes} episodes with a return of {episodes} "
+        f"{tables.reward_unit}{costs}. There is no simulator, so no controller was run: mean "
+        "absolute difference of its action to the logged one on held-out episodes with its "
+        f"{confidence(tables.level)} interval, and the fraction of the variance of the logged "
+        "action that it explains (R2)."
+    )
+    heads = ["controller", "action", "difference", "R2"]
+    cells = [
+        [
+            fit.policy,
+            fit.channel,
+            f"{with_interval(fit.difference, decimals([fit.difference]))} {fit.unit}",
+            f"{fit.explained:.2f}",
+        ]
+        for fit in outcome.imitation
+    ]
+    return Table(title, [heads, *cells])

@@ -1,63 +1,34 @@
-"""Compares several runs: their differences, and a row for each learner and controller."""
+"""Compares several runs: their differences, a row for each policy, and learners over plants."""
 
 import dataclasses
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neorl_core import InputError
-from neorl_core.statistics import holm, wilcoxon_test
-from neorl_train.judging._estimates import crossed_estimate, mean_estimates
-from neorl_train.judging._evaluation_file import read_evaluation
-from neorl_train.judging._results import LOG, Evaluation
-from neorl_train.judging._tables import Estimate, PooledRow, ResultTables, Role
-from neorl_train.judging._verdict import Verdict
-from neorl_train.judging._verdict_file import read_verdict
+from neorl_core.statistics import (
+    holm,
+    interquartile_mean,
+    performance_profile,
+    stratified_bootstrap_interval,
+)
+from neorl_train.judging._results import LOG, Evaluation, read_evaluation
+from neorl_train.judging._summary import (
+    mean_estimates,
+    paired_comparison,
+    seed_returns,
+    wilcoxon_p_value,
+)
+from neorl_train.judging._tables import Estimate, PolicyRow, PooledRow, ResultTables, Role
+from neorl_train.judging._verdict import Verdict, read_verdict
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
-
-
-class Paired(NamedTuple):
-    """One policy, with all its seeds, compared with another one on the same starts.
-
-    Attributes:
-        gain: Mean difference in return; if both have several seeds, its interval treats seeds and
-            starts as random, so that it applies to the next training run of both.
-        each_seed: Mean difference of every seed.
-        p_value: p value of Wilcoxon's two-sided signed-rank test of the returns, averaged over the
-            seeds, start by start; ``None`` if all differences are zero or unknown.
-    """
-
-    gain: Estimate
-    each_seed: tuple[float, ...]
-    p_value: float | None
-
-
-_test = jax.jit(wilcoxon_test)
-
-
-def seed_returns(evaluation: Evaluation, name: str) -> np.ndarray | None:
-    """Returns of a learner's seeds behind their guard, or of a controller, by seed and start.
-
-    Returns:
-        Shape ``(seed, start)``; ``None`` if there is no such policy.
-    """
-    # The log has episodes of its own, from other starts.
-    rows = {row.name: row for row in evaluation.tables.rows if row.role != LOG}
-    learners = [row.name for row in rows.values() if row.role == "learner"]
-    results = [
-        one
-        for one in evaluation.results
-        if one.name in rows and name in (one.name, rows[one.name].group)
-    ]
-    # A learner acts behind its guard; a controller is shown as it is.
-    wanted = [one for one in results if one.guarded == (one.name in learners)] or results
-    return np.stack([one.episodes.returns for one in wanted]) if wanted else None
 
 
 def baselines(
@@ -90,29 +61,6 @@ def baselines(
     return taken
 
 
-def paired_with(returns: np.ndarray, baseline: np.ndarray, *, level: float) -> Paired:
-    """Compares two policies seed by seed and start by start.
-
-    Args:
-        returns: Returns of the one, shape ``(seed, start)``.
-        baseline: Returns of the other on the same starts; of several seeds the first ones are used,
-            as many as the policy with fewer has, but a single one is paired with all.
-        level: Confidence level of the interval.
-    """
-    several = min(len(returns), len(baseline))
-    if several > 1:
-        returns, baseline = returns[:several], baseline[:several]
-    differences = np.asarray(returns, np.float64) - np.asarray(baseline, np.float64)
-    if len(differences) > 1:
-        gain = crossed_estimate(differences, level=level)
-    else:
-        gain = mean_estimates(differences[0][:, None], level=level)[0]
-    mean = np.asarray(differences.mean(axis=0), np.float32)
-    p_value = float(_test(mean, np.zeros_like(mean)).p_value)
-    each_seed = tuple(map(float, differences.mean(axis=1)))
-    return Paired(gain, each_seed, None if np.isnan(p_value) else p_value)
-
-
 def _same_starts(one: Evaluation, other: Evaluation) -> bool:
     """Whether the controller that runs today has the same returns in both."""
     if one.tables.environment != other.tables.environment:
@@ -134,7 +82,7 @@ OF_THE_SOURCE = (
 """Settings that naturally differ between plants; shown only if all runs have the same source."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ComparedRow:
     """One learner with the guard, over all its seeds, or one controller, of one run.
 
@@ -174,18 +122,18 @@ class ComparedRow:
     role: Role
     seeds: int
     unit: str
-    returns: Estimate | None
+    returns: Estimate | None = None
     incumbent: str
-    gain: Estimate | None
-    each_seed: tuple[float, ...]
-    p_value: float | None
-    adjusted: float | None
+    gain: Estimate | None = None
+    each_seed: tuple[float, ...] = ()
+    p_value: float | None = None
+    adjusted: float | None = None
     spread: float
-    worst_cost: str
-    over: Estimate | None
-    trips: float | None
-    explained: float | None
-    answer: str
+    worst_cost: str = ""
+    over: Estimate | None = None
+    trips: float | None = None
+    explained: float | None = None
+    answer: str = ""
     predicted: Estimate | None = None
 
 
@@ -248,19 +196,19 @@ def compare_runs(paths: Sequence[Path], *, against: str = "") -> Comparison:
     for run, evaluation, settings, other in zip(runs, evaluations, differing, others, strict=True):
         own = _rows(run, evaluation, settings)
         if other is not None:
-            own = [_against(row, evaluation, other, against, level) for row in own]
+            own = [_compare_with(row, evaluation, other, against, level) for row in own]
         rows += [row for row in own if not _is_repeated(row, rows)]
     return Comparison(level, _adjust(rows), against)
 
 
-def _against(
+def _compare_with(
     row: ComparedRow, evaluation: Evaluation, baseline: np.ndarray, name: str, level: float
 ) -> ComparedRow:
     """A row whose gain and p value are those over another policy than the incumbent."""
     returns = seed_returns(evaluation, row.policy)
     if returns is None or row.policy == name:
         return dataclasses.replace(row, gain=None, each_seed=(), p_value=None)
-    return dataclasses.replace(row, **paired_with(returns, baseline, level=level)._asdict())
+    return dataclasses.replace(row, **paired_comparison(returns, baseline, level=level)._asdict())
 
 
 def _adjust(rows: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
@@ -305,58 +253,62 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
     for group in groups:
         members = [r for r in tables.rows if r.group == group and r.role == "learner" and r.guarded]
         members = members or [r for r in tables.rows if r.group == group and r.role == "learner"]
-        pooled = _pooled_row(tables, group)
-        is_candidate = tables.candidate in [member.name for member in members]
-        cost, over = _worst_cost(members)
-        trips = [member.trips.value for member in members if member.trips is not None]
+        names = [member.name for member in members]
+        pooled, paired = _pooled_row(tables, group), {}
+        if pooled is not None:
+            gain = pooled.fresh_seeds or pooled.difference
+            paired = _paired_fields(evaluation, names, gain, pooled.each_seed)
         rows.append(
             ComparedRow(
                 **common,
-                settings=_of_learner(settings, group, groups),
+                **paired,
+                **_worst_fields(members),
+                settings=_learner_settings(settings, group, groups),
                 policy=group,
                 role="learner",
                 seeds=len(members),
-                returns=_pooled_return(evaluation, [member.name for member in members]),
-                gain=None if pooled is None else pooled.fresh_seeds or pooled.difference,
-                each_seed=() if pooled is None else tuple(gain.value for gain in pooled.each_seed),
-                p_value=None
-                if pooled is None
-                else _p_value(evaluation, [member.name for member in members]),
-                adjusted=None,
-                worst_cost=cost,
-                over=over,
-                trips=max(trips) if trips else None,
-                explained=None,
-                answer=answer.answer if is_candidate else "",
+                returns=_pooled_return(evaluation, names),
+                answer=answer.answer if tables.candidate in names else "",
             )
         )
     for row in tables.rows:
         if row.role == "learner" or row.guarded:
             continue
-        cost, over = _worst_cost([row])
-        no_gain = row.name == tables.reference or not tables.environment
+        gain, paired = row.difference, {}
+        if tables.environment and row.name != tables.reference and gain is not None:
+            paired = _paired_fields(evaluation, [row.name], gain, [gain])
         rows.append(
             ComparedRow(
                 **common,
-                settings=_of_learner(settings, "", groups),
+                **paired,
+                **_worst_fields([row]),
+                settings=_learner_settings(settings, "", groups),
                 policy=row.name,
                 role=row.role,
                 seeds=1,
                 returns=row.returns,
-                gain=None if no_gain else row.difference,
-                each_seed=() if no_gain or row.difference is None else (row.difference.value,),
-                p_value=None
-                if no_gain or row.difference is None
-                else _p_value(evaluation, [row.name]),
-                adjusted=None,
-                worst_cost=cost,
-                over=over,
-                trips=None if row.trips is None else row.trips.value,
-                explained=None,
-                answer="",
             )
         )
     return rows
+
+
+def _paired_fields(
+    evaluation: Evaluation, names: Sequence[str], gain: Estimate, each_seed: Sequence[Estimate]
+) -> dict[str, Any]:
+    """Fields of a row that is paired with the incumbent."""
+    each = tuple(seed.value for seed in each_seed)
+    return {"gain": gain, "each_seed": each, "p_value": _p_value(evaluation, names)}
+
+
+def _worst_fields(members: Sequence[PolicyRow]) -> dict[str, Any]:
+    """Fields of a row on limits and trips, for the worst seed."""
+    cells = [cell for member in members for cell in member.costs]
+    trips = [member.trips.value for member in members if member.trips is not None]
+    worst: dict[str, Any] = {"trips": max(trips)} if trips else {}
+    if cells:
+        cell = max(cells, key=lambda cell: (cell.violating.value, cell.violating.high))
+        worst |= {"worst_cost": cell.name, "over": cell.violating}
+    return worst
 
 
 def _imitations(
@@ -371,18 +323,10 @@ def _imitations(
     return [
         ComparedRow(
             **common,
-            settings=_of_learner(settings, group, list(groups)),
+            settings=_learner_settings(settings, group, list(groups)),
             policy=group,
             role="learner" if fits[0].family else "classical",
             seeds=len({fit.policy for fit in fits}),
-            returns=None,
-            gain=None,
-            each_seed=(),
-            p_value=None,
-            adjusted=None,
-            worst_cost="",
-            over=None,
-            trips=None,
             explained=float(np.mean([fit.explained for fit in fits])),
             predicted=predicted if group in judged else None,
             answer=answer.answer if group in judged else "",
@@ -431,17 +375,7 @@ def _p_value(evaluation: Evaluation, names: Sequence[str]) -> float | None:
     returns = _returns(evaluation, names)
     if returns is None or incumbent is None:
         return None
-    difference = np.asarray(returns - incumbent.episodes.returns, np.float32)
-    p_value = float(_test(difference, np.zeros_like(difference)).p_value)
-    return None if np.isnan(p_value) else p_value
-
-
-def _worst_cost(members: Sequence[Any]) -> tuple[str, Estimate | None]:
-    cells = [cell for member in members for cell in member.costs]
-    if not cells:
-        return "", None
-    worst = max(cells, key=lambda cell: (cell.violating.value, cell.violating.high))
-    return worst.name, worst.violating
+    return wilcoxon_p_value(returns - incumbent.episodes.returns)
 
 
 def _flat(run: RunDirectory, evaluation: Evaluation) -> dict[str, str]:
@@ -487,7 +421,95 @@ def _differences(configurations: Sequence[dict[str, str]]) -> list[dict[str, str
     ]
 
 
-def _of_learner(settings: dict[str, str], group: str, groups: Sequence[str]) -> dict[str, str]:
+def _learner_settings(
+    settings: dict[str, str], group: str, groups: Sequence[str]
+) -> dict[str, str]:
     """Leaves out the hyperparameters of the other learners of a run."""
     others = [f"algorithms.{name}." for name in groups if name != group]
     return {n: value for n, value in settings.items() if not n.startswith(tuple(others))}
+
+
+THRESHOLDS = tuple(round(0.5 * step, 1) for step in range(-8, 9))
+"""Thresholds of a profile: gains in standard deviations of the incumbent's return."""
+
+_SEED = 20_260_101
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnerAggregate:
+    """One learner with one choice of settings over several plants.
+
+    The score of a seed is its gain over the incumbent in standard deviations of the incumbent's
+    return over the starts. It is comparable between plants, and above zero if the learner is better
+    than the incumbent. It does not show whether limits are kept.
+
+    Attributes:
+        learner: Name of the learner.
+        settings: Its settings that differ between the compared runs.
+        sources: Plants that are included.
+        seeds: Number of seeds per plant.
+        score: Interquartile mean of the scores, with a bootstrap interval that resamples the seeds
+            within each plant; its ends are NaN with a single seed.
+        profile: Fraction of the scores above each of :data:`THRESHOLDS`.
+        deployed: Number of runs that have this learner as candidate and answered *deploy*.
+        judged: Number of runs that have this learner as candidate.
+    """
+
+    learner: str
+    settings: dict[str, str]
+    sources: tuple[str, ...]
+    seeds: int
+    score: Estimate
+    profile: tuple[float, ...]
+    deployed: int
+    judged: int
+
+
+def aggregate(comparison: Comparison) -> tuple[LearnerAggregate, ...]:
+    """One row for each learner and choice of settings that ran on at least two plants.
+
+    Args:
+        comparison: Result of :func:`compare_runs`.
+
+    Returns:
+        The rows, best first. If plants have different numbers of seeds, only the first seeds of
+        each are used, as many as the plant with the fewest has.
+    """
+    groups: dict[Any, list[ComparedRow]] = {}
+    for row in comparison.rows:
+        if row.role == "learner" and row.each_seed and row.spread > 0:
+            groups.setdefault((row.policy, tuple(row.settings.items())), []).append(row)
+    aggregates = [
+        _aggregate(policy, dict(settings), rows, comparison.level)
+        for (policy, settings), rows in groups.items()
+        if len({row.source for row in rows}) > 1
+    ]
+    return tuple(sorted(aggregates, key=lambda learner: -learner.score.value))
+
+
+def _aggregate(
+    learner: str, settings: dict[str, str], rows: Sequence[ComparedRow], level: float
+) -> LearnerAggregate:
+    by_source: dict[str, list[float]] = {}
+    for row in rows:
+        by_source.setdefault(row.source, []).extend(g / row.spread for g in row.each_seed)
+    seeds = min(map(len, by_source.values()))
+    scores = np.asarray([values[:seeds] for values in by_source.values()], np.float32).T
+    judged = [row for row in rows if row.answer]
+    return LearnerAggregate(
+        learner=learner,
+        settings=settings,
+        sources=tuple(by_source),
+        seeds=seeds,
+        score=_score(scores, level),
+        profile=tuple(map(float, performance_profile(scores, jnp.asarray(THRESHOLDS)))),
+        deployed=sum(row.answer == "deploy" for row in judged),
+        judged=len(judged),
+    )
+
+
+def _score(scores: np.ndarray, level: float) -> Estimate:
+    if len(scores) < 2:
+        return Estimate(float(interquartile_mean(scores)), math.nan, math.nan)
+    interval = stratified_bootstrap_interval(scores, jax.random.key(_SEED), level=level)
+    return Estimate(float(interval.estimate), float(interval.low), float(interval.high))

@@ -9,26 +9,26 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
-from neorl_train._job.resolution import reopen
-from neorl_train._job.resolved_run import ResolvedRun
-from neorl_train._job.write_results import (
+from neorl_train._job.artefacts import read_policy_under_test
+from neorl_train._job.evaluation import (
     INPUTS,
     RESULTS,
+    equal_evaluation,
+    evaluate_on_plant,
     evaluation_inputs,
     results_digest,
     write_results,
 )
+from neorl_train._job.resolution import reopen
+from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train.candidates._controllers import run_controllers
 from neorl_train.candidates._given import stored_pool
 from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import usual_incumbent
-from neorl_train.data._source import RunSource, source_named
-from neorl_train.judging._checks import require_same_channels
-from neorl_train.judging._evaluation_file import read_evaluation
+from neorl_train.data._source import RunSource, require_same_channels, source_named
 from neorl_train.judging._pool import Pool
-from neorl_train.judging._results import Evaluation
+from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._rule import verdict
-from neorl_train.judging._safety_on_plant import read_policy_under_test
 from neorl_train.judging._verdict import Verdict
 from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT
@@ -85,7 +85,7 @@ def evaluate_again(
         raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
     resolved_run = reopen(configure(run.config))
     if plant:
-        resolved_run = _on_plant(resolved_run, plant)
+        resolved_run = _run_on_plant(resolved_run, plant)
     if resolved_run.environment is None:
         raise InputError(
             f"{run.path} was trained on {resolved_run.config.data.source}, a log without a "
@@ -108,7 +108,7 @@ def evaluate_again(
     identity: dict[str, Any] = {"seed": seed, "starts": starts or settings.starts}
     identity |= {"candidate": candidate, "plant": plant}
     inputs = evaluation_inputs(record, pool.policies, **identity)
-    earlier_path = _match(earlier, inputs)
+    earlier_path = equal_evaluation(earlier, inputs, _starts)
     if earlier_path is not None:
         evaluation = read_evaluation(earlier_path)
         answer, position = verdict(evaluation.tables), 1 + earlier.index(earlier_path)
@@ -134,7 +134,7 @@ def evaluate_again(
     )
 
 
-def _on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
+def _run_on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
     """The same run on a named simulator.
 
     A log alone may have no incumbent that acts; then it is one of the simulator's tunings.
@@ -159,23 +159,15 @@ def _on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
     return dataclasses.replace(resolved_run, config=config, environment=environment)
 
 
-def _match(earlier: list[Path], inputs: str) -> Path | None:
-    """The earlier evaluation with the same inputs, if it is unchanged."""
-    for path in reversed(earlier):
-        try:
-            document = json.loads((path / STARTS).read_text(encoding="utf-8"))
-            same = bool(inputs) and document.get(INPUTS) == inputs
-            if same and document.get(RESULTS) == results_digest(path):
-                return path
-        except (OSError, ValueError):
-            continue
-    return None
+def _starts(path: Path) -> dict[str, Any]:
+    """What an earlier evaluation recorded about its starts."""
+    return json.loads((path / STARTS).read_text(encoding="utf-8"))
 
 
 def _seed_of(path: Path) -> int:
     """Seed of the starts of an earlier evaluation; unknown if that is damaged."""
     try:
-        return int(json.loads((path / STARTS).read_text(encoding="utf-8"))["seed"])
+        return int(_starts(path)["seed"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
 
@@ -188,36 +180,21 @@ def _evaluate(
     seed: int,
     starts: int,
 ) -> Evaluation:
-    from neorl_train.judging._rollouts import starts_key
-    from neorl_train.judging._simulated import evaluate
-
-    settings = resolved_run.config.evaluation
-    assert resolved_run.environment is not None
     dataset = _log(resolved_run.source, run)
-    controllers = run_controllers(
-        resolved_run.config,
+    digests = run.record().get("given_policies", {})
+    config, spec = resolved_run.config, resolved_run.spec
+    controllers = run_controllers(config, dataset, resolved_run.environment, spec, digests)
+    subject = read_policy_under_test(run.path, candidate)
+    fields = ("constraints", "fallbacks", "settings")
+    return evaluate_on_plant(
+        resolved_run,
+        dataclasses.replace(pool, incumbent=config.evaluation.runs_today),
         dataset,
-        resolved_run.environment,
-        resolved_run.spec,
-        run.record().get("given_policies", {}),
-    )
-    guard = read_policy_under_test(run.path, candidate)
-    return evaluate(
-        resolved_run.environment,
-        pool,
-        dataset,
+        controllers,
+        {field: getattr(subject, field) for field in fields},
         candidate=candidate,
-        incumbent=settings.runs_today or None,
-        constraints=guard.constraints,
-        fallbacks=guard.fallbacks,
-        settings=guard.settings,
-        spec=resolved_run.judged_spec,
-        controllers=controllers,
-        behaviour=resolved_run.behaviour,
-        key=starts_key(seed),
-        n_starts=starts or settings.starts,
-        level=settings.level,
-        episode_margin=settings.episode_margin,
+        seed=seed,
+        starts=starts or config.evaluation.starts,
     )
 
 

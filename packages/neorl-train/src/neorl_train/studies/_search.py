@@ -16,8 +16,7 @@ from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FINISHED
-from neorl_train.studies._cells import Cell, Search, SweepFile
-from neorl_train.studies._sweep import carry_out, print_flushed, state_of
+from neorl_train.studies._sweep import Cell, Search, SweepFile, carry_out, print_flushed, state_of
 
 JOURNAL = "search.log"
 WARM_UP = 5

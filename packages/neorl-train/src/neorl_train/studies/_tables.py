@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from neorl_core import InputError
-from neorl_core.infrastructure import head, unknown_name, write_text
-from neorl_train.judging._evaluation_file import to_plain
+from neorl_core.infrastructure import head, unknown_name
+from neorl_train.judging._results import to_plain
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import (
     DASH,
@@ -28,8 +27,10 @@ from neorl_train.judging._wording import (
     with_sign,
 )
 from neorl_train.studies._benchmark import PROFILE, Benchmark, BenchmarkRow
-from neorl_train.studies._comparison import ComparedRow, Comparison
-from neorl_train.studies._scores import THRESHOLDS, LearnerAggregate
+from neorl_train.studies._comparison import THRESHOLDS, ComparedRow, Comparison, LearnerAggregate
+
+TODAY = "today's controller"
+"""What people read for the incumbent."""
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -142,35 +143,6 @@ VERSION = 1
 SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json", ".html", ".png")
 
 
-def write_comparison(
-    path: Path, comparison: Comparison, aggregates: Sequence[LearnerAggregate]
-) -> None:
-    """Writes compared runs in the format given by the suffix of the file.
-
-    Args:
-        path: File with one of :data:`SUFFIXES`. A CSV file contains only the rows of the runs.
-        comparison: The compared runs.
-        aggregates: Learners over several plants.
-
-    Raises:
-        InputError: If the suffix is unknown, its folder is missing, or a figure cannot be drawn.
-        OSError: If the file cannot be written.
-    """
-    check_output(path, SUFFIXES)
-    if path.suffix in (".html", ".png"):
-        from neorl_train.studies._pictures import write_comparison_picture
-
-        write_comparison_picture(path, comparison, aggregates)
-        return
-    if path.suffix == ".csv":
-        text = _csv(comparison)
-    elif path.suffix == ".json":
-        text = json.dumps(comparison_to_json(comparison, aggregates), indent=1) + "\n"
-    else:
-        text = render(comparison_tables(comparison, aggregates), path.suffix)
-    write_text(path, text)
-
-
 def comparison_text(comparison: Comparison, aggregates: Sequence[LearnerAggregate]) -> str:
     """Both tables for the terminal."""
     return render(comparison_tables(comparison, aggregates), ".txt").rstrip("\n")
@@ -204,7 +176,7 @@ def _runs_title(comparison: Comparison) -> str:
     on_log = [row for row in rows if row.explained is not None]
     sentences = [f"Means with their {level} intervals."]
     if any(row.gain is not None for row in rows):
-        other = comparison.against or "the incumbent of the run"
+        other = comparison.against or f"{TODAY} of the run"
         sentences.append(
             "Learners behind their guard, controllers as they are. The gain is paired with "
             f"{other}; with several seeds its interval applies to the next training run. p is that "
@@ -235,8 +207,8 @@ def _runs_title(comparison: Comparison) -> str:
 
 def _aggregate_title(comparison: Comparison) -> str:
     return (
-        f"Gain over {comparison.against or 'the incumbent'} in standard deviations of the "
-        "incumbent's return over the starts: interquartile mean over plants and seeds, "
+        f"Gain over {comparison.against or TODAY} in standard deviations of the return of "
+        f"{TODAY} over the starts: interquartile mean over plants and seeds, "
         f"{confidence(comparison.level)} interval. Limits are not part of it."
     )
 
@@ -246,9 +218,9 @@ def _run_cells(comparison: Comparison) -> list[list[str]]:
     rows = comparison.rows
     settings = list(dict.fromkeys(name for row in rows for name in row.settings))
     heads = ["run", "source", *short_names(settings), "policy", "seeds", "return"]
-    heads += [f"gain over {comparison.against or 'the incumbent'}", "p", "over a limit in"]
+    heads += [f"gain over {comparison.against or TODAY}", "p", "over a limit in"]
     heads += ["trips", "R2 of logged actions"]
-    heads += ["predicted gain over the incumbent", "verdict"]
+    heads += [f"predicted gain over {TODAY}", "verdict"]
     lines = [
         [
             row.run,
@@ -271,7 +243,7 @@ def _result_cells(row: ComparedRow, against: str) -> list[str]:
     returns = DASH
     if row.returns is not None:
         returns = f"{with_interval(row.returns, digits)} {row.unit}"
-    nothing = "incumbent" if row.policy == row.incumbent and not against else DASH
+    nothing = TODAY if row.policy == row.incumbent and not against else DASH
     gain = predicted = DASH
     if on_log:
         predicted = nothing
@@ -322,7 +294,8 @@ def _aggregate_cells(aggregates: Sequence[LearnerAggregate]) -> list[list[str]]:
     return lines
 
 
-def _csv(comparison: Comparison) -> str:
+def comparison_csv(comparison: Comparison) -> str:
+    """Every number of the rows of the runs, with the ends of its interval."""
     settings = list(dict.fromkeys(name for row in comparison.rows for name in row.settings))
     heads = [
         *("run", "source", *settings, "policy", "role", "seeds", "unit"),
@@ -364,32 +337,6 @@ def benchmark_to_json(benchmark: Benchmark) -> dict[str, Any]:
         **to_plain(benchmark),
         "notes": notes(benchmark),
     }
-
-
-def write_benchmark(folder: Path, benchmark: Benchmark) -> list[Path]:
-    """Writes the tables as text, Markdown, LaTeX, CSV and JSON.
-
-    Args:
-        folder: Folder of the benchmark.
-        benchmark: Results of the benchmark.
-
-    Returns:
-        The files.
-
-    Raises:
-        OSError: If one cannot be written.
-    """
-    tables, note_lines = benchmark_tables(benchmark), notes(benchmark)
-    content = {
-        ".txt": benchmark_text(benchmark) + "\n",
-        ".md": "\n".join([render(tables, ".md"), *(f"- {note}" for note in note_lines), ""]),
-        ".tex": "\n".join([render(tables, ".tex"), *(f"% {note}" for note in note_lines), ""]),
-        ".csv": rows_csv(benchmark.rows),
-        ".json": json.dumps(benchmark_to_json(benchmark), indent=1) + "\n",
-    }
-    for suffix, text in content.items():
-        write_text(folder / f"benchmark{suffix}", text)
-    return [folder / f"benchmark{suffix}" for suffix in content]
 
 
 def benchmark_tables(benchmark: Benchmark) -> list[Table]:

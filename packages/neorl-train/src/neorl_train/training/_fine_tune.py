@@ -22,8 +22,8 @@ from neorl_train.configuration._online import (
     check_collection,
     check_fine_tuning,
 )
+from neorl_train.data._source import require_same_channels
 from neorl_train.data._training_data import TrainingData, training_data
-from neorl_train.judging._checks import require_same_channels
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._checks import check_learner, check_trainable
 from neorl_train.training._collect import Collection, Counts

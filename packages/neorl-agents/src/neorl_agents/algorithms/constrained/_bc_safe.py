@@ -7,9 +7,10 @@ import numpy as np
 from jaxtyping import Bool
 
 from neorl_agents.algorithms._bc import BC
-from neorl_agents.learning import episode_costs, require_limits_in_log, require_number
+from neorl_agents.learning import episode_costs, require_limits_in_log
 from neorl_agents.sampling import BestEpisodes, Sampler
 from neorl_core import InputError, Spec, Transition
+from neorl_core.infrastructure import setting
 
 
 class BCSafe(BC):
@@ -24,7 +25,7 @@ class BCSafe(BC):
     off its episodes, and may break limits that all of them kept.
 
     Attributes:
-        margin: Fraction of every limit that an episode may use, positive; below 1, only episodes
+        margin: Fraction of every limit that an episode may use; below 1, only episodes
             that stayed well inside are cloned.
 
     The other fields are those of :class:`BC`.
@@ -34,7 +35,7 @@ class BCSafe(BC):
     rate of 1e-3 and batches of 512; the defaults here are those of :class:`BC`.
     """
 
-    margin: float = 1.0
+    margin: float = setting(1.0, above=0)
 
     keeps_limits: ClassVar[bool] = True
 
@@ -47,11 +48,6 @@ class BCSafe(BC):
     def row_sampler(self) -> Sampler:
         """A sampler of the best of the episodes that :meth:`log_tables` keeps."""
         return BestEpisodes(self.fraction)
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "margin", low=0, open_low=True)
-        super().check()
 
     def require_log(self, spec: Spec, rows: Transition) -> None:
         """Refuses a log from which nothing can be learned.

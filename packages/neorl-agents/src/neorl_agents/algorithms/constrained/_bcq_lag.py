@@ -18,7 +18,6 @@ from neorl_agents.algorithms.constrained._lagrangian import (
     cost_values,
     fresh_multipliers,
     multiplier_step,
-    require_multiplier,
 )
 from neorl_agents.algorithms.constrained._lagrangian import RATES as PRICE_RATES
 from neorl_agents.learning import (
@@ -30,9 +29,6 @@ from neorl_agents.learning import (
     critic_loss,
     held_actions,
     only_batch,
-    require_choice,
-    require_count,
-    require_number,
     value_metrics,
 )
 from neorl_agents.networks import (
@@ -45,6 +41,7 @@ from neorl_agents.networks import (
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
 from neorl_core.costs import discounted_cost_target
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 from neorl_core.targets import td_target
 
@@ -85,11 +82,11 @@ class BCQLag(BaseLearner):
     :func:`neorl_agents.learning.critic_limits`, with several at a time.
 
     Attributes:
-        phi: How far an action may be moved from the decoded one, in [-1, 1] units; not negative.
-        least_weight: Weight of the smaller of two critics in the targets, in [0, 1].
+        phi: How far an action may be moved from the decoded one, in [-1, 1] units.
+        least_weight: Weight of the smaller of two critics in the targets.
         kl_weight: Weight of the divergence in the autoencoder.
-        discount: Discount of rewards and costs per step, in [0, 1].
-        tau: Fraction by which the targets move, in (0, 1].
+        discount: Discount of rewards and costs per step.
+        tau: Fraction by which the targets move.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of all critics.
         model_learning_rate: Learning rate of the autoencoder.
@@ -103,16 +100,16 @@ class BCQLag(BaseLearner):
     and weights are taken.
     """
 
-    phi: float = 0.05
-    least_weight: float = 0.75
-    kl_weight: float = 0.5
-    discount: float = 0.99
-    tau: float = 0.005
-    actor_learning_rate: float = 1e-3
-    critic_learning_rate: float = 1e-3
-    model_learning_rate: float = 1e-3
+    phi: float = setting(0.05, low=0)
+    least_weight: float = setting(0.75, low=0, high=1)
+    kl_weight: float = setting(0.5, low=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    actor_learning_rate: float = setting(1e-3, above=0)
+    critic_learning_rate: float = setting(1e-3, above=0)
+    model_learning_rate: float = setting(1e-3, above=0)
     costly: Literal["larger", "smaller"] = eqx.field(static=True, default="larger")
-    n_samples: int = eqx.field(static=True, default=10)
+    n_samples: int = setting(10, low=1, static=True)
     multiplier: MultiplierSettings = MultiplierSettings()
 
     reads: ClassVar[tuple[str, ...]] = (
@@ -125,15 +122,6 @@ class BCQLag(BaseLearner):
         "actor": "actor_learning_rate",
     }
     keeps_limits: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "phi", "kl_weight", low=0)
-        require_number(self, "least_weight", low=0, high=1)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_choice(self, "costly", ("larger", "smaller"))
-        require_count(self, "n_samples")
-        require_multiplier(self)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The autoencoder; actor, critics and cost critics with targets; multipliers of zero."""

@@ -22,8 +22,6 @@ from neorl_agents.learning import (
     critic_limits,
     critic_loss,
     only_batch,
-    require_count,
-    require_number,
     value_metrics,
 )
 from neorl_agents.networks import BudgetedChoice, Network, init_mlp, q_values, tanh
@@ -32,6 +30,7 @@ from neorl_agents.policies import BudgetedPolicy, Preparation, network_policy
 from neorl_core import Spec
 from neorl_core.costs import discounted_cost_target
 from neorl_core.distributions import diagonal_gaussian_log_prob
+from neorl_core.infrastructure import setting
 from neorl_core.losses import advantage_weights, expectile_loss, masked_mean
 from neorl_core.targets import td_target
 
@@ -79,37 +78,36 @@ class CAPS(BaseLearner):
     updates); a termination ends the costs too; all costs instead of one, with two critics of each.
 
     Attributes:
-        expectile: Expectile of the reward's value, in (0, 1).
-        cost_expectile: Expectile of the costs' values, in (0, 1): towards 1 the smallest logged
+        expectile: Expectile of the reward's value.
+        cost_expectile: Expectile of the costs' values: towards 1 the smallest logged
             cost.
-        inverse_temperature: Inverse temperature of the advantages, not negative.
+        inverse_temperature: Inverse temperature of the advantages.
         max_weight: Largest weight of a row.
-        discount: Discount of rewards and costs per step, in [0, 1].
-        tau: Fraction by which the targets move, in (0, 1].
+        discount: Discount of rewards and costs per step.
+        tau: Fraction by which the targets move.
         value_learning_rate: Learning rate of the values.
         critic_learning_rate: Learning rate of all critics.
         actor_learning_rate: Learning rate of the heads.
         predictor_learning_rate: Learning rate of the cost predictor.
-        allowed_violations: Mean number of steps per episode that may exceed a limit per step;
-            positive.
-        n_heads: Number of policies, at least two; static.
+        allowed_violations: Mean number of steps per episode that may exceed a limit per step.
+        n_heads: Number of policies; static.
 
     Source: Chemingui et al., Constraint-adaptive policy switching for offline safe reinforcement
     learning, arXiv 2412.18946, on implicit Q-learning; rates and weights are those of its code.
     """
 
-    expectile: float = 0.7
-    cost_expectile: float = 0.7
-    inverse_temperature: float = 3.0
-    max_weight: float = 100.0
-    discount: float = 0.99
-    tau: float = 0.005
-    value_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    actor_learning_rate: float = 3e-4
-    predictor_learning_rate: float = 1e-3
-    allowed_violations: float = 0.1
-    n_heads: int = eqx.field(static=True, default=2)
+    expectile: float = setting(0.7, above=0, below=1)
+    cost_expectile: float = setting(0.7, above=0, below=1)
+    inverse_temperature: float = setting(3.0, low=0)
+    max_weight: float = setting(100.0, above=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    value_learning_rate: float = setting(3e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    actor_learning_rate: float = setting(3e-4, above=0)
+    predictor_learning_rate: float = setting(1e-3, above=0)
+    allowed_violations: float = setting(0.1, above=0)
+    n_heads: int = setting(2, low=2, static=True)
     networks: Networks = Networks(hidden=(512, 512))
 
     reads: ClassVar[tuple[str, ...]] = (*IQL.reads, "cost")
@@ -120,15 +118,6 @@ class CAPS(BaseLearner):
         "predictor": "predictor_learning_rate",
     }
     keeps_limits: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        open_ends = {"open_low": True, "open_high": True}
-        require_number(self, "expectile", "cost_expectile", low=0, high=1, **open_ends)
-        require_number(self, "inverse_temperature", low=0)
-        require_number(self, "max_weight", "allowed_violations", low=0, open_low=True)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_count(self, "n_heads", least=2)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Values and critics of the reward and of every cost, the heads, and the cost predictor."""

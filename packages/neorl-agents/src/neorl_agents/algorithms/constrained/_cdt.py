@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,8 +27,6 @@ from neorl_agents.learning import (
     UnitRows,
     counted_cost_unit,
     only_batch,
-    require_count,
-    require_number,
 )
 from neorl_agents.learning import Steps as StepSettings
 from neorl_agents.networks import SequenceNetwork, Steps
@@ -37,6 +34,7 @@ from neorl_agents.policies import SequencePolicy
 from neorl_agents.sampling import HistoriesWithReturns
 from neorl_core import DataStatistics, Spec, Transition
 from neorl_core.distributions import diagonal_gaussian_log_prob
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 LOG_STD_RANGE = (-5.0, 2.0)
@@ -71,7 +69,7 @@ class CDT(BaseLearner):
 
     Attributes:
         aim: The return to aim at: 0 is the smallest logged one, 1 the largest.
-        cost_weight: Weight of the prediction of costs, not negative.
+        cost_weight: Weight of the prediction of costs.
         target_entropy: Target of the temperature for the entropy of a channel, in nats.
         learning_rate: Learning rate of the transformer after its warm-up.
         predictor_learning_rate: Learning rate of the predictor of reward and costs.
@@ -83,14 +81,14 @@ class CDT(BaseLearner):
     arXiv 2302.07351; sizes, rates and weights are those of OSRL.
     """
 
-    aim: float = 1.0
-    cost_weight: float = 0.02
-    target_entropy: float = -1.0
-    learning_rate: float = 1e-4
-    predictor_learning_rate: float = 1e-3
-    temperature_learning_rate: float = 1e-4
-    warmup_updates: int = 500
-    heads: int = eqx.field(static=True, default=8)
+    aim: float = setting(1.0, low=0)
+    cost_weight: float = setting(0.02, low=0)
+    target_entropy: float = setting(-1.0)
+    learning_rate: float = setting(1e-4, above=0)
+    predictor_learning_rate: float = setting(1e-3, above=0)
+    temperature_learning_rate: float = setting(1e-4, above=0)
+    warmup_updates: int = setting(500, low=0)
+    heads: int = setting(8, low=1, static=True)
     networks: Networks = Networks(hidden=(128, 128, 128), encoder="history", history_steps=10)
     steps: StepSettings = StepSettings(batch_size=2048, optimiser="dt")
 
@@ -106,10 +104,7 @@ class CDT(BaseLearner):
     keeps_limits: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "aim", "cost_weight", low=0)
-        require_number(self, "target_entropy", low=-np.inf)
-        require_count(self, "warmup_updates", least=0)
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
         require_sequence_settings(self)
 
     @property

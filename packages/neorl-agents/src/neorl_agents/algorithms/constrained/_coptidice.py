@@ -14,7 +14,6 @@ from neorl_agents.learning import (
     UnitRows,
     counted_costs,
     only_batch,
-    require_number,
     step_limits,
     weight_metrics,
     weighted_regression_loss,
@@ -22,6 +21,7 @@ from neorl_agents.learning import (
 from neorl_agents.networks import GaussianActor, Network, tanh
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 LOG_STD_RANGE = (-5.0, 2.0)
@@ -56,10 +56,9 @@ class COptiDICE(BaseLearner):
     actions before the tanh by which its policy acts).
 
     Attributes:
-        alpha: Weight of the distance to the log's distribution, positive.
-        discount: Discount of rewards and costs per step, in [0, 1).
-        allowed_violations: Mean number of steps per episode that may exceed a limit per step;
-            positive.
+        alpha: Weight of the distance to the log's distribution.
+        discount: Discount of rewards and costs per step.
+        allowed_violations: Mean number of steps per episode that may exceed a limit per step.
         nu_learning_rate: Learning rate of ``nu``.
         multiplier_learning_rate: Learning rate of the multipliers.
         actor_learning_rate: Learning rate of the actor.
@@ -69,12 +68,12 @@ class COptiDICE(BaseLearner):
     rates are 1e-4 where those here are 3e-4.
     """
 
-    alpha: float = 0.5
-    discount: float = 0.99
-    allowed_violations: float = 0.1
-    nu_learning_rate: float = 3e-4
-    multiplier_learning_rate: float = 3e-4
-    actor_learning_rate: float = 3e-4
+    alpha: float = setting(0.5, above=0)
+    discount: float = setting(0.99, low=0, below=1)
+    allowed_violations: float = setting(0.1, above=0)
+    nu_learning_rate: float = setting(3e-4, above=0)
+    multiplier_learning_rate: float = setting(3e-4, above=0)
+    actor_learning_rate: float = setting(3e-4, above=0)
 
     reads: ClassVar[tuple[str, ...]] = (
         "obs", "action", "reward", "cost", "next_obs", "terminated", "mask",
@@ -85,11 +84,6 @@ class COptiDICE(BaseLearner):
         "actor": "actor_learning_rate",
     }
     keeps_limits: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "discount", low=0, high=1, open_high=True)
-        require_number(self, "alpha", "allowed_violations", low=0, open_low=True)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """``nu``, multipliers of zero and a Gaussian actor."""

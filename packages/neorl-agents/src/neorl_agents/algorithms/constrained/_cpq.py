@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -30,14 +29,13 @@ from neorl_agents.learning import (
     critic_limits,
     critic_loss,
     only_batch,
-    require_count,
-    require_number,
 )
 from neorl_agents.networks import Network, identity, q_values
 from neorl_agents.networks._gaussian_heads import squashed_mean, squashed_parameters
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, network_policy
 from neorl_core import Spec
 from neorl_core.distributions import tanh_gaussian_sample
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 from neorl_core.targets import td_target
 
@@ -76,35 +74,33 @@ class CPQ(BaseLearner):
     widths of all networks (OSRL: 400).
 
     Attributes:
-        discount: Discount of rewards and costs per step, in [0, 1].
-        tau: Fraction by which the targets move, in (0, 1].
+        discount: Discount of rewards and costs per step.
+        tau: Fraction by which the targets move.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of all critics.
         model_learning_rate: Learning rate of the autoencoder.
         penalty_learning_rate: Learning rate of the logarithms of the penalties.
         kl_weight: Weight of the divergence in the autoencoder.
-        ood_quantile: Fraction of the sampled actions that is taken as in distribution, in (0, 1).
-        ood_level: Cost of actions out of distribution to aim at, as a multiple of ``d_j``; at least
-            one.
-        allowed_violations: Mean number of steps per episode that may exceed a limit per step;
-            positive.
+        ood_quantile: Fraction of the sampled actions that is taken as in distribution.
+        ood_level: Cost of actions out of distribution to aim at, as a multiple of ``d_j``.
+        allowed_violations: Mean number of steps per episode that may exceed a limit per step.
         n_samples: Actions of the policy in every state of step 2; static.
 
     Source: Xu, Zhan and Zhu, Constraints penalized Q-learning for safe offline reinforcement
     learning, arXiv 2107.09003; order, rates and weights are those of OSRL.
     """
 
-    discount: float = 0.99
-    tau: float = 0.005
-    actor_learning_rate: float = 1e-4
-    critic_learning_rate: float = 1e-3
-    model_learning_rate: float = 1e-3
-    penalty_learning_rate: float = 1e-4
-    kl_weight: float = 0.5
-    ood_quantile: float = 0.75
-    ood_level: float = 1.5
-    allowed_violations: float = 0.1
-    n_samples: int = eqx.field(static=True, default=10)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    actor_learning_rate: float = setting(1e-4, above=0)
+    critic_learning_rate: float = setting(1e-3, above=0)
+    model_learning_rate: float = setting(1e-3, above=0)
+    penalty_learning_rate: float = setting(1e-4, above=0)
+    kl_weight: float = setting(0.5, low=0)
+    ood_quantile: float = setting(0.75, above=0, below=1)
+    ood_level: float = setting(1.5, low=1)
+    allowed_violations: float = setting(0.1, above=0)
+    n_samples: int = setting(10, low=1, static=True)
 
     reads: ClassVar[tuple[str, ...]] = (
         "obs", "action", "reward", "cost", "next_obs", "terminated", "mask",
@@ -117,15 +113,6 @@ class CPQ(BaseLearner):
         "log_penalty": "penalty_learning_rate",
     }
     keeps_limits: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_number(self, "kl_weight", low=0)
-        require_number(self, "ood_quantile", low=0, high=1, open_low=True, open_high=True)
-        require_number(self, "ood_level", low=1)
-        require_number(self, "allowed_violations", low=0, open_low=True)
-        require_count(self, "n_samples")
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Encoder and decoder, cost critics, critics, an actor, and penalties of one."""

@@ -14,7 +14,6 @@ from neorl_agents.learning import (
     UnitRows,
     critic_loss,
     only_batch,
-    require_number,
     value_metrics,
     weighted_regression_loss,
 )
@@ -22,6 +21,7 @@ from neorl_agents.networks import GaussianActor, Network, q_values, tanh
 from neorl_agents.policies import HistoryPolicy, NetworkPolicy, Preparation, network_policy
 from neorl_core import Spec
 from neorl_core.costs import reachability_target
+from neorl_core.infrastructure import setting
 from neorl_core.losses import advantage_weights, expectile_loss, masked_mean
 from neorl_core.targets import td_target
 
@@ -56,16 +56,15 @@ class FISOR(BaseLearner):
     costs share one ``h``.
 
     Attributes:
-        cost_expectile: Expectile in (0.5, 1); towards 1 the feasibility value is the smallest
-            logged.
-        expectile: Expectile of the reward's value, in (0, 1).
-        inverse_temperature: Inverse temperature of the advantage where limits can be kept, >= 0.
+        cost_expectile: Expectile of the feasibility value; towards 1 it is the smallest logged.
+        expectile: Expectile of the reward's value.
+        inverse_temperature: Inverse temperature of the advantage where limits can be kept.
         cost_inverse_temperature: Inverse temperature of the feasibility advantage elsewhere.
         max_weight: Largest weight where limits can be kept.
         max_cost_weight: Largest weight where they cannot.
-        violation: ``h`` of a step above a limit, positive; every other step has -1.
-        discount: Discount of both kinds of values per step, in [0, 1].
-        tau: Fraction by which the targets move, in (0, 1].
+        violation: ``h`` of a step above a limit; every other step has -1.
+        discount: Discount of both kinds of values per step.
+        tau: Fraction by which the targets move.
         value_learning_rate: Learning rate of both values.
         critic_learning_rate: Learning rate of all critics.
         actor_learning_rate: Learning rate of the actor.
@@ -74,18 +73,18 @@ class FISOR(BaseLearner):
     model, arXiv 2401.10700; weights, rates and labels are the defaults of its code.
     """
 
-    cost_expectile: float = 0.9
-    expectile: float = 0.9
-    inverse_temperature: float = 3.0
-    cost_inverse_temperature: float = 5.0
-    max_weight: float = 100.0
-    max_cost_weight: float = 150.0
-    violation: float = 25.0
-    discount: float = 0.99
-    tau: float = 0.005
-    value_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    actor_learning_rate: float = 3e-4
+    cost_expectile: float = setting(0.9, above=0, below=1)
+    expectile: float = setting(0.9, above=0, below=1)
+    inverse_temperature: float = setting(3.0, low=0)
+    cost_inverse_temperature: float = setting(5.0, low=0)
+    max_weight: float = setting(100.0, above=0)
+    max_cost_weight: float = setting(150.0, above=0)
+    violation: float = setting(25.0, above=0)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    value_learning_rate: float = setting(3e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    actor_learning_rate: float = setting(3e-4, above=0)
 
     reads: ClassVar[tuple[str, ...]] = (
         "obs", "action", "reward", "cost", "next_obs", "terminated", "mask",
@@ -98,15 +97,6 @@ class FISOR(BaseLearner):
         "actor": "actor_learning_rate",
     }
     keeps_limits: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        open_ends = {"open_low": True, "open_high": True}
-        require_number(self, "cost_expectile", "expectile", low=0, high=1, **open_ends)
-        require_number(self, "inverse_temperature", "cost_inverse_temperature", low=0)
-        positive = ("max_weight", "max_cost_weight", "violation")
-        require_number(self, *positive, low=0, open_low=True)
-        require_number(self, "tau", low=0, high=1, open_low=True)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Two values, two pairs of critics and a Gaussian actor; the critics have targets."""

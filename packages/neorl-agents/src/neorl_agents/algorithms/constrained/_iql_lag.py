@@ -13,7 +13,6 @@ from neorl_agents.algorithms.constrained._lagrangian import (
     cost_critic_loss,
     cost_targets,
     multiplier_step,
-    require_multiplier,
     with_cost_critics,
 )
 from neorl_agents.learning import LearnerState, Metrics, UnitRows, counted_costs, only_batch
@@ -52,11 +51,6 @@ class IQLLag(IQL):
     supports_n_step: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = (*IQL.reads, "cost")
     rates: ClassVar[Mapping[str, str]] = {**IQL.rates, **RATES}
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_multiplier(self)
-        super().check()
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The networks of IQL, two critics for every cost, and multipliers of zero."""

@@ -14,7 +14,6 @@ from neorl_agents.learning import (
     UnitRows,
     counted_costs,
     critic_limits,
-    require_number,
 )
 from neorl_agents.networks import Network, q_values
 from neorl_core import Spec
@@ -24,6 +23,7 @@ from neorl_core.costs import (
     pid_multiplier_init,
     pid_multiplier_step,
 )
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 MEMBERS = 2
@@ -43,16 +43,16 @@ class MultiplierSettings(eqx.Module):
         kp: Proportional gain: multiplier per unit by which the cost critic exceeds its limit.
         ki: Integral gain, per update.
         kd: Derivative gain, on a rising cost only.
-        largest: Largest multiplier, and largest integral part of it; positive.
+        largest: Largest multiplier, and largest integral part of it.
         allowed_violations: Mean number of steps per episode that may exceed a limit per step, which
-            bounds the fraction of episodes that break it; positive.
+            bounds the fraction of episodes that break it.
     """
 
-    kp: float = 0.1
-    ki: float = 0.003
-    kd: float = 0.001
-    largest: float = 10.0
-    allowed_violations: float = 0.1
+    kp: float = setting(0.1, low=0)
+    ki: float = setting(0.003, low=0)
+    kd: float = setting(0.001, low=0)
+    largest: float = setting(10.0, above=0)
+    allowed_violations: float = setting(0.1, above=0)
 
 
 class Multipliers(eqx.Module):
@@ -63,14 +63,6 @@ class Multipliers(eqx.Module):
 
     value: Float[Array, " cost"]
     control: MultiplierState
-
-
-def require_multiplier(learner: Any) -> None:
-    """Refuses bad values of the nested settings ``multiplier``, naming learner and field."""
-    require_number(learner, *(f"multiplier.{name}" for name in ("kp", "ki", "kd")), low=0)
-    require_number(
-        learner, "multiplier.largest", "multiplier.allowed_violations", low=0, open_low=True
-    )
 
 
 def fresh_multipliers(n_cost: int) -> Multipliers:

@@ -8,7 +8,6 @@ from jaxtyping import PRNGKeyArray
 from neorl_agents.algorithms.constrained._lagrangian import (
     MultiplierSettings,
     fresh_multipliers,
-    require_multiplier,
 )
 from neorl_agents.algorithms.constrained._rollout_multipliers import GAINS, lagrangian_advantage
 from neorl_agents.algorithms.online._reinforce import Reinforce
@@ -41,11 +40,6 @@ class ReinforceLag(Reinforce):
     rates: ClassVar[Mapping[str, str]] = {**Reinforce.rates, "multipliers": "actor_learning_rate"}
 
     penalised_advantage = lagrangian_advantage
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_multiplier(self)
-        super().check()
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The networks of REINFORCE, whose value also predicts costs, and multipliers of zero."""

@@ -17,7 +17,6 @@ from neorl_agents.algorithms.constrained._lagrangian import (
     cost_targets,
     cost_values,
     multiplier_step,
-    require_multiplier,
     with_cost_critics,
 )
 from neorl_agents.learning import LearnerState, Metrics, UnitRows, all_batches, nth_batch
@@ -64,11 +63,6 @@ class TD3BCLag(TD3BC):
     rates: ClassVar[Mapping[str, str]] = {**TD3BC.rates, **RATES}
     supports_n_step: ClassVar[bool] = False
     keeps_limits: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_multiplier(self)
-        super().check()
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The networks of TD3+BC, two critics for every cost, and multipliers of zero."""

@@ -18,11 +18,9 @@ from neorl_agents.learning import (
     LearnerState,
     Metrics,
     UnitRows,
-    require_choice,
-    require_count,
-    require_number,
 )
 from neorl_agents.networks import Network, q_values, sampled_q_values
+from neorl_core.infrastructure import setting
 from neorl_core.losses import combo_regulariser, cql_regulariser, masked_mean
 
 
@@ -45,7 +43,7 @@ class COMBO(SoftRollouts):
     Deviations: those of :class:`MOPO` except for its penalty.
 
     Attributes:
-        conservative_weight: Weight of the conservative term, not negative.
+        conservative_weight: Weight of the conservative term.
         n_samples: Actions from each of the three distributions; static.
         states: ``"mix"`` or ``"model"``; static.
 
@@ -55,19 +53,12 @@ class COMBO(SoftRollouts):
     2102.08363, equation 4. Rates, lengths and shares are those of OfflineRL-Kit.
     """
 
-    conservative_weight: float = 5.0
-    n_samples: int = eqx.field(static=True, default=10)
+    conservative_weight: float = setting(5.0, low=0)
+    n_samples: int = setting(10, low=1, static=True)
     states: Literal["mix", "model"] = eqx.field(static=True, default="mix")
     rollouts: Rollouts = replace(Rollouts(), share=0.5)
 
     entropy_backup: ClassVar[bool] = False
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "conservative_weight", low=0)
-        require_count(self, "n_samples")
-        require_choice(self, "states", ("mix", "model"))
-        super().check()
 
     def critic_step(
         self, state: LearnerState, rows: UnitRows, target: Float[Array, " batch"], key: PRNGKeyArray

@@ -1,15 +1,15 @@
 """MOBILE: targets are penalised where the members' next states differ in value."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import LOG_STD_RANGE, sample_action
 from neorl_agents.algorithms.model_based._soft_rollouts import SoftRollouts
-from neorl_agents.learning import LearnerState, Metrics, UnitRows, require_count, require_number
+from neorl_agents.learning import LearnerState, Metrics, UnitRows
 from neorl_agents.models import newest, next_network_inputs
 from neorl_agents.networks import q_values
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 
@@ -31,7 +31,7 @@ class MOBILE(SoftRollouts):
     observations stay as they are in these samples; and those of :class:`MOPO`.
 
     Attributes:
-        penalty_weight: Weight of the inconsistency, in units of the critics, not negative.
+        penalty_weight: Weight of the inconsistency, in units of the critics.
         n_samples: Number of next states sampled from every member; static.
 
     The other fields are those of :class:`~neorl_agents.MOPO`.
@@ -40,14 +40,8 @@ class MOBILE(SoftRollouts):
     ICML 2023, equation 9; rates, lengths and shares are those of OfflineRL-Kit.
     """
 
-    penalty_weight: float = 1.0
-    n_samples: int = eqx.field(static=True, default=10)
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "penalty_weight", low=0)
-        require_count(self, "n_samples")
-        super().check()
+    penalty_weight: float = setting(1.0, low=0)
+    n_samples: int = setting(10, low=1, static=True)
 
     def reward(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray

@@ -6,8 +6,9 @@ from typing import Any
 from jaxtyping import Array, Bool, Float
 
 from neorl_agents.algorithms.model_based._soft_rollouts import ENSEMBLE, SoftRollouts
-from neorl_agents.learning import LearnerState, require_number
+from neorl_agents.learning import LearnerState
 from neorl_agents.models import DynamicsModel, PredictedStep
+from neorl_core.infrastructure import setting
 
 
 class MOPO(SoftRollouts):
@@ -34,9 +35,9 @@ class MOPO(SoftRollouts):
 
     Attributes:
         penalty_weight: Weight of the uncertainty, in standard deviations of the reward per unit of
-            ``u``, not negative.
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target critics move, in (0, 1].
+            ``u``.
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target critics move.
         target_entropy: Target of the policy's entropy in nats per action channel.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
@@ -49,13 +50,8 @@ class MOPO(SoftRollouts):
     Rates, lengths and shares are those of OfflineRL-Kit.
     """
 
-    penalty_weight: float = 1.0
+    penalty_weight: float = setting(1.0, low=0)
     model: DynamicsModel = replace(ENSEMBLE, uncertainty="aleatoric")
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "penalty_weight", low=0)
-        super().check()
 
     def imagined(
         self, state: LearnerState, step: PredictedStep, calibration: Any

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neorl_agents.algorithms.model_based._soft_rollouts import ENSEMBLE, SoftRollouts
-from neorl_agents.learning import LearnerState, require_number
+from neorl_agents.learning import LearnerState
 from neorl_agents.models import Calibration, DynamicsModel, PredictedStep
+from neorl_core.infrastructure import setting
 
 
 class MOReL(SoftRollouts):
@@ -31,9 +32,9 @@ class MOReL(SoftRollouts):
 
     Attributes:
         halt_margin: Position of the threshold between the mean disagreement (0) and the largest of
-            the log (1), not negative; above one it lies beyond the largest.
+            the log (1); above one it lies beyond the largest.
         halt_cost: Difference between the log's smallest reward and that of the halted plant, in
-            standard deviations of the logged reward, not negative.
+            standard deviations of the logged reward.
 
     The other fields are those of :class:`~neorl_agents.MOPO`, except ``penalty_weight``.
 
@@ -41,14 +42,9 @@ class MOReL(SoftRollouts):
     definitions 1 and 2 and appendix C.
     """
 
-    halt_margin: float = 1.0
-    halt_cost: float = 1.0
+    halt_margin: float = setting(1.0, low=0)
+    halt_cost: float = setting(1.0, low=0)
     model: DynamicsModel = replace(ENSEMBLE, uncertainty="discrepancy")
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "halt_margin", "halt_cost", low=0)
-        super().check()
 
     def imagined(
         self, state: LearnerState, step: PredictedStep, calibration: Calibration

@@ -18,12 +18,12 @@ from neorl_agents.learning import (
     Metrics,
     UnitRows,
     only_batch,
-    require_number,
 )
 from neorl_agents.models import Moments, newest, next_network_inputs
 from neorl_agents.networks import q_values
 from neorl_agents.policies import Preparation
 from neorl_core import DataStatistics, Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 
@@ -48,7 +48,7 @@ class RAMBO(SoftRollouts):
     for its penalty.
 
     Attributes:
-        adversarial_weight: Weight of the adversarial term, not negative; with 0 the model is only
+        adversarial_weight: Weight of the adversarial term; with 0 the model is only
             trained further on the log.
         model_learning_rate: Learning rate of the members in this training.
 
@@ -59,8 +59,8 @@ class RAMBO(SoftRollouts):
     OfflineRL-Kit.
     """
 
-    adversarial_weight: float = 3e-4
-    model_learning_rate: float = 3e-4
+    adversarial_weight: float = setting(3e-4, low=0)
+    model_learning_rate: float = setting(3e-4, above=0)
     rollouts: Rollouts = replace(Rollouts(), share=0.5)
 
     rates: ClassVar[Mapping[str, str]] = {
@@ -68,11 +68,6 @@ class RAMBO(SoftRollouts):
         "change": "model_learning_rate",
         "outcome": "model_learning_rate",
     }
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "adversarial_weight", low=0)
-        super().check()
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The parameters of a soft actor-critic, and members of a model that is not yet fitted."""

@@ -29,8 +29,7 @@ from neorl_agents.learning import (
     UnitRows,
     critic_loss,
     only_batch,
-    require_count,
-    require_number,
+    require,
     value_metrics,
 )
 from neorl_agents.models import DynamicsModel, ModelRollouts
@@ -44,6 +43,7 @@ from neorl_agents.policies import (
     network_policy,
 )
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 ENSEMBLE = DynamicsModel(
@@ -65,14 +65,14 @@ class Rollouts(eqx.Module):
         starts: Number of rollouts started together, from rows of the log.
         every: Updates between two sets of rollouts; must divide ``training.chunk``.
         capacity: Number of predicted rows kept in the buffer.
-        share: Fraction of every batch that comes from the log, in [0, 1].
+        share: Fraction of every batch that comes from the log.
     """
 
-    length: int = eqx.field(static=True, default=5)
-    starts: int = eqx.field(static=True, default=400)
-    every: int = eqx.field(static=True, default=100)
-    capacity: int = eqx.field(static=True, default=50_000)
-    share: float = eqx.field(static=True, default=0.05)
+    length: int = setting(5, low=1, static=True)
+    starts: int = setting(400, low=1, static=True)
+    every: int = setting(100, low=1, static=True)
+    capacity: int = setting(50_000, low=1, static=True)
+    share: float = setting(0.05, low=0, high=1, static=True)
 
 
 class SoftRollouts(BaseLearner):
@@ -95,8 +95,8 @@ class SoftRollouts(BaseLearner):
     If networks see a window (``networks.encoder``), so does the model, and rollouts extend it.
 
     Attributes:
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target critics move, in (0, 1].
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target critics move.
         target_entropy: Target of the policy's entropy in nats per action channel.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
@@ -106,13 +106,13 @@ class SoftRollouts(BaseLearner):
         rollouts: The rollouts in the model.
     """
 
-    discount: float = 0.99
-    tau: float = 0.005
-    target_entropy: float = -1.0
-    actor_learning_rate: float = 1e-4
-    critic_learning_rate: float = 3e-4
-    temperature_learning_rate: float = 1e-4
-    model_updates: int = eqx.field(static=True, default=10_000)
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    target_entropy: float = setting(-1.0, low=-20, high=20)
+    actor_learning_rate: float = setting(1e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    temperature_learning_rate: float = setting(1e-4, above=0)
+    model_updates: int = setting(10_000, low=1, static=True)
     model: DynamicsModel = ENSEMBLE
     rollouts: Rollouts = Rollouts()
 
@@ -124,12 +124,10 @@ class SoftRollouts(BaseLearner):
     rates: ClassVar[Mapping[str, str]] = SOFT_RATES
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "target_entropy", low=-20, high=20)
-        require_number(self, "tau", low=0, high=1, open_low=True)
-        require_number(self, "rollouts.share", low=0, high=1)
-        require_count(self, "model_updates", "rollouts.length", "rollouts.starts", "rollouts.every")
-        require_count(self, "rollouts.capacity", least=self.rollouts.length * self.rollouts.starts)
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
+        rows = self.rollouts.length * self.rollouts.starts
+        holds_all = self.rollouts.capacity >= rows
+        require(self, "rollouts.capacity", holds_all, f"at least {rows}, the rows of all rollouts")
         self.model.validate()
 
     def fits(self) -> Mapping[str, Fit]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.learning import (
+    WHOLE_RUN,
     BaseLearner,
     LearnerState,
     Metrics,
@@ -17,9 +18,6 @@ from neorl_agents.learning import (
     UnitRows,
     linear,
     only_batch,
-    require_count,
-    require_flag,
-    require_number,
 )
 from neorl_agents.networks import Network, largest
 from neorl_agents.policies import (
@@ -30,6 +28,7 @@ from neorl_agents.policies import (
     network_policy,
 )
 from neorl_core import DataStatistics, InputError, Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import squared_loss
 from neorl_core.targets import double_td_target
 
@@ -53,13 +52,13 @@ class DQN(BaseLearner):
     ``final_epsilon`` over the fraction ``exploration`` of the run.
 
     Attributes:
-        discount: Discount of the reward per step, in [0, 1].
+        discount: Discount of the reward per step.
         learning_rate: Learning rate.
-        priority: Exponent of the priorities, in [0, 1]; with 0 all rows are equally likely.
-        importance: Exponent of the weights at the start, in [0, 1].
+        priority: Exponent of the priorities; with 0 all rows are equally likely.
+        importance: Exponent of the weights at the start.
         exploration: Fraction of the run over which the probability of a random choice falls, in
             (0, 1].
-        final_epsilon: The probability of a random choice after that, in [0, 1].
+        final_epsilon: The probability of a random choice after that.
         decay_updates: Length of the run in updates; -1 takes it from the run, 0 keeps
             ``importance`` and ``final_epsilon`` throughout.
         copy_every: Updates between two copies to the target.
@@ -72,17 +71,17 @@ class DQN(BaseLearner):
     arXiv 1511.06581; Schaul et al., arXiv 1511.05952; rates and clip of Rainbow, arXiv 1710.02298.
     """
 
-    discount: float = 0.99
-    learning_rate: float = 6.25e-5
-    priority: float = 0.6
-    importance: float = 0.4
-    exploration: float = 0.5
-    final_epsilon: float = 0.05
-    decay_updates: int = -1
-    copy_every: int = 50
+    discount: float = setting(0.99, low=0, high=1)
+    learning_rate: float = setting(6.25e-5, above=0)
+    priority: float = setting(0.6, low=0, high=1)
+    importance: float = setting(0.4, low=0, high=1)
+    exploration: float = setting(0.5, above=0, high=1)
+    final_epsilon: float = setting(0.05, low=0, high=1)
+    decay_updates: int = setting(-1, low=WHOLE_RUN)
+    copy_every: int = setting(50, low=1)
     double: bool = eqx.field(static=True, default=True)
     dueling: bool = eqx.field(static=True, default=True)
-    collect: int = eqx.field(static=True, default=1)
+    collect: int = setting(1, low=1, static=True)
     networks: Networks = Networks(hidden=(120, 84))
     steps: Steps = Steps(batch_size=128, optimiser="dqn", reward_scale="none")
 
@@ -92,12 +91,7 @@ class DQN(BaseLearner):
     needs_rollouts: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "priority", "importance", "final_epsilon", low=0, high=1)
-        require_number(self, "exploration", low=0, high=1, open_low=True)
-        require_count(self, "decay_updates", least=-1)
-        require_count(self, "copy_every", "collect")
-        require_flag(self, "double", "dueling")
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
         if self.networks.encoder != "none":
             raise ValueError(
                 f"DQN.networks.encoder must be 'none', got {self.networks.encoder!r}: DQN learns "

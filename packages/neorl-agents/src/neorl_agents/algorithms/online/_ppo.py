@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms.online._on_policy import (
-    ACTION_KINDS,
     ActionKind,
     Estimates,
     ScaledValue,
@@ -26,6 +25,7 @@ from neorl_agents.algorithms.online._on_policy import (
     statistics_rate,
 )
 from neorl_agents.learning import (
+    WHOLE_RUN,
     BaseLearner,
     LearnerState,
     Metrics,
@@ -33,9 +33,6 @@ from neorl_agents.learning import (
     Steps,
     UnitRows,
     linear,
-    require_choice,
-    require_count,
-    require_number,
 )
 from neorl_agents.networks import Network
 from neorl_agents.policies import (
@@ -45,6 +42,7 @@ from neorl_agents.policies import (
     SquashedGaussianPolicy,
 )
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import ppo_clipped_loss
 
 MAX_LOG_RATIO = 20.0
@@ -84,9 +82,9 @@ class PPO(BaseLearner):
     value continues.
 
     Attributes:
-        clip: Largest distance of the ratio from one, positive.
-        discount: Discount of the reward per step, in [0, 1].
-        trace: The lambda of the advantages, in [0, 1].
+        clip: Largest distance of the ratio from one.
+        discount: Discount of the reward per step.
+        trace: The lambda of the advantages.
         value_weight: Weight of the value's loss.
         entropy_weight: Weight of the entropy.
         learning_rate: Learning rate at the start.
@@ -104,18 +102,18 @@ class PPO(BaseLearner):
     (2022), for the rate, the clip of the norm and the order.
     """
 
-    clip: float = 0.2
-    discount: float = 0.99
-    trace: float = 0.95
-    value_weight: float = 0.5
-    entropy_weight: float = 0.0
-    learning_rate: float = 2.5e-4
-    decay_updates: int = -1
-    follow: float = 0.05
+    clip: float = setting(0.2, above=0)
+    discount: float = setting(0.99, low=0, high=1)
+    trace: float = setting(0.95, low=0, high=1)
+    value_weight: float = setting(0.5, low=0)
+    entropy_weight: float = setting(0.0, low=0)
+    learning_rate: float = setting(2.5e-4, above=0)
+    decay_updates: int = setting(-1, low=WHOLE_RUN)
+    follow: float = setting(0.05, above=0, high=1)
     actions: ActionKind = eqx.field(static=True, default="squashed")
-    rollout: int = eqx.field(static=True, default=128)
-    epochs: int = eqx.field(static=True, default=4)
-    minibatches: int = eqx.field(static=True, default=4)
+    rollout: int = setting(128, low=1, static=True)
+    epochs: int = setting(4, low=1, static=True)
+    minibatches: int = setting(4, low=1, static=True)
     networks: Networks = Networks(hidden=(64, 64))
     steps: Steps = Steps(optimiser="ppo", reward_scale="none")
 
@@ -127,14 +125,7 @@ class PPO(BaseLearner):
     needs_rollouts: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "clip", low=0, open_low=True)
-        require_number(self, "trace", low=0, high=1)
-        require_number(self, "value_weight", "entropy_weight", low=0)
-        require_number(self, "follow", low=0, high=1, open_low=True)
-        require_choice(self, "actions", ACTION_KINDS)
-        require_count(self, "decay_updates", least=-1)
-        require_count(self, "rollout", "epochs", "minibatches")
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
         require_no_encoder(self)
 
     def source(self, given: Any) -> Any:

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms.online._on_policy import (
-    ACTION_KINDS,
     ActionKind,
     Estimates,
     ScaledValue,
@@ -32,9 +31,6 @@ from neorl_agents.learning import (
     Networks,
     Steps,
     UnitRows,
-    require_choice,
-    require_count,
-    require_number,
 )
 from neorl_agents.networks import Network
 from neorl_agents.policies import (
@@ -44,6 +40,7 @@ from neorl_agents.policies import (
     SquashedGaussianPolicy,
 )
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 
 
 class Reinforce(BaseLearner):
@@ -58,7 +55,7 @@ class Reinforce(BaseLearner):
     use Adam with gradients clipped to a norm of 1.
 
     Attributes:
-        discount: Discount of the reward per step, in [0, 1].
+        discount: Discount of the reward per step.
         actor_learning_rate: Learning rate of the actor.
         value_learning_rate: Learning rate of the baseline.
         entropy_weight: Weight of the entropy.
@@ -71,13 +68,13 @@ class Reinforce(BaseLearner):
     Source: Williams, Simple statistical gradient-following algorithms, Machine Learning 8 (1992).
     """
 
-    discount: float = 0.99
-    actor_learning_rate: float = 1e-3
-    value_learning_rate: float = 3e-3
-    entropy_weight: float = 0.0
-    follow: float = 0.05
+    discount: float = setting(0.99, low=0, high=1)
+    actor_learning_rate: float = setting(1e-3, above=0)
+    value_learning_rate: float = setting(3e-3, above=0)
+    entropy_weight: float = setting(0.0, low=0)
+    follow: float = setting(0.05, above=0, high=1)
     actions: ActionKind = eqx.field(static=True, default="squashed")
-    rollout: int = eqx.field(static=True, default=200)
+    rollout: int = setting(200, low=1, static=True)
     networks: Networks = Networks(hidden=(64, 64))
     steps: Steps = Steps(optimiser="sac", reward_scale="none")
 
@@ -91,11 +88,7 @@ class Reinforce(BaseLearner):
     needs_rollouts: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "entropy_weight", low=0)
-        require_number(self, "follow", low=0, high=1, open_low=True)
-        require_choice(self, "actions", ACTION_KINDS)
-        require_count(self, "rollout")
+        """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
         require_no_encoder(self)
 
     def source(self, given: Any) -> Any:

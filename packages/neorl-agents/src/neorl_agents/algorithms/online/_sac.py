@@ -23,7 +23,6 @@ from neorl_agents.learning import (
     UnitRows,
     critic_loss,
     only_batch,
-    require_number,
     value_metrics,
 )
 from neorl_agents.networks._gaussian_heads import squashed_mean
@@ -34,6 +33,7 @@ from neorl_agents.policies import (
     network_policy,
 )
 from neorl_core import Spec
+from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
 
 
@@ -52,8 +52,8 @@ class SAC(BaseLearner):
     plain Adam for the temperature. Acting uses ``tanh`` of the mean; exploration samples.
 
     Attributes:
-        discount: Discount of the reward per step, in [0, 1].
-        tau: Fraction by which the target critics move, in (0, 1].
+        discount: Discount of the reward per step.
+        tau: Fraction by which the target critics move.
         target_entropy: Target of the policy's entropy in nats per action channel.
         actor_learning_rate: Learning rate of the actor.
         critic_learning_rate: Learning rate of the critics.
@@ -64,22 +64,17 @@ class SAC(BaseLearner):
     standard deviation is clipped to [-5, 2].
     """
 
-    discount: float = 0.99
-    tau: float = 0.005
-    target_entropy: float = -1.0
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    temperature_learning_rate: float = 3e-4
+    discount: float = setting(0.99, low=0, high=1)
+    tau: float = setting(0.005, above=0, high=1)
+    target_entropy: float = setting(-1.0, low=-20, high=20)
+    actor_learning_rate: float = setting(3e-4, above=0)
+    critic_learning_rate: float = setting(3e-4, above=0)
+    temperature_learning_rate: float = setting(3e-4, above=0)
     steps: Steps = Steps(optimiser="sac", reward_scale="none")
 
     reads: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "terminated", "mask")
     rates: ClassVar[Mapping[str, str]] = SOFT_RATES
     own_optimisers: ClassVar[Mapping[str, str]] = {"log_temperature": "adam"}
-
-    def check(self) -> None:
-        """Raises a ``ValueError`` that names the first hyperparameter with a bad value."""
-        require_number(self, "target_entropy", low=-20, high=20)
-        require_number(self, "tau", low=0, high=1, open_low=True)
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """An actor, two critics and a temperature of one; the critics have targets."""

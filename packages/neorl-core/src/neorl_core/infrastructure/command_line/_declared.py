@@ -6,11 +6,14 @@ import functools
 import gc
 import importlib.util
 import inspect
+import math
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+from neorl_core.infrastructure._settings import Range, range_of, setting
 
 T = TypeVar("T")
 POSITIONAL = "positional"
@@ -24,6 +27,8 @@ MARKUP = re.compile(r"(?::\w+:`~?|``)([^`]*)`+")
 """Names in docstrings: a role, and the text between backticks; or between two backticks."""
 FUNCTION = re.compile(r"^( *)(?:async )?def .*\n(?:(?:\1[ )].*)?\n)*", re.MULTILINE)
 """A function: its first line, and all that are blank, further right or close its parentheses."""
+ENDS = frozenset(field.name for field in dataclasses.fields(Range))
+"""The arguments of ``setting`` that declare a range."""
 BUILTIN: Mapping[str, Any] = {
     kind.__name__: kind for kind in (bool, dict, float, int, list, str, tuple, Path)
 } | {"Any": Any, "Literal": Literal, POSITIONAL.title(): Positional}
@@ -37,11 +42,13 @@ class Setting(NamedTuple):
         kind: Its type, as annotated.
         value: Its default; :data:`REQUIRED` if there is none.
         text: What it means; plain text.
+        range: The numbers that it may be, if a range is declared.
     """
 
     kind: Any
     value: Any
     text: str
+    range: Range | None = None
 
 
 class Section(NamedTuple):
@@ -91,7 +98,8 @@ def section_of(options: Any) -> Section:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields[field.name] = section_of(value)
         else:
-            fields[field.name] = Setting(hints[field.name], value, texts.get(field.name, ""))
+            text, range_ = texts.get(field.name, ""), range_of(kind, field.name)
+            fields[field.name] = Setting(hints[field.name], value, text, range_)
     return _section(kind.__name__, kind.__doc__ or "", fields)
 
 
@@ -190,7 +198,9 @@ def _names(module: str) -> dict[str, Any]:
     if found is None or found.origin is None:
         raise LookupError(f"{module} has no source")
     path = Path(found.origin).parent.joinpath(*rest.split(".")) if rest else Path(found.origin)
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    # A folder that a branch has left behind may hold caches alone.
+    face = path / "__init__.py"
+    path = face if face.is_file() else path.with_suffix(".py")
     try:
         body = _parsed(path.read_text(encoding="utf-8")).body
     except (OSError, SyntaxError) as error:
@@ -258,9 +268,19 @@ def _of_class(module: str, node: ast.ClassDef) -> Section:
         if isinstance(value, Section):
             fields[name] = value
         else:
-            text = texts.get(name) or (before.text if isinstance(before, Setting) else "")
-            fields[name] = Setting(_kind(module, line.annotation), value, text)
+            text, range_ = texts.get(name, ""), _range(module, line.value)
+            if isinstance(before, Setting):
+                text, range_ = text or before.text, range_ or before.range
+            fields[name] = Setting(_kind(module, line.annotation), value, text, range_)
     return _section(node.name, doc, fields)
+
+
+def _range(module: str, node: ast.AST | None) -> Range | None:
+    """The range that a call of ``setting`` declares; none for any other default."""
+    if not (isinstance(node, ast.Call) and _is(node.func, setting.__name__)):
+        return None
+    ends = {one.arg: one.value for one in node.keywords if one.arg in ENDS}
+    return Range(**{end: _value(module, value) for end, value in ends.items() if end})
 
 
 def _is(node: ast.AST, name: str) -> bool:
@@ -283,6 +303,8 @@ def _value(module: str, node: ast.AST) -> Any:
             return _value(*_found(module, name))
         case ast.Tuple(elts=items):
             return tuple(_value(module, item) for item in items)
+        case ast.Attribute(value=ast.Name(id="math"), attr="inf"):
+            return math.inf
         case ast.Attribute(value=ast.Name(id=owner), attr=name):
             return _attribute(module, owner, name)
         case ast.Call():
@@ -306,13 +328,15 @@ def _attribute(module: str, owner: str, name: str) -> Any:
 
 
 def _called(module: str, node: ast.Call) -> Any:
-    """The value of a call: a field, a container, ``replace``, or an object of a class."""
+    """The value of a call: of a field or setting, a container, ``replace``, an object."""
     name = ast.unparse(node.func).rpartition(".")[2]
     given = {one.arg or "": one.value for one in node.keywords}
     if name == "field":
         if "default_factory" in given:
             return _called(module, ast.Call(given["default_factory"], [], []))
         return _value(module, given["default"]) if "default" in given else REQUIRED
+    if name == setting.__name__:
+        return _value(module, node.args[0])
     if name in ("dict", "tuple", "Path"):
         return BUILTIN[name](*(_value(module, one) for one in node.args))
     values = {field: _value(module, one) for field, one in given.items()}

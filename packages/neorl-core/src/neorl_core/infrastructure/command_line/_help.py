@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from neorl_core.infrastructure._names import unknown_name
+from neorl_core.infrastructure._registry import unknown_name
 from neorl_core.infrastructure.command_line._declared import (
     Section,
     Setting,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from neorl_core._vocabulary.errors import InputError
+from neorl_core.infrastructure._settings import Range
 from neorl_core.infrastructure.command_line._declared import (
     POSITIONAL,
     REQUIRED,
@@ -48,11 +49,11 @@ def parse_options(
         default: Values of options that are not given; the defaults of the class if ``None``.
 
     Returns:
-        The object; its values have the declared types but are not checked further.
+        The object; its values have the declared types and lie in the declared ranges.
 
     Raises:
-        InputError: If the words cannot be parsed; the message is one line and suggests the nearest
-            option.
+        InputError: If the words cannot be parsed, or a value is out of its range; the message is
+            one line and suggests the nearest option.
 
     Example:
         >>> import dataclasses
@@ -74,6 +75,7 @@ def parse_options(
     for name, value in vars(given).items():
         try:
             values[name] = _value(settings[name].kind, name, value)
+            _require_range(settings[name].range, name, values[name])
         except ValueError as error:
             raise InputError(f"{error}; see `{program} --help`") from None
     if default is None:
@@ -238,15 +240,14 @@ def _metavar(kind: Any) -> str:
 
 
 def _help(setting: Setting) -> str:
-    """What an option means, and its default."""
-    value = setting.value
+    """What an option means, its range and its default."""
+    value, notes = setting.value, [setting.range.text] if setting.range else []
     if value is REQUIRED:
-        note = " (required)"
-    elif value is None or value is False or value in ("", (), {}):
-        note = ""
-    else:
+        notes.append("required")
+    elif not (value is None or value is False or value in ("", (), {})):
         shown = " ".join(map(str, value)) if isinstance(value, tuple) else value
-        note = f" (default: {'on' if value is True else shown})"
+        notes.append(f"default: {'on' if value is True else shown}")
+    note = f" ({'; '.join(notes)})" if notes else ""
     return f"{setting.text}{note}".replace("%", "%%")
 
 
@@ -286,6 +287,13 @@ def _value(kind: Any, name: str, given: Any) -> Any:
     if origin is dict:
         return _pairs(arguments[1], option, [word.strip() for word in given])
     return given if isinstance(given, bool) else _word(kind, option, given)
+
+
+def _require_range(range_: Range | None, name: str, value: Any) -> None:
+    """Refuses a number, or one of several, that is not in the range that its field declares."""
+    if range_ is not None:
+        for number in value if isinstance(value, tuple) else (value,):
+            range_.require(f"--{name.replace('_', '-')}", number, integer=isinstance(number, int))
 
 
 def _word(kind: Any, option: str, word: str) -> Any:

@@ -1,22 +1,95 @@
-"""A command with subcommands: what it prints, and its exit codes."""
+"""A command with subcommands: its process, what it prints, its errors and its exit codes."""
 
 import contextlib
 import dataclasses
 import importlib
 import io
 import os
+import shlex
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from types import FrameType
 
 from neorl_core._vocabulary.errors import InputError
 from neorl_core.infrastructure import is_full_disk, unknown_name
-from neorl_core.infrastructure.command_line._errors import StoppedError, is_out_of_memory, one_line
 from neorl_core.infrastructure.command_line._help import HELP, Subcommand
 from neorl_core.infrastructure.command_line._options import OptionParser
+
+# Early ends of a command, and errors as one line.
+
+
+_NAMES = {int(signal.SIGINT): "Ctrl-C", int(signal.SIGTERM): "SIGTERM"}
+
+
+class StoppedError(Exception):
+    """A signal asked the command to stop.
+
+    Attributes:
+        signal_number: Number of the signal; the command ends with 128 plus this number.
+        resume: Command that continues the work; empty if nothing was started.
+    """
+
+    def __init__(self, signal_number: int, resume: str = "") -> None:
+        super().__init__(f"stopped by {_NAMES.get(signal_number, f'signal {signal_number}')}")
+        self.signal_number = signal_number
+        self.resume = resume
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error reports that an array did not fit into host or device memory."""
+    if isinstance(error, MemoryError):
+        return True
+    from jax.errors import JaxRuntimeError
+
+    return isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error on one line; the name of its type if it has no message."""
+    text = " ".join(str(error).split())
+    return text or type(error).__name__
+
+
+# Facts about the process of a command: the user's cache, and how the command was called.
+
+
+def cache_directory(name: str = "jax") -> Path:
+    """The user's folder for files that can be recreated.
+
+    Args:
+        name: Name of the folder; ``"jax"`` holds compiled programs.
+    """
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "neorl" / name
+
+
+def command_prefix(program: str) -> str:
+    """The words with which the user's shell calls a program, as far as they can be determined.
+
+    Args:
+        program: Name of the command, such as ``"neorl-envs"``.
+
+    Returns:
+        The words before its arguments: a call through hatch if hatch started this process, the bare
+        name if the program is installed beside this Python, otherwise the module.
+    """
+    environment = os.environ.get("HATCH_ENV_ACTIVE")
+    if environment:
+        which = "" if environment == "default" else f"{environment}:"
+        return f"python -m hatch run {which}{program}"
+    path = shutil.which(program)
+    if path and Path(path).parent == Path(sys.executable).parent:
+        return program
+    return f"{shlex.quote(sys.executable)} -m {program.replace('-', '_')}"
+
+
+# A command with subcommands: what it prints, and its exit codes.
+
 
 COMPLETION = "completion"
 USAGE = """usage: {program} completion bash|zsh|fish|tcsh|powershell

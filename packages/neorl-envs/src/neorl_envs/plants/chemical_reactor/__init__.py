@@ -63,7 +63,7 @@ Source: Lucia, Andersson, Brandt, Diehl and Engell, J. Process Control 24 (2014)
 do-mpc's ``industrial_poly``.
 """
 
-from neorl_envs.plants.chemical_reactor._control import bad_policy as bad_policy
+from neorl_envs.plants.chemical_reactor._env import bad_policy as bad_policy
 from neorl_envs.plants.chemical_reactor._physics import Balances as Balances
 from neorl_envs.plants.chemical_reactor._physics import Constants as Constants
 from neorl_envs.plants.chemical_reactor._physics import Supply as Supply

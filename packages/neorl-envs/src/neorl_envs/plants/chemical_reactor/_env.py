@@ -1,19 +1,18 @@
-"""ChemicalReactor-v0: declarations and functions of the plant."""
+"""ChemicalReactor-v0: channels, limits, reward, controllers and operators of the plant."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from neorl_core.control import PID
-from neorl_envs.blocks import Term, autoregressive, runge_kutta
+from neorl_core import Channel, CostChannel, highs, lows
+from neorl_core.control import PID, ConstantPolicy
+from neorl_envs.blocks import Actuator, Instrument, Limit, Term, autoregressive, runge_kutta
 from neorl_envs.plants._simulated import Moment, SimulatedPlant
-from neorl_envs.plants.chemical_reactor import _objective as objective
-from neorl_envs.plants.chemical_reactor._channels import ACTUATORS, INDEX, INSTRUMENTS
-from neorl_envs.plants.chemical_reactor._control import REFERENCE, SETTINGS, tuning
-from neorl_envs.plants.chemical_reactor._operation import operator_plan
 from neorl_envs.plants.chemical_reactor._physics import (
     DT,
     FEED_LOCK,
@@ -30,7 +29,167 @@ from neorl_envs.plants.chemical_reactor._physics import (
     pressure,
     rates,
 )
-from neorl_envs.recording._operators import OperatorPlan
+from neorl_envs.recording._behaviour import OperatorPlan
+
+# Measured and manipulated channels, with ranges, errors and rate limits.
+
+
+ACTUATORS = (
+    Actuator(Channel("feed", "kg/h", 0.0, 30_000.0), start=0.0, speed=6000.0 / DT),
+    Actuator(Channel("T_in_M", "K", 333.15, 373.15), start=363.15, speed=4.0 / DT, lag=30.0),
+    Actuator(Channel("T_in_EK", "K", 333.15, 373.15), start=353.15, speed=4.0 / DT, lag=30.0),
+)
+"""Feed and the inlet temperatures of jacket and external heat exchanger."""
+
+
+def _temperature(name: str) -> Channel:
+    return Channel(name, "K", 293.15, 423.15)
+
+
+INSTRUMENTS = (
+    *(Instrument(_temperature(n), sd=0.1) for n in ("T_R", "T_S", "T_M", "T_EK", "T_AWT")),
+    Instrument(Channel("m_W", "kg", 0.0, 25_000.0), relative=0.002),
+    Instrument(Channel("m_A_hat", "kg", 0.0, 6000.0), relative=0.002),
+    Instrument(Channel("m_P", "kg", 0.0, 25_000.0), relative=0.002, dead_time=1),
+    # A totaliser adds up the counts of a flow meter, so its readings hardly scatter.
+    Instrument(Channel("m_acc", "kg", 0.0, 32_000.0), relative=0.0002),
+    Instrument(Channel("T_adiab_hat", "K", 293.15, 473.15)),
+    Instrument(Channel("P", "bar", 0.0, 10.0), sd=0.02),
+    Instrument(Channel("batch_time", "h", 0.0, 24.0)),
+)
+"""The observed channels with their measuring ranges, at which the instruments saturate."""
+
+INDEX = {instrument.channel.name: i for i, instrument in enumerate(INSTRUMENTS)}
+"""Index of every channel in the observation."""
+
+
+# Limits, reward and success of a batch, all computed from the true state.
+
+
+SETPOINT = 363.15  # K
+BAND = 2.0  # K, to each side of the setpoint
+ADIABATIC_LIMIT = 382.15  # K
+PRESSURE_LIMIT = 3.5  # bar, soft
+RELIEF_PRESSURE = 5.0  # bar, trip
+TRIP_TEMPERATURE = 403.15  # K, trip
+PRODUCT_TARGET = 20_680.0  # kg of polymer
+POINTS_PER_KG = 1 / 206.8
+STEP_PENALTY = 0.1
+TRIP_PENALTY = 100.0
+
+COSTS = (
+    CostChannel("temperature", "K min", 20.0, "episode"),
+    CostChannel("pressure", "bar", 0.0, "step"),
+)
+LIMITS = (
+    Limit(
+        "T_R", SETPOINT - BAND, SETPOINT + BAND, cost="temperature", factor=DT / 60, channel="T_R"
+    ),
+    Limit(
+        "T_adiab", high=ADIABATIC_LIMIT, cost="temperature", factor=DT / 60, channel="T_adiab_hat"
+    ),
+    Limit("P", high=PRESSURE_LIMIT, cost="pressure", channel="P"),
+    Limit("P", high=RELIEF_PRESSURE, trip=True, unit="bar"),
+    Limit("T_R", high=TRIP_TEMPERATURE, trip=True, unit="K"),
+)
+"""``c_T = max(|T_R - 363.15 K| - 2 K, T_adiab - 382.15 K, 0) dt``, ``c_P = max(P - 3.5 bar, 0)``;
+the relief valve at 5 bar and the temperature switch at 403.15 K end the batch."""
+
+TERMS = (
+    Term("polymer", "kg", POINTS_PER_KG),
+    Term("batch time", "min", -STEP_PENALTY * 60 / DT),
+    Term("trips", "1", -TRIP_PENALTY),
+)
+PENALTIES = {"temperature": 0.75, "pressure": 2.5}
+"""Points per K min beyond the soft temperature limits, and per bar beyond the pressure limit."""
+
+
+# The plant's controllers: three PID loops and an interlock, in four tunings.
+
+
+ACTION = tuple(actuator.channel for actuator in ACTUATORS)
+INTERLOCK_TEMPERATURE = 361.15  # K; below it, the feed is limited to
+INTERLOCK_FEED = 5000.0  # kg/h
+
+SETTINGS: Mapping[str, tuple[float, float]] = {
+    "PID 100/1500": (100.0, 1500.0),
+    "PID 106/1500": (106.0, 1500.0),
+    "PID 106/3000": (106.0, 3000.0),
+    "PID 108/3000": (108.0, 3000.0),
+}
+"""Setpoint of the adiabatic temperature in °C, and gain of the feed in kg/h per K."""
+
+REFERENCE = "PID 106/1500"
+TRACKING_TIME = 100.0  # s
+
+
+def tuning(adiabatic_celsius: float, feed_gain: float, *, dt: float) -> PID:
+    """The three PID loops for one pair of settings.
+
+    The feed is controlled by the soft sensor of the adiabatic temperature (proportional, bias 8000
+    kg/h), the jacket inlet by the reactor temperature (6 K/K, 600 s), and the exchanger inlet by
+    the reactor temperature (12 K/K, bias 353.15 K). While the reactor is colder than 361.15 K, the
+    feed is limited to 5000 kg/h, so that monomer does not accumulate. The rate limit of the jacket
+    is the same in both directions, so a tracking time of two periods is safe and unwinds the
+    integral before the temperature overshoots.
+
+    ``adiabatic_celsius`` is a setpoint in °C, ``feed_gain`` is in kg/h per K, ``dt`` in seconds.
+    The three outputs are in the order of the action channels.
+    """
+    return PID(
+        kp=jnp.asarray((feed_gain, 6.0, 12.0)),
+        ki=jnp.asarray((0.0, 6.0 / 600.0, 0.0)),
+        kd=jnp.zeros(3),
+        tau=jnp.zeros(3),
+        setpoint=jnp.asarray((adiabatic_celsius + 273.15, SETPOINT, SETPOINT)),
+        bias=jnp.asarray((8000.0, SETPOINT, 353.15)),
+        low=jnp.asarray(lows(ACTION)),
+        high=jnp.asarray(highs(ACTION)),
+        dt=jnp.asarray(dt),
+        override_below=jnp.asarray((INTERLOCK_TEMPERATURE,)),
+        override_cap=jnp.asarray((INTERLOCK_FEED,)),
+        measured=(INDEX["T_adiab_hat"], INDEX["T_R"], INDEX["T_R"]),
+        override_output=(0,),
+        override_measured=(INDEX["T_R"],),
+        tracking_time=jnp.full(3, TRACKING_TIME),
+    )
+
+
+def bad_policy() -> ConstantPolicy:
+    """Full feed with both inlets at 373.15 K: violates both limits and trips in most batches."""
+    return ConstantPolicy(jnp.asarray(highs(ACTION)))
+
+
+# Parameters of the simulated operators of the reactor, used to record a plant log.
+
+
+def operator_plan() -> OperatorPlan:
+    """Setpoint steps, manual holds of 5 to 30 minutes, and a binary signal on every actuator.
+
+    At a period of 50 s, the signals of 3000 kg/h, 3 K and 3 K change sign every 8 minutes on
+    average. A setpoint step of up to 2 K (adiabatic temperature) and 1 K (reactor temperature)
+    occurs every 25 minutes. One actuator is held in manual every 50 minutes, and returned to
+    automatic when the reactor is 4 K away from its setpoint or the adiabatic temperature is within
+    1 K of its limit.
+    """
+    watch_low = np.full(len(INDEX), -np.inf, np.float32)
+    watch_high = np.full(len(INDEX), np.inf, np.float32)
+    watch_low[INDEX["T_R"]], watch_high[INDEX["T_R"]] = SETPOINT - 4.0, SETPOINT + 4.0
+    watch_high[INDEX["T_adiab_hat"]] = ADIABATIC_LIMIT - 1.0
+    return OperatorPlan(
+        amplitude=jnp.asarray((3000.0, 3.0, 3.0)),
+        dwell=jnp.asarray(10.0),
+        setpoint_step=jnp.asarray((2.0, 1.0, 1.0)),
+        setpoint_high=jnp.asarray((ADIABATIC_LIMIT - 1.0, SETPOINT + 1.0, SETPOINT + 1.0)),
+        setpoint_group=jnp.asarray((0, 1, 1), jnp.int32),
+        setpoint_every=jnp.asarray(30.0),
+        hold_every=jnp.asarray(60.0),
+        hold_shortest=jnp.asarray(6, jnp.int32),
+        hold_longest=jnp.asarray(36, jnp.int32),
+        watch_low=jnp.asarray(watch_low),
+        watch_high=jnp.asarray(watch_high),
+    )
+
 
 STABLE_SUBSTEPS = 24
 
@@ -70,16 +229,16 @@ class ChemicalReactor(SimulatedPlant):
     initial_spread: ClassVar[Any] = INITIAL_SPREAD
     instruments = INSTRUMENTS
     actuators = ACTUATORS
-    costs = objective.COSTS
-    limits = objective.LIMITS
-    penalties = objective.PENALTIES
+    costs = COSTS
+    limits = LIMITS
+    penalties = PENALTIES
     reference: ClassVar[str] = REFERENCE
     reward_unit: ClassVar[str] = "points"
-    terms: ClassVar[tuple[Term, ...]] = objective.TERMS
+    terms: ClassVar[tuple[Term, ...]] = TERMS
     glossary: ClassVar[str] = (
-        "A return is 100 points for a finished batch, minus 0.1 per step and 100 for a trip. PID "
-        "106/1500: setpoint of the adiabatic temperature 379.15 K (106 \N{DEGREE SIGN}C), feed "
-        "gain 1500 kg/h per K."
+        "A return is 100 points for a finished batch, minus 0.1 per step and 100 for a trip. The "
+        "numbers of a PID are its setpoint of the adiabatic temperature in \N{DEGREE SIGN}C and "
+        "its feed gain in kg/h per K. PID 100/1500 runs today, and PID 106/1500 is the reference."
     )
     channel_descriptions: ClassVar[str] = (
         "Measured: temperatures T_R of the reactor, T_S of its wall, T_M of the jacket, T_EK of "
@@ -179,12 +338,12 @@ class ChemicalReactor(SimulatedPlant):
 
     def success(self, c: Constants, now: Moment) -> Bool[Array, ""]:
         """Whether the batch has reached its target amount of polymer."""
-        return now.plant.m_P >= objective.PRODUCT_TARGET
+        return now.plant.m_P >= PRODUCT_TARGET
 
     def reward(self, c: Constants, before: Moment, now: Moment, trip: Array) -> Array:
         """Points for polymer (100 per batch), minus 0.1 per step, minus 100 for a trip."""
-        increase = objective.POINTS_PER_KG * (now.plant.m_P - before.plant.m_P)
-        return increase - objective.STEP_PENALTY - jnp.where(trip, objective.TRIP_PENALTY, 0.0)
+        increase = POINTS_PER_KG * (now.plant.m_P - before.plant.m_P)
+        return increase - STEP_PENALTY - jnp.where(trip, TRIP_PENALTY, 0.0)
 
     def amounts(self, c: Constants, before: Moment, now: Moment, trip: Array) -> dict[str, Array]:
         """Polymer, time and trips of the step."""

@@ -50,12 +50,12 @@ interpolate them.
 Sources: Yeh et al., SustainGym, 2023; Zhang et al., BEAR, 2023; Blum et al., BOPTEST, 2021.
 """
 
-from neorl_envs.plants.hvac_control._control import Schedule as Schedule
-from neorl_envs.plants.hvac_control._control import bad_policy as bad_policy
+from neorl_envs.plants.hvac_control._env import Schedule as Schedule
+from neorl_envs.plants.hvac_control._env import bad_policy as bad_policy
 from neorl_envs.plants.hvac_control._physics import Building as Building
+from neorl_envs.plants.hvac_control._physics import Conditions as Conditions
 from neorl_envs.plants.hvac_control._physics import Constants as Constants
 from neorl_envs.plants.hvac_control._physics import Sampled as Sampled
-from neorl_envs.plants.hvac_control._weather import Conditions as Conditions
-from neorl_envs.plants.hvac_control._weather import World as World
+from neorl_envs.plants.hvac_control._physics import World as World
 
 __all__ = ["Building", "Conditions", "Constants", "Sampled", "Schedule", "World", "bad_policy"]

@@ -61,10 +61,10 @@ Sources: Kundur, Power System Stability and Control, 1994, example 12.6; Sauer a
 System Dynamics and Stability, 1998.
 """
 
-from neorl_envs.plants.power_grid._constants import Constants as Constants
-from neorl_envs.plants.power_grid._control import bad_policy as bad_policy
-from neorl_envs.plants.power_grid._machines import Machines as Machines
-from neorl_envs.plants.power_grid._machines import Schedule as Schedule
-from neorl_envs.plants.power_grid._world import World as World
+from neorl_envs.plants.power_grid._env import bad_policy as bad_policy
+from neorl_envs.plants.power_grid._physics import Constants as Constants
+from neorl_envs.plants.power_grid._physics import Machines as Machines
+from neorl_envs.plants.power_grid._physics import Schedule as Schedule
+from neorl_envs.plants.power_grid._physics import World as World
 
 __all__ = ["Constants", "Machines", "Schedule", "World", "bad_policy"]

@@ -57,18 +57,18 @@ and a posture that moves the hand through the table.
 the price of distance. Two-point contact (wedging, jamming) occurs but is not reported separately.
 """
 
-from neorl_envs.plants.robot_assembly._arm import Frames as Frames
-from neorl_envs.plants.robot_assembly._arm import jacobian as jacobian
-from neorl_envs.plants.robot_assembly._arm import link_frames as link_frames
-from neorl_envs.plants.robot_assembly._arm import mass_matrix as mass_matrix
-from neorl_envs.plants.robot_assembly._control import Insertion as Insertion
-from neorl_envs.plants.robot_assembly._control import InsertionCarry as InsertionCarry
-from neorl_envs.plants.robot_assembly._control import bad_policy as bad_policy
-from neorl_envs.plants.robot_assembly._control import bad_posture as bad_posture
-from neorl_envs.plants.robot_assembly._control import insertion_law as insertion_law
-from neorl_envs.plants.robot_assembly._control import straight_push as straight_push
+from neorl_envs.plants.robot_assembly._env import Insertion as Insertion
+from neorl_envs.plants.robot_assembly._env import InsertionCarry as InsertionCarry
+from neorl_envs.plants.robot_assembly._env import bad_policy as bad_policy
+from neorl_envs.plants.robot_assembly._env import bad_posture as bad_posture
+from neorl_envs.plants.robot_assembly._env import insertion_law as insertion_law
+from neorl_envs.plants.robot_assembly._env import straight_push as straight_push
 from neorl_envs.plants.robot_assembly._physics import Cell as Cell
 from neorl_envs.plants.robot_assembly._physics import Constants as Constants
+from neorl_envs.plants.robot_assembly._physics import Frames as Frames
+from neorl_envs.plants.robot_assembly._physics import jacobian as jacobian
+from neorl_envs.plants.robot_assembly._physics import link_frames as link_frames
+from neorl_envs.plants.robot_assembly._physics import mass_matrix as mass_matrix
 
 __all__ = [
     "Cell",

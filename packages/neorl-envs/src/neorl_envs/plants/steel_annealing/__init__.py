@@ -81,9 +81,9 @@ the probability of a new setpoint, the limit of the zones (1040 degC instead of 
 *Left out*: a limit of the heating rate, which thin strip exceeds in any furnace of this length.
 """
 
-from neorl_envs.plants.steel_annealing._control import bad_policy as bad_policy
-from neorl_envs.plants.steel_annealing._control import feedforward_pi as feedforward_pi
-from neorl_envs.plants.steel_annealing._control import zone_pi as zone_pi
+from neorl_envs.plants.steel_annealing._env import bad_policy as bad_policy
+from neorl_envs.plants.steel_annealing._env import feedforward_pi as feedforward_pi
+from neorl_envs.plants.steel_annealing._env import zone_pi as zone_pi
 from neorl_envs.plants.steel_annealing._physics import Coil as Coil
 from neorl_envs.plants.steel_annealing._physics import Constants as Constants
 from neorl_envs.plants.steel_annealing._physics import Disturbance as Disturbance

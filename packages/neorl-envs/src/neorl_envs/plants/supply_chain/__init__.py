@@ -55,11 +55,11 @@ violates both costs.
 Source: Perez, Hubbs, Li, Grossmann, Processes 9:102, 2021; or-gym 0.5.0.
 """
 
-from neorl_envs.plants.supply_chain._control import Rule as Rule
-from neorl_envs.plants.supply_chain._control import bad_policy as bad_policy
-from neorl_envs.plants.supply_chain._market import Market as Market
-from neorl_envs.plants.supply_chain._market import MarketNoise as MarketNoise
+from neorl_envs.plants.supply_chain._env import Rule as Rule
+from neorl_envs.plants.supply_chain._env import bad_policy as bad_policy
 from neorl_envs.plants.supply_chain._physics import Constants as Constants
+from neorl_envs.plants.supply_chain._physics import Market as Market
+from neorl_envs.plants.supply_chain._physics import MarketNoise as MarketNoise
 from neorl_envs.plants.supply_chain._physics import Network as Network
 
 __all__ = ["Constants", "Market", "MarketNoise", "Network", "Rule", "bad_policy"]

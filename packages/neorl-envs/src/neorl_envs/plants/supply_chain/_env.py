@@ -1,18 +1,77 @@
-"""The supply chain as a simulated plant."""
+"""The supply chain as a simulated plant: base-stock control and declarations."""
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Channel, CostChannel, Policy
+from neorl_core.control import BaseStock, ConstantPolicy
 from neorl_envs.blocks import Actuator, Instrument, Limit, Term
-from neorl_envs.plants._simulated import SimulatedPlant
-from neorl_envs.plants._simulated_data import Moment
-from neorl_envs.plants.supply_chain import _control
-from neorl_envs.plants.supply_chain import _market as market
+from neorl_envs.plants._simulated import Moment, SimulatedPlant
 from neorl_envs.plants.supply_chain import _physics as physics
+from neorl_envs.plants.supply_chain._physics import LANES, RECEIVES, RETAILER
+
+# Base-stock control: orders fill the inventory position to a level, shared among suppliers.
+
+
+LARGEST_ORDER = 50.0
+
+
+class Rule(NamedTuple):
+    """Parameters of a base-stock rule.
+
+    Attributes:
+        levels: Levels of the six nodes, units.
+        shares: Fraction of the receiver's order that goes to each lane.
+        forecast: Multiple of yesterday's demand that is added to each level.
+        downstream: Fraction of the mean inventory position of distributors and shop that is added
+            to that of the factories.
+    """
+
+    levels: tuple[float, ...]
+    shares: tuple[float, ...]
+    forecast: tuple[float, ...] = (0.0,) * 6
+    downstream: float = 0.0
+
+
+ORDINARY = Rule(
+    (260.0, 230.0, 200.0, 50.0, 20.0, 0.0), (0.6, 0.4, 0.3, 0.4, 0.4, 0.3, 0.6, 1.0, 1.0, 1.0)
+)
+STRONG = Rule(
+    (250.0, 205.0, 190.0, 63.0, 70.0, 18.5),
+    (0.73, 0.27, 0.36, 0.55, 0.41, 0.23, 0.45, 1.0, 1.0, 1.0),
+    (2.7, 2.9, 5.0, 1.1, 1.5, 1.7),
+    0.38,
+)
+
+
+def base_stock(rule: Rule) -> BaseStock:
+    """Orders that fill the inventory positions up to the rule's levels, lane by lane."""
+    receiver = np.argmax(RECEIVES, axis=0)
+    lanes = len(LANES)
+    # on hand, backlog, last demand, in the pipeline, arriving (already part of the pipeline)
+    position = np.concatenate(
+        [np.eye(6), -RETAILER[:, None], np.zeros((6, 1)), RECEIVES, np.zeros((6, lanes))], axis=1
+    )
+    position[3:] += rule.downstream * position[:3].mean(axis=0)
+    position[:, 7] = -np.asarray(rule.forecast)
+    shares = np.asarray(rule.shares)
+    return BaseStock(
+        level=jnp.asarray(shares * np.asarray(rule.levels)[receiver], jnp.float32),
+        position=jnp.asarray(shares[:, None] * position[receiver], jnp.float32),
+        low=jnp.zeros(lanes),
+        high=jnp.full(lanes, LARGEST_ORDER),
+    )
+
+
+def bad_policy() -> ConstantPolicy:
+    """Raw materials at full rate and nothing for the shop: full stores and unserved customers."""
+    outside = np.array([supplier > 6 for supplier, _ in LANES])
+    return ConstantPolicy(jnp.where(outside, LARGEST_ORDER, 0.0))
+
 
 STORES = 900.0
 REWARD_SCALE = physics.REWARD_SCALE
@@ -20,7 +79,7 @@ NAMES = tuple(f"{supplier}_to_{receiver}" for supplier, receiver in physics.LANE
 
 
 def _instruments() -> tuple[Instrument, ...]:
-    full = _control.LARGEST_ORDER
+    full = LARGEST_ORDER
     channels = (
         *(Channel(f"stock_{n}", "1", -200.0, 5000.0) for n in physics.NODES),
         Channel("backlog", "1", 0.0, 4000.0),
@@ -72,8 +131,7 @@ class SupplyChain(SimulatedPlant):
     initial_spread = physics.Network._make((10.0, 0.0, 0.0, 0.0))
     instruments = _instruments()
     actuators = tuple(
-        Actuator(Channel(f"order_{name}", "1", 0.0, _control.LARGEST_ORDER), start=0.0)
-        for name in NAMES
+        Actuator(Channel(f"order_{name}", "1", 0.0, LARGEST_ORDER), start=0.0) for name in NAMES
     )
     costs = (
         CostChannel("inventory", "100 units", 5.0, "episode"),
@@ -98,30 +156,30 @@ class SupplyChain(SimulatedPlant):
         """Initial stocks rounded to whole units."""
         return initial._replace(stock=jnp.round(initial.stock))
 
-    def begin_disturbance(self, c: physics.Constants, key: PRNGKeyArray) -> market.Market:
+    def begin_disturbance(self, c: physics.Constants, key: PRNGKeyArray) -> physics.Market:
         """Samples a phase of the season; all lanes are open."""
-        return market.market_at_start(c, key)
+        return physics.market_at_start(c, key)
 
-    def sample_process_noise(self, c: physics.Constants, key: PRNGKeyArray) -> market.MarketNoise:
+    def sample_process_noise(self, c: physics.Constants, key: PRNGKeyArray) -> physics.MarketNoise:
         """Random numbers for demand and disruptions."""
-        return market.sampled_market(c, key)
+        return physics.sampled_market(c, key)
 
     def disturb(
         self,
         c: physics.Constants,
-        disturbance: market.Market,
-        noise: market.MarketNoise,
+        disturbance: physics.Market,
+        noise: physics.MarketNoise,
         time: Array,
-    ) -> market.Market:
+    ) -> physics.Market:
         """Demand and open lanes of the period."""
-        return market.market_later(c, disturbance, noise, time)
+        return physics.market_later(c, disturbance, noise, time)
 
     def evolve(
         self,
         c: physics.Constants,
         plant: physics.Network,
         inputs: Float[Array, "10"],
-        disturbance: market.Market,
+        disturbance: physics.Market,
         time: Array,
     ) -> physics.Network:
         """The network one period later."""
@@ -130,7 +188,7 @@ class SupplyChain(SimulatedPlant):
             plant,
             inputs,
             disturbance.demand,
-            market.is_closed(disturbance),
+            physics.is_closed(disturbance),
             legacy=self.legacy_allocation,
         )
 
@@ -171,6 +229,6 @@ class SupplyChain(SimulatedPlant):
     def tunings(self) -> dict[str, Policy]:
         """The controllers by name, the ordinary one first."""
         return {
-            "base stock": _control.base_stock(_control.ORDINARY),
-            self.reference: _control.base_stock(_control.STRONG),
+            "base stock": base_stock(ORDINARY),
+            self.reference: base_stock(STRONG),
         }

@@ -105,17 +105,17 @@ and violated: the alum demand of turbid water, storms, the two coefficients of t
 alkalinity and budgets.
 """
 
-from neorl_envs.plants.water_treatment._chemistry import carbonate_of_water as carbonate_of_water
-from neorl_envs.plants.water_treatment._chemistry import charged_share as charged_share
-from neorl_envs.plants.water_treatment._chemistry import ph_of_water as ph_of_water
-from neorl_envs.plants.water_treatment._control import bad_policy as bad_policy
-from neorl_envs.plants.water_treatment._control import feedback_pi as feedback_pi
-from neorl_envs.plants.water_treatment._control import feedforward_pi as feedforward_pi
+from neorl_envs.plants.water_treatment._env import bad_policy as bad_policy
+from neorl_envs.plants.water_treatment._env import feedback_pi as feedback_pi
+from neorl_envs.plants.water_treatment._env import feedforward_pi as feedforward_pi
 from neorl_envs.plants.water_treatment._physics import Constants as Constants
 from neorl_envs.plants.water_treatment._physics import Dosing as Dosing
 from neorl_envs.plants.water_treatment._physics import Raw as Raw
 from neorl_envs.plants.water_treatment._physics import Works as Works
-from neorl_envs.plants.water_treatment._world import World as World
+from neorl_envs.plants.water_treatment._physics import World as World
+from neorl_envs.plants.water_treatment._physics import carbonate_of_water as carbonate_of_water
+from neorl_envs.plants.water_treatment._physics import charged_share as charged_share
+from neorl_envs.plants.water_treatment._physics import ph_of_water as ph_of_water
 
 __all__ = [
     "Constants",

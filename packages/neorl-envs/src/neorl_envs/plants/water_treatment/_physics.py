@@ -1,12 +1,73 @@
-"""Constants, state and balances of the works, from raw water to the clearwell."""
+"""Constants, state, chemistry, balances and disturbances of the works."""
 
+import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from neorl_envs.blocks import Relation, constant, runge_kutta
-from neorl_envs.plants.water_treatment._chemistry import MEQ_PER_MG_ALUM, Scalar, ph_of_water
+from neorl_envs.blocks import Relation, autoregressive, constant, runge_kutta
+
+# Carbonate equilibrium: conversion between the pH of water and its reaction invariants.
+
+
+PK1, PK2, PKW = 6.35, 10.25, 14.0
+ITERATIONS = 12
+MEQ_PER_MG_ALUM = 6 / 594  # Al2(SO4)3 * 14 H2O, 594 g/mol, takes six equivalents
+
+Scalar = Float[Array, ""]
+
+
+def charged_share(ph: Array) -> Array:
+    """Negative charges per carbonate, from 0 (acid) to 2: ``(1 + 2 b) / (1 + a + b)``."""
+    a, b = _powers(ph)
+    return (1 + 2 * b) / (1 + a + b)
+
+
+def ph_of_water(acid: Array, carbonate: Array) -> Array:
+    """The pH at which charges balance.
+
+    It solves ``W_a + 1e3 (10^(pH - 14) - 10^-pH) + W_b (1 + 2 b) / (1 + a + b) = 0`` with
+    ``a = 10^(pK1 - pH)`` and ``b = 10^(pH - pK2)``, by twelve Newton steps from 7, each limited to
+    1. From pH 2.5 to 12.5 the result agrees with SciPy's ``brentq``.
+
+    Args:
+        acid: Reaction invariant ``W_a``, strong acid minus strong base, meq/L.
+        carbonate: Reaction invariant ``W_b``, total carbonate, mmol/L, not negative.
+
+    Returns:
+        The pH, with the shape of the arguments.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(ph_of_water(jnp.zeros(()), jnp.zeros(())))
+        7.0
+
+    Source: Gustafsson and Waller 1983, Chem. Eng. Sci. 38:389; constants as in Henson and Seborg
+    1994, IEEE Trans. Control Syst. Technol. 2:169.
+    """
+
+    def newton(_: Array, ph: Array) -> Array:
+        a, b = _powers(ph)
+        base, free = 1e3 * 10 ** (ph - PKW), 1e3 * 10**-ph
+        total = 1 + a + b
+        excess = acid + base - free + carbonate * (1 + 2 * b) / total
+        slope = base + free + carbonate * (a + b + 4 * a * b) / total**2
+        return ph - jnp.clip(excess / (math.log(10) * slope), -1, 1)
+
+    return jax.lax.fori_loop(0, ITERATIONS, newton, jnp.full_like(acid, 7.0))
+
+
+def carbonate_of_water(alkalinity: Array, ph: Array) -> Array:
+    """Total carbonate from alkalinity in meq/L and pH, mmol/L."""
+    carbonate = alkalinity - 1e3 * (10 ** (ph - PKW) - 10**-ph)
+    return jnp.maximum(carbonate, 0) / charged_share(ph)
+
+
+def _powers(ph: Array) -> tuple[Array, Array]:
+    return 10 ** (PK1 - ph), 10 ** (ph - PK2)
+
 
 PERIOD = 300.0  # s
 SUBSTEPS = 8
@@ -243,3 +304,77 @@ def advance(
         washing=jnp.maximum(works.washing - PERIOD, 0),
         spilled=c.clearwell_area * jnp.maximum(works.level - FULLEST, 0),
     )
+
+
+# Disturbances of the works: raw water and demand.
+
+
+WANDERS = ("turbidity", "alkalinity", "ph", "temperature", "demand")
+SD = (0.35, 0.12, 0.10, 2.0, 0.05)  # logarithm, part, 1, K, part
+MEMORY = (6 * 3600.0, 24 * 3600.0, 12 * 3600.0, 48 * 3600.0, 2 * 3600.0)  # s
+DAY = 86400.0
+
+
+class World(NamedTuple):
+    """State of the disturbances.
+
+    Attributes:
+        wander: Standardised fluctuations in the order of ``WANDERS``, shape ``(5,)``.
+        upstream: Storm turbidity in the catchment, NTU.
+        storm: Storm turbidity at the intake, NTU.
+        hour: Time of day, s.
+    """
+
+    wander: Float[Array, " process"]
+    upstream: Scalar
+    storm: Scalar
+    hour: Scalar
+
+
+class Draws(NamedTuple):
+    """Random numbers of a step: normal ones for fluctuations, uniform ones for storms."""
+
+    normal: Float[Array, " process"]
+    storm: Float[Array, " 2"]
+
+
+def move_disturbances(c: Constants, world: World, draws: Draws) -> World:
+    """The disturbances one period later."""
+    wander = autoregressive(
+        world.wander,
+        draws.normal,
+        sd=jnp.ones_like(world.wander),
+        memory=jnp.asarray(MEMORY, world.wander.dtype),
+        dt=PERIOD,
+    )
+    storm_begins = draws.storm[0] < -jnp.expm1(-PERIOD / c.storms_apart)
+    size = c.storm * (0.5 + draws.storm[1])
+    upstream = world.upstream * jnp.exp(-PERIOD / c.storm_decay) + jnp.where(
+        storm_begins, size, 0.0
+    )
+    rise = -jnp.expm1(-PERIOD / c.storm_rise)
+    hour = jnp.mod(world.hour + PERIOD, DAY)
+    return World(wander, upstream, world.storm + rise * (upstream - world.storm), hour)
+
+
+def raw_water(c: Constants, world: World) -> Raw:
+    """The raw water at the intake."""
+    deviation = c.wander * world.wander * jnp.asarray(SD, world.wander.dtype)
+    strength = jnp.minimum(world.storm / c.storm, 1.2)
+    alkalinity = c.raw_alkalinity * (1 + jnp.clip(deviation[1], -0.4, 0.4))
+    alkalinity = alkalinity * (1 - c.storm_dilution * strength)
+    ph = c.raw_ph + jnp.clip(deviation[2], -0.4, 0.4) - 0.2 * strength
+    return Raw(
+        turbidity=c.raw_turbidity * jnp.exp(jnp.clip(deviation[0], -1.5, 1.5)) + world.storm,
+        ph=ph,
+        alkalinity=alkalinity,
+        carbonate=carbonate_of_water(alkalinity, ph),
+        temperature=c.raw_temperature + jnp.clip(deviation[3], -8, 8),
+    )
+
+
+def demand(c: Constants, world: World) -> Array:
+    """Demand of the town, m3/s, highest in the early evening."""
+    daily = c.day * jnp.sin(2 * jnp.pi * (world.hour / DAY - 0.45))
+    wander = c.wander * jnp.clip(SD[4] * world.wander[4], -0.15, 0.15)
+    return c.demand * (1 + daily + wander)

@@ -96,7 +96,7 @@ def _check(options: BaselineOptions) -> None:
 
 def _of_plant(name: str, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
     """Table, rows and accompanying notes for a plant."""
-    from neorl_train.studies._baselines import baseline_table, plant_baselines
+    from neorl_train.studies._benchmark_run import baseline_table, plant_baselines
 
     if options.controllers or options.classical.controllers:
         raise InputError(
@@ -126,7 +126,7 @@ def _classical_section(options: BaselineOptions) -> dict[str, Any]:
 
 
 def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
-    from neorl_train.studies._baselines import baseline_table, log_baselines, shadow_table
+    from neorl_train.studies._benchmark_run import baseline_table, log_baselines, shadow_table
 
     settings = {
         "classical": _classical_section(options),
@@ -145,7 +145,7 @@ def _of_log(path: Path, options: BaselineOptions) -> tuple[Any, Any, list[str]]:
 
 def _print(tables: Any, rows: Any, notes: list[str], options: BaselineOptions) -> None:
     from neorl_core.infrastructure import head, write_text
-    from neorl_train.judging._evaluation_file import to_plain
+    from neorl_train.judging._results import to_plain
     from neorl_train.studies._tables import csv_text, render, rows_csv
 
     simulated = isinstance(rows, tuple)

@@ -63,7 +63,7 @@ def command(arguments: list[str]) -> None:
     )
     if options.json:
         from neorl_train._command.results import print_json
-        from neorl_train.judging._evaluation_file import to_plain
+        from neorl_train.judging._results import to_plain
 
         content = {
             "results": str(repeated.path),

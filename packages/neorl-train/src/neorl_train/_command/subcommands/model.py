@@ -73,7 +73,7 @@ def command(arguments: list[str]) -> None:
 
 def _held_out_rows(check: PlantModelCheck) -> list[dict[str, Any]]:
     """The controllers that were left out of the fit."""
-    from neorl_train.judging._evaluation_file import to_plain
+    from neorl_train.judging._results import to_plain
 
     return to_plain(
         [

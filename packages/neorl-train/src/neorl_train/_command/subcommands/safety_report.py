@@ -11,14 +11,9 @@ from neorl_envs import read_dataset
 from neorl_safety.constraints import Constraints, constraints_from_dict, constraints_from_toml
 from neorl_train._command.results import print_json
 from neorl_train._command.run_argument import named_run
-from neorl_train.data._source import source_named
-from neorl_train.judging import (
-    Assessment,
-    PolicyUnderTest,
-    assess_on_log,
-    assess_on_plant,
-    read_policy_under_test,
-)
+from neorl_train._job.artefacts import PolicyUnderTest, read_policy_under_test
+from neorl_train.data._source import require_same_channels, source_named
+from neorl_train.judging import Assessment, assess_on_log, assess_on_plant
 from neorl_train.pages import write_safety_report
 from neorl_train.pages._safety_page import assessment_to_json, headline
 
@@ -38,6 +33,7 @@ exit codes: 0 no hard constraint was broken with the filter on, 1 at least one w
 """
 DIRECTORY = "safety"
 EXIT_VIOLATION = 1
+ADVICE = "name the plant of the policy, or a log of it"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +134,7 @@ def _assess(subject: PolicyUnderTest, options: SafetyOptions) -> Assessment:
     if environment is not None:
         from neorl_train.judging._rollouts import starts_key
 
-        _require_same(subject, environment.spec, name)
+        require_same_channels(environment.spec, subject.spec, name, ADVICE)
         key = starts_key(options.seed)
         return assess_on_plant(
             environment, subject.policy, n_starts=options.starts, key=key, **arguments
@@ -146,17 +142,8 @@ def _assess(subject: PolicyUnderTest, options: SafetyOptions) -> Assessment:
     if options.plant:
         raise InputError(f"{options.plant} is not a plant; `neorl-train list` names the plants")
     dataset = read_dataset(Path(options.data or name))
-    _require_same(subject, dataset.spec, str(options.data or name))
+    require_same_channels(dataset.spec, subject.spec, str(options.data or name), ADVICE)
     return assess_on_log(dataset, subject.policy, **arguments)
-
-
-def _require_same(subject: PolicyUnderTest, spec: object, source: str) -> None:
-    for field in ("obs", "action", "dt"):
-        ours, theirs = getattr(subject.spec, field), getattr(spec, field)
-        if ours != theirs:
-            raise InputError(
-                f"{source} is another plant than that of {subject.name}: its {field} differ"
-            )
 
 
 def _constraints(file: str, subject: PolicyUnderTest) -> Constraints:

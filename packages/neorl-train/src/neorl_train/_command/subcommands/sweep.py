@@ -12,8 +12,7 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.results import print_json
 
 if TYPE_CHECKING:
-    from neorl_train.studies._cells import Cell, SweepFile
-    from neorl_train.studies._sweep import SweepState
+    from neorl_train.studies._sweep import Cell, SweepFile, SweepState
 
 USAGE = """neorl-train sweep SWEEP.toml [--OPTION VALUE ...]
 
@@ -79,8 +78,7 @@ def command(arguments: list[str]) -> None:
         raise InputError("sweep takes a TOML file; for example `neorl-train sweep sweep.toml`")
     if options.processes < 1:
         raise InputError(f"processes must be at least 1, got {options.processes}")
-    from neorl_train.studies._cells import read_sweep
-    from neorl_train.studies._sweep import carry_out, one_command, state_of
+    from neorl_train.studies._sweep import carry_out, one_command, read_sweep, state_of
 
     sweep = read_sweep(Path(name), Path(options.output) if options.output else None)
     if sweep.search is not None:

@@ -150,18 +150,18 @@ def by_start(
         f"better on {better.sum()} of {len(gains)} episodes", loc="left", fontsize=10
     )
     panels[0].set_ylabel(f"gain in return\n[{unit}]")
-    for panel, (ours, theirs, label, limit) in zip(panels[1:], costs, strict=True):
-        count = np.arange(1, len(ours) + 1)
+    for panel, (candidate, reference, label, limit) in zip(panels[1:], costs, strict=True):
+        count = np.arange(1, len(candidate) + 1)
         panel.plot(
-            count, np.sort(theirs), color=CLASSICAL, ls=(0, (4, 2)), lw=1.3, label="reference"
+            count, np.sort(reference), color=CLASSICAL, ls=(0, (4, 2)), lw=1.3, label="reference"
         )
-        panel.plot(count, np.sort(ours), color=LEARNERS[0], lw=1.8, label="candidate")
-        top = window([0.0, limit, *ours, *theirs])[1]
+        panel.plot(count, np.sort(candidate), color=LEARNERS[0], lw=1.8, label="candidate")
+        top = window([0.0, limit, *candidate, *reference])[1]
         panel.set_ylim(0, top)
         panel.axhspan(limit, top, color=LIMIT, alpha=0.1, lw=0)
         panel.axhline(limit, color=LIMIT, lw=1)
-        over = int(np.sum(~(ours <= limit)))
-        panel.set_title(f"above the limit on {over} of {len(ours)}", loc="left", fontsize=10)
+        over = int(np.sum(~(candidate <= limit)))
+        panel.set_title(f"above the limit on {over} of {len(candidate)}", loc="left", fontsize=10)
         panel.set_ylabel(label)
     if costs:
         handles, labels = panels[1].get_legend_handles_labels()

@@ -82,7 +82,7 @@ def case_figure(case: Case, assessment: Assessment) -> Any:
         if assessment.simulated
         else ("as the filter would have passed it", "as logged")
     )
-    return trends(case.ours, case.other, assessment.spec, bands, names=names)
+    return trends(case.guarded, case.other, assessment.spec, bands, names=names)
 
 
 def _boxes(assessment: Assessment) -> list[Band]:

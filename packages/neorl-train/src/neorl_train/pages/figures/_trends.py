@@ -35,7 +35,7 @@ BETWEEN_COLUMNS, BETWEEN_ROWS = 1.55, 0.36
 
 
 def trends(
-    ours: Trace,
+    shown: Trace,
     reference: Trace | None,
     spec: Spec,
     bands: Sequence[Band],
@@ -47,7 +47,7 @@ def trends(
     ``bands`` are soft limits of observed channels, and limits of actions that are tighter than
     their ranges; if no observed channel has limits, the first ones are shown.
     """
-    left = [("obs", i) for i in _shown(spec, bands)] + [("cost", j) for j in _costs(ours, spec)]
+    left = [("obs", i) for i in _shown(spec, bands)] + [("cost", j) for j in _costs(shown, spec)]
     right = [("action", i) for i in range(spec.n_action)] + [("guard", 0)]
     rows = max(len(left), len(right))
     height = PANEL * rows + 0.7
@@ -55,7 +55,7 @@ def trends(
     axes = figure.subplots(
         rows, 2, sharex=True, squeeze=False, gridspec_kw=_places(rows, WIDTH, height)
     )
-    both = [ours] if reference is None else [ours, reference]
+    both = [shown] if reference is None else [shown, reference]
     seconds, unit = time_axis(max(len(trace.reward) for trace in both), spec.dt)
     for column, panels in enumerate((left, right)):
         for row in range(rows):

@@ -48,8 +48,8 @@ def what_it_says(inputs: Inputs) -> Html:
         )
     else:
         statements.append(
-            "Without a simulator no policy was run, so its return and its costs are unknown. Known "
-            "are only the content of the log, and the distance of each policy's actions from the "
+            "Without a simulator no policy was run, so its return and its costs are unknown. All "
+            "we know is what the log contains and how far each policy's actions are from the "
             "logged ones."
         )
     demands = "; ".join(_demands(inputs)) or "none are recorded"
@@ -187,8 +187,8 @@ def _monitors(inputs: Inputs) -> Html:
         Column("The candidate", "episodes with an alarm"),
     ]
     return table(
-        "Alarms of the guard's monitors. The promise holds for episodes like those of the log; a "
-        "policy that takes the plant into other regions causes more alarms, as intended.",
+        "Alarms of the guard's monitors. The promise holds for episodes like those of the log. A "
+        "policy that leaves its regions raises more alarms, which is intended.",
         columns,
         rows,
     )

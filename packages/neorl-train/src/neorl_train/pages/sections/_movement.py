@@ -28,14 +28,14 @@ def movement_table(inputs: Inputs) -> Html:
     stored episode: the candidate compared with the other policy from the same start.
     """
     evaluation = inputs.evaluation
-    ours = [
+    shown = [
         trace
         for trace in evaluation.traces
         if trace.policy == evaluation.tables.candidate and trace.label in TITLES
     ]
     single = [
         _table(trace, other_policy(evaluation.traces, trace), inputs)
-        for trace in ours
+        for trace in shown
         if trace.applied.size
     ]
     where = f"sums over an episode, mean over all {evaluation.tables.n_starts} starts"
@@ -85,16 +85,16 @@ def _predictions(inputs: Inputs) -> Html:
     return table(caption, columns, rows)
 
 
-def _table(ours: Trace, theirs: Trace | None, inputs: Inputs) -> Html:
+def _table(first: Trace, other: Trace | None, inputs: Inputs) -> Html:
     spec = inputs.evaluation.tables.spec
-    shown = [trace for trace in (ours, theirs) if trace is not None]
+    both = [trace for trace in (first, other) if trace is not None]
 
     def row(name: str, unit: str, number: Callable[[Trace], float]) -> list[Content]:
         return [
             name,
             unit,
-            *(f"{number(trace):.4g}" for trace in shown),
-            *[DASH] * (2 - len(shown)),
+            *(f"{number(trace):.4g}" for trace in both),
+            *[DASH] * (2 - len(both)),
         ]
 
     rows: list[Sequence[Content] | Group] = [Group("Mean travel of the actuators per step")]
@@ -130,12 +130,12 @@ def _table(ours: Trace, theirs: Trace | None, inputs: Inputs) -> Html:
     columns = [
         Column("Channel", align="left"),
         Column("Unit", align="left"),
-        Column(ours.policy, "with its guard"),
-        Column("no other policy" if theirs is None else theirs.policy, "on the same start"),
+        Column(first.policy, "with its guard"),
+        Column("no other policy" if other is None else other.policy, "on the same start"),
     ]
-    title = TITLES.get(ours.label, ours.label)
+    title = TITLES.get(first.label, first.label)
     caption = (
-        f"{title}: values of this single episode of {len(ours.reward)} steps. A move of less than "
+        f"{title}: values of this single episode of {len(first.reward)} steps. A move of less than "
         f"{SMALLEST:.1%} of a range does not count as a reversal."
     )
     return table(caption, columns, rows)

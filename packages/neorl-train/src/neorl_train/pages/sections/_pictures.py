@@ -50,8 +50,8 @@ def trend_pictures(inputs: Inputs) -> Html:
     evaluation = inputs.evaluation
     tables = evaluation.tables
     parts, further = [], []
-    ours = [trace for trace in evaluation.traces if trace.policy == tables.candidate]
-    for number, trace in enumerate(ours):
+    own = [trace for trace in evaluation.traces if trace.policy == tables.candidate]
+    for number, trace in enumerate(own):
         reference = other_policy(evaluation.traces, trace)
         text = _describe(trace, reference, inputs)
         shown = picture(
@@ -106,10 +106,10 @@ def _choice(further: list[tuple[float, int, Html]], tables: ResultTables) -> Htm
     )
 
 
-def other_policy(traces: tuple[Trace, ...], ours: Trace) -> Trace | None:
+def other_policy(traces: tuple[Trace, ...], one: Trace) -> Trace | None:
     """The episode of another policy from the same start, if one was stored."""
     for trace in traces:
-        if trace.start == ours.start and trace.policy != ours.policy:
+        if trace.start == one.start and trace.policy != one.policy:
             return trace
     return None
 
@@ -144,17 +144,17 @@ def start_picture(inputs: Inputs) -> Html:
     evaluation = inputs.evaluation
     tables = evaluation.tables
     episodes = {(r.name, r.guarded): r.episodes for r in evaluation.results}
-    ours, theirs = episodes[tables.candidate, True], episodes[tables.reference, False]
+    candidate, reference = episodes[tables.candidate, True], episodes[tables.reference, False]
     costs = [
         (
-            limited_quantity(ours, tables.spec, j),
-            limited_quantity(theirs, tables.spec, j),
+            limited_quantity(candidate, tables.spec, j),
+            limited_quantity(reference, tables.spec, j),
             f"cost {tables.spec.cost[j].name}\n[{tables.spec.cost[j].unit}]",
             float(tables.spec.cost[j].limit),
         )
         for j in costs_that_occur(tables)
     ]
-    gains = ours.returns - theirs.returns
+    gains = candidate.returns - reference.returns
     text = (
         f"{tables.candidate} behind its guard and {tables.reference} on the same "
         f"{len(gains)} starts. Left: difference in return, episode by episode, sorted. Right: cost "

@@ -185,7 +185,7 @@ def pooled_table(tables: ResultTables) -> Html:
         Column("Gain, these seeds", f"{unit}, paired [{level}]"),
         Column("Gain, fresh seeds", f"{unit} [{level}]"),
         *(
-            Column(f"Cost {channel.name}", f"{channel.unit}; upper bounds: ours, theirs")
+            Column(f"Cost {channel.name}", f"{channel.unit}; upper bounds: seeds, other")
             for channel in tables.spec.cost
         ),
         Column("Better", align="left"),
@@ -194,8 +194,8 @@ def pooled_table(tables: ResultTables) -> Html:
     order = sorted(tables.pooled, key=lambda row: (row.against_role, row.group, row.guarded))
     return table(
         "Seeds are pooled start by start; below each gain are the gains of the single seeds. "
-        "Better: the interval of the gain (these seeds) lies above zero, and no cost has a higher "
-        "upper bound than the policy on the other side of the comparison.",
+        "Better: the interval of the gain (these seeds) lies above zero, and no upper bound of "
+        "a cost is higher than that of the policy it is compared with.",
         columns,
         [_pooled_cells(row, digits) for row in order],
     )
@@ -211,7 +211,7 @@ def _pooled_cells(row: PooledRow, digits: int) -> list[Content]:
         against,
         join([gain, tag("span", seeds, class_="detail")]),
         DASH if fresh is None else interval(fresh, sign_digits(fresh, digits)),
-        *(f"{cost.ours.high:.3g}, {cost.theirs.high:.3g}" for cost in row.costs),
+        *(f"{cost.mean.high:.3g}, {cost.other.high:.3g}" for cost in row.costs),
         tag("span", "yes", class_="holds") if row.better else "no",
     ]
 

@@ -76,7 +76,7 @@ def _describe(stretch: Stretch, inputs: Inputs) -> str:
         f"{number(stretch.reward)}{unit} a step."
     ]
     n_known = max(int(stretch.known.sum()), 1)
-    ours, theirs = (
+    proposed, logged = (
         stretch.outside(action).sum(axis=0) for action in (stretch.proposed, stretch.logged)
     )
     for i in shown_actions(stretch, spec):
@@ -84,8 +84,8 @@ def _describe(stretch: Stretch, inputs: Inputs) -> str:
         distance = float(np.abs((stretch.proposed - stretch.logged)[stretch.known, i]).mean())
         parts.append(
             f"{channel.name}: {distance:.2g} {channel.unit} from the log on average; outside the "
-            f"range of the log in {percent(ours[i] / n_known)} of the steps (the logged action "
-            f"itself: {percent(theirs[i] / n_known)})."
+            f"range of the log in {percent(proposed[i] / n_known)} of the steps (the logged action "
+            f"itself: {percent(logged[i] / n_known)})."
         )
     fell_back = float(((stretch.flags & int(Flag.FALLBACK_USED)) != 0).mean())
     if fell_back:

@@ -1,5 +1,0 @@
-"""A plant behind an OPC UA server (extra ``opcua``)."""
-
-from neorl_deploy.opcua._client import OpcUaPlant as OpcUaPlant
-
-__all__ = ["OpcUaPlant"]

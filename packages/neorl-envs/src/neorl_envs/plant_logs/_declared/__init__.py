@@ -1,1 +1,0 @@
-"""What ``plant.toml`` declares about the plant, as functions for a plant model."""

@@ -1,0 +1,144 @@
+"""The three figures of the benchmark page, drawn from stored results as inline SVG.
+
+`built` puts them into the page; every cell has its numbers as a title, which browsers show.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEEDS = ROOT / "tools/studies/benchmarks/results/learners.json"
+BETTER, WORSE, UNDECIDED, EMPTY = "#0b6fa4", "#c2410c", "#cbd5e1", "#f1f5f9"
+PEERS = {"corl": "#0b6fa4", "d3rlpy": "#c2410c", "unifloral": "#64748b"}
+ANSWERS = {"deploy": BETTER, "kept": UNDECIDED, "no": "#fbbf24", "harm": WORSE}
+CELL, LABEL, ROW = 26, 96, 24
+TITLES = {
+    "deploy": "better on the plant within all limits",
+    "kept": "today's controller kept",
+    "no": "changed without a sure gain",
+    "harm": "worse, or over a limit",
+}
+
+
+def text(x: float, y: float, words: str, anchor: str = "start", turn: int = 0) -> str:
+    """A line of text; ``turn`` rotates it around its place, in degrees."""
+    rotated = f' transform="rotate({turn} {x:g} {y:g})"' if turn else ""
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{rotated}>{escape(words)}</text>'
+
+
+def box(x: float, y: float, width: float, height: float, colour: str, words: str) -> str:
+    """A rectangle with the text that a browser shows over it."""
+    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
+    return f'<rect {place} rx="3" fill="{colour}"><title>{escape(words)}</title></rect>'
+
+
+def legend(x: float, y: float, entries: Iterable[tuple[str, str]]) -> list[str]:
+    """Colours and their meaning in one line."""
+    parts = []
+    for colour, words in entries:
+        parts += [box(x, y - 11, 14, 14, colour, words), text(x + 20, y + 1, words)]
+        x += 36 + 7.2 * len(words)
+    return parts
+
+
+def figure(width: float, height: float, words: str, parts: Sequence[str]) -> str:
+    """An SVG that fits its column and keeps its own background in a dark theme."""
+    return (
+        f'<div class="figure"><svg xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'aria-label="{escape(words)}" viewBox="0 0 {width:g} {height:g}" '
+        f'font-family="sans-serif" font-size="13" fill="#111827">'
+        f'<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>{"".join(parts)}</svg></div>'
+    )
+
+
+def learners(
+    plants: Sequence[str], results: dict[str, dict[str, tuple[float, float, float]]]
+) -> str:
+    """Learners by logs: above, below or not distinguishable from behaviour cloning.
+
+    Args:
+        plants: Names of the logs, in the order of the columns.
+        results: By learner and log the difference to behaviour cloning with its interval.
+    """
+    parts, top = [], 150
+    for column, log in enumerate(plants):
+        parts.append(text(LABEL + column * CELL + 17, top - 8, log, turn=-55))
+    for row, (learner, cells) in enumerate(results.items()):
+        y = top + row * ROW
+        parts.append(text(LABEL - 8, y + 16, learner, "end"))
+        for column, log in enumerate(plants):
+            colour, words = EMPTY, f"{learner} on {log}: not measured with two seeds"
+            if log in cells:
+                mean, low, high = cells[log]
+                colour = BETTER if low > 0 else WORSE if high < 0 else UNDECIDED
+                words = f"{learner} on {log}: {mean:+.3g} [{low:.3g}, {high:.3g}] beside bc"
+            parts.append(box(LABEL + column * CELL + 1, y + 1, CELL - 2, ROW - 2, colour, words))
+    end = top + len(results) * ROW + 26
+    names = ((BETTER, "above bc"), (UNDECIDED, "undecided"), (WORSE, "below bc"), (EMPTY, "no row"))
+    parts += legend(LABEL, end, names)
+    return figure(LABEL + len(plants) * CELL + 90, end + 16, "Learners beside cloning", parts)
+
+
+def speeds() -> str:
+    """How many times as long other libraries take for an update, on a logarithmic axis."""
+    cases = json.loads(SPEEDS.read_text(encoding="utf-8"))["cases"]
+    left, width, top = 190, 520, 40
+    longest = math.log(max(_ratio(case, peer) for case in cases for peer in _peers(case)))
+    zero = left + 60
+
+    def place(ratio: float) -> float:
+        return zero + (width - 60) * math.log(ratio) / longest
+
+    parts, y = [], top
+    for case in cases:
+        name = f"{case['learner']}, {'small' if case['size'] == 'industrial' else 'D4RL size'}"
+        parts.append(text(left - 8, y + 5 * len(_peers(case)) + 4, name, "end"))
+        for peer in _peers(case):
+            ratio, end = _ratio(case, peer), place(_ratio(case, peer))
+            words = f"{name}: {peer} takes {ratio:.3g} times as long"
+            start, stop = sorted((zero, end))
+            parts.append(box(start, y, max(stop - start, 1), 9, PEERS[peer], words))
+            y += 10
+        y += 8
+    for ratio in (1, 2, 5, 10, 20, 50):
+        x = place(ratio)
+        parts.append(f'<line x1="{x:g}" x2="{x:g}" y1="{top - 6}" y2="{y}" stroke="#94a3b8"/>')
+        parts.append(text(x, top - 12, f"{ratio}x", "middle"))
+    parts += legend(left, y + 20, ((colour, peer) for peer, colour in PEERS.items()))
+    return figure(left + width + 40, y + 36, "Time of an update beside other libraries", parts)
+
+
+def retuned(answers: dict[str, list[str]]) -> str:
+    """A square for each log of a plant: what became of the choice that was made from it.
+
+    Args:
+        answers: By plant, one of the keys of `TITLES` for each log.
+    """
+    left, top = 180, 16
+    parts = []
+    for row, (plant, of_logs) in enumerate(answers.items()):
+        y = top + row * ROW
+        parts.append(text(left - 8, y + 16, plant, "end"))
+        for column, answer in enumerate(of_logs):
+            words = f"{plant}, log {column}: {TITLES[answer]}"
+            parts.append(
+                box(left + column * CELL, y + 1, CELL - 2, ROW - 2, ANSWERS[answer], words)
+            )
+    end = top + len(answers) * ROW + 24
+    for name, colour in ANSWERS.items():
+        parts += legend(left, end, ((colour, TITLES[name]),))
+        end += 20
+    return figure(560, end, "What retuning brought on every plant", parts)
+
+
+def _peers(case: dict[str, Any]) -> list[str]:
+    return [peer for peer in PEERS if peer in case["times"]]
+
+
+def _ratio(case: dict[str, Any], peer: str) -> float:
+    times = case["times"]
+    return times[peer]["median"] / times["ours"]["median"]
