@@ -12,7 +12,6 @@ from neorl_deploy import DeployError
 from neorl_deploy.loop import Authority, Mode, Plan, Stage, StagedRollout, read_plan
 from neorl_deploy.loop._serve import OrderBox, loop_lock, order
 from neorl_deploy.loop._staged_rollout import Count, draft_plan, probability_of_more
-from neorl_deploy.runtime import Decision
 
 PLAN = Plan(
     limits={"level": (0.7, 1.3)}, shadow_steps=30, turn_steps=20, turns=2, authority=0.1, window=60
@@ -168,39 +167,21 @@ def test_orders_reach_it_and_full_authority_needs_its_turns(tank, rollout, tmp_p
         assert "has no roll-out" in caplog.text
 
 
-units = st.floats(0, 100)
-
-
-@given(held=st.tuples(units, units), action=st.tuples(units, units), anchor=st.tuples(units, units))
-def test_a_bounded_action_lies_between_what_holds_and_what_was_decided(
-    runtime, held, action, anchor
-):
-    held, action, anchor = (np.array(one, np.float32) for one in (held, action, anchor))
-    width = np.array([10.0, 20.0])
-    decision = Decision(action, 0, np.zeros(2, np.uint32), np.zeros(2), 0)
-    bounded = Authority(anchor, width).bound(decision, held, runtime.manifest)
-    slack = 1e-4
-    assert (bounded >= np.minimum(held, action) - slack).all()
-    assert (bounded <= np.maximum(held, action) + slack).all()
-    inside = (np.abs(held - anchor) <= width).all()
-    assert not inside or (np.abs(bounded - anchor) <= width + slack).all()
-    move, part = action - held, bounded - held
-    assert abs(move[0] * part[1] - move[1] * part[0]) <= 0.1  # all channels by one factor
-
-
-def test_what_protects_the_plant_is_not_bounded(runtime):
-    manifest = runtime.manifest
-    narrow = Authority(np.array([50.0, 300.0]), np.array([1.0, 1.0]))
-    action, held = np.array([90.0, 300.0], np.float32), np.array([50.0, 300.0])
-    none = np.zeros(2, np.uint32)
-    limited = np.array([manifest.limits["interval_low"], 0], np.uint32)
-    for flags, limits in ((manifest.flags["fallback_used"], none), (0, limited)):
-        decision = Decision(action, flags, limits, np.zeros(2), 0)
-        assert narrow.bound(decision, held, manifest) is action
-    free = Decision(action, 0, none, np.zeros(2), 0)
-    assert narrow.bound(free, held, manifest).tolist() == [51.0, 300.0]
-    unknown = narrow.bound(free, np.array([np.nan, 300.0]), manifest)
-    assert unknown[1] == 300.0
+def test_the_policy_stays_in_its_band_and_the_fallback_does_not(make):
+    bench = make()
+    bench.loop.authority = Authority(np.array([40.0, 300.0]), np.array([2.0, 1.0]))
+    bench.close()
+    cycles = bench.step(20)
+    assert {cycle.mode for cycle in cycles} == {Mode.CLOSED_LOOP}
+    actions = np.array([cycle.decision.action for cycle in cycles])
+    assert (np.abs(actions - [40.0, 300.0]) <= np.array([2.0, 1.0]) + 1e-4).all()
+    assert "authority_active" in bench.names(cycles[-1])
+    bench.loop.stop("operator: smoke")
+    assert "authority_active" not in bench.names(bench.step(10)[-1])
+    bench.loop.release("operator")
+    bench.loop.authority = None
+    bench.step()
+    assert abs(bench.close().step(20)[-1].decision.action[0] - 40.0) > 5
 
 
 @given(

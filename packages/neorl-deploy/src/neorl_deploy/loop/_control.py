@@ -178,6 +178,7 @@ class ControlLoop:
         if not self.runtime.stored and Mode.CLOSED_LOOP in (now.mode, now.target):
             measured = no_measurements(self.tags.inputs, "the state of the runtime is not stored")
         give_up = self._release_reason(received, loop_tags)
+        self.runtime.authorize(None if self.authority is None else self.authority.band)
         carry = self.runtime.words
         continued = now.carry is not None and np.array_equal(carry, now.carry)
         # From the request on, so that the first action that is written starts at the plant's own.
@@ -201,8 +202,6 @@ class ControlLoop:
                 notes.append(f"the stop stays, but its fallback acts no more: {self.stopped}")
         lapsed = self._lapse(no_connection, reason, notes)
         action = decision.action
-        if self.authority is not None and now.mode is Mode.CLOSED_LOOP:
-            action = self.authority.bound(decision, received, self.runtime.manifest)
         planned: dict[str, float] = {}
         if late:
             notes.append("the decision was late and was not written")

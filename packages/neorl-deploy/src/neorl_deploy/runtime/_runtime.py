@@ -122,6 +122,19 @@ class Runtime:
         self._events.note(self._steps, RELEASE, one_line)
         self._keep(durable=True)
 
+    def authorize(self, band: np.ndarray | None) -> None:
+        """Limits how far the policy may move the actuators; the fallback is not limited.
+
+        Args:
+            band: Lowest and highest action, shape ``(2, act)``, in the units of the channels;
+                ``None`` for no limit but those of the bundle.
+        """
+        wide = np.array([[-np.inf], [np.inf]]) * np.ones(len(self.manifest.action))
+        new = np.asarray(wide if band is None else band, np.float32)
+        words = np.asarray(self._carry)
+        if not np.array_equal(self._layout.get(words, ".band"), new):
+            self._carry = self._place(self._layout.set(words, ".band", new))
+
     @property
     def events(self) -> tuple[Event, ...]:
         """Stops, releases, resets and changes of who acts, with their reasons, oldest first."""
