@@ -26,7 +26,10 @@ ADDED = {read.BUNDLE, read.REPLAY}
 
 CRITIC_FILES = ", ".join(map(written.critic_file, ("safety_critic", "ensemble")))
 
-OWN = {"BUNDLE", "BUNDLE_PATTERN", "REPLAY", "ARTEFACT_SUFFIX", "FALLBACK", "VERSIONS"}
+OWN = {
+    *("BUNDLE", "BUNDLE_PATTERN", "REPLAY", "ARTEFACT_SUFFIX", "FALLBACK", "VERSIONS"),
+    *("ANSWERS", "LONGEST_LIST", "SUMMARISED", "UNKNOWN"),
+}
 """Constants of the reader that the writer has in another form, or not at all."""
 
 
