@@ -19,6 +19,7 @@ import built
 import command_pages
 import documentation
 import neorl_envs
+import notebooks
 from neorl_agents import ALGORITHMS
 from neorl_envs._command.main import main
 from neorl_envs.plant_logs import todays_controller
@@ -34,8 +35,8 @@ DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
 MADE = {
     (built.RESULTS.parent if name.startswith("results/") else built.SOURCE) / name
     for name in built.PAGES
-}
-"""Pages that the build makes as a whole."""
+} | {built.SOURCE / f"tutorials/{name}.ipynb" for name in notebooks.NOTEBOOKS}
+"""Pages and notebooks that the build makes as a whole."""
 NAMESPACES = re.compile(r"<!-- built: namespaces (\w+) -->")
 """Tables of links that the build makes."""
 
@@ -526,3 +527,41 @@ def test_formulas_are_typeset_and_code_is_left(tmp_path: Path) -> None:
         '<div style="overflow-x: auto"><math>block: x^2</math></div>'
         r"<code>\(a\)</code>"
     )
+
+
+def cells_of(name: str) -> list[str]:
+    page = (ROOT / f"docs/pages/tutorials/{name}.md").read_text()
+    made = notebooks.notebook(page, name)
+    return ["".join(x["source"]) for x in made["cells"] if x["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("name", notebooks.NOTEBOOKS)
+def test_a_notebook_has_the_code_and_the_commands_of_its_page(name: str) -> None:
+    page = (ROOT / f"docs/pages/tutorials/{name}.md").read_text()
+    cells = cells_of(name)
+    for block in re.findall(r"```python\n(.+?)\n```", page, flags=re.DOTALL):
+        assert block in cells
+    lines = {line for cell in cells for line in cell.splitlines()}
+    for block in re.findall(r"```console\n(.+?)```", page, flags=re.DOTALL):
+        assert {f"!{line}" for line in block.splitlines()} <= lines
+    assert not any("WORTH A TRIAL" in cell for cell in cells)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["first-run", "compare-learners", "pieces"])
+def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
+    """Cell by cell in one folder; the other one asks its reader to complete a file."""
+    code = ""
+    for cell in cells_of(name):
+        if cell.startswith("%%writefile "):
+            head, _, text = cell.partition("\n")
+            (tmp_path / head.split()[1]).write_text(text)
+        elif cell.startswith("!"):
+            for line in cell.splitlines():
+                program, *words = shlex.split(line.removeprefix("!"))
+                module = program.replace("-", "_")
+                output_of([sys.executable, "-m", module, *words], tmp_path)
+        else:
+            code += f"{cell}\n"
+    if code:
+        output_of([sys.executable, "-W", "error", "-c", code], tmp_path)
