@@ -32,7 +32,6 @@ commands:
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
                                            train one policy at sites that share no data
-  hunt [--OPTION VALUE ...]                train independent agents in the treasure hunt
   track RUN                                copy the records of a run into MLflow
 
 RUN is a run directory or its number in ./runs, such as 0001. `inspect`, `report`, `resume` and
@@ -104,7 +103,6 @@ OPTIONS = {
     "select": "SelectOptions",
     "critic": "CriticOptions",
     "federate": "neorl_train._command.federation_options:FederationOptions",
-    "hunt": "HuntOptions",
     "track": "TrackOptions",
 }
 NAMES = tuple(OPTIONS)
