@@ -16,7 +16,6 @@ commands:
                                            train, evaluate, decide and report
   finetune RUN [--OPTION VALUE ...]        train learners of a run further on a simulated plant
   resume RUN                               continue an interrupted run with bit-identical results
-  report RUN                               write the report of a run again
   evaluate RUN [--OPTION VALUE ...]        evaluate a finished run on fresh starts, without training
   compare RUN RUN ... [--OPTION VALUE ...] compare several runs in one table
   sweep SWEEP.toml [--OPTION VALUE ...]    run every combination of settings, or search over them
@@ -25,17 +24,17 @@ commands:
   baselines PLANT_OR_LOG [--OPTION VALUE ...]
                                            show the classical controllers in the same tables
   safety-report RUN                        count violations with and without the filter
-  inspect RUN                              show the settings, progress and results of a run
+  inspect RUN [--report] [--track]         show the settings, progress and results of a run; write
+                                           its report again, copy its records into MLflow
   list [RUNS]                              list environments, algorithms and runs
   model RUN_OR_LOG [--OPTION VALUE ...]    learn a plant model and check whether it may be used
   select RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
                                            train one policy at sites that share no data
-  track RUN                                copy the records of a run into MLflow
 
-RUN is a run directory or its number in ./runs, such as 0001. `inspect`, `report`, `resume` and
-`track` use the newest run there unless one is named.
+RUN is a run directory or its number in ./runs, such as 0001. `inspect` and `resume` use the
+newest run there unless one is named.
 
 examples:
   neorl-train run
@@ -90,7 +89,6 @@ OPTIONS = {
     "run": "neorl_train._command.options:RunOptions",
     "finetune": "neorl_train._command.options:FineTuningOptions",
     "resume": "ResumeOptions",
-    "report": "ReportOptions",
     "evaluate": "EvaluateOptions",
     "compare": "CompareOptions",
     "sweep": "SweepOptions",
@@ -103,7 +101,6 @@ OPTIONS = {
     "select": "SelectOptions",
     "critic": "CriticOptions",
     "federate": "neorl_train._command.federation_options:FederationOptions",
-    "track": "TrackOptions",
 }
 NAMES = tuple(OPTIONS)
 SUBCOMMANDS = {
