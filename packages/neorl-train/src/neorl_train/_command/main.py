@@ -27,8 +27,8 @@ commands:
   inspect RUN [--report] [--track]         show the settings, progress and results of a run; write
                                            its report again, copy its records into MLflow
   list [RUNS]                              list environments, algorithms and runs
-  model RUN_OR_LOG [--OPTION VALUE ...]    learn a plant model and check whether it may be used
-  select RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant
+  choose RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant: is a learned
+                                           model of it good enough, what is each worth, at what risk
   critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
                                            train one policy at sites that share no data
@@ -97,8 +97,7 @@ OPTIONS = {
     "safety-report": "SafetyOptions",
     "inspect": "InspectOptions",
     "list": "ListOptions",
-    "model": "ModelOptions",
-    "select": "SelectOptions",
+    "choose": "ChooseOptions",
     "critic": "CriticOptions",
     "federate": "neorl_train._command.federation_options:FederationOptions",
 }
