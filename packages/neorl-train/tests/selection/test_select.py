@@ -53,7 +53,7 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
         return selections[0]
 
     monkeypatch.setattr("neorl_train.choosing._choose.select_candidates", estimated_once)
-    words += ["--show", "values", "risk"]
+    words += ["--show", "values", "risk", "--risk-updates", "100"]
     assert main(["choose", str(tmp_path / "log.h5"), *words]) == 0
     captured = capsys.readouterr()
     assert "learning the plant from the log: values, risk of 2 candidates ...\n" in captured.err
@@ -64,6 +64,7 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     assert re.match(rf"  PI: return {interval} {unit}, runs today; {cost}{by}", printed[0])
     better = rf"\* PI feed-forward: return {interval} {unit}, gain {interval} {unit}; {cost}{by}"
     assert re.match(better, printed[1])
+    assert printed[2].startswith("  no safety critic: nothing can be learned about any limit")
     result = json.loads((tmp_path / "choice.json").read_text())
     assert (result["incumbent"], result["chosen"]) == ("PI", "PI feed-forward")
     assert result["value_members"] == 4
@@ -97,6 +98,7 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     assert "Spread of 4 networks" in text
     assert "Distribution from the logged starts." in text
     assert "temperature, at most " in text
+    assert "No safety critic was fitted: nothing can be learned" in text
     assert "Corrected by the nearest logged rows." in text
     assert "<script" not in text
 

@@ -79,7 +79,7 @@ def read_sealed(path: Path, max_bytes: int) -> tuple[dict[str, np.ndarray], dict
         start, end = _seal_position(data)
     except LookupError as error:
         raise ArtefactError(
-            f"{path} is not an artefact: {error}; write one with save_policy or save_critic"
+            f"{path} is not an artefact: {error}; write one with save_policy"
         ) from error
     seal = data[start:end].decode()
     if hashlib.sha256(data[:start] + BLANK.encode() + data[end:]).hexdigest() != seal:

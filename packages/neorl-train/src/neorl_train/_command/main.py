@@ -29,7 +29,6 @@ commands:
   list [RUNS]                              list environments, algorithms and runs
   choose RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant: is a learned
                                            model of it good enough, what is each worth, at what risk
-  critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
                                            train one policy at sites that share no data
 
@@ -98,7 +97,6 @@ OPTIONS = {
     "inspect": "InspectOptions",
     "list": "ListOptions",
     "choose": "ChooseOptions",
-    "critic": "CriticOptions",
     "federate": "neorl_train._command.federation_options:FederationOptions",
 }
 NAMES = tuple(OPTIONS)

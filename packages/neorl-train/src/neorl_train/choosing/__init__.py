@@ -1,4 +1,4 @@
-"""The choice of a candidate without the plant: plant models, estimates from the log, critics."""
+"""The choice of a candidate without the plant: plant models, estimates from the log, risk."""
 
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,6 @@ if TYPE_CHECKING:
     from neorl_train.choosing._choice_page import write_choice as write_choice
     from neorl_train.choosing._choose import ChosenCandidate as ChosenCandidate
     from neorl_train.choosing._choose import choose_candidate as choose_candidate
-    from neorl_train.choosing._critic_fit import CriticOptions as CriticOptions
-    from neorl_train.choosing._critic_fit import Critics as Critics
-    from neorl_train.choosing._critic_fit import TrainingHooks as TrainingHooks
-    from neorl_train.choosing._critic_fit import critics_text as critics_text
-    from neorl_train.choosing._critic_fit import fit_critics as fit_critics
     from neorl_train.choosing._model_check import PlantModelCheck as PlantModelCheck
     from neorl_train.choosing._model_check import check_plant_model as check_plant_model
     from neorl_train.choosing._model_page import mark as mark
@@ -26,6 +21,9 @@ if TYPE_CHECKING:
     from neorl_train.choosing._predicted_movement import predicted_movement as predicted_movement
     from neorl_train.choosing._return_distribution import ReturnDistribution as ReturnDistribution
     from neorl_train.choosing._return_distribution import return_distribution as return_distribution
+    from neorl_train.choosing._risk import LimitRisk as LimitRisk
+    from neorl_train.choosing._risk import Risk as Risk
+    from neorl_train.choosing._risk import risk_estimates as risk_estimates
     from neorl_train.choosing._select import CandidateEstimates as CandidateEstimates
     from neorl_train.choosing._select import Selection as Selection
     from neorl_train.choosing._select import select_candidates as select_candidates
@@ -39,20 +37,17 @@ __all__ = [
     "CandidateEstimates",
     "ChooseOptions",
     "ChosenCandidate",
-    "CriticOptions",
-    "Critics",
+    "LimitRisk",
     "LoggedEpisodes",
     "PlantModelCheck",
     "PredictedMovement",
     "ReturnDistribution",
+    "Risk",
     "Selection",
-    "TrainingHooks",
     "ValueEstimates",
     "bootstrap",
     "check_plant_model",
     "choose_candidate",
-    "critics_text",
-    "fit_critics",
     "learn_plants",
     "lines",
     "logged_episodes",
@@ -62,6 +57,7 @@ __all__ = [
     "page",
     "predicted_movement",
     "return_distribution",
+    "risk_estimates",
     "select_candidates",
     "value_estimates",
     "write_choice",

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Collection
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from neorl_train.choosing._model_check import PlantModelCheck
 from neorl_train.choosing._model_page import mark, model_sections
 from neorl_train.choosing._options import MODEL, RISK, VALUES
 from neorl_train.choosing._return_distribution import MOST_FAR
+from neorl_train.choosing._risk import LimitRisk, Risk
 from neorl_train.choosing._select import CandidateEstimates, Selection
 from neorl_train.choosing._value_estimates import MIN_SIZE
 from neorl_train.judging._results import to_plain
@@ -61,6 +61,9 @@ def _to_json(choice: ChosenCandidate) -> dict[str, Any]:
     """The choice, all estimates and the checks of the plant model as plain JSON."""
     selection, check = choice.selection, choice.check
     content = {} if selection is None else _selection_to_plain(selection)
+    if choice.risk is not None:
+        limits = [limit._asdict() for limit in choice.risk.limits]
+        content["risk"] = {**choice.risk._asdict(), "limits": limits}
     if check is not None:
         content["model"] = {
             "sentence": check.sentence,
@@ -135,7 +138,7 @@ def page(choice: ChosenCandidate, show: Collection[str] = PARTS) -> str:
         ("distribution", "Distribution of the return", _distributions(selection)),
         ("neighbours", "Errors near what each candidate visits", _corrections(selection)),
     ]
-    risk: Section = ("risk", "Risk: costs beside their limits", _risk(selection))
+    risk: Section = ("risk", "Risk: costs beside their limits", _risk(selection, choice.risk))
     return page_with_answer(
         "choice without the plant",
         f"Which candidate of {selection.source}?",
@@ -181,6 +184,12 @@ def lines(choice: ChosenCandidate) -> list[str]:
             f"{star} {prediction.name}: return {with_unit(_returns(prediction), unit)}, "
             f"{gain}{costs}{fitted}{why}"
         )
+    if choice.risk is not None and choice.risk.none:
+        rows.append(f"  no safety critic: {choice.risk.none}")
+    for limit in choice.risk.limits if choice.risk is not None else ():
+        named = zip(selection.candidates, limit.candidates, strict=True)
+        shares = ", ".join(f"{one.prediction.name} {_share(risk)}" for one, risk in named)
+        rows.append(f"  risk of {limit.name} in the next steps: {shares}")
     return [*rows, selection.sentence]
 
 
@@ -200,7 +209,7 @@ def _predictions(selection: Selection) -> Html:
     return join([paragraph(text), table("Means over episodes.", columns, rows)])
 
 
-def _risk(selection: Selection) -> Html:
+def _risk(selection: Selection, risk: Risk | None) -> Html:
     """One table per declared limit, with every estimate of the cost that it bounds."""
     if not selection.spec.cost:
         return paragraph("No limit is declared, so there is nothing to compare with one.")
@@ -214,10 +223,41 @@ def _risk(selection: Selection) -> Html:
         "is higher than that of a cost spread evenly up to the limit; the sum does not show a "
         "limit per step."
     )
-    return join([paragraph(text), *map(partial(_costs, selection), range(selection.spec.n_cost))])
+    parts = [paragraph(text)]
+    for j in range(selection.spec.n_cost):
+        limit = risk.limits[j] if risk is not None and risk.limits else None
+        parts.append(_costs(selection, j, limit))
+    if risk is not None:
+        parts.append(_risk_text(risk))
+    return join(parts)
 
 
-def _costs(selection: Selection, j: int) -> Html:
+def _risk_text(risk: Risk) -> Html:
+    """What the last column of the tables means, and how far it can be trusted."""
+    if risk.none:
+        return paragraph(f"No safety critic was fitted: {risk.none}.")
+    text = (
+        f"The risk of the next {risk.horizon} steps is that of a safety critic which was fitted to "
+        "three quarters of the log: the probability that a step counts against the limit if the "
+        "candidate acts once and then whoever recorded the log, averaged over logged observations "
+        "of the other episodes. It shows nothing about what a candidate in charge would lead to, "
+        "and decides nothing."
+    )
+    return join([paragraph(text), bullets([_trust(limit) for limit in risk.limits])])
+
+
+def _trust(limit: LimitRisk) -> str:
+    area, error = (
+        with_ends(*measure) for measure in (limit.area_under_roc, limit.calibration_error)
+    )
+    return (
+        f"{limit.name}: {limit.claim}. In the other episodes {percent(limit.rate)} of the windows "
+        f"have a violation; the area under the ROC curve of the critic is {area}, its calibration "
+        f"error {error}"
+    )
+
+
+def _costs(selection: Selection, j: int, limit_risk: LimitRisk | None) -> Html:
     """All estimates of one cost of every candidate."""
     channel, first = selection.spec.cost[j], selection.candidates[0]
     with_values, fitted = first.values is not None, first.distribution is not None
@@ -231,8 +271,9 @@ def _costs(selection: Selection, j: int) -> Html:
         columns += [Column("Distribution", channel.unit), Column("Worst tenth", channel.unit)]
         columns += [Column("Episodes over the limit")] * (channel.per == "episode")
         columns += [Column("Error", channel.unit), Column("Corrected", channel.unit)]
+    columns += [Column("Risk of the next steps")] * (limit_risk is not None)
     rows = []
-    for candidate in selection.candidates:
+    for number_of, candidate in enumerate(selection.candidates):
         prediction, one = candidate.prediction, candidate.distribution
         cells = [
             _label(candidate, selection),
@@ -245,14 +286,20 @@ def _costs(selection: Selection, j: int) -> Html:
             cells += [_interval(one.costs[j]), _interval(one.costs_worst_tenth[j])]
             over = one.over[j]
             if over is not None:
-                cells.append(f"{percent(over.value)} [{percent(over.low)}, {percent(over.high)}]")
+                cells.append(_share(over))
             cells += [
                 _interval(estimate) if one.near else "too far to tell"
                 for estimate in (one.cost_bias[j], one.corrected_costs[j])
             ]
+        if limit_risk is not None:
+            cells.append(_share(limit_risk.candidates[number_of]))
         rows.append(cells)
     limit = with_unit(number(channel.limit), channel.unit)
     return table(f"{channel.name}, at most {limit} per {channel.per}.", columns, rows)
+
+
+def _share(estimate: Estimate) -> str:
+    return f"{percent(estimate.value)} [{percent(estimate.low)}, {percent(estimate.high)}]"
 
 
 def _label(candidate: CandidateEstimates, selection: Selection) -> str:

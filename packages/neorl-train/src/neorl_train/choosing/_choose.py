@@ -9,7 +9,8 @@ from neorl_core import Policy
 from neorl_core.infrastructure import unknown_name
 from neorl_envs import Dataset
 from neorl_train.choosing._model_check import PlantModelCheck, check_plant_model
-from neorl_train.choosing._options import MODEL, ChooseOptions, learn_plants
+from neorl_train.choosing._options import MODEL, RISK, ChooseOptions, learn_plants
+from neorl_train.choosing._risk import Risk, risk_estimates
 from neorl_train.choosing._select import Selection, select_candidates
 
 INCUMBENT_UNKNOWN = (
@@ -27,11 +28,13 @@ class ChosenCandidate(NamedTuple):
             or if there is nothing to choose from.
         check: Whether the plant model may be used; ``None`` if this was not asked for.
         notes: What a reader should know before, in sentences.
+        risk: Risk of the limits; ``None`` if no limit is declared or this was not asked for.
     """
 
     selection: Selection | None
     check: PlantModelCheck | None
     notes: tuple[str, ...] = ()
+    risk: Risk | None = None
 
 
 def choose_candidate(
@@ -63,7 +66,8 @@ def choose_candidate(
     asked = dataclasses.replace(options, incumbent=incumbent)
     if MODEL not in options.show:
         selection = select_candidates(dataset, source, candidates, asked, facts)
-        return ChosenCandidate(selection, None, _notes(selection, incumbent))
+        risk = _risk(dataset, candidates, selection, options)
+        return ChosenCandidate(selection, None, _notes(selection, incumbent), risk)
     today = incumbent or next(iter(candidates), "")
     plants = learn_plants(dataset, options, facts, candidates, today)
     check = check_plant_model(dataset, source, options, facts, candidates, incumbent, plants=plants)
@@ -76,7 +80,21 @@ def choose_candidate(
         return ChosenCandidate(None, check, (*notes, f"{alone}--policies"))
     selection = select_candidates(dataset, source, candidates, asked, facts, plants=plants)
     selection = _unless_refused(selection, check)
-    return ChosenCandidate(selection, check, (*notes, *_notes(selection, incumbent)))
+    risk = _risk(dataset, candidates, selection, options)
+    return ChosenCandidate(selection, check, (*notes, *_notes(selection, incumbent)), risk)
+
+
+def _risk(
+    dataset: Dataset,
+    candidates: Mapping[str, Policy],
+    selection: Selection,
+    options: ChooseOptions,
+) -> Risk | None:
+    """The risks of the candidates in the order of the selection."""
+    if RISK not in options.show or not options.risk_updates or not dataset.spec.cost:
+        return None
+    names = [one.prediction.name for one in selection.candidates]
+    return risk_estimates(dataset, {name: candidates[name] for name in names}, options)
 
 
 def _notes(selection: Selection, incumbent: str) -> tuple[str, ...]:

@@ -45,6 +45,8 @@ class ChooseOptions:
         value_members: Networks of each fitted Q evaluation of means, whose spread widens its
             interval; 1 for a single, wider network.
         discount: Discount per step of fitted Q evaluation and importance sampling.
+        horizon: Steps that the safety critic of the risk looks ahead.
+        risk_updates: Gradient steps of that critic; 0 for none.
         seed: Seed of splits, weights and random samples.
         output: Page to write; a JSON file of the same name is written beside it.
     """
@@ -59,6 +61,8 @@ class ChooseOptions:
     value_updates: int = setting(6_000, low=0)
     value_members: int = setting(MEMBERS, low=1)
     discount: float = setting(0.99, low=0, below=1)
+    horizon: int = setting(20, low=1)
+    risk_updates: int = setting(10_000, low=0)
     seed: int = setting(0, low=0)
     output: str = "choice.html"
 
