@@ -54,7 +54,7 @@ def command(words: list[str]) -> None:
     from neorl_deploy.export import export_run
     from neorl_deploy.shadow import read_log, replay
     from neorl_deploy.shadow._replay import replay_path, write_replay
-    from neorl_train._command.options import read_run_options
+    from neorl_train._command.subcommands.run import read_run_options
     from neorl_train._job.job import run_job
     from neorl_train._process.progress import Reporter
     from neorl_train._process.timings import IMPORTS, Timings

@@ -14,9 +14,8 @@ from neorl_agents import ALGORITHMS
 from neorl_agents.optimisers import OPTIMISERS
 from neorl_core import InputError
 from neorl_train._command.main import NAMES, main
-from neorl_train._command.options import RunFlags, read_run_options
-from neorl_train._command.run_argument import RunArgument, named_run
-from neorl_train._command.subcommands.run import single_seed_note
+from neorl_train._command.shared import RunArgument, named_run
+from neorl_train._command.subcommands.run import RunFlags, read_run_options, single_seed_note
 from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs import create_run
 

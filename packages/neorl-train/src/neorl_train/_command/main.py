@@ -85,8 +85,8 @@ FIRST: dict[str, tuple[str, ...]] = {
 """The options that matter most, which help shows first, of commands with the sections of a run."""
 
 OPTIONS = {
-    "run": "neorl_train._command.options:RunOptions",
-    "finetune": "neorl_train._command.options:FineTuningOptions",
+    "run": "RunOptions",
+    "finetune": "FineTuningOptions",
     "resume": "ResumeOptions",
     "evaluate": "EvaluateOptions",
     "compare": "CompareOptions",
@@ -97,19 +97,20 @@ OPTIONS = {
     "inspect": "InspectOptions",
     "list": "ListOptions",
     "choose": "ChooseOptions",
-    "federate": "neorl_train._command.federation_options:FederationOptions",
+    "federate": "FederationOptions",
 }
 NAMES = tuple(OPTIONS)
+MODULES = {"finetune": "run:finetune", "resume": "run:resume"}
 SUBCOMMANDS = {
     name: Subcommand(
-        f"neorl_train._command.subcommands.{name.replace('-', '_')}",
+        f"neorl_train._command.subcommands.{MODULES.get(name, name.replace('-', '_'))}",
         options,
         FIRST.get(name, ()),
         {"algorithms": learner_sections} if name in FIRST else {},
     )
     for name, options in OPTIONS.items()
 }
-"""One module in ``subcommands`` each (a dash is an underscore), with a function ``command``."""
+"""One module in ``subcommands`` each (a dash is an underscore), except those in ``MODULES``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.results import print_json
-from neorl_train._command.run_argument import named_run, take_flag
+from neorl_train._command.shared import named_run, print_json, take_flag
 from neorl_train._process.progress import only_stage
 from neorl_train.choosing import ChooseOptions, choose_candidate, lines, write_choice
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.results import print_json, run_results
-from neorl_train._command.run_argument import JsonFlag, RunArgument
+from neorl_train._command.shared import JsonFlag, RunArgument, print_json, run_results
 from neorl_train._command.subcommands.list import state_of, verdict_of
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory

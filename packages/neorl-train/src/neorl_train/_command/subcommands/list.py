@@ -15,8 +15,7 @@ from neorl_core.infrastructure.command_line import (
     parse_options,
 )
 from neorl_train._command.learner_sections import learner_sections
-from neorl_train._command.results import print_json
-from neorl_train._command.run_argument import JsonFlag
+from neorl_train._command.shared import JsonFlag, print_json
 from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._lock import holder
 from neorl_train.runs._names import RECORD, RUNNING, STOPPED, VERDICT
