@@ -16,8 +16,7 @@ from neorl_train import configure, resume, start
 from neorl_train._job.job import resume_job
 from neorl_train._job.plant_model import log_context
 from neorl_train._job.resolution import resolve
-from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import Timings
+from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates import Material
 from neorl_train.candidates._controllers import with_controllers
 from neorl_train.choosing import ChooseOptions, check_plant_model

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from neorl_core.infrastructure.command_line import Program, Subcommand
 from neorl_train._command.learner_sections import learner_sections
-from neorl_train._process.distributed import exit_process
-from neorl_train._process.switches import prepare_process
+from neorl_train._process.control import exit_process, prepare_process
 
 OVERVIEW = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]
 

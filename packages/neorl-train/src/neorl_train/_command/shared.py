@@ -11,7 +11,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import Positional
 
 if TYPE_CHECKING:
-    from neorl_train._process.timings import Timings
+    from neorl_train._process.progress import Timings
     from neorl_train.runs._directory import RunDirectory
 
 

@@ -54,8 +54,7 @@ def command(arguments: list[str]) -> None:
 def _write_report(run: RunDirectory) -> None:
     """Writes the report of an evaluated run again."""
     from neorl_train._job.stages import write_run_report
-    from neorl_train._process.progress import Reporter
-    from neorl_train._process.timings import Timings
+    from neorl_train._process.progress import Reporter, Timings
 
     run.record()
     write_run_report(run, Reporter(), Timings())

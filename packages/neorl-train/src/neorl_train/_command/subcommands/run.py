@@ -17,9 +17,8 @@ from neorl_train._command.shared import (
     print_json,
     print_results,
 )
-from neorl_train._process.distributed import join_processes
-from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import IMPORTS, REST_OF_IMPORTS, Timings
+from neorl_train._process.control import join_processes
+from neorl_train._process.progress import IMPORTS, REST_OF_IMPORTS, Reporter, Timings
 from neorl_train.configuration._sections import (
     Config,
     DevicesConfig,
@@ -137,8 +136,8 @@ def command(arguments: list[str]) -> None:
         return
     # Imported here because a misspelt option does not need the training code.
     with timings.stage(REST_OF_IMPORTS):
-        from neorl_train._job.follower import follow
         from neorl_train._job.job import run_job
+        from neorl_train._job.processes import follow
         from neorl_train.configuration._validation import validate
         from neorl_train.training._processes import all_or_none, leads, require_equal
     join_processes()
@@ -195,8 +194,8 @@ def resume(arguments: list[str]) -> None:
     """``neorl-train resume RUN``."""
     flags = parse_options(ResumeOptions, arguments, program="neorl-train resume")
     run = flags.directory("resume")
-    from neorl_train._job.follower import follow
     from neorl_train._job.job import resume_job
+    from neorl_train._job.processes import follow
     from neorl_train.configuration._validation import configure, validate
     from neorl_train.training._processes import all_or_none, leads, require_equal
 
