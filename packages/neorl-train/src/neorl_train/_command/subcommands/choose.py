@@ -16,7 +16,8 @@ three parts; --show names those that you want:
           the other episodes, and controllers that were left out of a further fit
   values  what every candidate is worth, with intervals: replayed episodes of that model, fitted Q
           evaluation by an ensemble of networks, and importance sampling
-  risk    the costs of every candidate beside the limits, by the same estimators
+  risk    the costs of every candidate beside the limits, by the same estimators, and how likely a
+          violation within the next steps is, by a safety critic
 Nothing is preferred to what runs today with a model that may not be used.
 Candidates are the policies of the run, the controllers of a built-in plant, those that the run
 identified from the log, and --policies. The incumbent is the plant's ordinary controller (if that
