@@ -30,7 +30,7 @@ SPEC = Spec(
     1.0,
     STEPS,
 )
-QUICK = ChooseOptions(updates=40, value_updates=0, exogenous=("target",))
+QUICK = ChooseOptions(updates=40, value_updates=0, held_out_modes=0, exogenous=("target",))
 SETTINGS = RetuneSettings(model=HistoryModelSettings(updates=QUICK.updates))
 
 

@@ -34,7 +34,7 @@ class Subcommand(NamedTuple):
         module: Full name of the module with the function ``command(words)``, the class of options
             and, if the class does not describe the command itself, its description ``USAGE``. As
             ``"module:name"`` the function is ``name`` and its description ``NAME_USAGE``.
-        options: Name of the class of options; of another module as ``"module:Name"``.
+        options: Name of the class of options in that module, which may have imported it.
         first: The options that matter most; if there are any, ``--help`` shows these and a list of
             the sections.
         tables: Sections that are known only at run time, by the field that holds them.
@@ -109,8 +109,7 @@ class Subcommand(NamedTuple):
         return module, name or "command"
 
     def _section(self) -> Section:
-        module, _, name = self.options.rpartition(":")
-        return declared_section(module or self.place()[0], name)
+        return declared_section(self.place()[0], self.options)
 
     def _description(self, section: Section) -> tuple[str | None, str]:
         """The line with the usage, if it is written out, and the description."""
