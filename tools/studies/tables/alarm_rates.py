@@ -26,6 +26,7 @@ from critic_table import (
     RESULTS,
     CriticOptions,
     official_log,
+    padded_episodes,
     plant_log,
     violates_limits,
 )
@@ -33,7 +34,6 @@ from neorl_agents.critics import disagreement, fit_ensemble
 from neorl_core.statistics import conformal_quantile
 from neorl_envs.datasets import split_episodes
 from neorl_safety.monitoring import CriticMonitor, episode_scores
-from neorl_train.data._behaviours import padded_episodes
 
 OUT = RESULTS.parent / "alarm_rates.json"
 

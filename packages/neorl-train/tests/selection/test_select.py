@@ -17,14 +17,13 @@ from neorl_train._job.plant_model import policies_beside
 from neorl_train.choosing import (
     ChooseOptions,
     ChosenCandidate,
+    choose_candidate,
     lines,
     logged_episodes,
     page,
     select_candidates,
     value_estimates,
 )
-from neorl_train.choosing._choose import _unless_refused
-from neorl_train.choosing._model_trust import Check
 
 CSTR = make("CSTR-v0")
 
@@ -130,15 +129,25 @@ def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
     assert np.isnan(kept.agreement)
 
 
-def test_with_a_model_that_may_not_be_used_what_runs_is_kept(kept):
-    shut = dataclasses.replace(kept, chosen="shut")
-    failed = Check("excitation", False, "T_c never moved")
-    checked = SimpleNamespace(checks=[failed, Check("return", True, "as logged")])
-    refused = _unless_refused(shut, checked)
+def test_with_a_model_that_may_not_be_used_what_runs_is_kept(kept, log, monkeypatch):
+    failed = SimpleNamespace(name="excitation", holds=False, sentence="T_c never moved")
+    checked, shut = SimpleNamespace(checks=[failed]), dataclasses.replace(kept, chosen="shut")
+    for name, made in (
+        ("learn_plants", None),
+        ("check_plant_model", checked),
+        ("select_candidates", shut),
+    ):
+        monkeypatch.setattr(
+            f"neorl_train.choosing._choose.{name}", lambda *_, made=made, **__: made
+        )
+    options = ChooseOptions(show=("model", "values"))
+    failed.decides = True
+    refused = choose_candidate(log, "log.h5", CSTR.tunings(), options, incumbent="PI").selection
     assert refused.chosen == CSTR.reference
     assert "plant model fails the check excitation (T_c never moved)" in refused.sentence
-    checked = SimpleNamespace(checks=[failed._replace(decides=False)])
-    assert _unless_refused(shut, checked) is shut
+    failed.decides = False
+    chosen = choose_candidate(log, "log.h5", CSTR.tunings(), options, incumbent="PI").selection
+    assert chosen is shut
 
 
 @pytest.mark.parametrize(

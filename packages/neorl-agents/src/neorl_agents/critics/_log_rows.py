@@ -191,7 +191,8 @@ def trained_in_memory(
     """Trains one seed from beginning to end.
 
     Returns the final state and the mean metrics of the last chunk. ``rows`` is a log in order, host
-    arrays, of which masked rows are ignored; ``statistics`` are those of the others. Raises an ``InputError`` if the loss of the last chunk is not finite.
+    arrays, of which masked rows are ignored; ``statistics`` are those of the others. Raises an
+    ``InputError`` if the loss of the last chunk is not finite.
     """
     initial, chunks = jax.random.split(key)
     learner = for_run(learner, updates)
