@@ -2,7 +2,9 @@
 
 import functools
 import gzip
+import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -21,9 +23,10 @@ import documentation
 import neorl_envs
 import notebooks
 from neorl_agents import ALGORITHMS
+from neorl_core import InputError
 from neorl_envs._command.main import main
 from neorl_envs.plant_logs import todays_controller
-from neorl_train._command.options import read_run_options
+from neorl_train._command.subcommands.run import read_run_options
 
 ROOT = Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
@@ -412,6 +415,23 @@ def test_the_variation_of_the_how_to_trains_beside_the_original(tmp_path: Path) 
     expected = ["IQL-0", "IQL-1", "NoisyIQL-0", "NoisyIQL-1"]
     assert [line.split()[0] for line in lines] == expected
     assert all(np.isfinite(float(line.split()[1])) for line in lines)
+
+
+@pytest.mark.nightly
+def test_the_script_of_the_treasure_hunt_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = str(ROOT / "docs/pages/how-to/templates/treasure_hunt.py")
+    few = ["--agents", "2", "--turns", "10", "--chunk", "2", "--epochs"]
+    for epochs in ("2", "4"):
+        monkeypatch.setattr(sys, "argv", [script, str(tmp_path / "hunt"), *few, epochs])
+        runpy.run_path(script, run_name="__main__")
+    assert "epoch 4: " in capsys.readouterr().out
+    lines = (tmp_path / "hunt/epochs.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2, 3]
+    monkeypatch.setattr(sys, "argv", [script, str(tmp_path / "hunt"), "--agents", "3"])
+    with pytest.raises(InputError, match="its number of agents is 2, expected 3"):
+        runpy.run_path(script, run_name="__main__")
 
 
 @pytest.mark.nightly
