@@ -2,7 +2,9 @@
 
 import functools
 import gzip
+import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -19,10 +21,12 @@ import built
 import command_pages
 import documentation
 import neorl_envs
+import notebooks
 from neorl_agents import ALGORITHMS
+from neorl_core import InputError
 from neorl_envs._command.main import main
 from neorl_envs.plant_logs import todays_controller
-from neorl_train._command.options import read_run_options
+from neorl_train._command.subcommands.run import read_run_options
 
 ROOT = Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
@@ -34,8 +38,8 @@ DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
 MADE = {
     (built.RESULTS.parent if name.startswith("results/") else built.SOURCE) / name
     for name in built.PAGES
-}
-"""Pages that the build makes as a whole."""
+} | {built.SOURCE / f"tutorials/{name}.ipynb" for name in notebooks.NOTEBOOKS}
+"""Pages and notebooks that the build makes as a whole."""
 NAMESPACES = re.compile(r"<!-- built: namespaces (\w+) -->")
 """Tables of links that the build makes."""
 
@@ -414,6 +418,23 @@ def test_the_variation_of_the_how_to_trains_beside_the_original(tmp_path: Path) 
 
 
 @pytest.mark.nightly
+def test_the_script_of_the_treasure_hunt_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = str(ROOT / "docs/pages/how-to/templates/treasure_hunt.py")
+    few = ["--agents", "2", "--turns", "10", "--chunk", "2", "--epochs"]
+    for epochs in ("2", "4"):
+        monkeypatch.setattr(sys, "argv", [script, str(tmp_path / "hunt"), *few, epochs])
+        runpy.run_path(script, run_name="__main__")
+    assert "epoch 4: " in capsys.readouterr().out
+    lines = (tmp_path / "hunt/epochs.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2, 3]
+    monkeypatch.setattr(sys, "argv", [script, str(tmp_path / "hunt"), "--agents", "3"])
+    with pytest.raises(InputError, match="its number of agents is 2, expected 3"):
+        runpy.run_path(script, run_name="__main__")
+
+
+@pytest.mark.nightly
 def test_the_retuning_of_the_how_to_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """As it stands on the page: what changed, then a line for every candidate."""
     text = (ROOT / "docs/pages/how-to/retune.md").read_text()
@@ -526,3 +547,41 @@ def test_formulas_are_typeset_and_code_is_left(tmp_path: Path) -> None:
         '<div style="overflow-x: auto"><math>block: x^2</math></div>'
         r"<code>\(a\)</code>"
     )
+
+
+def cells_of(name: str) -> list[str]:
+    page = (ROOT / f"docs/pages/tutorials/{name}.md").read_text()
+    made = notebooks.notebook(page, name)
+    return ["".join(x["source"]) for x in made["cells"] if x["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("name", notebooks.NOTEBOOKS)
+def test_a_notebook_has_the_code_and_the_commands_of_its_page(name: str) -> None:
+    page = (ROOT / f"docs/pages/tutorials/{name}.md").read_text()
+    cells = cells_of(name)
+    for block in re.findall(r"```python\n(.+?)\n```", page, flags=re.DOTALL):
+        assert block in cells
+    lines = {line for cell in cells for line in cell.splitlines()}
+    for block in re.findall(r"```console\n(.+?)```", page, flags=re.DOTALL):
+        assert {f"!{line}" for line in block.splitlines()} <= lines
+    assert not any("WORTH A TRIAL" in cell for cell in cells)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["first-run", "compare-learners", "pieces"])
+def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
+    """Cell by cell in one folder; the other one asks its reader to complete a file."""
+    code = ""
+    for cell in cells_of(name):
+        if cell.startswith("%%writefile "):
+            head, _, text = cell.partition("\n")
+            (tmp_path / head.split()[1]).write_text(text)
+        elif cell.startswith("!"):
+            for line in cell.splitlines():
+                program, *words = shlex.split(line.removeprefix("!"))
+                module = program.replace("-", "_")
+                output_of([sys.executable, "-m", module, *words], tmp_path)
+        else:
+            code += f"{cell}\n"
+    if code:
+        output_of([sys.executable, "-W", "error", "-c", code], tmp_path)

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from neorl_agents.artefact import _artefact as artefact
-from neorl_agents.critics import _critic_file as critic_file
 from neorl_deploy import training_run as read
 from neorl_envs.datasets import _file as dataset
 from neorl_safety.constraints import _documents as constraints
 from neorl_safety.guards import _settings as guard_settings
-from neorl_train._job import critics
 from neorl_train.judging import _results as results
 from neorl_train.judging import _training_results as fine_tuning
 from neorl_train.judging import _verdict as verdict
@@ -24,9 +22,10 @@ from neorl_train.runs import create_run, locked, numbered_runs
 ADDED = {read.BUNDLE, read.REPLAY}
 """What the reader itself leaves in a run."""
 
-CRITIC_FILES = ", ".join(map(written.critic_file, ("safety_critic", "ensemble")))
-
-OWN = {"BUNDLE", "BUNDLE_PATTERN", "REPLAY", "ARTEFACT_SUFFIX", "FALLBACK", "VERSIONS"}
+OWN = {
+    *("BUNDLE", "BUNDLE_PATTERN", "REPLAY", "ARTEFACT_SUFFIX", "FALLBACK", "VERSIONS"),
+    *("ANSWERS", "LONGEST_LIST", "SUMMARISED", "UNKNOWN"),
+}
 """Constants of the reader that the writer has in another form, or not at all."""
 
 
@@ -58,9 +57,6 @@ def test_the_names_of_files_agree(page: str) -> None:
         written.VERDICT,
         written.REPORT,
         written.FINE_TUNING,
-        written.CRITICS,
-        CRITIC_FILES,
-        written.CRITIC_METRICS,
         f"{written.EVALUATIONS}/NNNN/",
         f"{written.PROFILE}/LEARNER/",
     }
@@ -102,8 +98,6 @@ def test_the_heads_agree(page: str) -> None:
         written.TRACES: ("traces", results.VERSION),
         written.VERDICT: ("verdict", verdict.VERSION),
         written.FINE_TUNING: ("finetune", fine_tuning.VERSION),
-        written.CRITICS: ("critics", critics.VERSION),
-        CRITIC_FILES: ("critic", critic_file.VERSION),
     }
     heads = {name: f"neorl-{kind} {version}" for name, (kind, version) in versions.items()}
     assert {name: head for name, head in table(page, "Files").items() if head} == heads

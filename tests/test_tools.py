@@ -361,9 +361,15 @@ def test_faces_names_what_reaches_into_a_private_module(
     file.write_text(
         "import neorl_x.room\nfrom neorl_x._command.main import main\n"
         "from neorl_x.room import Public, _module\nfrom neorl_x._deep.part import name\n"
+        "from neorl_x.single import helper, shown\n"
         "def late():\n    import neorl_x.room._other\n"
     )
-    modules = ("neorl_x._deep.part", "neorl_x.room._module", "neorl_x.room._other")
+    single = tmp_path / "packages/neorl-x/src/neorl_x/single.py"
+    single.parent.mkdir(parents=True)
+    single.write_text('__all__ = ["shown"]\ndef shown(): ...\ndef helper(): ...\n')
+    modules = (
+        "neorl_x._deep.part", "neorl_x.room._module", "neorl_x.room._other", "neorl_x.single.helper"
+    )  # fmt: skip
     lines = [f"packages/neorl-x/tests/test_a.py {module}" for module in modules]
     monkeypatch.setattr(faces, "ROOT", tmp_path)
     listed.write_text("\n".join(lines))

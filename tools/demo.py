@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neorl_core.infrastructure.command_line import Program, Subcommand
-from neorl_train._process.switches import prepare_process
+from neorl_train._process.control import prepare_process
 
 if TYPE_CHECKING:
     from neorl_train.judging import PolicyRow, ResultTables
@@ -54,10 +54,9 @@ def command(words: list[str]) -> None:
     from neorl_deploy.export import export_run
     from neorl_deploy.shadow import read_log, replay
     from neorl_deploy.shadow._replay import replay_path, write_replay
-    from neorl_train._command.options import read_run_options
+    from neorl_train._command.subcommands.run import read_run_options
     from neorl_train._job.job import run_job
-    from neorl_train._process.progress import Reporter
-    from neorl_train._process.timings import IMPORTS, Timings
+    from neorl_train._process.progress import IMPORTS, Reporter, Timings
 
     reporter, timings = Reporter(brief=True), Timings.since_start(IMPORTS)
     given = {word.partition("=")[0] for word in words}

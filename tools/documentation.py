@@ -26,6 +26,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parent / "pages"))
 
 from built import copy_pages, sources
+from notebooks import write_notebooks
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BUILT = DOCS.parent / ".cache/docs"
@@ -47,7 +48,7 @@ PROJECT = {
 }
 """Pages at the top of the folder, and their titles in the menu."""
 FIRST = {
-    "tutorials": ["first-run", "from-a-csv", "historian", "pieces"],
+    "tutorials": ["first-run", "from-a-csv", "compare-learners", "historian", "pieces"],
     "reference": ["dataset-file", "plant-toml"],
 }
 """Pages that a reader should meet before the others of their folder."""
@@ -66,6 +67,7 @@ def main(arguments: list[str]) -> int:
     command = options.command
     pages = BUILT / "pages"
     copy_pages(pages)
+    write_notebooks(pages / "tutorials")
     menu = json.dumps(navigation(pages), ensure_ascii=False)
     text = (DOCS / "mkdocs.yml").read_text().replace("../packages", str(DOCS.parent / "packages"))
     text = text.replace("docstrings.py", str(DOCS / "docstrings.py"))

@@ -4,7 +4,8 @@ Usage:
     python tools/faces.py          exit 1 and name every import that the list does not know
     python tools/faces.py --write  take entries off the list that nothing needs any more
 
-A module is private if a part of its name begins with an underscore. A file moves freely while
+A module is private if a part of its name begins with an underscore, and so is a name that a
+namespace of one file leaves out of its `__all__`. A file moves freely while
 nobody but its own room names it, so a test takes what the room's face exports and reaches the rest
 through that. `tests/gates/private_imports.txt` lists the imports that were there when the rule
 came, one file and module a line; the list only shrinks. The entry points of commands,
@@ -24,25 +25,45 @@ PLACES = ("packages/*/tests/**/*.py", "tests/**/*.py", "tools/**/*.py")
 
 def private_imports(root: Path) -> set[str]:
     """The file and the private module of every such import, as lines of the list."""
+    unlisted = names_left_out(root)
     return {
         f"{file.relative_to(root).as_posix()} {module}"
         for place in PLACES
         for file in root.glob(place)
         for module in _imported(ast.parse(file.read_text(encoding="utf-8")))
-        if _is_private(module)
+        if _is_private(module) or module in unlisted
     }
 
 
+def names_left_out(root: Path) -> set[str]:
+    """The functions and classes of public files that are not in the `__all__` of their file."""
+    found = set()
+    for source in root.glob("packages/*/src"):
+        for file in source.rglob("*.py"):
+            name = ".".join(file.relative_to(source).with_suffix("").parts)
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+            lists = [one.value for one in assigned if ast.unparse(one.targets[0]) == "__all__"]
+            if file.name == "__init__.py" or not lists:
+                continue
+            defined = {getattr(node, "name", "") for node in tree.body}
+            defined |= {ast.unparse(one.targets[0]) for one in assigned}
+            found |= {f"{name}.{one}" for one in defined - {*ast.literal_eval(lists[0])}}
+    return found
+
+
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Every module or name that a file imports, with its full name."""
+    """The full name of everything that a file imports, and of the module that it is taken from."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             # A private name counts as well as a private module, such as `from neorl_x import _y`.
-            private = [alias.name for alias in node.names if alias.name.startswith("_")]
-            yield from (f"{node.module}.{name}" for name in private)
-            yield from [] if len(private) == len(node.names) else [node.module]
+            names = [alias.name for alias in node.names]
+            if _is_private(node.module):
+                names = [name for name in names if name.startswith("_")]
+            yield from (f"{node.module}.{name}" for name in names)
+            yield from [] if len(names) == len(node.names) else [node.module]
 
 
 def _is_private(module: str) -> bool:

@@ -122,7 +122,7 @@ def test_the_three_commands_that_it_stands_for_do_the_same(
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's use of its database layer
 def test_records_reach_the_tracking_database(command, workplace: Path, finished: Path) -> None:
     pytest.importorskip("mlflow", reason="the extra neorl-train[mlflow] is not installed")
-    command("neorl-train", "track", "runs/0001", cwd=workplace)
+    command("neorl-train", "inspect", "runs/0001", "--track", cwd=workplace)
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{finished.parent / 'mlflow.db'}")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from neorl_train._process import distributed
+from neorl_train._process import control
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "docs" / "pages" / "how-to" / "templates"
-NAMES = {distributed.COORDINATOR, distributed.PROCESSES, distributed.PROCESS}
+NAMES = {control.COORDINATOR, control.PROCESSES, control.PROCESS}
 
 
 def _scripts():
@@ -44,9 +44,9 @@ def test_the_job_names_its_processes_as_the_command_reads_them():
     assert (job["kind"], spec["completionMode"]) == ("Job", "Indexed")
     environment = {one["name"]: one for one in pod["containers"][0]["env"]}
     assert environment.keys() == NAMES
-    assert int(environment[distributed.PROCESSES]["value"]) == spec["completions"]
+    assert int(environment[control.PROCESSES]["value"]) == spec["completions"]
     assert spec["completions"] == spec["parallelism"]
-    address = environment[distributed.COORDINATOR]["value"]
+    address = environment[control.COORDINATOR]["value"]
     host, port = address.split(":")
     assert port.isdecimal()
     # Pod 0 of an indexed job is JOB-0, and the headless service of its subdomain resolves it.

@@ -32,7 +32,7 @@ BLOCK = 1000
 def main() -> int:
     """Runs all rounds and writes them; 0 if the library keeps the wanted share of the rate."""
     arguments = _arguments()
-    from neorl_train._process.switches import prepare_process
+    from neorl_train._process.control import prepare_process
 
     prepare_process()
     cases = {name: _case(name, arguments) for name in arguments.algorithms}
@@ -117,8 +117,7 @@ def _library_run(
 
     from neorl_train import train
     from neorl_train._job.watcher import RunWatcher
-    from neorl_train._process.progress import Reporter
-    from neorl_train._process.timings import Timings
+    from neorl_train._process.progress import Reporter, Timings
     from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
     from neorl_train.training import Plan
 

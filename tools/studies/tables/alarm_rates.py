@@ -20,14 +20,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from critic_table import DMSD, PLANTS, RESULTS, official_log, plant_log
+from critic_table import (
+    DMSD,
+    PLANTS,
+    RESULTS,
+    CriticOptions,
+    official_log,
+    padded_episodes,
+    plant_log,
+    violates_limits,
+)
 from neorl_agents.critics import disagreement, fit_ensemble
 from neorl_core.statistics import conformal_quantile
 from neorl_envs.datasets import split_episodes
 from neorl_safety.monitoring import CriticMonitor, episode_scores
-from neorl_train.choosing import CriticOptions
-from neorl_train.choosing._critic_fit import violates_limits
-from neorl_train.data._behaviours import padded_episodes
 
 OUT = RESULTS.parent / "alarm_rates.json"
 

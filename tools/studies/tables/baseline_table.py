@@ -135,10 +135,11 @@ def with_modes(result: dict[str, Any]) -> dict[str, Any]:
 
 def bad_policy(env: Any) -> Any:
     """The documented bad policy of a plant of this package, or nothing."""
-    package = type(env).__module__.rpartition(".")[0]
+    module = type(env).__module__
+    package = module.rpartition("._")[0] or module  # the folder of the plant, or its file
     try:
-        return importlib.import_module(f"{package}._control").bad_policy()
-    except (ImportError, AttributeError):
+        return importlib.import_module(package).bad_policy()
+    except AttributeError:
         return None
 
 

@@ -29,17 +29,32 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from scipy.special import betaincinv
 
 import neorl_envs
 from neorl_agents.calibration import episode_interval
-from neorl_agents.critics import critic_scores, fit_ensemble
+from neorl_agents.critics import (
+    EnsembleLearner,
+    NothingToLearnError,
+    SafetyCriticLearner,
+    assess_ensemble,
+    assess_safety_critic,
+    disagreement,
+    fit_ensemble,
+    fit_safety_critic,
+    largest_risk,
+)
+from neorl_agents.learning import Networks
 from neorl_core import Channel, Spec
-from neorl_core.statistics import area_under_roc
+from neorl_core.statistics import DEFAULT_LEVEL, area_under_roc
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns, split_episodes
 from neorl_envs.recording import quality
-from neorl_train.choosing import CriticOptions, fit_critics
+from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
+from neorl_train.data._behaviours import padded_episodes
+from neorl_train.judging import fraction_estimates, recorded_episodes
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "tools/studies/benchmarks/results/critics"
@@ -77,14 +92,14 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     log = official_log(arguments) if name == DMSD else plant_log(name, "mixed", arguments.steps)
     training, held_out = split_episodes(log, 0.7, jax.random.key(1))
     options = CriticOptions(horizon=arguments.horizon, updates=arguments.updates)
-    critics = fit_critics(training, held_out, options=options)
+    ensemble, report = fit_critics(training, held_out, options)
     shifts = {
         "edge": edge(training, held_out, options),
-        "false_reading": false_reading(critics.ensemble, held_out),
+        "false_reading": false_reading(ensemble, held_out),
     }
     if name != DMSD:
         wild = plant_log(name, "random", 5_000)
-        shifts["random_actions"] = auc_of_shift(critics.ensemble, held_out, wild)
+        shifts["random_actions"] = auc_of_shift(ensemble, held_out, wild)
     return {
         "plant": name,
         "rows": log.n_rows,
@@ -92,8 +107,114 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "options": dataclasses.asdict(options),
         "seconds": round(time.monotonic() - started),
         "shifts": shifts,
-        **critics.report,
+        **report,
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class CriticOptions:
+    """Sizes and promises of both critics; everything else is their learners' default."""
+
+    horizon: int = 20
+    updates: int = 10_000
+    ensemble_updates: int = 3_000
+    members: int = 10
+    hidden: tuple[int, ...] = (64, 64)
+    coverage: float = 0.9
+    false_alarms: float = 0.1
+    seed: int = 0
+
+    def ensemble_learner(self) -> EnsembleLearner:
+        """The learner of the ensemble."""
+        return EnsembleLearner(members=self.members, networks=Networks(hidden=self.hidden))
+
+
+def fit_critics(
+    training: Dataset, held_out: Dataset, options: CriticOptions
+) -> tuple[Any, dict[str, Any]]:
+    """The ensemble, and what both critics are worth on fresh episodes.
+
+    Half of the held-out episodes set the thresholds of the monitors, the other half measure. A
+    threshold is set on episodes within limits, because an alarm in an episode that breaks a limit
+    is not a false one.
+    """
+    keys, spec = jax.random.split(jax.random.key(options.seed), 3), training.spec
+    threshold_episodes, test_episodes = split_episodes(held_out, 0.5, keys[2])
+    fitted = fit_ensemble(
+        training.transitions,
+        spec,
+        keys[0],
+        learner=options.ensemble_learner(),
+        updates=options.ensemble_updates,
+        coverage=options.coverage,
+    )
+    coverage = assess_ensemble(fitted.ensemble, test_episodes.transitions, spec)
+    report: dict[str, Any] = {"ensemble": fitted.report | {"coverage_measured": coverage}}
+    critics: dict[str, Any] = {"ensemble": (fitted.ensemble, disagreement)}
+    learner = SafetyCriticLearner(horizon=options.horizon, networks=Networks(hidden=options.hidden))
+    try:
+        safety = fit_safety_critic(
+            training.transitions, spec, keys[1], learner=learner, updates=options.updates
+        )
+        assessment = assess_safety_critic(safety.critic, test_episodes.transitions, spec)
+        report["safety_critic"] = safety.report | {"assessment": assessment}
+        critics["safety_critic"] = (safety.critic, largest_risk)
+    except NothingToLearnError as error:
+        report["safety_critic"] = {"none": str(error)}
+    for name, (critic, score) in critics.items():
+        uncalibrated = CriticMonitor(critic, jnp.asarray(jnp.inf, jnp.float32), score)
+        report[name]["monitor"] = calibrate(
+            uncalibrated, threshold_episodes, test_episodes, options.false_alarms
+        )
+    return fitted.ensemble, report
+
+
+def calibrate(
+    monitor: CriticMonitor, threshold_episodes: Dataset, test_episodes: Dataset, false_alarms: float
+) -> dict[str, Any]:
+    """The threshold of a monitor, and its alarms in fresh episodes."""
+    within_limits = ~violates_limits(threshold_episodes)
+    obs, action, mask = padded_episodes(threshold_episodes.select_episodes(within_limits))
+    monitor = calibrated(monitor, obs, action, mask, false_alarms=false_alarms)
+    scores = np.asarray(episode_scores(monitor, *padded_episodes(test_episodes)))
+    alarmed = scores > float(monitor.threshold)
+    violated, n = violates_limits(test_episodes), int(within_limits.sum())
+    # This many calibration episodes exceed the threshold by design; the rate is then distributed as
+    # Beta(above, n + 1 - above).
+    above = int(false_alarms * (n + 1) + 1e-9)
+    worst = betaincinv(above, n + 1 - above, 0.95)
+    return {
+        "threshold": float(monitor.threshold),
+        "promised_false_alarms": false_alarms,
+        "threshold_episodes": n,
+        "rate_of_19_in_20_thresholds": float(worst),
+        "false_alarms": fraction_with_interval(alarmed & ~violated, ~violated),
+        "alarmed_over_limit": fraction_with_interval(alarmed & violated, violated),
+    }
+
+
+def violates_limits(dataset: Dataset) -> np.ndarray:
+    """Whether each episode breaks a limit."""
+    return np.any(recorded_episodes(dataset).violated, axis=1)
+
+
+def fraction_with_interval(counted: np.ndarray, group: np.ndarray) -> list[float] | None:
+    """Count, total and the 95 % interval of the fraction; ``None`` if there are no episodes."""
+    if not group.any():
+        return None
+    (fraction,) = fraction_estimates(counted[group][:, None], level=DEFAULT_LEVEL)
+    return [int(counted.sum()), int(group.sum()), fraction.low, fraction.high]
+
+
+@jax.jit
+def _disagreements(ensemble: Any, obs: Any, action: Any) -> Any:
+    return jax.vmap(disagreement, in_axes=(None, 0, 0))(ensemble, obs, action)
+
+
+def scores(ensemble: Any, obs: Any, action: Any) -> np.ndarray:
+    """The disagreement of an ensemble in every row."""
+    rows = (jnp.asarray(x, jnp.float32) for x in (obs, action))
+    return np.asarray(_disagreements(ensemble, *rows))
 
 
 def plant_log(name: str, kind: str, steps: int) -> Dataset:
@@ -150,7 +271,7 @@ def edge(training: Dataset, held_out: Dataset, options: CriticOptions) -> list[f
         coverage=options.coverage,
     )
     rows = held_out.transitions
-    score = critic_scores(fitted.ensemble, rows.obs, rows.action)
+    score = scores(fitted.ensemble, rows.obs, rows.action)
     return area(score, distance(rows.obs) > limit, episodes(held_out))
 
 
@@ -161,7 +282,7 @@ def false_reading(ensemble: Any, held_out: Dataset) -> list[float]:
     channel = np.random.default_rng(0).integers(0, obs.shape[1], len(obs))
     false = obs.copy()
     false[np.arange(len(obs)), channel] += 3 * obs.std(0)[channel]
-    score = [critic_scores(ensemble, one, rows.action) for one in (obs, false)]
+    score = [scores(ensemble, one, rows.action) for one in (obs, false)]
     moved = obs.std(0)[channel] > 0
     of = episodes(held_out)[moved]
     flags = np.repeat([False, True], len(of))
@@ -171,7 +292,7 @@ def false_reading(ensemble: Any, held_out: Dataset) -> list[float]:
 def auc_of_shift(ensemble: Any, held_out: Dataset, other: Dataset) -> list[float]:
     """All rows of another log."""
     logs = (held_out, other)
-    score = [critic_scores(ensemble, log.transitions.obs, log.transitions.action) for log in logs]
+    score = [scores(ensemble, log.transitions.obs, log.transitions.action) for log in logs]
     flags = np.repeat([False, True], [len(one) for one in score])
     of = np.concatenate([episodes(held_out), held_out.n_episodes + episodes(other)])
     return area(np.concatenate(score), flags, of)

@@ -12,7 +12,6 @@ from neorl_agents.critics import (
     EnsembleLearner,
     assess_ensemble,
     critic_ensemble,
-    critic_scores,
     disagreement,
     fit_ensemble,
     predicted,
@@ -37,6 +36,15 @@ SPEC = Spec(
     60.0,
     25,
 )
+
+
+@jax.jit
+def _scores(ensemble, obs, action):
+    return jax.vmap(disagreement, in_axes=(None, 0, 0))(ensemble, obs, action)
+
+
+def scores(ensemble, obs, action) -> np.ndarray:
+    return np.asarray(_scores(ensemble, jnp.asarray(obs), jnp.asarray(action)))
 
 
 def plant_log(episodes: int, seed: int) -> Transition:
@@ -88,12 +96,12 @@ def test_the_edge_of_the_log_and_a_false_reading_are_told_from_the_log(data):
     edge = np.quantile(distance(log.obs), 0.9)
     inner = log._replace(mask=distance(log.obs) <= edge)
     ensemble = fit_ensemble(inner, DMSD_SPEC, KEY, learner=FEW, updates=UPDATES).ensemble
-    score, outside = critic_scores(ensemble, fresh.obs, fresh.action), distance(fresh.obs) > edge
+    score, outside = scores(ensemble, fresh.obs, fresh.action), distance(fresh.obs) > edge
     assert area_under_roc(score, outside) >= 0.9
     known = fresh.obs[~outside]
     false = known.copy()
     false[:, 1] += 3 * log.obs[:, 1].std()
-    both = critic_scores(ensemble, np.concatenate([known, false]), np.tile(
+    both = scores(ensemble, np.concatenate([known, false]), np.tile(
         fresh.action[~outside], (2, 1)))  # fmt: skip
     assert area_under_roc(both, np.arange(len(both)) >= len(known)) >= 0.9
     # Half of these are not typical: the scale is that of the inner rows.
@@ -216,9 +224,9 @@ def test_units_change_nothing(fitted):
     other = log._replace(obs=log.obs * factor, next_obs=log.next_obs * factor)
     again = fit_ensemble(other, spec, KEY, learner=FEW, updates=UPDATES).ensemble
     some = slice(0, 50)
-    expected = critic_scores(fitted.ensemble, log.obs[some], log.action[some])
+    expected = scores(fitted.ensemble, log.obs[some], log.action[some])
     np.testing.assert_allclose(
-        critic_scores(again, other.obs[some], other.action[some]), expected, rtol=1e-3
+        scores(again, other.obs[some], other.action[some]), expected, rtol=1e-3
     )
 
 
@@ -231,7 +239,7 @@ def test_the_critics_of_a_learner_are_an_ensemble(learner, problem, few):
     maps, critics = state.preparation, state.parameters["critics"]
     scaled = maps.obs.to_scaled(obs), maps.action.to_scaled(action)
     expected = np.asarray(q_values(critics, *scaled)).std(axis=0)
-    np.testing.assert_allclose(critic_scores(ensemble, obs, action), expected, rtol=1e-4)
+    np.testing.assert_allclose(scores(ensemble, obs, action), expected, rtol=1e-4)
     # What was not logged has no interval.
     assert np.isnan(predicted(as_arrays(ensemble), obs[0], action[0]).low).all()
     with pytest.raises(TypeError, match="this int has no critics; give the state"):
@@ -249,7 +257,7 @@ def test_a_behaviour_ensemble_ignores_the_action():
     ensemble = fit_ensemble(
         log, SPEC, KEY, learner=learner, updates=20, calibration_share=0.0
     ).ensemble
-    first, second = (critic_scores(ensemble, log.obs[:4], a * log.action[:4]) for a in (1, 0))
+    first, second = (scores(ensemble, log.obs[:4], a * log.action[:4]) for a in (1, 0))
     np.testing.assert_array_equal(first, second)
     assert np.isnan(ensemble.width).all()
 

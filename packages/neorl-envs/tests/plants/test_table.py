@@ -149,7 +149,8 @@ def test_a_broken_distribution_is_named_when_its_plant_is_asked_for(
 @pytest.mark.parametrize("name", environment_names())
 def test_a_page_says_which_channels_have_dead_time_and_why(name: str) -> None:
     plant: Any = make(name)
-    page = sys.modules[type(plant).__module__.rpartition(".")[0]].__doc__ or ""
+    module = type(plant).__module__
+    page = sys.modules[module.rpartition("._")[0] or module].__doc__ or ""
     assert "*Dead time.*" in page
     late = [i.channel.name for i in (*plant.instruments, *plant.actuators) if i.dead_time]
     expected = {

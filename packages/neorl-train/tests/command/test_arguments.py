@@ -14,9 +14,8 @@ from neorl_agents import ALGORITHMS
 from neorl_agents.optimisers import OPTIMISERS
 from neorl_core import InputError
 from neorl_train._command.main import NAMES, main
-from neorl_train._command.options import RunFlags, read_run_options
-from neorl_train._command.run_argument import RunArgument, named_run
-from neorl_train._command.subcommands.run import single_seed_note
+from neorl_train._command.shared import RunArgument, named_run
+from neorl_train._command.subcommands.run import RunFlags, read_run_options, single_seed_note
 from neorl_train.configuration import config_to_dict, validate
 from neorl_train.runs import create_run
 
@@ -134,7 +133,7 @@ def test_help_names_the_flags_that_the_command_takes(command, capsys):
     output = " ".join(capsys.readouterr().out.split())
     assert "--json" in output
     for flag, text in FLAGS.items():
-        accepted = command in ("run", "resume", "report", "federate", "finetune")
+        accepted = command in ("run", "resume", "federate", "finetune")
         if flag == "--profile":  # where something is trained by this very command
             accepted = command in ("run", "resume", "finetune")
         assert (flag in output) == accepted
@@ -182,11 +181,11 @@ def test_the_version_is_said(capsys):
         (["list", "-x"], "unknown option '-x'; see `neorl-train list --help`"),
         (["list", "runs", "more"], "unexpected word 'more'; .*see `neorl-train list --help`"),
         (["list", "nowhere"], "nowhere: there is no such folder; name the folder that contains"),
-        (["track", "--helpp"], "unknown option '--helpp'; see `neorl-train track --help`"),
-        (["track", "a", "--quiet"], "unknown option '--quiet'; see `neorl-train track --help`"),
+        (["inspect", "--helpp"], "unknown option '--helpp'; see `neorl-train inspect --help`"),
+        (["inspect", "a", "--quiet"], "unknown option '--quiet'; see `neorl-train inspect --help`"),
         (
-            ["report", "a", "--timing"],
-            "'--timing'; did you mean --timings. see `neorl-train report",
+            ["resume", "a", "--timing"],
+            "'--timing'; did you mean --timings. see `neorl-train resume",
         ),
         (["resume", "nowhere"], "nowhere: there is no such run directory"),
         (["run", "--data.source", "ChemicalReacter-v0"], "did you mean 'ChemicalReactor-v0'?"),

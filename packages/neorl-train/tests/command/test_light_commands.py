@@ -20,9 +20,7 @@ from neorl_train.runs import create_run
 @pytest.mark.parametrize("command", SUBCOMMANDS)
 def test_help_has_the_options_that_the_command_takes(command):
     """Names, types, defaults and texts of a class that is read, and of the one that is imported."""
-    module, options = SUBCOMMANDS[command][:2]
-    module, _, name = f"{module}:{options}".rpartition(":")
-    module = module.rpartition(":")[2]
+    module, name = SUBCOMMANDS[command].place()[0], SUBCOMMANDS[command].options
     kind = getattr(importlib.import_module(module), name)
     assert section_of(kind) == declared_section(module, name)
 

@@ -16,7 +16,7 @@ from neorl_agents import load_policy
 from neorl_core import InputError
 from neorl_envs import read_dataset, write_dataset
 from neorl_envs.datasets import write_shards
-from neorl_train._process import distributed
+from neorl_train._process import control
 from neorl_train.training import _processes as several
 
 CONFIG = """
@@ -268,7 +268,7 @@ def test_a_bad_environment_is_refused_by_name(monkeypatch, given, fault):
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=fault):
-        distributed.join_processes()
+        control.join_processes()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("Unknown backend cuda"), AssertionError()])
@@ -279,4 +279,4 @@ def test_a_kind_of_device_that_is_not_there_is_one_line(monkeypatch, error):
     monkeypatch.setattr(jax, "devices", none)
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     with pytest.raises(ValueError, match="JAX_PLATFORMS=cuda: that device is not available"):
-        distributed.join_processes()
+        control.join_processes()

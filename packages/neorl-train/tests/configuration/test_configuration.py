@@ -11,8 +11,8 @@ from neorl_core import InputError
 from neorl_core.infrastructure import require_settings
 from neorl_core.testing import check_ranges
 from neorl_envs import make
-from neorl_train._command.options import read_fine_tuning_options
-from neorl_train.choosing import CriticOptions, ModelOptions, SelectOptions
+from neorl_train._command.subcommands.run import read_fine_tuning_options
+from neorl_train.choosing import ChooseOptions
 from neorl_train.configuration import (
     DataConfig,
     config_hash,
@@ -172,7 +172,7 @@ def test_values_out_of_range_are_refused_by_name(name):
     )
 
 
-@pytest.mark.parametrize("kind", [CriticOptions, Federation, ModelOptions, SelectOptions])
+@pytest.mark.parametrize("kind", [ChooseOptions, Federation])
 def test_options_out_of_range_are_refused_by_name(kind):
     check_ranges(kind(), lambda options: require_settings(options, ""))
 

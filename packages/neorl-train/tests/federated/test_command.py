@@ -16,10 +16,9 @@ from neorl_agents import ALGORITHMS, load_policy
 from neorl_core import InputError
 from neorl_core.testing import configure_tests
 from neorl_envs import write_dataset
-from neorl_train._command.federation_options import read_federation
 from neorl_train._command.main import main
-from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import Timings
+from neorl_train._command.subcommands.federate import read_federation
+from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration._sections import DataConfig
 from neorl_train.data._changed_plant import changed_plant
 from neorl_train.federation import _job as job

@@ -16,11 +16,10 @@ from neorl_train import configure, resume, start
 from neorl_train._job.job import resume_job
 from neorl_train._job.plant_model import log_context
 from neorl_train._job.resolution import resolve
-from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import Timings
+from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates import Material
 from neorl_train.candidates._controllers import with_controllers
-from neorl_train.choosing import ModelOptions, check_plant_model
+from neorl_train.choosing import ChooseOptions, check_plant_model
 from neorl_train.configuration import config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.data._split import training_sample
@@ -326,7 +325,7 @@ def test_commands_on_the_run_judge_the_declared_loops_as_the_run_did(on_a_log):
     run, _ = on_a_log
     log = log_context(run.path)
     assert log.incumbent == "dcs"
-    dataset, options = log.for_run_options(ModelOptions())
+    dataset, options = log.for_run_options(ChooseOptions())
     check = check_plant_model(dataset, "", options, log.facts, log.controllers, log.incumbent)
     (ours,) = [one for one in check.checks if one.name == "model"]
     (clause,) = [one for one in run.verdict.clauses if one.name == "model"]

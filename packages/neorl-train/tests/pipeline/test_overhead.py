@@ -24,8 +24,7 @@ from neorl_envs import make
 from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_train import train
 from neorl_train._job.watcher import RunWatcher
-from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import Timings
+from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration import dump_toml
 from neorl_train.data import TrainingData
 from neorl_train.judging import PolicyValidation

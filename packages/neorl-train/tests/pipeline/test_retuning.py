@@ -19,7 +19,7 @@ from neorl_train._job.candidates import with_plants
 from neorl_train._job.plant_model import log_context, policies_beside
 from neorl_train.candidates import Material, RunInputs, check_candidate
 from neorl_train.candidates._residual import residual_sentences
-from neorl_train.choosing import ModelOptions, SelectOptions, check_plant_model, select_candidates
+from neorl_train.choosing import ChooseOptions, check_plant_model, select_candidates
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._retuning import check_retuning
 from neorl_train.judging import read_verdict
@@ -196,10 +196,10 @@ def declared(tmp_path_factory):
 
 @pytest.mark.nightly
 def test_model_and_the_verdict_of_the_run_use_what_the_plant_declares(declared):
-    """The run once learned the reward of a log that ``model RUN`` took from the plant."""
+    """The run once learned the reward of a log that ``choose RUN`` took from the plant."""
     log = log_context(declared.path)
     assert log.facts.objective == DMSD.objective
-    dataset, options = log.for_run_options(ModelOptions())
+    dataset, options = log.for_run_options(ChooseOptions())
     check = check_plant_model(dataset, "", options, log.facts, log.controllers, log.incumbent)
     (ours,) = [one for one in check.checks if one.name == "model"]
     (clause,) = [one for one in declared.verdict.clauses if one.name == "model"]
@@ -212,7 +212,7 @@ def test_select_and_the_verdict_of_the_run_judge_on_the_same_episodes(request, f
     found = request.getfixturevalue(fixture)
     run = found[1] if fixture == "runs" else found
     log = log_context(run.path)
-    asked = SelectOptions(value_updates=0, incumbent=log.incumbent)
+    asked = ChooseOptions(value_updates=0, held_out_modes=0, incumbent=log.incumbent)
     dataset, options = log.for_run_options(asked)
     assert (options.updates, options.seed) == (200, run.config.retuning.seed)
     candidates = {**log.controllers, **policies_beside(run.path, [], dataset.spec)}
@@ -237,7 +237,7 @@ def test_resumed_after_its_report_was_lost_it_ends_the_same(runs, monkeypatch):
 
 @pytest.mark.nightly
 def test_a_run_leaves_the_other_mode_of_its_log_out_of_a_fit_if_asked_to():
-    """The sentence of `neorl-train model` is one of the run's; the plants hold the mode."""
+    """The sentence of `neorl-train choose` is one of the run's; the plants hold the mode."""
     config = configure(
         data={"source": "CSTR-v0"},
         retuning={"controller": "PI", "updates": 2, "generations": 1, "held_out_modes": 1},

@@ -19,7 +19,7 @@ from neorl_envs import collect_log, make, write_dataset
 from neorl_envs.plant_logs import convert_log, read_plant_log
 from neorl_train._command.main import main
 from neorl_train._job.plant_model import log_context
-from neorl_train.choosing import ModelOptions, check_plant_model, mark, write_model_page
+from neorl_train.choosing import ChooseOptions, ChosenCandidate, check_plant_model, mark, page
 
 REACTOR = make("ChemicalReactor-v0")
 FED = 8
@@ -126,10 +126,10 @@ def test_rollouts_are_those_of_the_built_in_interlock(known, plants):
 
 
 def test_the_model_page_shows_the_interlock(known, plants, tmp_path, monkeypatch):
-    learned = "neorl_train.choosing._model_check.learned_plants"
+    learned = "neorl_train.choosing._options.learned_plants"
     # A second fit would show nothing new.
     monkeypatch.setattr(learned, lambda *arguments, **options: plants)
-    options = ModelOptions(updates=20, episodes=6)
+    options = ChooseOptions(updates=20, episodes=6)
     check = check_plant_model(known.dataset, "log.h5", options, known.facts)
     (one,) = check.interlocks
     found = check.checks[-1]
@@ -137,7 +137,7 @@ def test_the_model_page_shows_the_interlock(known, plants, tmp_path, monkeypatch
     # The noise of the totaliser makes the last doses of the log differ from the declared ones.
     assert mark(found) == "!"
     assert found.sentence.startswith("the log contradicts end of the recipe in ")
-    text = write_model_page(check, tmp_path / "model.html").read_text()
+    text = page(ChosenCandidate(None, check))
     assert "The declared interlocks" in text
     assert f"{one['active']} of {one['rows']}" in text
     assert known.notes[-1].startswith("interlock 'end of the recipe' overrides every action")
@@ -148,6 +148,6 @@ def test_a_condition_that_always_holds_ends_the_command(known, tmp_path, capsys,
     always = [{"name": "always", "when": "m_acc >= 0", "set": {"feed": 0.0}}]
     attributes = {**known.dataset.attributes, "interlocks": always}
     write_dataset(tmp_path / "log.h5", dataclasses.replace(known.dataset, attributes=attributes))
-    assert main(["model", "log.h5"]) == 2
+    assert main(["choose", "log.h5"]) == 2
     message = capsys.readouterr().err
     assert "[[interlock]] 'always': its condition holds in all" in message

@@ -14,10 +14,17 @@ import pytest
 from neorl_core import InputError
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train._command.main import main
-from neorl_train.choosing import ModelOptions, check_plant_model, mark, write_model_page
+from neorl_train.choosing import (
+    ChooseOptions,
+    ChosenCandidate,
+    check_plant_model,
+    choose_candidate,
+    mark,
+    page,
+)
 from neorl_train.choosing._model_check import _finite_check, _outcome_checks
 
-QUICK = ModelOptions(updates=60, episodes=8)
+QUICK = ChooseOptions(updates=60, episodes=8)
 CSTR = make("CSTR-v0")
 
 
@@ -33,16 +40,18 @@ def command(log, tmp_path_factory):
     out, err = io.StringIO(), io.StringIO()
     write_dataset(folder / "log.h5", log)
 
-    def learned_once(*arguments):
-        checks.extend([] if checks else [check_plant_model(*arguments)])
+    def learned_once(*arguments, **plants):
+        checks.extend([] if checks else [check_plant_model(*arguments, **plants)])
         return checks[0]
 
     def run(*words):
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.setattr("neorl_train._command.main.prepare_process", lambda: None)
-            patch.setattr("neorl_train._command.subcommands.model.check_plant_model", learned_once)
+            patch.setattr("neorl_train.choosing._choose.check_plant_model", learned_once)
+            if checks:
+                patch.setattr("neorl_train.choosing._choose.learn_plants", lambda *_: None)
             patch.chdir(folder)
-            assert main(["model", "log.h5", *words]) == 0
+            assert main(["choose", "log.h5", "--show", "model", *words]) == 0
         return out.getvalue()
 
     printed = run("--updates", "60", "--episodes", "8")
@@ -122,8 +131,8 @@ def test_a_model_that_diverges_gives_no_number(check):
     }
 
 
-def test_the_page_shows_pictures_and_asks_for_nothing_outside(check, tmp_path):
-    text = write_model_page(check, tmp_path / "model.html").read_text()
+def test_the_page_shows_pictures_and_asks_for_nothing_outside(check):
+    text = page(ChosenCandidate(None, check))
     assert text.count("<svg") == 4
 
     class Links(HTMLParser):
@@ -140,30 +149,45 @@ def test_the_page_shows_pictures_and_asks_for_nothing_outside(check, tmp_path):
 
 
 def test_the_command_writes_the_page(command):
-    assert command.messages.startswith("learning the plant from three quarters of the log ...\n")
+    assert command.messages.startswith(
+        "learning the plant from the log: model of 2 candidates ...\n"
+    )
     printed = command.printed.splitlines()
-    assert printed[-1] == "page: model.html"
+    assert printed[-1] == "page: choice.html, numbers: choice.json"
     assert "return: the mean is " in "\n".join(printed)
-    assert command.as_json["format"] == "neorl-plant-model-check"
-    assert command.as_json["sentence"] == printed[-2]
-    (left_out,) = command.as_json["held_out_modes"]
+    assert command.as_json["format"] == "neorl-choice"
+    assert command.as_json["model"]["sentence"] == printed[-2]
+    (left_out,) = command.as_json["model"]["held_out_modes"]
     assert left_out["name"] == "PI feed-forward"
     assert len(left_out["predicted"]) == 1 + CSTR.spec.n_cost
-    page = (command.folder / "model.html").read_text()
-    assert "Controllers that were left out of the fit" in page
+    text = (command.folder / "choice.html").read_text()
+    assert "Controllers that were left out of the fit" in text
+
+
+def test_without_two_candidates_the_model_alone_is_shown(check, log, monkeypatch):
+    monkeypatch.setattr("neorl_train.choosing._choose.learn_plants", lambda *_: None)
+    monkeypatch.setattr("neorl_train.choosing._choose.check_plant_model", lambda *_, **__: check)
+    choice = choose_candidate(log, "log.h5", {}, QUICK)
+    assert (choice.selection, choice.check) == (None, check)
+    unknown, few = choice.notes
+    assert unknown.startswith("the controller that runs today is not known")
+    assert few.startswith("there are no candidates for log.h5, so only the plant model is shown")
+    values = dataclasses.replace(QUICK, show=("values",))
+    with pytest.raises(InputError, match=r"there are 0 candidates for log\.h5"):
+        choose_candidate(log, "log.h5", {}, values)
 
 
 def test_the_command_names_what_is_wrong(log, command, capsys, monkeypatch):
     monkeypatch.chdir(command.folder)
     for words, message in (
-        ((), "model takes a log or the directory of a run"),
+        ((), "choose takes the directory of a run or a log"),
         (("none.h5",), "none.h5: there is no such log or run"),
         (("CSTR-v0",), "record one with `neorl-envs collect CSTR-v0 --out log.h5`"),
         (("log.h5", "--exogenous", "C_B"), "C_B"),
         (("log.h5", "--updates", "0"), "updates must be an integer of at least 1"),
         (("log.h5", "--held_out_modes", "-1"), "held-out-modes must be an integer of at least 0"),
     ):
-        assert main(["model", *words]) == 2
+        assert main(["choose", *words]) == 2
         assert message in capsys.readouterr().err
     with pytest.raises(InputError, match="observation in exogenous"):
-        check_plant_model(log, "log.h5", ModelOptions(exogenous=("C_B",)))
+        check_plant_model(log, "log.h5", ChooseOptions(exogenous=("C_B",)))

@@ -1,7 +1,6 @@
 """Populations in a world: one key one run, agents apart, checkpoints, what is refused."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +10,7 @@ import pytest
 from neorl_agents.populations import IQN, init_population
 from neorl_core import InputError, as_arrays
 from neorl_envs.worlds import treasure_hunt
-from neorl_train._command.main import main
 from neorl_train.populations import (
-    HuntOptions,
-    hunt,
     population_checkpoints,
     random_rewards,
     run_epochs,
@@ -169,34 +165,3 @@ def test_at_random_agents_earn_what_the_rules_say() -> None:
     rewards = random_rewards(world, episodes=200)
     assert rewards.shape == (200, 1)
     assert 26 < rewards.mean() <= 30
-
-
-@pytest.mark.nightly
-def test_a_hunt_leaves_lines_and_a_result_and_continues(tmp_path, capsys) -> None:
-    options = HuntOptions(out=tmp_path, agents=2, turns=10, epochs=4, chunk=2, capacity=80)
-    options = dataclasses.replace(options, batch_size=8)
-    stops = iter([False, True])
-    text = hunt(options, print_line=lambda line: None, stop=lambda: next(stops))
-    assert "2 epochs (stopped; the same command continues it)" in text
-    text = hunt(options, print_line=lambda line: None, stop=lambda: False)
-    assert text.startswith("4 epochs:")
-    lines = [json.loads(line) for line in (tmp_path / "epochs.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == [0, 1, 2, 3]
-    result = json.loads((tmp_path / "hunt.json").read_text())
-    assert result["finished"] is True
-    words = ["--agents", "2", "--turns", "10", "--epochs", "4", "--chunk", "2", "--capacity", "80"]
-    words += ["--batch-size", "8", "--out", str(tmp_path)]
-    assert main(["hunt", *words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"format": "neorl-hunt", "version": 1, **result}
-    other = dataclasses.replace(options, agents=3)
-    with pytest.raises(InputError, match="its number of agents is 2, expected 3"):
-        hunt(other, print_line=lambda line: None, stop=lambda: False)
-
-
-def test_the_mended_hunt_has_the_target_that_learns_and_the_original_its_own():
-    mended, original = HuntOptions().learner(), HuntOptions(semantics="original").learner()
-    assert (mended.n_step, mended.discount) == (1, 0.99**3)
-    assert (original.n_step, original.discount) == (3, 0.99)
-    assert HuntOptions(n_step=3, discount=0.99).learner() == dataclasses.replace(
-        mended, n_step=3, discount=0.99
-    )

@@ -17,12 +17,9 @@ import jax.numpy as jnp
 import pytest
 
 from neorl_train import InterruptedRunError
-from neorl_train._process import switches
-from neorl_train._process.profiling import Profile
-from neorl_train._process.progress import Reporter
-from neorl_train._process.signals import StopSignal
-from neorl_train._process.switches import cores, prepare_process
-from neorl_train._process.timings import Timings, process_seconds
+from neorl_train._process import control
+from neorl_train._process.control import StopSignal, cores, prepare_process
+from neorl_train._process.progress import Profile, Reporter, Timings, process_seconds
 
 
 def test_every_switch_is_set_once_and_what_is_set_stays(monkeypatch, tmp_path):
@@ -31,7 +28,7 @@ def test_every_switch_is_set_once_and_what_is_set_stays(monkeypatch, tmp_path):
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     shared = []
-    monkeypatch.setattr(switches, "keep_compiled_programs", shared.append)
+    monkeypatch.setattr(control, "keep_compiled_programs", shared.append)
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
     prepare_process()
     prepare_process()
@@ -49,8 +46,8 @@ def test_products_are_exact_where_there_may_be_an_accelerator(
     monkeypatch, platforms, own, expected
 ):
     """JAX_PLATFORMS=cpu and a precision that the user has set are kept."""
-    monkeypatch.setattr(switches, "keep_compiled_programs", lambda folder: None)
-    monkeypatch.setattr(switches.importlib.util, "find_spec", lambda name: name == "jax_plugins")
+    monkeypatch.setattr(control, "keep_compiled_programs", lambda folder: None)
+    monkeypatch.setattr(control.importlib.util, "find_spec", lambda name: name == "jax_plugins")
     monkeypatch.setenv("JAX_PLATFORMS", platforms)
     monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", own)
     if not own:
@@ -68,7 +65,7 @@ def test_products_are_exact_where_there_may_be_an_accelerator(
 def test_cores_become_devices_and_programs_persist(tmp_path):
     program = """
         import jax
-        from neorl_train._process.switches import prepare_process
+        from neorl_train._process.control import prepare_process
         prepare_process()
         print(len(jax.devices()), jax.config.jax_compilation_cache_dir)
         jax.jit(lambda x: x + 1)(1.0)

@@ -106,9 +106,9 @@ def test_what_may_follow_depends_on_the_answer(noisy, monkeypatch, deployable):
     for answer, simulated, first in (
         ("deploy", True, []),
         ("do not deploy", True, ["neorl-train safety-report"]),
-        ("cannot tell", False, ["neorl-train select", "neorl-train model"]),
-        ("worth a trial", False, ["neorl-train select", "neorl-train model"]),
-        ("do not deploy", False, ["neorl-train model"]),
+        ("cannot tell", False, ["neorl-train choose"]),
+        ("worth a trial", False, ["neorl-train choose"]),
+        ("do not deploy", False, ["neorl-train choose"]),
     ):
         judged = dataclasses.replace(noisy.verdict, answer=answer)
         steps = _terminal.next_steps(Path("runs/my run"), judged, simulated=simulated)

@@ -44,7 +44,7 @@ def test_a_refusal_on_a_log_alone_shows_its_clauses(tmp_path, noisy):
     assert ">1.5 \N{LESS-THAN OR EQUAL TO} 0 K<" in row
     assert len(re.findall("<td", page)) == len(re.findall('<td[^>]* data-label="[^"]', page))
     assert "of a model learned from the log" in page
-    assert "neorl-train model" in page
+    assert "neorl-train choose" in page
 
 
 def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy):

@@ -179,7 +179,7 @@ def test_a_lock_that_is_held_costs_a_run_no_more_than_the_last_wait(run, records
         tracker.follow()
         message = tracker.finish()
     assert f"in use by process {os.getpid()}" in message
-    assert message.endswith(f"`neorl-train track {run.path}` writes them later")
+    assert message.endswith(f"`neorl-train inspect {run.path} --track` writes them later")
 
 
 def test_a_thread_that_never_ends_is_left(run, monkeypatch):
@@ -361,7 +361,7 @@ def test_an_error_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch
     assert message.startswith("tracking stopped (")
     assert "https://" not in message
     assert not mlflow_installed() or "(database is locked)" in message
-    assert message.endswith(f"`neorl-train track {run.path}` writes them later")
+    assert message.endswith(f"`neorl-train inspect {run.path} --track` writes them later")
     assert "\n" not in message
 
 

@@ -29,7 +29,10 @@ def test_a_database_that_is_none_is_to_be_moved_away(run):
     tracker.follow()
     said = tracker.finish()
     assert "not a database" in said
-    assert f"move {database} away, which is damaged, and `neorl-train track {run.path}`" in said
+    assert (
+        f"move {database} away, which is damaged, and `neorl-train inspect {run.path} --track`"
+        in said
+    )
     moved = f"move {database} away, which is damaged, and run the same command again"
     with pytest.raises(InputError, match=rf"not a database\); {re.escape(moved)}$"):
         copy_once(run)

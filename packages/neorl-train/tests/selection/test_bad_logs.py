@@ -13,8 +13,8 @@ from neorl_core.control import StateFeedback
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train.choosing import (
+    ChooseOptions,
     Selection,
-    SelectOptions,
     logged_episodes,
     return_distribution,
     select_candidates,
@@ -30,7 +30,7 @@ SPEC = Spec(
     1.0,
     STEPS,
 )
-QUICK = SelectOptions(updates=40, value_updates=0, exogenous=("target",))
+QUICK = ChooseOptions(updates=40, value_updates=0, held_out_modes=0, exogenous=("target",))
 SETTINGS = RetuneSettings(model=HistoryModelSettings(updates=QUICK.updates))
 
 
@@ -151,8 +151,8 @@ def test_where_nobody_says_who_recorded_the_log_the_model_must_pass_the_checks_o
     assert not blind.candidates[1].prediction.refusals
     assert blind.sentence.startswith(
         "Keep today; no choice should be based on this log: the log has no episode that is known "
-        "to be recorded by today, and the model fails checks of `neorl-train model`: return (the "
-        "mean is "
+        "to be recorded by today, and the model fails checks of `neorl-train choose --show model`: "
+        "return (the mean is "
     )
     assert "name it with --incumbent NAME" in blind.sentence
     passing = chosen(with_signal, recorded=False, noise=0.01)

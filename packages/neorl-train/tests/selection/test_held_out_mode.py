@@ -11,7 +11,7 @@ from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.choosing import SelectOptions, select_candidates
+from neorl_train.choosing import ChooseOptions, select_candidates
 
 STEPS, EPISODES = 25, 80
 SPEC = Spec(
@@ -22,7 +22,7 @@ SPEC = Spec(
     horizon=STEPS,
 )
 GAINS = {"today": (0.2, 0.0), "pumping": (0.2, -0.6)}
-QUICK = SelectOptions(updates=40, value_updates=0, incumbent="today")
+QUICK = ChooseOptions(updates=40, value_updates=0, held_out_modes=0, incumbent="today")
 
 
 def square(obs, action, after, last_action):

@@ -1,4 +1,4 @@
-"""Every estimator of ``select`` on a linear plant with quadratic costs, whose values are known."""
+"""Every estimator of ``choose`` on a linear plant with quadratic costs, whose values are known."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from neorl_core import Channel, Spec
 from neorl_core.control import StateFeedback
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train.choosing import (
+    ChooseOptions,
     Selection,
-    SelectOptions,
     logged_episodes,
     select_candidates,
     value_estimates,
@@ -99,7 +99,7 @@ def log():
 
 @pytest.fixture(scope="module")
 def selection(log) -> Selection:
-    options = SelectOptions(updates=300, value_updates=2_000, discount=DISCOUNT)
+    options = ChooseOptions(updates=300, value_updates=2_000, discount=DISCOUNT)
     return select_candidates(log, "log.h5", {n: law(g) for n, g in GAINS.items()}, options)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,7 +15,9 @@ from neorl_envs import collect_log, make, write_dataset
 from neorl_train._command.main import main
 from neorl_train._job.plant_model import policies_beside
 from neorl_train.choosing import (
-    SelectOptions,
+    ChooseOptions,
+    ChosenCandidate,
+    choose_candidate,
     lines,
     logged_episodes,
     page,
@@ -44,14 +47,15 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     words = ["--updates", "60", "--value-updates", "100", "--output", str(out)]
     selections = []
 
-    def estimated_once(*arguments):
-        selections.extend([] if selections else [select_candidates(*arguments)])
+    def estimated_once(*arguments, **plants):
+        selections.extend([] if selections else [select_candidates(*arguments, **plants)])
         return selections[0]
 
-    monkeypatch.setattr("neorl_train._command.subcommands.select.select_candidates", estimated_once)
-    assert main(["select", str(tmp_path / "log.h5"), *words]) == 0
+    monkeypatch.setattr("neorl_train.choosing._choose.select_candidates", estimated_once)
+    words += ["--show", "values", "risk", "--risk-updates", "100"]
+    assert main(["choose", str(tmp_path / "log.h5"), *words]) == 0
     captured = capsys.readouterr()
-    assert "learning the plant from the log and estimating 2 candidates ...\n" in captured.err
+    assert "learning the plant from the log: values, risk of 2 candidates ...\n" in captured.err
     printed = captured.out.splitlines()
     interval = r"-?[\d.]+ \[-?[\d.]+, -?[\d.]+\]"
     cost = r"temperature [\d.]+ \(up to [\d.]+\) K min"
@@ -59,10 +63,11 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     assert re.match(rf"  PI: return {interval} {unit}, runs today; {cost}{by}", printed[0])
     better = rf"\* PI feed-forward: return {interval} {unit}, gain {interval} {unit}; {cost}{by}"
     assert re.match(better, printed[1])
+    assert printed[2].startswith("  no safety critic: nothing can be learned about any limit")
     result = json.loads((tmp_path / "choice.json").read_text())
     assert (result["incumbent"], result["chosen"]) == ("PI", "PI feed-forward")
     assert result["value_members"] == 4
-    assert main(["select", str(tmp_path / "log.h5"), *words, "--json"]) == 0
+    assert main(["choose", str(tmp_path / "log.h5"), *words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**result, "page": str(out)}
     today, better = result["candidates"]
     assert today["prediction"]["gain"] == 0
@@ -91,6 +96,8 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     assert "Fitted Q evaluation is the mean of 4 networks" in text
     assert "Spread of 4 networks" in text
     assert "Distribution from the logged starts." in text
+    assert "temperature, at most " in text
+    assert "No safety critic was fitted: nothing can be learned" in text
     assert "Corrected by the nearest logged rows." in text
     assert "<script" not in text
 
@@ -102,7 +109,9 @@ def kept(log):
 
     best, shut = CSTR.tunings()[CSTR.reference], ConstantPolicy(np.zeros(1, np.float32))
     pool = {CSTR.reference: best, "shut": shut}
-    return select_candidates(log, "log.h5", pool, SelectOptions(updates=60, value_updates=0))
+    return select_candidates(
+        log, "log.h5", pool, ChooseOptions(updates=60, value_updates=0, held_out_modes=0)
+    )
 
 
 def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
@@ -114,10 +123,31 @@ def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
     assert shut.travel[0].value == shut.travel[0].high == 0
     assert 0 < best.travel[0].low < best.travel[0].value < best.travel[0].high
     assert len(best.deviation) == 3  # no observation is declared exogenous here
-    assert "travel per step" in page(kept)
-    assert "not preferred" in lines(kept)[1]
-    assert f"Keep {CSTR.reference}" in page(kept)
+    assert "travel per step" in page(ChosenCandidate(kept, None))
+    assert "not preferred" in lines(ChosenCandidate(kept, None))[1]
+    assert f"Keep {CSTR.reference}" in page(ChosenCandidate(kept, None))
     assert np.isnan(kept.agreement)
+
+
+def test_with_a_model_that_may_not_be_used_what_runs_is_kept(kept, log, monkeypatch):
+    failed = SimpleNamespace(name="excitation", holds=False, sentence="T_c never moved")
+    checked, shut = SimpleNamespace(checks=[failed]), dataclasses.replace(kept, chosen="shut")
+    for name, made in (
+        ("learn_plants", None),
+        ("check_plant_model", checked),
+        ("select_candidates", shut),
+    ):
+        monkeypatch.setattr(
+            f"neorl_train.choosing._choose.{name}", lambda *_, made=made, **__: made
+        )
+    options = ChooseOptions(show=("model", "values"))
+    failed.decides = True
+    refused = choose_candidate(log, "log.h5", CSTR.tunings(), options, incumbent="PI").selection
+    assert refused.chosen == CSTR.reference
+    assert "plant model fails the check excitation (T_c never moved)" in refused.sentence
+    failed.decides = False
+    chosen = choose_candidate(log, "log.h5", CSTR.tunings(), options, incumbent="PI").selection
+    assert chosen is shut
 
 
 @pytest.mark.parametrize(
@@ -132,7 +162,7 @@ def test_what_runs_is_kept_where_nothing_may_be_preferred(kept):
 def test_what_cannot_be_chosen_from_is_named(log, pool, options, message):
     pool = dict(CSTR.tunings()) if pool is None else pool
     with pytest.raises(InputError, match=message):
-        select_candidates(log, "log.h5", pool, SelectOptions(**options))
+        select_candidates(log, "log.h5", pool, ChooseOptions(**options))
 
 
 def test_a_single_network_is_named_as_such_and_has_no_spread(kept, log):
@@ -143,24 +173,25 @@ def test_a_single_network_is_named_as_such_and_has_no_spread(kept, log):
     assert values.fitted_q.value == pytest.approx(values.first.mean(), rel=1e-6)
     candidates = tuple(one._replace(values=values) for one in kept.candidates)
     alone = dataclasses.replace(kept, candidates=candidates, value_members=1)
-    text = page(alone)
+    chosen = ChosenCandidate(alone, None)
+    text = page(chosen)
     assert "Fitted Q evaluation is that of a single network" in text
     assert "Spread of" not in text
-    assert "by one network" in lines(alone)[0]
+    assert "by one network" in lines(chosen)[0]
 
 
 def test_a_log_of_too_few_episodes_is_refused(log):
     few = log.select_episodes(np.arange(4))
     with pytest.raises(InputError, match="the log has 4 episodes; a plant model needs at least 8"):
-        select_candidates(few, "log.h5", CSTR.tunings(), SelectOptions())
+        select_candidates(few, "log.h5", CSTR.tunings(), ChooseOptions())
 
 
 def test_bad_words_are_one_line(tmp_path, capsys):
     for words, message in (
-        ([], "select takes the directory of a run or a log"),
+        ([], "choose takes the directory of a run or a log"),
         (["none.h5"], "none.h5: there is no such log or run"),
     ):
-        assert main(["select", *words]) == 2
+        assert main(["choose", *words]) == 2
         assert message in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ The pools are those of candidate_pools.py, with every third candidate, some near
 controller and some far away. The log is the same one, which only the ordinary controller and its
 operators filled. Each candidate is estimated by fitted Q evaluation with one network and with an
 ensemble, by its distributional form and by the correction with the nearest logged rows, as
-``select`` does it but with 3,000 updates, and runs in 200 episodes of the plant. The discount is
+``choose`` does it but with 3,000 updates, and runs in 200 episodes of the plant. The discount is
 0.95, because episodes of 100 steps then contain 99.4 % of the sum.
 Result: tools/studies/baselines/choice/pool_estimators.json.
 """
@@ -31,7 +31,7 @@ from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
 from neorl_envs import collect_log, make
 from neorl_train.choosing import (
-    SelectOptions,
+    ChooseOptions,
     logged_episodes,
     return_distribution,
     value_estimates,
@@ -43,7 +43,7 @@ from neorl_train.judging._rollouts import rollouts_in_chunks
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/pool_estimators.json"
 PLANTS, DISCOUNT, UPDATES, TENTH = ("CSTR-v0", "DMSD-v0"), 0.95, 3_000, 10
-MEMBERS = SelectOptions.value_members
+MEMBERS = ChooseOptions.value_members
 ESTIMATORS = {
     "fitted_q": "fitted Q evaluation, one network",
     "ensemble": f"ensemble of fitted Q evaluation, {MEMBERS} networks",

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents.calibration import MonotoneMap
 from neorl_agents.controllers._linear_quadratic import (
     Estimator,
     LinearQuadraticPolicy,
@@ -52,7 +51,6 @@ PARTS: dict[str, type] = {
         Estimator,
         LinearQuadraticPolicy,
         MLP,
-        MonotoneMap,
         PID,
         Plan,
         PredictivePolicy,

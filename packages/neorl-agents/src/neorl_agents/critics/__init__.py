@@ -1,9 +1,5 @@
 """Uncertainty and risk: ensembles with calibrated uncertainty, and safety critics of costs."""
 
-from neorl_agents.critics._critic_file import CriticArtefact as CriticArtefact
-from neorl_agents.critics._critic_file import critic_scores as critic_scores
-from neorl_agents.critics._critic_file import load_critic as load_critic
-from neorl_agents.critics._critic_file import save_critic as save_critic
 from neorl_agents.critics._ensemble import Ensemble as Ensemble
 from neorl_agents.critics._ensemble import EnsembleLearner as EnsembleLearner
 from neorl_agents.critics._ensemble import Prediction as Prediction
@@ -14,7 +10,6 @@ from neorl_agents.critics._ensemble_fit import FittedEnsemble as FittedEnsemble
 from neorl_agents.critics._ensemble_fit import assess_ensemble as assess_ensemble
 from neorl_agents.critics._ensemble_fit import fit_ensemble as fit_ensemble
 from neorl_agents.critics._log_rows import NothingToLearnError as NothingToLearnError
-from neorl_agents.critics._log_rows import Trainer as Trainer
 from neorl_agents.critics._safety_critic import SafetyCritic as SafetyCritic
 from neorl_agents.critics._safety_critic import SafetyCriticLearner as SafetyCriticLearner
 from neorl_agents.critics._safety_critic import horizon_curve as horizon_curve
@@ -26,7 +21,6 @@ from neorl_agents.critics._safety_critic_fit import assess_safety_critic as asse
 from neorl_agents.critics._safety_critic_fit import fit_safety_critic as fit_safety_critic
 
 __all__ = [
-    "CriticArtefact",
     "Ensemble",
     "EnsembleLearner",
     "FittedEnsemble",
@@ -35,11 +29,9 @@ __all__ = [
     "Prediction",
     "SafetyCritic",
     "SafetyCriticLearner",
-    "Trainer",
     "assess_ensemble",
     "assess_safety_critic",
     "critic_ensemble",
-    "critic_scores",
     "disagreement",
     "fit_ensemble",
     "fit_safety_critic",
@@ -47,7 +39,5 @@ __all__ = [
     "horizon_targets",
     "largest_risk",
     "limit_risks",
-    "load_critic",
     "predicted",
-    "save_critic",
 ]

@@ -13,7 +13,6 @@ from neorl_agents.calibration import episode_interval
 from neorl_agents.critics._ensemble import Ensemble, EnsembleLearner, member_outputs, outcome
 from neorl_agents.critics._log_rows import (
     Columns,
-    Trainer,
     checked_columns,
     column_statistics,
     only_episodes,
@@ -49,7 +48,6 @@ def fit_ensemble(
     updates: int = 3_000,
     coverage: float = 0.9,
     calibration_share: float = 0.25,
-    trainer: Trainer = trained_in_memory,
 ) -> FittedEnsemble:
     """Fits an ensemble on a log, and calibrates its intervals on episodes that it did not see.
 
@@ -69,7 +67,6 @@ def fit_ensemble(
         coverage: Stated probability that an interval contains one step of a new episode, in (0, 1).
         calibration_share: Fraction of the episodes to hold out for calibration, in [0, 1); 0
             makes no intervals.
-        trainer: Training loop; the default one has neither checkpoints nor records.
 
     Returns:
         The ensemble, and the report of the fit.
@@ -117,7 +114,9 @@ def fit_ensemble(
         _require_enough(len(held_out.episodes), coverage)
     learner = _standardise_outputs(learner, spec, training)
     rows = only_episodes(log, columns, training.episodes)
-    state, metrics = trainer(learner, spec, rows, column_statistics(training), updates, fit_key)
+    state, metrics = trained_in_memory(
+        learner, spec, rows, column_statistics(training), updates, fit_key
+    )
     fitted = _with_typical(learner.ensemble(state), training if held_out is None else held_out)
     if held_out is not None:
         fitted = _calibrate(fitted, held_out, coverage)

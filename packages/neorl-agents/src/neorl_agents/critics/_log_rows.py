@@ -1,6 +1,6 @@
 """What critics are fitted on: columns and events of a log, evidence for limits, and the loop."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -180,31 +180,6 @@ CHUNK = 500
 """Number of updates in one call of the compiled program, which samples all their batches."""
 
 
-class Trainer(Protocol):
-    """Trains a critic to the end; ``neorl_train`` has a trainer with checkpoints and records."""
-
-    def __call__(
-        self,
-        learner: Learner,
-        spec: Spec,
-        rows: Transition,
-        statistics: DataStatistics,
-        updates: int,
-        key: PRNGKeyArray,
-    ) -> tuple[LearnerState, dict[str, float]]:
-        """The final state, and the mean metrics of the last chunk.
-
-        Args:
-            learner: Learner with plain numbers as fields.
-            spec: Channels and limits.
-            rows: A log in order, host arrays; masked rows are ignored.
-            statistics: Statistics of the unmasked rows.
-            updates: Number of calls of ``update``.
-            key: Random key of the initial weights and the batches.
-        """
-        ...
-
-
 def trained_in_memory(
     learner: Learner,
     spec: Spec,
@@ -213,9 +188,11 @@ def trained_in_memory(
     updates: int,
     key: PRNGKeyArray,
 ) -> tuple[LearnerState, dict[str, float]]:
-    """Trains one seed from beginning to end; see :class:`Trainer`.
+    """Trains one seed from beginning to end.
 
-    Raises an ``InputError`` if the loss of the last chunk is not finite.
+    Returns the final state and the mean metrics of the last chunk. ``rows`` is a log in order, host
+    arrays, of which masked rows are ignored; ``statistics`` are those of the others. Raises an
+    ``InputError`` if the loss of the last chunk is not finite.
     """
     initial, chunks = jax.random.split(key)
     learner = for_run(learner, updates)

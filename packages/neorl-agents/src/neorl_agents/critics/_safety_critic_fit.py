@@ -12,7 +12,6 @@ from neorl_agents.calibration import episode_interval, isotonic_map
 from neorl_agents.critics._log_rows import (
     Columns,
     LimitFacts,
-    Trainer,
     checked_columns,
     column_statistics,
     counted_steps,
@@ -51,7 +50,6 @@ def fit_safety_critic(
     updates: int = 10_000,
     calibration_share: float = 0.25,
     policy: Policy | None = None,
-    trainer: Trainer = trained_in_memory,
 ) -> FittedSafetyCritic:
     """Fits the risk for every limit within the next steps, on the logged costs.
 
@@ -72,7 +70,6 @@ def fit_safety_critic(
         policy: Policy that acts after the first action: a deterministic one, or by default the
             log's own behaviour. Outcomes under another policy were not logged, so then nothing is
             held out and the risks are not calibrated.
-        trainer: Training loop; the default one has neither checkpoints nor records.
 
     Returns:
         The critic, and the facts of the log.
@@ -123,7 +120,7 @@ def fit_safety_critic(
         first_values=_first_values(learner, training, spec),
     )
     statistics = column_statistics(training)
-    state, metrics = trainer(learner, spec, rows, statistics, updates, fit_key)
+    state, metrics = trained_in_memory(learner, spec, rows, statistics, updates, fit_key)
     critic = learner.critic(state)
     if held_out is not None:
         critic = _calibrate(critic, held_out, spec, discount=learner.discount)

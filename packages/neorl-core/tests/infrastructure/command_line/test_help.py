@@ -177,7 +177,7 @@ def program() -> Program:
         overview="usage: neorl-x COMMAND\n",
         subcommands={
             "run": Subcommand("x_options", "Run", first, {"learners": learners}),
-            "sweep": Subcommand("x_tables", "x_options:Sweep"),
+            "sweep": Subcommand("x_options:sweep", "Sweep"),
         },
         prepare=lambda: pytest.fail("prepared"),
         when_memory_ends="",

@@ -33,6 +33,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Program:
         subcommands={
             "act": Subcommand("a_subcommand", "Options"),
             "rest": Subcommand("another_subcommand", "Options"),
+            "halt": Subcommand("a_subcommand:halt", "Options"),
         },
         prepare=lambda: PREPARED.append("prepared"),
         when_memory_ends="take fewer rows",
@@ -65,6 +66,15 @@ def test_a_subcommand_gets_its_words_after_the_switches_are_set(run: RunCommand)
     assert seen == [(["--fast", "log.h5"], ["prepared"])]
 
 
+def test_a_module_may_hold_several_subcommands(program: Program, monkeypatch) -> None:
+    module: Any = types.ModuleType("a_subcommand")
+    words: list[str] = []
+    module.halt = words.extend
+    monkeypatch.setitem(sys.modules, "a_subcommand", module)
+    assert program.run(["halt", "--fast"]) == 0
+    assert words == ["--fast"]
+
+
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
 def test_the_overview(
     program: Program, words: list[str], capsys: pytest.CaptureFixture[str]
@@ -88,7 +98,9 @@ def test_a_subcommand_that_computes_nothing_takes_no_switches(
 def test_a_mistyped_subcommand(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.run(["rst"]) == BAD_INPUT
     output = capsys.readouterr().err
-    assert output == "neorl-envs: unknown command 'rst'; did you mean 'rest'? known: act, rest\n"
+    assert (
+        output == "neorl-envs: unknown command 'rst'; did you mean 'rest'? known: act, rest, halt\n"
+    )
 
 
 ENDS = {

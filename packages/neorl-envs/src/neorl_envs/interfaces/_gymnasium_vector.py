@@ -15,10 +15,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import InputError, Step
 from neorl_envs.closed_loop import where_over
-from neorl_envs.interfaces._gymnasium import (
+from neorl_envs.interfaces._episode import (
     Draws,
     Episode,
-    EpisodeRecord,
     action_space,
     advance,
     as_plant,
@@ -28,6 +27,7 @@ from neorl_envs.interfaces._gymnasium import (
     named_information,
     observation_space,
 )
+from neorl_envs.interfaces._gymnasium import EpisodeRecord
 from neorl_envs.plants._protocol import Plant
 from neorl_envs.wrappers._base import started_where_over
 

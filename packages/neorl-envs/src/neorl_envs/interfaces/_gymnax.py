@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Channel, Environment, Step, highs, lows
-from neorl_envs.interfaces._gymnasium import in_physical_units, named_information
+from neorl_envs.interfaces._episode import in_physical_units, named_information
 from neorl_envs.wrappers import AutoReset, AutoResetState, autoreset, randomised
 
 

@@ -1,4 +1,4 @@
-"""The simulated plants, one folder each, the protocol of a plant, and the table of plant names."""
+"""The simulated plants, a folder or file each, the protocol of a plant, and the table of names."""
 
 from neorl_envs.plants._protocol import Plant as Plant
 from neorl_envs.plants._protocol import PlantDefaults as PlantDefaults

@@ -1,15 +1,14 @@
-"""The table of plants by name, further plants, and a plant's own controllers in stored form."""
+"""The table of plants by name, and the registration of further ones."""
 
 import functools
 import importlib
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from neorl_core import InputError, Policy, Spec
+from neorl_core import InputError
 from neorl_core.infrastructure import Registry
-from neorl_envs.blocks import FeedforwardPID
 from neorl_envs.plants._protocol import Plant, check_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor
 from neorl_envs.plants.cstr import CSTR
@@ -18,13 +17,10 @@ from neorl_envs.plants.hvac_control._env import HVACControl
 from neorl_envs.plants.industrial_benchmark import IndustrialBenchmark
 from neorl_envs.plants.pipeline import Pipeline
 from neorl_envs.plants.power_grid._env import PowerGrid
-from neorl_envs.plants.robot_assembly._env import Insertion, RobotAssembly
+from neorl_envs.plants.robot_assembly._env import RobotAssembly
 from neorl_envs.plants.steel_annealing._env import SteelAnnealing
 from neorl_envs.plants.supply_chain._env import SupplyChain
 from neorl_envs.plants.water_treatment._env import WaterTreatment
-
-# The table of plants by name, and the registration of further ones.
-
 
 VERSIONED = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*-v[0-9]+")
 
@@ -177,53 +173,3 @@ def _register_with_gymnasium(name: str) -> None:
                 max_episode_steps=PLANTS.find(name)().spec.horizon if known else None,
                 kwargs={"plant": name, "physical": physical},
             )
-
-
-# Stores a plant's own controller: the names of plant and tuning, and its numbers.
-#
-# A policy artefact stores arrays by their path in the policy. The functions that a
-# :class:`FeedforwardPID` contains are looked up again in the plant. ``neorl_agents`` finds this
-# module through the entry point ``neorl.policies``.
-
-
-class StoredKind(NamedTuple):
-    """The three parts of ``neorl_agents.artefact.PolicyKind``, which this package does not import.
-
-    Attributes:
-        policy: Class of the policies.
-        static: Function that returns the non-array parts of a policy as plain JSON.
-        template: Function that builds a policy of the same shapes from a specification and that
-            JSON.
-    """
-
-    policy: type
-    static: Callable[[Any], dict[str, Any]]
-    template: Callable[[Spec, dict[str, Any]], Policy]
-
-
-def _static(policy: FeedforwardPID) -> dict[str, Any]:
-    plant, controller = policy.origin
-    return {"plant": plant, "controller": controller}
-
-
-def _template(spec: Spec, static: dict[str, Any]) -> Policy:
-    plant = make(static["plant"])
-    if static["controller"] not in plant.tunings():
-        raise InputError(f"{static['plant']} has no controller {static['controller']!r}")
-    return plant.tunings()[static["controller"]]
-
-
-def _numbers_only(policy: Insertion) -> dict[str, Any]:
-    return {}
-
-
-def _insertion(spec: Spec, static: dict[str, Any]) -> Policy:
-    plant = RobotAssembly()
-    return plant.tunings()[plant.reference]
-
-
-FEEDFORWARD_PID = StoredKind(FeedforwardPID, _static, _template)
-"""PID loops with feed-forward of a registered plant."""
-
-INSERTION = StoredKind(Insertion, _numbers_only, _insertion)
-"""The insertion law of the robot arm, which consists only of numbers."""

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from neorl_core.infrastructure.command_line import Program, Subcommand
 from neorl_train._command.learner_sections import learner_sections
-from neorl_train._process.distributed import exit_process
-from neorl_train._process.switches import prepare_process
+from neorl_train._process.control import exit_process, prepare_process
 
 OVERVIEW = """usage: neorl-train COMMAND [ARGUMENTS] [--help] [--version]
 
@@ -16,7 +15,6 @@ commands:
                                            train, evaluate, decide and report
   finetune RUN [--OPTION VALUE ...]        train learners of a run further on a simulated plant
   resume RUN                               continue an interrupted run with bit-identical results
-  report RUN                               write the report of a run again
   evaluate RUN [--OPTION VALUE ...]        evaluate a finished run on fresh starts, without training
   compare RUN RUN ... [--OPTION VALUE ...] compare several runs in one table
   sweep SWEEP.toml [--OPTION VALUE ...]    run every combination of settings, or search over them
@@ -25,18 +23,16 @@ commands:
   baselines PLANT_OR_LOG [--OPTION VALUE ...]
                                            show the classical controllers in the same tables
   safety-report RUN                        count violations with and without the filter
-  inspect RUN                              show the settings, progress and results of a run
+  inspect RUN [--report] [--track]         show the settings, progress and results of a run; write
+                                           its report again, copy its records into MLflow
   list [RUNS]                              list environments, algorithms and runs
-  model RUN_OR_LOG [--OPTION VALUE ...]    learn a plant model and check whether it may be used
-  select RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant
-  critic RUN [--OPTION VALUE ...]          fit a safety critic and an ensemble on its log
+  choose RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant: is a learned
+                                           model of it good enough, what is each worth, at what risk
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
                                            train one policy at sites that share no data
-  hunt [--OPTION VALUE ...]                train independent agents in the treasure hunt
-  track RUN                                copy the records of a run into MLflow
 
-RUN is a run directory or its number in ./runs, such as 0001. `inspect`, `report`, `resume` and
-`track` use the newest run there unless one is named.
+RUN is a run directory or its number in ./runs, such as 0001. `inspect` and `resume` use the
+newest run there unless one is named.
 
 examples:
   neorl-train run
@@ -88,10 +84,9 @@ FIRST: dict[str, tuple[str, ...]] = {
 """The options that matter most, which help shows first, of commands with the sections of a run."""
 
 OPTIONS = {
-    "run": "neorl_train._command.options:RunOptions",
-    "finetune": "neorl_train._command.options:FineTuningOptions",
+    "run": "RunOptions",
+    "finetune": "FineTuningOptions",
     "resume": "ResumeOptions",
-    "report": "ReportOptions",
     "evaluate": "EvaluateOptions",
     "compare": "CompareOptions",
     "sweep": "SweepOptions",
@@ -100,24 +95,21 @@ OPTIONS = {
     "safety-report": "SafetyOptions",
     "inspect": "InspectOptions",
     "list": "ListOptions",
-    "model": "ModelOptions",
-    "select": "SelectOptions",
-    "critic": "CriticOptions",
-    "federate": "neorl_train._command.federation_options:FederationOptions",
-    "hunt": "HuntOptions",
-    "track": "TrackOptions",
+    "choose": "ChooseOptions",
+    "federate": "FederationOptions",
 }
 NAMES = tuple(OPTIONS)
+MODULES = {"finetune": "run:finetune", "resume": "run:resume"}
 SUBCOMMANDS = {
     name: Subcommand(
-        f"neorl_train._command.subcommands.{name.replace('-', '_')}",
+        f"neorl_train._command.subcommands.{MODULES.get(name, name.replace('-', '_'))}",
         options,
         FIRST.get(name, ()),
         {"algorithms": learner_sections} if name in FIRST else {},
     )
     for name, options in OPTIONS.items()
 }
-"""One module in ``subcommands`` each (a dash is an underscore), with a function ``command``."""
+"""One module in ``subcommands`` each (a dash is an underscore), except those in ``MODULES``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,10 +22,8 @@ from neorl_train._job.resolution import Resolved, reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import all_stages
 from neorl_train._job.watcher import READY
-from neorl_train._process.profiling import Profile
-from neorl_train._process.progress import Reporter
-from neorl_train._process.signals import StopSignal
-from neorl_train._process.timings import Timings
+from neorl_train._process.control import StopSignal
+from neorl_train._process.progress import Profile, Reporter, Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.configuration._validation import validate

@@ -4,7 +4,7 @@ import dataclasses
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from neorl_agents.retuning import PlantFacts
 from neorl_core import InputError, Policy, Spec
@@ -12,7 +12,7 @@ from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import PLANTS, Plant
 from neorl_train.candidates._controllers import run_controllers
 from neorl_train.candidates._given import artefact_for
-from neorl_train.choosing import ModelOptions, SelectOptions
+from neorl_train.choosing import ChooseOptions
 from neorl_train.configuration._limits import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import usual_incumbent
@@ -20,8 +20,6 @@ from neorl_train.data._source import known_plant, simulator, source_named
 from neorl_train.data._split import training_sample
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FALLBACK, POLICIES, RECORD
-
-Options = TypeVar("Options", ModelOptions, SelectOptions)
 
 
 class LogContext(NamedTuple):
@@ -44,7 +42,7 @@ class LogContext(NamedTuple):
     incumbent: str = ""
     retuning_config: Config | None = None
 
-    def for_run_options(self, options: Options) -> tuple[Dataset, Options]:
+    def for_run_options(self, options: ChooseOptions) -> tuple[Dataset, ChooseOptions]:
         """Episodes and options of the plant model that the run itself learned.
 
         So a page about a run judges on the episodes on which the run judged.
@@ -53,12 +51,10 @@ class LogContext(NamedTuple):
         """
         if self.retuning_config is None:
             return self.dataset, options
-        defaults, retuning = type(options)(), self.retuning_config.retuning
-        # The page of a model leaves modes out by default, whether or not the run did.
-        held_out = ("held_out_modes",) if isinstance(options, SelectOptions) else ()
+        defaults, retuning = ChooseOptions(), self.retuning_config.retuning
         from_run: dict[str, Any] = {
             name: getattr(retuning, name)
-            for name in ("updates", "seed", *held_out)
+            for name in ("updates", "seed")
             if getattr(options, name) == getattr(defaults, name)
         }
         rows = training_sample(self.retuning_config.data, self.dataset)

@@ -8,10 +8,8 @@ from neorl_core import Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_envs.recording import BehaviourPolicy, behaviour_policies, quality
-from neorl_train._process.profiling import Profile
-from neorl_train._process.progress import Reporter
-from neorl_train._process.signals import StopSignal
-from neorl_train._process.timings import Timings
+from neorl_train._process.control import StopSignal
+from neorl_train._process.progress import Profile, Reporter, Timings
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import recorded_tunings
 from neorl_train.data._experience import Experience

@@ -10,9 +10,8 @@ from neorl_agents import load_policy
 from neorl_core import Policy
 from neorl_core.infrastructure import replacing, unknown_name
 from neorl_train._job.job import resume_job, run_job
-from neorl_train._process.progress import Reporter
-from neorl_train._process.switches import cores, prepare_process
-from neorl_train._process.timings import Timings
+from neorl_train._process.control import cores, prepare_process
+from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration._sections import Config
 from neorl_train.configuration._validation import configure
 from neorl_train.judging._results import Evaluation, read_evaluation

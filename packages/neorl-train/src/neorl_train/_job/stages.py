@@ -9,7 +9,7 @@ from neorl_agents import ALGORITHMS
 from neorl_core import Policy
 from neorl_safety.guards import describe_settings
 from neorl_safety.monitoring import NamedMonitor
-from neorl_train._job import leader
+from neorl_train._job import processes
 from neorl_train._job.artefacts import (
     hard_constraints,
     parity_observations,
@@ -43,8 +43,7 @@ from neorl_train._job.monitors import (
 from neorl_train._job.resolution import origin_of
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session, Task
 from neorl_train._job.watcher import RunWatcher, tracked
-from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import Timings
+from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates._family import Material
 from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
 from neorl_train.configuration._fallback import fallback_policies
@@ -69,7 +68,7 @@ from neorl_train.training._processes import all_or_none, end_together, stop_of_a
 def all_stages(run: ResolvedRun, session: Session) -> None:
     """Carries out every stage in turn; stages whose results already exist are cut short."""
     config = run.config
-    experience = leader.read_same_log(run, session)
+    experience = processes.read_same_log(run, session)
     with all_or_none("prepare the training"):
         if experience is not None:
             learners = [hyperparameters(config, name) for name in config.training.algorithms]
@@ -137,11 +136,11 @@ def _train_all(
                 profile=session.profile,
             )
             stage = session.timings.stage(f"train {name}")
-            with stage, session.stop.later(), leader.resumable(session):
+            with stage, session.stop.later(), processes.resumable(session):
                 task = task_of(run, session, experience, name, watcher, validation, controllers)
                 learned[name] = run.kind.train(task, run, experience)
             session.stop.check()
-            leader.require_finished(learned[name].trained)
+            processes.require_finished(learned[name].trained)
             session.reporter.end()
             _save_policies(run, session, experience, name, learned[name].trained)
     finally:
@@ -169,7 +168,7 @@ def task_of(
         seeds=config.training.seeds,
         plan=plan_of(config),
         watcher=watcher,
-        checkpoints=leader.checkpoints_for_all(own),
+        checkpoints=processes.checkpoints_for_all(own),
         validate=validation,
         stop=stop_of_all(session.stop.requested),
         controllers=controllers,

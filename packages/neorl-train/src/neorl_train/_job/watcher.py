@@ -9,9 +9,7 @@ from typing import Any
 from neorl_core.infrastructure import publish_compiled_programs
 from neorl_core.infrastructure.command_line import StoppedError
 from neorl_train._job.resolved_run import ResolvedRun, Session
-from neorl_train._process.profiling import Profile
-from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import Timings
+from neorl_train._process.progress import Profile, Reporter, Timings
 from neorl_train.runs._checkpoints import import_ahead
 from neorl_train.runs._records import Records, read_records
 from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed

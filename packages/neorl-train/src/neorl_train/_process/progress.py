@@ -1,10 +1,20 @@
-"""Continuous progress: a live bar on a terminal, plain lines elsewhere."""
+"""What a command says of its work: progress as a live bar or lines, timings, a profiler trace."""
 
 import contextlib
+import dataclasses
+import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TextIO
+
+_IMPORTED = time.monotonic()
+
+IMPORTS = "start of Python, imports"
+"""Name of the first stage of every command."""
+REST_OF_IMPORTS = "imports of the training code"
+"""Name of the stage for the imports that follow the configuration."""
 
 PLAIN_INTERVAL = 5.0
 """Seconds between two plain lines of the same stage."""
@@ -158,3 +168,106 @@ def _live_bar(stream: TextIO, *, known: bool) -> Any:
         columns.append(TextColumn("{task.percentage:>3.0f} %"))
     columns += [TimeElapsedColumn(), TextColumn("{task.fields[text]}", markup=False)]
     return Progress(*columns, console=console, transient=True, refresh_per_second=4)
+
+
+def process_seconds() -> float:
+    """Seconds since this process started, or since this module was imported if that is unknown."""
+    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    return time.monotonic() - _IMPORTED
+
+
+@dataclasses.dataclass
+class Timings:
+    """Stages in the order in which they began, and individual moments.
+
+    Attributes:
+        stages: Name and seconds of every stage that ended.
+        moments: Seconds after the start of the process, by name.
+    """
+
+    stages: list[tuple[str, float]] = dataclasses.field(default_factory=list)
+    moments: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def since_start(cls, name: str) -> "Timings":
+        """Timings whose first stage is everything since the process started."""
+        return cls([(name, process_seconds())])
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Counts the time of the context under ``name``."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stages.append((name, time.monotonic() - started))
+
+    def mark(self, name: str) -> None:
+        """Notes the first time that something happened."""
+        self.moments.setdefault(name, process_seconds())
+
+    def to_dict(self) -> dict[str, object]:
+        """The timings in seconds, ready for JSON."""
+        return {
+            "stages": [{"name": name, "seconds": round(s, 3)} for name, s in self.stages],
+            "moments": {name: round(s, 3) for name, s in self.moments.items()},
+        }
+
+    def table(self) -> str:
+        """The timings as a table, with one line for each stage and moment."""
+        width = max([len(name) for name, _ in self.stages] + [len(n) for n in self.moments] + [8])
+        lines = [f"{name:<{width}}  {seconds:8.2f} s" for name, seconds in self.stages]
+        lines += [f"{name:<{width}}  {s:8.2f} s after start" for name, s in self.moments.items()]
+        return "\n".join(lines)
+
+
+CHUNKS = 1
+"""Number of chunks of each learner in a trace, which also contains the beginning of the next."""
+
+
+class Profile:
+    """Traces the first chunks of every learner; does nothing if no folder is given.
+
+    Args:
+        folder: Folder for one trace per learner, by name.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._left = 0
+
+    def begin(self, name: str) -> None:
+        """Starts the trace before the first chunk of a learner."""
+        if self._folder is None:
+            return
+        import jax
+
+        self.end()
+        options: Any = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0  # Python calls would make up most of the trace
+        # Perfetto, which needs no installation, reads the second file.
+        jax.profiler.start_trace(
+            str(self._folder / name), create_perfetto_trace=True, profiler_options=options
+        )
+        self._left = CHUNKS
+
+    def chunk(self) -> None:
+        """Counts a finished chunk."""
+        if self._left:
+            self._left -= 1
+            if not self._left:
+                self._stop()
+
+    def end(self) -> None:
+        """Ends the trace when the training is over, however it ended."""
+        if self._left:
+            self._left = 0
+            self._stop()
+
+    def _stop(self) -> None:
+        import jax
+
+        jax.profiler.stop_trace()

@@ -1,4 +1,4 @@
-"""The choice of a candidate without the plant: plant models, estimates from the log, critics."""
+"""The choice of a candidate without the plant: plant models, estimates from the log, risk."""
 
 from typing import TYPE_CHECKING
 
@@ -8,26 +8,24 @@ if TYPE_CHECKING:
     from neorl_train.choosing._agreement import other_estimates as other_estimates
     from neorl_train.choosing._choice_page import lines as lines
     from neorl_train.choosing._choice_page import page as page
-    from neorl_train.choosing._choice_page import selection_to_json as selection_to_json
-    from neorl_train.choosing._choice_page import write_selection as write_selection
-    from neorl_train.choosing._critic_fit import CriticOptions as CriticOptions
-    from neorl_train.choosing._critic_fit import Critics as Critics
-    from neorl_train.choosing._critic_fit import TrainingHooks as TrainingHooks
-    from neorl_train.choosing._critic_fit import critics_text as critics_text
-    from neorl_train.choosing._critic_fit import fit_critics as fit_critics
-    from neorl_train.choosing._model_check import ModelOptions as ModelOptions
+    from neorl_train.choosing._choice_page import write_choice as write_choice
+    from neorl_train.choosing._choose import ChosenCandidate as ChosenCandidate
+    from neorl_train.choosing._choose import choose_candidate as choose_candidate
     from neorl_train.choosing._model_check import PlantModelCheck as PlantModelCheck
     from neorl_train.choosing._model_check import check_plant_model as check_plant_model
     from neorl_train.choosing._model_page import mark as mark
-    from neorl_train.choosing._model_page import write_model_page as write_model_page
+    from neorl_train.choosing._options import ChooseOptions as ChooseOptions
+    from neorl_train.choosing._options import learn_plants as learn_plants
     from neorl_train.choosing._predicted_movement import PredictedMovement as PredictedMovement
     from neorl_train.choosing._predicted_movement import movement_rows as movement_rows
     from neorl_train.choosing._predicted_movement import predicted_movement as predicted_movement
     from neorl_train.choosing._return_distribution import ReturnDistribution as ReturnDistribution
     from neorl_train.choosing._return_distribution import return_distribution as return_distribution
+    from neorl_train.choosing._risk import LimitRisk as LimitRisk
+    from neorl_train.choosing._risk import Risk as Risk
+    from neorl_train.choosing._risk import risk_estimates as risk_estimates
     from neorl_train.choosing._select import CandidateEstimates as CandidateEstimates
     from neorl_train.choosing._select import Selection as Selection
-    from neorl_train.choosing._select import SelectOptions as SelectOptions
     from neorl_train.choosing._select import select_candidates as select_candidates
     from neorl_train.choosing._value_estimates import LoggedEpisodes as LoggedEpisodes
     from neorl_train.choosing._value_estimates import ValueEstimates as ValueEstimates
@@ -37,21 +35,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CandidateEstimates",
-    "CriticOptions",
-    "Critics",
+    "ChooseOptions",
+    "ChosenCandidate",
+    "LimitRisk",
     "LoggedEpisodes",
-    "ModelOptions",
     "PlantModelCheck",
     "PredictedMovement",
     "ReturnDistribution",
-    "SelectOptions",
+    "Risk",
     "Selection",
-    "TrainingHooks",
     "ValueEstimates",
     "bootstrap",
     "check_plant_model",
-    "critics_text",
-    "fit_critics",
+    "choose_candidate",
+    "learn_plants",
     "lines",
     "logged_episodes",
     "mark",
@@ -60,11 +57,10 @@ __all__ = [
     "page",
     "predicted_movement",
     "return_distribution",
+    "risk_estimates",
     "select_candidates",
-    "selection_to_json",
     "value_estimates",
-    "write_model_page",
-    "write_selection",
+    "write_choice",
 ]
 
 if not TYPE_CHECKING:

@@ -10,7 +10,6 @@ from jaxtyping import Float
 from neorl_agents.models import (
     ErrorsAhead,
     FreeEpisodes,
-    HistoryModelSettings,
     errors_ahead,
     free_episodes,
 )
@@ -19,12 +18,8 @@ from neorl_agents.retuning import (
     HeldOutMode,
     LearnedPlants,
     PlantFacts,
-    RetuneSettings,
-    held_out_modes,
-    learned_plants,
 )
 from neorl_core import Policy, Spec
-from neorl_core.infrastructure import require_settings, setting, unknown_name
 from neorl_envs import Dataset
 from neorl_envs.inspection import interlock_report
 from neorl_train.choosing._model_trust import (
@@ -38,7 +33,7 @@ from neorl_train.choosing._model_trust import (
     replayed_controllers,
     why_no_mode,
 )
-from neorl_train.data._behaviours import own_episodes
+from neorl_train.choosing._options import ChooseOptions, learn_plants
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.judging._evaluate import reward_unit
 from neorl_train.judging._sentences import setpoint_text
@@ -63,29 +58,6 @@ REMEDIES = {
     "--exogenous, and a reward that does not consist of noise alone",
 }
 """What a log lacks if a check fails."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelOptions:
-    """Options for learning a plant model from a log.
-
-    Attributes:
-        exogenous: Observations that no controller influences, such as weather, demand or
-            setpoints.
-        updates: Gradient steps of each network.
-        episodes: Largest number of episodes for checking the model, which is not fitted to them.
-        held_out_modes: Largest number of controllers of the log whose episodes are left out of a
-            further fit, which then predicts them; each takes as long as the model itself.
-        seed: Seed of the split, the weights and the random samples.
-        output: Page to write.
-    """
-
-    exogenous: tuple[str, ...] = ()
-    updates: int = setting(HistoryModelSettings.updates, low=1)
-    episodes: int = setting(RetuneSettings.evaluation_episodes, low=2)
-    held_out_modes: int = setting(3, low=0)
-    seed: int = setting(0, low=0)
-    output: str = "model.html"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,10 +116,12 @@ class PlantModelCheck:
 def check_plant_model(
     dataset: Dataset,
     source: str,
-    options: ModelOptions,
+    options: ChooseOptions,
     facts: PlantFacts | None = None,
     controllers: Mapping[str, Policy] | None = None,
     incumbent: str = "",
+    *,
+    plants: LearnedPlants | None = None,
 ) -> PlantModelCheck:
     """Fits a plant model to a log and checks it on held-out episodes.
 
@@ -163,6 +137,7 @@ def check_plant_model(
         facts: Declared facts about the plant; none by default.
         controllers: Controllers by the name under which they generated the log; none by default.
         incumbent: Name of the controller that runs today; unknown by default.
+        plants: Result of :func:`learn_plants` for the same arguments; learned here by default.
 
     Returns:
         The results of the checks.
@@ -170,35 +145,18 @@ def check_plant_model(
     Raises:
         InputError: If the log does not suffice, or a name is not an observation.
     """
-    spec = dataset.spec
+    if plants is None:
+        plants = learn_plants(dataset, options, facts, controllers, incumbent)
+    spec, model, controllers = dataset.spec, plants.model, controllers or {}
+    settings, facts = options.settings(), options.facts(facts, dataset)
     names = [channel.name for channel in spec.obs]
-    for name in options.exogenous:
-        if name not in names:
-            raise unknown_name("observation in exogenous", name, names)
-    facts = PlantFacts() if facts is None else facts
-    exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
-    require_settings(options, "")
-    settings = RetuneSettings(
-        model=HistoryModelSettings(updates=options.updates), evaluation_episodes=options.episodes
-    )
-    facts = dataclasses.replace(facts, exogenous=exogenous)
-    by_incumbent = own_episodes(dataset, incumbent)
-    plants = learned_plants(
-        dataset.transitions, spec, options.seed, facts, settings, by_incumbent=by_incumbent
-    )
-    model = plants.model
     predicted = tuple(names[i] for i in model.predicted)
     unit = str(dataset.attributes.get("reward_unit", "")) or reward_unit(dataset)
-    controllers = controllers or {}
     incumbent_known = incumbent in controllers
     ahead, free, from_actions = checks_from_actions(
         plants, unit, options.seed, decides=not incumbent_known
     )
     modes = log_modes(dataset, controllers)
-    most = options.held_out_modes
-    held_out = held_out_modes(
-        plants, modes, options.seed, facts, settings, incumbent=incumbent, most=most
-    )
     of_incumbent: list[Check] = []
     if incumbent_known:
         own = [mode for mode in modes if mode.name == incumbent]
@@ -207,6 +165,7 @@ def check_plant_model(
         returns = own_returns(plants, today)
         of_incumbent = replay_checks(returns, replay, incumbent, plants, unit)
     interlocks = interlock_report(dataset)["entries"] if facts.interlock is not None else ()
+    why_none = why_no_mode(modes, options.held_out_modes)
     return PlantModelCheck(
         source=source,
         spec=spec,
@@ -220,13 +179,13 @@ def check_plant_model(
         replayed=replayed_controllers(plants, dataset, controllers),
         checks=(
             *of_incumbent,
-            *mode_checks(held_out, spec, unit, why_no_mode(modes, most)),
+            *mode_checks(plants.held_out, spec, unit, why_none),
             _excitation_check(plants.excitation),
             *from_actions,
             *_log_checks(dataset),
             *_interlock_checks(interlocks),
         ),
-        held_out=held_out,
+        held_out=plants.held_out,
         interlocks=tuple(interlocks),
     )
 

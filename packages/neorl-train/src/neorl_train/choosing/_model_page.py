@@ -1,12 +1,10 @@
-"""The page of a plant model: its conclusion, its checks, and figures with the log."""
+"""The plant model on the page of a choice: its checks, and figures with the log."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from neorl_agents.retuning import SURE
-from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
 from neorl_train.choosing._model_check import PlantModelCheck, predicted_sums
 from neorl_train.choosing._model_trust import Check
@@ -17,7 +15,6 @@ from neorl_train.pages._html import (
     Section,
     bullets,
     join,
-    page_with_answer,
     paragraph,
     table,
     tag,
@@ -121,40 +118,15 @@ CHECKS_TEXT = (
 )
 
 
-def write_model_page(check: PlantModelCheck, path: Path) -> Path:
-    """Writes the page.
-
-    Args:
-        check: Result of :func:`check_plant_model`.
-        path: File to write.
-
-    Returns:
-        The file.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
-    write_text(path, page(check))
-    return path
-
-
-def page(check: PlantModelCheck) -> str:
-    """The page as one HTML document without scripts or external references."""
-    return page_with_answer(
-        "plant model",
-        f"Does a model learned from {check.source} reproduce its plant?",
-        "The model may be used" if check.usable else "The model must not be used",
-        check.sentence,
-        _sections(check),
-        good=check.usable,
-        title=f"Plant model of {check.source}",
-    )
-
-
-def _sections(check: PlantModelCheck) -> list[Section]:
+def model_sections(check: PlantModelCheck) -> list[Section]:
+    """The sections of a page that show whether the model may be used."""
     pictures = [] if _style.installed() else [missing()]
     return [
-        ("checks", "What was checked", join([*pictures, paragraph(CHECKS_TEXT), _checks(check)])),
+        (
+            "checks",
+            "May the plant model be used?",
+            join([*pictures, paragraph(CHECKS_TEXT), _checks(check)]),
+        ),
         ("sums", "Return and costs of whole episodes", _sums(check)),
         ("replayed", "The controllers that recorded the log", _replay_table(check)),
         ("held-out-modes", "Controllers that were left out of the fit", _held_out(check)),
@@ -162,7 +134,6 @@ def _sections(check: PlantModelCheck) -> list[Section]:
         ("ahead", "Prediction errors several steps ahead", _ahead(check)),
         ("model", "The model", _model(check)),
         ("interlocks", "The declared interlocks", _interlocks(check)),
-        ("limits", "What this page does not show", _limits()),
     ]
 
 
@@ -388,17 +359,3 @@ def _interlocks(check: PlantModelCheck) -> Html:
         for interlock in check.interlocks
     ]
     return join([paragraph(text), table("Interlocks, in their order.", columns, rows)])
-
-
-def _limits() -> Html:
-    return bullets(
-        [
-            "The logged actions are those of the controllers and operators that recorded the log. "
-            "A controller that acts differently can lead the model into regions where nothing was "
-            "recorded.",
-            "Events that are not in the log, such as a rare peak, are not in the model either. Nor "
-            "are interlocks that plant.toml does not declare.",
-            "When candidates are compared, the model's error in every logged step is added as "
-            "well, so those predictions are closer to the plant than the ones on this page.",
-        ]
-    )

@@ -6,30 +6,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
     LearnedPlants,
     OtherController,
     PlantFacts,
     Prediction,
-    RetuneSettings,
     choose,
-    held_out_modes,
     judging_modes,
-    learned_plants,
     select,
 )
 from neorl_core import InputError, Policy, Spec
-from neorl_core.infrastructure import require_settings, setting, unknown_name
+from neorl_core.infrastructure import unknown_name
 from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset
 from neorl_train.choosing._agreement import other_estimates, refuse_if_contradicted
 from neorl_train.choosing._model_check import checks_from_actions
-from neorl_train.choosing._model_trust import log_modes, mode_checks, own_returns
+from neorl_train.choosing._model_trust import mode_checks, own_returns
+from neorl_train.choosing._options import ChooseOptions, learn_plants
 from neorl_train.choosing._predicted_movement import PredictedMovement, predicted_movement
 from neorl_train.choosing._return_distribution import ReturnDistribution, return_distribution
 from neorl_train.choosing._value_estimates import (
-    MEMBERS,
     ValueEstimates,
     logged_episodes,
     value_estimates,
@@ -43,53 +39,6 @@ from neorl_train.judging._wording import with_ends, with_unit
 
 MIN_AGREEMENT = 3
 """Smallest number of candidates for which the agreement of two estimators is reported."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SelectOptions:
-    """Options for estimating candidates.
-
-    Attributes:
-        policies: Additional policy artefacts, beside those of the run and the plant's own
-            controllers.
-        incumbent: Candidate that runs today; if empty, the controller that a run retuned, or the
-            first controller of the plant.
-        exogenous: Observations that no controller influences, such as weather, demand or
-            setpoints.
-        updates: Gradient steps of each network of the plant model.
-        value_updates: Gradient steps of each fitted Q evaluation, a multiple of 100; 0 for none.
-        value_members: Networks of each fitted Q evaluation of means, whose spread widens its
-            interval; 1 for a single, wider network.
-        discount: Discount per step of fitted Q evaluation and importance sampling.
-        held_out_modes: Largest number of candidates that recorded a part of the log, other than the
-            incumbent, whose episodes are left out of a further fit, which then predicts them; zero
-            for none.
-        seed: Seed of splits, weights and random samples.
-        output: Page to write; a JSON file of the same name is written beside it.
-    """
-
-    policies: tuple[str, ...] = ()
-    incumbent: str = ""
-    exogenous: tuple[str, ...] = ()
-    updates: int = setting(HistoryModelSettings.updates, low=1)
-    value_updates: int = setting(6_000, low=0)
-    value_members: int = setting(MEMBERS, low=1)
-    discount: float = setting(0.99, low=0, below=1)
-    held_out_modes: int = setting(0, low=0)
-    seed: int = setting(0, low=0)
-    output: str = "select.html"
-
-    def validate(self) -> None:
-        """Refuses invalid values.
-
-        Raises:
-            InputError: Names the first one.
-        """
-        require_settings(self, "")
-        if self.value_updates % 100:
-            raise InputError(
-                f"value_updates must be a multiple of 100 or 0, got {self.value_updates}"
-            )
 
 
 class CandidateEstimates(NamedTuple):
@@ -180,8 +129,10 @@ def select_candidates(
     dataset: Dataset,
     source: str,
     candidates: Mapping[str, Policy],
-    options: SelectOptions,
+    options: ChooseOptions,
     facts: PlantFacts | None = None,
+    *,
+    plants: LearnedPlants | None = None,
 ) -> Selection:
     """Estimates every candidate from a log and chooses by :class:`ChoiceRule`.
 
@@ -198,6 +149,8 @@ def select_candidates(
         candidates: Deterministic policies in physical units by name; at least two.
         options: Options for estimating them.
         facts: Declared facts about the plant; none by default.
+        plants: Result of :func:`learn_plants` for the same log, candidates and incumbent; learned
+            here by default.
 
     Returns:
         All estimates and the choice.
@@ -216,11 +169,10 @@ def select_candidates(
     if incumbent not in candidates:
         raise unknown_name("candidate as incumbent", incumbent, list(candidates))
     order = {incumbent: candidates[incumbent], **candidates}
-    settings = RetuneSettings(model=HistoryModelSettings(updates=options.updates))
-    plants, in_log = _learned_plants(
-        dataset, order, options, PlantFacts() if facts is None else facts, settings
-    )
-    chosen, table = select(plants, order, incumbent, settings.rule, logged=in_log)
+    if plants is None:
+        plants = learn_plants(dataset, options, facts, candidates, incumbent)
+    plants, in_log = _with_errors(plants, dataset, order)
+    chosen, table = select(plants, order, incumbent, options.settings().rule, logged=in_log)
     values: list[Any] = [None] * len(table)
     others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
     distributions: list[Any] = [None] * len(table)
@@ -263,29 +215,15 @@ def select_candidates(
     )
 
 
-def _learned_plants(
-    dataset: Dataset,
-    candidates: Mapping[str, Policy],
-    options: SelectOptions,
-    facts: PlantFacts,
-    settings: RetuneSettings,
+def _with_errors(
+    plants: LearnedPlants, dataset: Dataset, candidates: Mapping[str, Policy]
 ) -> tuple[LearnedPlants, list[str]]:
-    """The plant model with its errors for other controllers of the log.
+    """The plants with the errors of the model for the controllers of the log.
 
     The incumbent is the first candidate. Also returns the names of those that recorded a part of
     the log.
     """
     incumbent = next(iter(candidates))
-    exogenous = tuple(dict.fromkeys((*facts.exogenous, *options.exogenous)))
-    facts = dataclasses.replace(facts, exogenous=exogenous)
-    plants = learned_plants(
-        dataset.transitions,
-        dataset.spec,
-        options.seed,
-        facts,
-        settings,
-        by_incumbent=own_episodes(dataset, incumbent),
-    )
     judges = np.searchsorted(np.unique(plants.rows.start), plants.evaluation_starts)
     masks = {name: own_episodes(dataset, name) for name in candidates if name != incumbent}
     filled = {name: mask for name, mask in masks.items() if mask is not None}
@@ -293,24 +231,18 @@ def _learned_plants(
         candidates[incumbent],
         [OtherController(candidates[name], mask[judges]) for name, mask in filled.items()],
     )
-    most = options.held_out_modes
-    modes = log_modes(dataset, candidates) if most else ()
-    held_out = held_out_modes(
-        plants, modes, options.seed, facts, settings, incumbent=incumbent, most=most
-    )
     names = behaviours_of(dataset)  # imitations did not record it
-    in_log = [name for name, mask in filled.items() if name in names and mask.any()]
-    return plants._replace(held_out=held_out), in_log
+    return plants, [name for name, mask in filled.items() if name in names and mask.any()]
 
 
 def _model_warnings(
-    dataset: Dataset, plants: LearnedPlants, incumbent: str, policy: Policy, options: SelectOptions
+    dataset: Dataset, plants: LearnedPlants, incumbent: str, policy: Policy, options: ChooseOptions
 ) -> tuple[str, ...]:
     """Why the model may not be used, in sentences; empty if it may.
 
     If the incumbent recorded episodes, as the log states or as somebody says by naming it, the
     model must reproduce their return, as in the clause *model* of a run. Otherwise the log does not
-    show the true return of any candidate, and the deciding checks of ``neorl-train model`` take its
+    show the true return of any candidate, and the deciding checks of the plant model take its
     place.
     """
     unit, own = reward_unit(dataset), plants.by_incumbent
@@ -329,14 +261,14 @@ def _model_warnings(
         return ()
     return (
         f"the log has no episode that is known to be recorded by {incumbent}, and the model fails "
-        f"checks of `neorl-train model`: {'; '.join(failed)}; if one of the candidates recorded "
-        "the log, name it with --incumbent NAME, so that the model only has to reproduce its "
-        "return",
+        f"checks of `neorl-train choose --show model`: {'; '.join(failed)}; if one of the "
+        "candidates recorded the log, name it with --incumbent NAME, so that the model only has to "
+        "reproduce its return",
     )
 
 
 def _values_of(
-    dataset: Dataset, policies: list[Policy], plants: LearnedPlants, options: SelectOptions
+    dataset: Dataset, policies: list[Policy], plants: LearnedPlants, options: ChooseOptions
 ) -> tuple[list[ValueEstimates], list[ReturnDistribution]]:
     """Estimates of the value of each policy, and of the distribution of its return."""
     episodes = logged_episodes(dataset)

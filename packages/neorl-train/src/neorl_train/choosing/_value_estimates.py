@@ -26,7 +26,7 @@ from neorl_train.training._loop import train
 from neorl_train.training._plan import Plan
 
 MEMBERS = 4
-"""Number of networks of a fitted Q evaluation, for ``select`` and for runs on a log alone."""
+"""Number of networks of a fitted Q evaluation, for ``choose`` and for runs on a log alone."""
 DRAWS = 200
 """Number of bootstrap resamples of episodes for an interval of importance sampling."""
 MEMBER_WIDTHS = (128, 128)

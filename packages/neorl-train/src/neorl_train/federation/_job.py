@@ -14,9 +14,8 @@ from neorl_train._job.job import continue_run, first_record
 from neorl_train._job.log_stage import read_experience
 from neorl_train._job.resolution import reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
-from neorl_train._process.progress import Reporter
-from neorl_train._process.signals import StopSignal
-from neorl_train._process.timings import Timings
+from neorl_train._process.control import StopSignal
+from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration._sections import config_hash, config_to_dict, hyperparameters
 from neorl_train.configuration._toml import dump_toml
 from neorl_train.configuration._validation import configure, validate

@@ -52,12 +52,9 @@ def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
     run_path = shlex.quote(str(run))
     train = command_prefix("neorl-train")
     steps = []
-    if not simulated and verdict.answer not in (DEPLOY, REFUSE):
-        why = "estimate every candidate from the log, with intervals"
-        steps.append((f"{train} select {run_path}", why))
     if not simulated and verdict.answer != DEPLOY:
-        why = "check whether a plant model learned from the log can be used"
-        steps.append((f"{train} model {run_path}", why))
+        why = "check the plant model, and estimate every candidate in it with intervals"
+        steps.append((f"{train} choose {run_path}", why))
     if simulated and verdict.answer != DEPLOY:
         why = "show which constraints are broken, with and without the filter"
         steps.append((f"{train} safety-report {run_path}", why))

@@ -4,8 +4,6 @@ from neorl_train.populations._epochs import Epochs as Epochs
 from neorl_train.populations._epochs import Order as Order
 from neorl_train.populations._epochs import play_episode as play_episode
 from neorl_train.populations._epochs import run_epochs as run_epochs
-from neorl_train.populations._hunt import hunt as hunt
-from neorl_train.populations._hunt_options import HuntOptions as HuntOptions
 from neorl_train.populations._run import TrainedPopulation as TrainedPopulation
 from neorl_train.populations._run import population_checkpoints as population_checkpoints
 from neorl_train.populations._run import random_rewards as random_rewards
@@ -13,10 +11,8 @@ from neorl_train.populations._run import train_population as train_population
 
 __all__ = [
     "Epochs",
-    "HuntOptions",
     "Order",
     "TrainedPopulation",
-    "hunt",
     "play_episode",
     "population_checkpoints",
     "random_rewards",

@@ -8,7 +8,6 @@ FALLBACK, CONSTRAINTS, GUARD = "fallback", "constraints.json", "guard.json"
 EVALUATION, TRACES, VERDICT = "evaluation.json", "traces.json", "verdict.json"
 FINE_TUNING = "finetune.json"
 REPORT, BUNDLE = "report.html", "policy.bundle"
-CRITICS, CRITIC_METRICS = "critics.json", "critics/metrics.jsonl"
 EVALUATIONS, STARTS = "evaluations", "starts.json"
 PROFILE = "profile"
 
@@ -31,14 +30,6 @@ def policy_file(name: str) -> str:
     It has forward slashes on every system.
     """
     return f"{POLICIES}/{name}.safetensors"
-
-
-def critic_file(name: str) -> str:
-    """Path of a critic in a run.
-
-    It has forward slashes on every system.
-    """
-    return f"critics/{name}.safetensors"
 
 
 def file_name(name: str) -> str:

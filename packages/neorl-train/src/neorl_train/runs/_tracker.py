@@ -14,7 +14,7 @@ from neorl_train.runs._system_metrics import SAMPLE_SECONDS, SystemMetrics
 
 MISSING = (
     f"MLflow is not installed, so metrics are only in {METRICS}; `pip install "
-    "'neorl-train[mlflow]'` and `neorl-train track RUN` write them later"
+    "'neorl-train[mlflow]'` and `neorl-train inspect RUN --track` write them later"
 )
 DAMAGED = ("already exists", "duplicate column", "malformed", "not a database")
 """SQLite's messages about a database that was left incomplete, or that is not one."""
@@ -84,7 +84,7 @@ class MlflowTracker:
     def _message(self, reason: str) -> str:
         return (
             f"tracking stopped ({reason}); the records are complete: {_repair(self._run, reason)}"
-            f"`neorl-train track {self._run.path}` writes them later"
+            f"`neorl-train inspect {self._run.path} --track` writes them later"
         )
 
     def _work(self) -> None:

@@ -90,7 +90,7 @@ def evaluate_again(
         raise InputError(
             f"{run.path} was trained on {resolved_run.config.data.source}, a log without a "
             "simulator, and fresh starts need one; name the simulator of its plant with --plant, "
-            f"or compare policies on the log with `neorl-train select {run.path.name}`"
+            f"or compare policies on the log with `neorl-train choose {run.path.name}`"
         )
     if starts < 0 or starts == 1:
         raise InputError(f"starts must be at least 2, or 0 for those of the run, got {starts}")

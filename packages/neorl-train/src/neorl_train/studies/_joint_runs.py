@@ -18,9 +18,8 @@ from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import task_of, validation_of
 from neorl_train._job.watcher import RunWatcher
-from neorl_train._process.progress import Reporter
-from neorl_train._process.signals import StopSignal
-from neorl_train._process.timings import Timings
+from neorl_train._process.control import StopSignal
+from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration._sections import (
     Config,
     config_hash,

@@ -27,7 +27,7 @@ class PredictedGain:
     """Objective of a search: the gain over the incumbent that a plant model predicts.
 
     For each learner of a run, this is the lower bound of its predicted gain in return, averaged
-    over its seeds; the best learner is used. If the rule of ``neorl-train select`` refuses a
+    over its seeds; the best learner is used. If the rule of ``neorl-train choose`` refuses a
     policy, for example because it is predicted to break a limit, its value is reduced by the spread
     of the returns between episodes of the log. The simulator and the starts of the evaluation are
     not used. The model of a log is fitted once.

@@ -20,9 +20,8 @@ from neorl_core import InputError
 from neorl_core.infrastructure import check_head, head, unknown_name, write_json
 from neorl_core.infrastructure.command_line import StoppedError, one_line
 from neorl_train._job.job import resume_job, run_job
-from neorl_train._process.progress import Reporter
-from neorl_train._process.switches import prepare_process
-from neorl_train._process.timings import IMPORTS, Timings
+from neorl_train._process.control import prepare_process
+from neorl_train._process.progress import IMPORTS, Reporter, Timings
 from neorl_train.configuration._sections import (
     PAIRED_STARTS_SEED,
     Config,

@@ -32,8 +32,9 @@ class Subcommand(NamedTuple):
 
     Attributes:
         module: Full name of the module with the function ``command(words)``, the class of options
-            and, if the class does not describe the command itself, its description ``USAGE``.
-        options: Name of the class of options; of another module as ``"module:Name"``.
+            and, if the class does not describe the command itself, its description ``USAGE``. As
+            ``"module:name"`` the function is ``name`` and its description ``NAME_USAGE``.
+        options: Name of the class of options in that module, which may have imported it.
         first: The options that matter most; if there are any, ``--help`` shows these and a list of
             the sections.
         tables: Sections that are known only at run time, by the field that holds them.
@@ -102,14 +103,20 @@ class Subcommand(NamedTuple):
         parser = option_parser(section, program, only=only, usage=usage)
         return parser.format_help()
 
+    def place(self) -> tuple[str, str]:
+        """The module and the name of the function."""
+        module, _, name = self.module.partition(":")
+        return module, name or "command"
+
     def _section(self) -> Section:
-        module, _, name = self.options.rpartition(":")
-        return declared_section(module or self.module, name)
+        return declared_section(self.place()[0], self.options)
 
     def _description(self, section: Section) -> tuple[str | None, str]:
         """The line with the usage, if it is written out, and the description."""
+        module, function = self.place()
+        text = "USAGE" if function == "command" else f"{function.upper()}_USAGE"
         try:
-            usage, _, description = declared_value(self.module, "USAGE").partition("\n\n")
+            usage, _, description = declared_value(module, text).partition("\n\n")
         except LookupError:
             return None, section.text
         return usage, description.strip()

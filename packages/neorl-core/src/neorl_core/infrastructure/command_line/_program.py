@@ -212,7 +212,8 @@ class Program:
         if name not in self.without_prepare:
             self.prepare()
         try:
-            importlib.import_module(self.subcommands[name].module).command(words)
+            module, function = self.subcommands[name].place()
+            getattr(importlib.import_module(module), function)(words)
         except Exception as error:
             expected = isinstance(error, InputError | StoppedError | OSError)
             if not expected and is_out_of_memory(error):

@@ -8,7 +8,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.results import print_json
+from neorl_train._command.shared import print_json
 
 USAGE = """neorl-train benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]
 

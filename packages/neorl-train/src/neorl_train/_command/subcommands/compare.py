@@ -6,7 +6,7 @@ from pathlib import Path
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.run_argument import named_run
+from neorl_train._command.shared import named_run
 
 USAGE = """neorl-train compare RUN RUN ... [--OPTION VALUE ...]
 

@@ -4,7 +4,7 @@ import dataclasses
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.run_argument import named_run
+from neorl_train._command.shared import named_run
 
 USAGE = """neorl-train evaluate RUN [--OPTION VALUE ...]
 
@@ -62,7 +62,7 @@ def command(arguments: list[str]) -> None:
         plant=options.plant,
     )
     if options.json:
-        from neorl_train._command.results import print_json
+        from neorl_train._command.shared import print_json
         from neorl_train.judging._results import to_plain
 
         content = {

@@ -1,10 +1,29 @@
 """``neorl-train federate``: trains one policy at several sites that share no data."""
 
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 from neorl_agents import ALGORITHMS
-from neorl_train._command.federation_options import read_federation
-from neorl_train._command.results import print_json, run_results
-from neorl_train._process.progress import Reporter
-from neorl_train._process.timings import IMPORTS, REST_OF_IMPORTS, Timings
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.shared import Flags, print_json, run_results
+from neorl_train._command.subcommands.run import fields_of, part_of
+from neorl_train._process.progress import IMPORTS, REST_OF_IMPORTS, Reporter, Timings
+from neorl_train.configuration._sections import Config, config_to_dict, config_type
+from neorl_train.configuration._toml import dump_toml, update
+from neorl_train.configuration._untrained import refuse_untrained, require_importable
+from neorl_train.federation._rules import Fault
+from neorl_train.federation._settings import (
+    Federation,
+    FederationConfig,
+    GossipConfig,
+    MessagesConfig,
+    PrivacyConfig,
+)
+from neorl_train.federation._sites import SECTIONS, FederationPlan, federation_plan
 
 USAGE = """neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
 
@@ -23,6 +42,23 @@ examples:
   neorl-train federate sites.toml --messages.bits 8 --messages.fraction 0.1
   neorl-train federate federations/0001
 """
+
+
+PLAN = "federation.toml"
+DEFAULTS: dict[str, Any] = {
+    "training": {"algorithms": ("td3_bc",), "seeds": (0,)},
+    "output": {"directory": "federations", "tracking": False},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class FederationOptions(Flags, Config):
+    """The options of ``federate``."""
+
+    federation: FederationConfig = dataclasses.field(default_factory=FederationConfig)
+    gossip: GossipConfig = dataclasses.field(default_factory=GossipConfig)
+    privacy: PrivacyConfig = dataclasses.field(default_factory=PrivacyConfig)
+    messages: MessagesConfig = dataclasses.field(default_factory=MessagesConfig)
 
 
 def command(arguments: list[str]) -> None:
@@ -47,3 +83,105 @@ def command(arguments: list[str]) -> None:
     if flags.timings:
         print(timings.table())
     print(f"written to {folder}; every site is a run: `neorl-train inspect {folder}/sites/NAME`")
+
+
+def read_federation(
+    arguments: Sequence[str], algorithms: Mapping[str, type]
+) -> tuple[Path | None, FederationPlan, str, Flags]:
+    """The plan of a federation, and the folder in which to continue it.
+
+    The folder is ``None`` for a new federation; the text is the plan as TOML.
+    """
+    names = {f"--{name}": name for name in fields_of(Flags())}
+    words = [word for word in arguments if word not in names]
+    flags = Flags(**{name: flag in arguments for flag, name in names.items()})
+    base = update(config_type(algorithms)(), DEFAULTS)
+    require_importable(base, words)
+    positional = []
+    while words and not words[0].startswith("-"):
+        positional.append(words.pop(0))
+    folder, document = _document(positional, words)
+    kind = dataclasses.make_dataclass(
+        "Options", [], bases=(FederationOptions, type(base)), frozen=True
+    )
+    default, sites, faults = _from_document(document, kind(**fields_of(base)), positional)
+    options = parse_options(kind, words, program="neorl-train federate", default=default)
+    if not positional:
+        raise InputError(
+            "federate needs a file with sections [sites.NAME], or at least two logs or plants; for "
+            "example `neorl-train federate north.h5 south.h5`"
+        )
+    config = part_of(options, base)
+    refuse_untrained(config, words)
+    settings = Federation(**{name: getattr(options, name) for name in SECTIONS})
+    plan = federation_plan(config, settings, sites, faults)
+    return folder, plan, _text(config, settings, sites, faults), flags
+
+
+def _document(
+    positional: Sequence[str], arguments: Sequence[str]
+) -> tuple[Path | None, dict[str, Any]]:
+    """The content of a plan file, or one site per named source; and the folder to continue."""
+    if len(positional) == 1 and (Path(positional[0]) / PLAN).is_file():
+        if arguments:
+            raise InputError(
+                f"{positional[0]} continues with its own settings; leave {arguments[0]} out, or "
+                f"start a new federation with `neorl-train federate {positional[0]}/{PLAN} "
+                f"{' '.join(arguments)}`"
+            )
+        return Path(positional[0]).absolute(), _read(Path(positional[0]) / PLAN)
+    if len(positional) == 1 and positional[0].endswith(".toml"):
+        return None, _read(Path(positional[0]))
+    if len(positional) == 1 and Path(positional[0]).is_dir():
+        raise InputError(
+            f"{positional[0]} contains no {PLAN}, so it is not the folder of a federation; name "
+            "such a folder, for example federations/0001"
+        )
+    sites: dict[str, Any] = {}
+    for source in positional:
+        stem = Path(source).stem
+        name = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in stem)
+        number = 2
+        while name in sites:
+            name, number = f"{name.rstrip('0123456789')}{number}", number + 1
+        sites[name] = {"data": {"source": source}}
+    return None, {"sites": sites} if positional else {}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}") from None
+
+
+def _from_document(
+    document: dict[str, Any], default: Any, positional: Sequence[str]
+) -> tuple[Any, dict[str, Any], tuple[Fault, ...]]:
+    """The sections with their values, the sites, and the settings of faults."""
+    rest = dict(document)
+    sites, faults = rest.pop("sites", {}), rest.pop("faults", [])
+    where = positional[0] if positional else ""
+    if not isinstance(sites, dict) or not all(isinstance(site, dict) for site in sites.values()):
+        raise InputError(f"{where}: write each site as a section [sites.NAME]")
+    if not isinstance(faults, list):
+        raise InputError(f"{where}: write each fault as [[faults]], with two brackets")
+    try:
+        filled = update(default, rest)
+        return filled, sites, tuple(update(Fault(), fault) for fault in faults)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _text(
+    config: Config, settings: Federation, sites: dict[str, Any], faults: tuple[Fault, ...]
+) -> str:
+    """The complete plan as TOML, from which the same plan can be read again."""
+    plain = config_to_dict(config)
+    plain |= {name: dataclasses.asdict(getattr(settings, name)) for name in SECTIONS}
+    plain["sites"] = sites
+    if faults:
+        plain["faults"] = [dataclasses.asdict(fault) for fault in faults]
+    return dump_toml(plain)

@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
+from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.results import print_json
-from neorl_train._command.run_argument import JsonFlag, RunArgument
-from neorl_train._command.run_state import state_of, verdict_of
+from neorl_train._command.shared import JsonFlag, RunArgument, print_json, run_results
+from neorl_train._command.subcommands.list import state_of, verdict_of
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._lock import holder
@@ -19,17 +19,58 @@ class InspectOptions(JsonFlag, RunArgument):
     """Shows the settings of a run, its progress and its results.
 
     example: neorl-train inspect runs/0001
+             neorl-train inspect runs/0001 --report --track
+
+    Attributes:
+        report: Write the report of an evaluated run again, and show its results.
+        track: Copy the records of the run into MLflow.
     """
+
+    report: bool = False
+    track: bool = False
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train inspect RUN``."""
     options = parse_options(InspectOptions, arguments, program="neorl-train inspect")
     run = options.directory("inspect")
+    if options.report:
+        _write_report(run)
+    tracking_uri = _copy_to_mlflow(run) if options.track else ""
     if options.json:
-        print_json("run-state", run_state(run))
-    else:
-        print(describe_run(run))
+        results = {"results": run_results(run)} if options.report else {}
+        copied = {"tracking_uri": tracking_uri} if options.track else {}
+        print_json("run-state", {**run_state(run), **results, **copied})
+        return
+    print(describe_run(run))
+    if options.report:
+        from neorl_train.pages._terminal import print_summary
+
+        print_summary(run.path)
+    if options.track:
+        print(f"copied to {tracking_uri}")
+
+
+def _write_report(run: RunDirectory) -> None:
+    """Writes the report of an evaluated run again."""
+    from neorl_train._job.stages import write_run_report
+    from neorl_train._process.progress import Reporter, Timings
+
+    run.record()
+    write_run_report(run, Reporter(), Timings())
+
+
+def _copy_to_mlflow(run: RunDirectory) -> str:
+    """Copies the records of a run; returns where they are now."""
+    from neorl_train.runs._tracker import MISSING, copy_once, mlflow_installed
+
+    run.record()
+    if not mlflow_installed():
+        raise InputError(MISSING)
+    from neorl_train.runs._mlflow import tracking_uri
+
+    copy_once(run)
+    return tracking_uri(run)
 
 
 def run_state(run: RunDirectory) -> dict[str, Any]:

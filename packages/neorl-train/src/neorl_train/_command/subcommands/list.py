@@ -1,6 +1,7 @@
 """``neorl-train list [RUNS]``: lists environments, algorithms and runs."""
 
 import dataclasses
+import json
 import shlex
 from importlib import metadata
 from pathlib import Path
@@ -14,12 +15,10 @@ from neorl_core.infrastructure.command_line import (
     parse_options,
 )
 from neorl_train._command.learner_sections import learner_sections
-from neorl_train._command.results import print_json
-from neorl_train._command.run_argument import JsonFlag
-from neorl_train._command.run_state import state_of, verdict_of
+from neorl_train._command.shared import JsonFlag, print_json
 from neorl_train.runs._directory import RunDirectory, numbered_runs
 from neorl_train.runs._lock import holder
-from neorl_train.runs._names import RECORD
+from neorl_train.runs._names import RECORD, RUNNING, STOPPED, VERDICT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +66,25 @@ def listing(runs: Path) -> dict[str, Any]:
             entry["error"] = one_line(error)
         entries.append(entry)
     return {**known_names(), "runs": entries}
+
+
+def state_of(record: dict[str, Any], process: str | None) -> str:
+    """The status in one word; "running" is reported only while the run's lock is held."""
+    if process is not None:
+        return RUNNING
+    return STOPPED if record["status"] == RUNNING else record["status"]
+
+
+def verdict_of(run: RunDirectory) -> dict[str, Any] | None:
+    """Answer and sentence of a run's verdict; ``None`` if there is none yet."""
+    path = run.path / VERDICT
+    if not path.exists():
+        return None
+    try:
+        verdict = json.loads(path.read_text(encoding="utf-8"))
+        return {name: str(verdict[name]) for name in ("answer", "sentence")}
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} is damaged; `neorl-train resume` writes it again") from None
 
 
 def known_names() -> dict[str, Any]:

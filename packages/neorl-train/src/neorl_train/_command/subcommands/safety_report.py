@@ -9,8 +9,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs import read_dataset
 from neorl_safety.constraints import Constraints, constraints_from_dict, constraints_from_toml
-from neorl_train._command.results import print_json
-from neorl_train._command.run_argument import named_run
+from neorl_train._command.shared import named_run, print_json
 from neorl_train._job.artefacts import PolicyUnderTest, read_policy_under_test
 from neorl_train.data._source import require_same_channels, source_named
 from neorl_train.judging import Assessment, assess_on_log, assess_on_plant

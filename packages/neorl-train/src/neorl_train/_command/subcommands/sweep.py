@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.results import print_json
+from neorl_train._command.shared import print_json
 
 if TYPE_CHECKING:
     from neorl_train.studies._sweep import Cell, SweepFile, SweepState

@@ -1,15 +1,17 @@
-"""The run directory that a command names, and the flags that commands share."""
+"""What commands share: the run that is named, the flags, and how results are printed."""
 
 import dataclasses
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import Positional
 
 if TYPE_CHECKING:
+    from neorl_train._process.progress import Timings
     from neorl_train.runs._directory import RunDirectory
 
 
@@ -110,3 +112,45 @@ def take_flag(flag: str, arguments: Iterable[str]) -> tuple[list[str], bool]:
     """Removes a flag from the arguments; also returns whether it was there."""
     arguments = list(arguments)
     return [word for word in arguments if word != flag], flag in arguments
+
+
+VERSION = 1
+
+
+def print_results(run: "RunDirectory", timings: "Timings", flags: Flags) -> None:
+    """Prints the results of a run, preceded by a table of timings if requested."""
+    from neorl_train.pages._terminal import print_summary
+
+    if flags.json:
+        print_json("run-results", run_results(run))
+        return
+    if flags.timings:
+        print(timings.table())
+    print_summary(run.path)
+
+
+def run_results(run: "RunDirectory") -> dict[str, Any]:
+    """Path, status, verdict and tables of a run, as plain JSON."""
+    from neorl_train.judging._results import read_evaluation, to_plain
+    from neorl_train.judging._verdict import read_verdict
+    from neorl_train.runs._names import REPORT
+
+    record, report = run.record(), run.path / REPORT
+    return {
+        "run": str(run.path),
+        "status": record["status"],
+        "report": str(report) if report.is_file() else "",
+        "verdict": to_plain(read_verdict(run.path)),
+        "tables": to_plain(read_evaluation(run.path).tables),
+        "timings": record.get("timings", {}),
+    }
+
+
+def print_json(kind: str, content: Mapping[str, Any]) -> None:
+    """Prints one JSON document with the head that every neorl file has.
+
+    If the content already has a head, that one is kept.
+    """
+    from neorl_core.infrastructure import head
+
+    print(json.dumps({**head(kind, VERSION), **content}, indent=1))
