@@ -21,7 +21,7 @@ from neorl_deploy.loop._block import (
     BlockState,
     block_scan,
 )
-from neorl_deploy.opcua import end_tasks
+from neorl_deploy.opcua import _end
 
 SPACE = "urn:neorl:simulated"
 WRITTEN = ("OWNER", "DECIDED", "STATE", "BEAT")
@@ -92,7 +92,7 @@ class SimulatedPlant:
     def close(self) -> None:
         """Stops the server and its thread."""
         self.stop()
-        self._call(end_tasks())
+        self._call(_end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

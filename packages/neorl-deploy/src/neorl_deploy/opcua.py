@@ -162,7 +162,7 @@ class OpcUaPlant:
             return
         client, self._client = self._client, None
         first = [] if client is None else [self._abandon(client)]
-        for last in (*first, asyncio.run_coroutine_threadsafe(end_tasks(), self._loop)):
+        for last in (*first, asyncio.run_coroutine_threadsafe(_end(), self._loop)):
             with contextlib.suppress(Exception):
                 last.result(2 * self._timeout)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -254,7 +254,7 @@ class OpcUaPlant:
         return asyncio.run_coroutine_threadsafe(end(), self._loop)
 
 
-async def end_tasks() -> None:
+async def _end() -> None:
     """Ends everything still running in an event loop that is about to be closed."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:

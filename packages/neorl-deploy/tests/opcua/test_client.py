@@ -22,7 +22,7 @@ from neorl_deploy.loop import (
     SystemClock,
     tags_of,
 )
-from neorl_deploy.opcua import OpcUaPlant, end_tasks
+from neorl_deploy.opcua import OpcUaPlant, _end
 from neorl_deploy.runtime._decision import Events
 
 UNATTENDED = "the plant has no permit and watches no heartbeat"
@@ -103,7 +103,7 @@ def reactor():
     yield plant
     with contextlib.suppress(Exception):
         plant.stop()
-    plant.call(end_tasks())
+    plant.call(_end())
     plant.loop.call_soon_threadsafe(plant.loop.stop)
     plant.thread.join()
     plant.loop.close()

@@ -21,7 +21,7 @@ from scipy.integrate import solve_ivp
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import ControlLoop, Mode, PlantError, SystemClock, tags_of
-from neorl_deploy.opcua import OpcUaPlant, end_tasks
+from neorl_deploy.opcua import OpcUaPlant, _end
 from neorl_deploy.runtime._decision import Events
 
 UNATTENDED = "the plant has no permit and watches no heartbeat"
@@ -132,7 +132,7 @@ def plant(folder):
     made = Evaporator(folder)
     yield made
     made.call(made.server.stop())
-    made.call(end_tasks())
+    made.call(_end())
     made.loop.call_soon_threadsafe(made.loop.stop)
     made.thread.join()
     made.loop.close()
