@@ -359,7 +359,13 @@ def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
     outputs = tuple(
         Output(c.name, c.name, c.name, c.unit, 1e-3 * (c.high - c.low)) for c in manifest.action
     )
-    tags = TagMap(f"sha256:{bundle.digest}", {"kind": "none"}, inputs, outputs, LoopSettings())
+    tags = TagMap(
+        f"sha256:{bundle.digest}",
+        {"kind": "none"},
+        inputs,
+        outputs,
+        LoopSettings(unattended="the plant has no permit and watches no heartbeat"),
+    )
     folder.mkdir()
     log = audit_log(folder / "audit", bundle)
     runtime = Runtime(bundle)

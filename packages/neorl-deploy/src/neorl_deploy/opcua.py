@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from neorl_deploy._errors import missing_extra
+from neorl_deploy.loop._check import EngineeringRange
 from neorl_deploy.loop._plant import PlantError, Quality, Reading, require_address, require_timeout
 from neorl_deploy.loop._tags import TagMap
 
@@ -132,6 +133,28 @@ class OpcUaPlant:
             if tag not in refused and reading.value != float(sent.Value):
                 refused[tag] = f"it reads {reading.value:g} after {sent.Value:g} was written"
         return refused
+
+    def ranges(self, tags: Sequence[str]) -> dict[str, EngineeringRange]:
+        """Engineering range and unit of every tag for which the server states them.
+
+        Raises:
+            PlantError: If there is no connection.
+        """
+        self._connect()
+        return self._wait(self._ranges(tags))
+
+    async def _ranges(self, tags: Sequence[str]) -> dict[str, EngineeringRange]:
+        stated = {}
+        for tag in tags:
+            held = {}
+            for name in ("EURange", "EngineeringUnits"):
+                with contextlib.suppress(self._ua.UaError):
+                    held[name] = await (await self._node(tag).get_child(f"0:{name}")).read_value()
+            if (ends := held.get("EURange")) is not None:
+                unit = getattr(held.get("EngineeringUnits"), "DisplayName", None)
+                text = str(getattr(unit, "Text", "") or "")
+                stated[tag] = EngineeringRange(float(ends.Low), float(ends.High), text)
+        return stated
 
     def close(self) -> None:
         """Closes the connection and its thread."""

@@ -7,9 +7,19 @@ import numpy as np
 import pytest
 
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Instant, Mode, PlantError, Quality, Reading, tags_of
+from neorl_deploy.loop import (
+    ControlLoop,
+    Instant,
+    Mode,
+    PlantError,
+    Quality,
+    Reading,
+    tags_of,
+)
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.runtime._decision import Events
+
+UNATTENDED = "the plant has no permit and watches no heartbeat"
 
 WELL = {"LI": 1.0, "TI": 330.0, "PI": 300.0}  # PI in kPa, the channel in bar
 START = 1.7e9
@@ -37,23 +47,25 @@ class FakePlant:
 
     def __init__(self, clock):
         self.clock, self.tags, self.quality, self.age = clock, dict(WELL), {}, {}
-        self.tags.update({"LC.OP": 40.0, "TC.SP": 300.0, "BEAT": 0.0, "ALIVE": 0.0, "MODE": 0.0})
+        self.tags.update({"LC.OP": 40.0, "TC.SP": 300.0, "BEAT": 0.0, "ALIVE": 0.0, "MODE": 3.0})
+        self.tags.update({"STOP": 0.0})
         self.down = self.down_at_write = False
         self.refuses, self.writes, self.slow, self.jitter = {}, [], 0.0, True
+        self.unstamped, self.ticks = set(), 1.0
         self.rng = np.random.default_rng(0)
 
     def read(self, tags):
         self.clock.pass_by(self.slow)
         if self.down:
             raise PlantError("opc.tcp://plant does not answer")
-        self.tags["ALIVE"] += 1.0
+        self.tags["ALIVE"] += self.ticks
         return [self._reading(tag) for tag in tags]
 
     def _reading(self, tag):
         value = self.tags[tag]
         if tag in WELL and self.jitter:  # a sensor that lives is never quite still
             value *= 1 + 1e-6 * self.rng.normal()
-        stamp = self.clock.wall - self.age.get(tag, 0.5)
+        stamp = None if tag in self.unstamped else self.clock.wall - self.age.get(tag, 0.5)
         return Reading(value, self.quality.get(tag, Quality.GOOD), stamp)
 
     def write(self, values):
@@ -75,7 +87,13 @@ def document(exported):
     return {
         "bundle": f"sha256:{digest}",
         "connection": {"kind": "none"},
-        "loop": {"heartbeat": "BEAT", "mode": "MODE", "plant_heartbeat": "ALIVE"},
+        "loop": {
+            "heartbeat": "BEAT",
+            "mode": "MODE",
+            "plant_heartbeat": "ALIVE",
+            "stop": "STOP",
+            "unattended": UNATTENDED,
+        },
         "input": [
             {"channel": "level", "tag": "LI", "unit": "m", "low": -0.1, "high": 2.1},
             {"channel": "temperature", "tag": "TI", "unit": "K", "low": 274.0, "high": 406.0},
@@ -130,6 +148,7 @@ def fresh(runtime):
     """The session's runtime as a process finds it: its program is compiled once."""
     runtime._carry, runtime._proposed = runtime._initial, runtime._nothing_sent()
     runtime._events, runtime._steps, runtime._fell_back = Events(), 0, False
+    runtime._file = None
     return runtime
 
 
@@ -137,10 +156,11 @@ def fresh(runtime):
 def make(fresh, document):
     """A bench; the tables of the tag map may be changed by name."""
 
-    def bench(runtime=fresh, record=None, start=Mode.SHADOW, **loop):
+    def bench(runtime=fresh, record=None, start=Mode.SHADOW, tables=None, **loop):
         clock = FakeClock()
         plant = FakePlant(clock)
         settings = {**document, "loop": {**document["loop"], "plant_silence": 90.0, **loop}}
+        settings |= tables or {}
         tags = tags_of(completed(settings), runtime.bundle, "tags.toml")
         made = ControlLoop(runtime, tags, plant, clock, record=record, start=start)
         return Bench(made, plant, clock, runtime)

@@ -10,9 +10,8 @@ from scipy.stats import binomtest
 
 from neorl_deploy import DeployError
 from neorl_deploy.loop import Authority, Mode, Plan, Stage, StagedRollout, read_plan
-from neorl_deploy.loop._serve import loop_lock, order, take_orders
+from neorl_deploy.loop._serve import OrderBox, loop_lock, order
 from neorl_deploy.loop._staged_rollout import Count, draft_plan, probability_of_more
-from neorl_deploy.runtime import Decision
 
 PLAN = Plan(
     limits={"level": (0.7, 1.3)}, shadow_steps=30, turn_steps=20, turns=2, authority=0.1, window=60
@@ -139,8 +138,13 @@ def test_a_person_ends_it_and_a_stop_is_not_released_by_it(tank, rollout):
     tank.bench.loop.stop("operator 7: smoke")
     tank.run(60, rollout.after)
     assert rollout.stage is Stage.ROLLED_BACK
-    assert rollout.why == "somebody pressed the emergency stop"
+    assert rollout.why == "stopped by operator 7: smoke"
     assert "emergency_stop" in tank.bench.names(tank.cycles[-1])
+    with pytest.raises(ValueError, match=r"operator 7: smoke.*release it first"):
+        rollout.begin("shift leader")
+    tank.bench.loop.release("operator 7: all clear")
+    tank.run(1, rollout.after)
+    assert tank.cycles[-1].mode is Mode.SHADOW
     rollout.begin("shift leader, after the stop")
     until(tank, rollout, Stage.TRIAL_TURN)
     tank.run(8, rollout.after)
@@ -155,47 +159,29 @@ def test_orders_reach_it_and_full_authority_needs_its_turns(tank, rollout, tmp_p
     with loop_lock(tmp_path):
         for what in ("rollout", "full"):
             order(tmp_path, what, "shift leader")
-        take_orders(tmp_path, tank.bench.loop, rollout)
+        OrderBox(tmp_path, tank.bench.loop, rollout).take()
         assert rollout.stage is Stage.SHADOW
         assert "full authority can be given only once" in caplog.text
         order(tmp_path, "rollout", "shift leader")
-        take_orders(tmp_path, tank.bench.loop)
+        OrderBox(tmp_path, tank.bench.loop).take()
         assert "has no roll-out" in caplog.text
 
 
-units = st.floats(0, 100)
-
-
-@given(held=st.tuples(units, units), action=st.tuples(units, units), anchor=st.tuples(units, units))
-def test_a_bounded_action_lies_between_what_holds_and_what_was_decided(
-    runtime, held, action, anchor
-):
-    held, action, anchor = (np.array(one, np.float32) for one in (held, action, anchor))
-    width = np.array([10.0, 20.0])
-    decision = Decision(action, 0, np.zeros(2, np.uint32), np.zeros(2), 0)
-    bounded = Authority(anchor, width).bound(decision, held, runtime.manifest)
-    slack = 1e-4
-    assert (bounded >= np.minimum(held, action) - slack).all()
-    assert (bounded <= np.maximum(held, action) + slack).all()
-    inside = (np.abs(held - anchor) <= width).all()
-    assert not inside or (np.abs(bounded - anchor) <= width + slack).all()
-    move, part = action - held, bounded - held
-    assert abs(move[0] * part[1] - move[1] * part[0]) <= 0.1  # all channels by one factor
-
-
-def test_what_protects_the_plant_is_not_bounded(runtime):
-    manifest = runtime.manifest
-    narrow = Authority(np.array([50.0, 300.0]), np.array([1.0, 1.0]))
-    action, held = np.array([90.0, 300.0], np.float32), np.array([50.0, 300.0])
-    none = np.zeros(2, np.uint32)
-    limited = np.array([manifest.limits["interval_low"], 0], np.uint32)
-    for flags, limits in ((manifest.flags["fallback_used"], none), (0, limited)):
-        decision = Decision(action, flags, limits, np.zeros(2), 0)
-        assert narrow.bound(decision, held, manifest) is action
-    free = Decision(action, 0, none, np.zeros(2), 0)
-    assert narrow.bound(free, held, manifest).tolist() == [51.0, 300.0]
-    unknown = narrow.bound(free, np.array([np.nan, 300.0]), manifest)
-    assert unknown[1] == 300.0
+def test_the_policy_stays_in_its_band_and_the_fallback_does_not(make):
+    bench = make()
+    bench.loop.authority = Authority(np.array([40.0, 300.0]), np.array([2.0, 1.0]))
+    bench.close()
+    cycles = bench.step(20)
+    assert {cycle.mode for cycle in cycles} == {Mode.CLOSED_LOOP}
+    actions = np.array([cycle.decision.action for cycle in cycles])
+    assert (np.abs(actions - [40.0, 300.0]) <= np.array([2.0, 1.0]) + 1e-4).all()
+    assert "authority_active" in bench.names(cycles[-1])
+    bench.loop.stop("operator: smoke")
+    assert "authority_active" not in bench.names(bench.step(10)[-1])
+    bench.loop.release("operator")
+    bench.loop.authority = None
+    bench.step()
+    assert abs(bench.close().step(20)[-1].decision.action[0] - 40.0) > 5
 
 
 @given(

@@ -133,8 +133,10 @@ def test_rolled_back_stays_so_whatever_the_plan_says_until_a_person_begins_anew(
         bench, rollout = process(plan, files=2)
         run(bench, rollout, 20)
         assert rollout.stage is Stage.ROLLED_BACK
-        assert rollout.why == "somebody pressed the emergency stop"
+        assert rollout.why == "stopped by operator 7: smoke"
         assert not bench.plant.writes
+    bench.loop.release("operator 7: all clear")
+    run(bench, rollout, 1)
     rollout.begin("shift leader, after the stop")
     run(bench, rollout, 3)
     assert (rollout.stage, rollout.incumbent.steps) == (Stage.SHADOW, 3)

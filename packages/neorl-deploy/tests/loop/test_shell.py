@@ -11,12 +11,12 @@ from neorl_deploy.loop import Mode
 from neorl_deploy.loop._plant import connect
 from neorl_deploy.loop._serve import (
     HUNG_EXIT_CODE,
+    OrderBox,
     Watchdog,
     cycle_line,
     drop_old_orders,
     loop_lock,
     order,
-    take_orders,
 )
 
 CONNECTION = '''
@@ -63,15 +63,18 @@ def test_orders_come_in_their_order_and_bad_ones_are_named(make, tmp_path, caplo
         order(tmp_path, "stop", "operator 7")
         order(tmp_path, "advisory", "engineer")
         (tmp_path / "orders" / "9.json").write_text('{"what": "off"}')
-        take_orders(tmp_path, bench.loop)
+        box = OrderBox(tmp_path, bench.loop)
+        box.take()
     cycle = bench.step()
     assert cycle.notes == (
-        "closed loop was requested: shift leader",
+        "closed loop is not carried out, because of the emergency stop: shift leader",
         "emergency stop: operator 7",
-        "advisory was requested: engineer",
+        "advisory is not carried out, because of the emergency stop: engineer",
     )
-    assert cycle.mode is Mode.ADVISORY
-    assert "9.json is not understood" in caplog.text
+    assert cycle.mode is Mode.SHADOW
+    assert "9.json is not carried out" in caplog.text
+    assert len(list((tmp_path / "orders").glob("*.json"))) == 4
+    box.settle()
     assert not list((tmp_path / "orders").glob("*.json"))
     for what, by, words in [("off", "me", "is not a mode"), ("manual", " ", "say who asks")]:
         with pytest.raises(DeployError, match=words):
@@ -90,7 +93,7 @@ def test_an_order_for_a_loop_that_does_not_run_is_refused_and_a_stop_is_kept(mak
     bench = make()
     with loop_lock(tmp_path):
         (line,) = drop_old_orders(tmp_path)
-        take_orders(tmp_path, bench.loop)
+        OrderBox(tmp_path, bench.loop).take()
     assert line == (
         "closed-loop is not carried out, because it was ordered before this process began: "
         "shift leader"

@@ -78,6 +78,8 @@ def _loop(**fields):
     return lambda document: document["loop"].update(fields)
 
 
+NAMES = ("owner", "decided", "state", "granted", "sequence", "active", "reason")
+BLOCK = {name: name.upper() for name in NAMES}
 CHANGES = {
     "another bundle": (lambda d: d.update(bundle="sha256:ab"), "is for the bundle sha256:ab"),
     "no connection": (lambda d: d.update(connection={}), r"needs a table \[connection\]"),
@@ -96,6 +98,15 @@ CHANGES = {
     "one tag for two": (_set("output", 1, tag="LC.OP"), "written for two channels"),
     "no part": (_loop(late=1.5), "late must be above 0 and at most 1"),
     "half a period": (_loop(most_misses=2.5), "must be an integer above zero"),
+    "a block without a beat": (
+        lambda d: d.update(block=BLOCK, loop={}),
+        r"\[block\]: it needs heartbeat .BEAT. and plant_heartbeat",
+    ),
+    "a block that reads what is written": (
+        lambda d: d.update(block=BLOCK),
+        "tag is the proposal and read_back the set point",
+    ),
+    "half a block": (lambda d: d.update(block={"owner": "O"}), r"\[block\]: decided is missing"),
     "an impatient heartbeat": (_loop(plant_silence=3.0), "shorter than a control period"),
 }
 

@@ -14,9 +14,18 @@ from pymodbus.simulator import DataType, SimData, SimDevice
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Mode, PlantError, Quality, SystemClock, tags_of
+from neorl_deploy.loop import (
+    ControlLoop,
+    Mode,
+    PlantError,
+    Quality,
+    SystemClock,
+    tags_of,
+)
 from neorl_deploy.modbus import ModbusPlant
 from neorl_deploy.runtime._decision import Events
+
+UNATTENDED = "the plant has no permit and watches no heartbeat"
 
 HOLDING, INPUT = 3, 4
 FORMATS = {"int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q"}
@@ -131,7 +140,7 @@ def document(exported):
     return {
         "bundle": f"sha256:{digest}",
         "connection": {"kind": "modbus"},
-        "loop": {"heartbeat": BEAT, "late": 1.0},
+        "loop": {"heartbeat": BEAT, "late": 1.0, "unattended": UNATTENDED},
         "input": [
             {"channel": "level", "tag": LEVEL, "unit": "m"},
             {"channel": "temperature", **scaled},
@@ -290,7 +299,7 @@ def test_a_loop_closes_over_the_registers_survives_its_server_and_comes_back(
     valve, jacket = map(float, cycle.decision.action)
     assert tank.get(10, 2, "float32", "little") == valve
     assert tank.get(12, 1, "uint16") == round(100 * jacket)
-    assert tank.get(13, 1, "int16") == 16
+    assert tank.get(13, 1, "int16") == loop._now.beat
     assert tank.level < 1.0 - 1e-3  # the tank follows what the loop wrote
     tank.stop()
     modes = [loop.step().mode for _ in range(4)]

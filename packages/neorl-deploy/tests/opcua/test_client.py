@@ -14,12 +14,21 @@ from asyncua import ua as protocol
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import ControlLoop, Mode, PlantError, Quality, SystemClock, tags_of
+from neorl_deploy.loop import (
+    ControlLoop,
+    Mode,
+    PlantError,
+    Quality,
+    SystemClock,
+    tags_of,
+)
 from neorl_deploy.opcua import OpcUaPlant, _end
 from neorl_deploy.runtime._decision import Events
 
+UNATTENDED = "the plant has no permit and watches no heartbeat"
+
 ua: Any = protocol  # its classes are declared with types of the protocol
-TAGS = {"LI": 1.0, "TI": 330.0, "PI": 3.0, "OP": 40.0, "SP": 300.0, "LOCKED": 1.0}
+TAGS = {"LI": 1.0, "TI": 330.0, "PI": 3.0, "OP": 40.0, "SP": 300.0, "LOCKED": 1.0, "MODE": 3.0}
 
 
 def free_port():
@@ -117,7 +126,7 @@ def tags(bundle):
         {
             "bundle": f"sha256:{bundle.digest}",
             "connection": {"kind": "opcua"},
-            "loop": {"heartbeat": tag("BEAT")},
+            "loop": {"heartbeat": tag("BEAT"), "unattended": UNATTENDED},
             "input": [
                 {"channel": c, "tag": tag(t), "unit": u, "max_age": 60.0} for c, t, u in inputs
             ],
@@ -228,7 +237,7 @@ def test_a_loop_controls_the_reactor_survives_its_server_and_comes_back(
         reactor.advance()
     assert cycle.mode is Mode.CLOSED_LOOP
     assert reactor.get("OP") == pytest.approx(float(cycle.decision.action[0]))
-    assert reactor.get("BEAT") == 4
+    assert reactor.get("BEAT") == loop._now.beat
     written = connected._client.write_values
 
     async def dying(nodes, values, **options):  # what was sent may or may not have arrived
@@ -247,3 +256,35 @@ def test_a_loop_controls_the_reactor_survives_its_server_and_comes_back(
     cycle = loop.step()
     assert "the connection is back" in cycle.notes
     assert cycle.mode is Mode.MANUAL
+
+
+def test_a_server_that_restarts_with_its_defaults_releases_no_stop(reactor, tags, runtime):
+    runtime._carry, runtime._events = runtime._initial, Events()
+    for name, value in TAGS.items():
+        reactor.set(name, value)
+    object.__setattr__(tags.loop, "late", 1.0)
+    object.__setattr__(tags.loop, "mode", tag("MODE"))
+    plant = OpcUaPlant(tags, reactor.address, timeout=60.0)
+    loop = ControlLoop(runtime, tags, plant, SystemClock())
+
+    def steps(count):
+        cycles = []
+        for _ in range(count):
+            cycles.append(loop.step())
+            reactor.advance()
+        return cycles
+
+    with contextlib.closing(plant):
+        loop.ask(Mode.CLOSED_LOOP, "shift leader")
+        assert steps(8)[-1].mode is Mode.CLOSED_LOOP
+        loop.stop("operator: smoke")
+        assert steps(1)[-1].mode is Mode.FALLBACK
+        reactor.stop()
+        assert [loop.step().mode for _ in range(3)][-1] is Mode.MANUAL
+        reactor.start()
+        reactor.set("MODE", 0.0)  # its default
+        steps(2)
+        reactor.set("MODE", 3.0)  # the panel restores what it showed
+        cycles = steps(12)
+    assert {cycle.mode for cycle in cycles} == {Mode.MANUAL}
+    assert loop.stopped == "operator: smoke"

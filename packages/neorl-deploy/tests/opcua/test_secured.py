@@ -24,6 +24,8 @@ from neorl_deploy.loop import ControlLoop, Mode, PlantError, SystemClock, tags_o
 from neorl_deploy.opcua import OpcUaPlant, _end
 from neorl_deploy.runtime._decision import Events
 
+UNATTENDED = "the plant has no permit and watches no heartbeat"
+
 ua: Any = protocol  # its classes are declared with types of the protocol
 FULL = 27_648
 """Counts of a card at the end of its range."""
@@ -152,7 +154,7 @@ def tags(exported):
         "connection": {"kind": "opcua"},
         "input": [row(*one) for one in inputs],
         "output": [row(*o, read_back=f"ns=2;s={o[1]}", tolerance=0.5) for o in outputs],
-        "loop": {"late": 1.0},
+        "loop": {"late": 1.0, "unattended": UNATTENDED},
     }
     return tags_of(document, bundle, "tags.toml")
 

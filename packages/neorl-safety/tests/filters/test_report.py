@@ -4,7 +4,7 @@ from neorl_safety.filters import Flag, Limit, empty_report, flag_names
 
 
 def test_flags_are_distinct_bits_with_names():
-    assert len({int(flag) for flag in Flag}) == len(Flag) == 24
+    assert len({int(flag) for flag in Flag}) == len(Flag) == 25
     assert flag_names(0) == ()
     assert flag_names(Flag.REQUEST_NONFINITE | Flag.RATE_ACTIVE) == (
         "request_nonfinite",

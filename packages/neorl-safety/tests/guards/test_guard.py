@@ -102,7 +102,9 @@ def test_ten_thousand_hostile_steps_stay_finite_and_admissible(guarded):
     nonfinite = ~np.isfinite(observations).all(axis=-1)
     np.testing.assert_array_equal((report.flags & Flag.OBSERVATION_NONFINITE) != 0, nonfinite)
     assert ((report.flags & Flag.FALLBACK_USED) != 0)[nonfinite].all()
-    for leaf in jax.tree.leaves(carry._replace(held=(), scores=())):  # these two may be infinite
+    for leaf in jax.tree.leaves(
+        carry._replace(held=(), scores=(), band=())
+    ):  # these may be infinite
         assert np.isfinite(leaf).all()
     single = ROLL(guarded, observations[7], no_overrides(100))[1][0]
     np.testing.assert_allclose(single, actions[7], rtol=1e-6)
@@ -202,7 +204,9 @@ def test_one_bad_observation_does_not_poison_the_carries(guarded):
     carry, (actions, _, report) = ROLL(guarded, dirty, no_overrides())
     used = np.flatnonzero((report.flags & Flag.FALLBACK_USED) != 0)
     assert used.tolist() == [20, 21, 22, 23, 24]  # back after five clean steps
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(carry._replace(held=())))
+    assert all(
+        np.isfinite(leaf).all() for leaf in jax.tree.leaves(carry._replace(held=(), band=()))
+    )
     _, (undisturbed, _, _) = ROLL(guarded, clean, no_overrides())
     np.testing.assert_allclose(actions[-1], undisturbed[-1], atol=0.1)
     # The second loop had no measurement and held; the first went on controlling.

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from neorl_deploy.bundle._read import Bundle
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._cycle import Cycle
-    from neorl_deploy.loop._serve import Watchdog
+    from neorl_deploy.loop._serve import OrderBox, Watchdog
     from neorl_deploy.loop._staged_rollout import StagedRollout
 
-MODE_HELP = "manual, shadow, advisory, closed-loop or stop; rollout, full (of a roll-out)"
+MODE_HELP = (
+    "manual, shadow, advisory, closed-loop, stop or release (of a stop); rollout, full (of a "
+    "roll-out)"
+)
 HANG_PERIODS = 5
 """Periods without a step after which the process of a loop terminates itself."""
 
@@ -37,6 +40,30 @@ def add_loop_commands(commands, add) -> None:
         "--rollout", type=Path, metavar="FILE", help="also draft a plan of a roll-out"
     )
     serve = _add_serve(commands, add)
+    check = add(commands, "check", _check, "compare a tag map with its plant before closing")
+    check.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    check.add_argument("tags", type=Path, metavar="TAGS", help="tag map, drafted by init")
+    check.add_argument("--by", required=True, help="who checks; it is recorded")
+    check.add_argument(
+        "--confirm",
+        action="append",
+        default=[],
+        metavar="CHANNEL",
+        help="an actuator whose direction that person has seen by a small step; repeatable",
+    )
+    check.add_argument(
+        "--directory", type=Path, default=Path("loop"), help="folder of the loop (loop)"
+    )
+    simulate = add(commands, "simulate", _simulate, "run a plant to try a bundle on, by OPC UA")
+    simulate.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    simulate.add_argument("--port", type=int, default=4840, help="port of the server (4840)")
+    simulate.add_argument(
+        "--out", type=Path, default=Path("simulated.toml"), help="tag map (simulated.toml)"
+    )
+    simulate.add_argument("--scans", type=int, help="end after this many scans")
+    simulate.add_argument(
+        "--grant", action="store_true", help="grant every loop that asks, as a person would"
+    )
     mode = add(commands, "mode", _mode, "ask a running loop for a mode, or stop it")
     mode.add_argument("mode", metavar="MODE", help=MODE_HELP)
     mode.add_argument("--by", required=True, help="who asks, and why; it is recorded")
@@ -61,7 +88,7 @@ def add_loop_commands(commands, add) -> None:
     model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
     model.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     model.add_argument("--out", type=Path, default=Path("model"), help="folder to write (model)")
-    for command in (init, serve, shadow, http):
+    for command in (init, serve, check, simulate, shadow, http):
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
         )
@@ -155,11 +182,12 @@ def _write_draft(path: Path, text: str) -> None:
 def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.audit._chain import AuditError
     from neorl_deploy.loop._board import Board
+    from neorl_deploy.loop._check import RECORD, unchecked
     from neorl_deploy.loop._control import ControlLoop
     from neorl_deploy.loop._cycle import audit_log, recorder
     from neorl_deploy.loop._modes import Mode
     from neorl_deploy.loop._plant import SystemClock, connect
-    from neorl_deploy.loop._serve import Watchdog, drop_old_orders, loop_lock, serve, take_orders
+    from neorl_deploy.loop._serve import OrderBox, Watchdog, drop_old_orders, loop_lock, serve
     from neorl_deploy.loop._staged_rollout import StagedRollout, read_plan
     from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
@@ -190,6 +218,7 @@ def _serve(options: argparse.Namespace) -> int:
             start=Mode(options.start),
             trial=options.trial,
             record=recorder(log),
+            unchecked=unchecked(tags, log.standing(RECORD)),
         )
         rollout = None if plan is None else StagedRollout(plan, loop, log)
         board = Board(runtime.manifest, None if rollout is None else lambda: _status(rollout))
@@ -197,6 +226,9 @@ def _serve(options: argparse.Namespace) -> int:
         threading.Thread(target=watchdog.watch, args=(clock, ended), daemon=True).start()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ending.set())
+        if hasattr(signal, "SIGUSR1"):  # not on Windows
+            signal.signal(signal.SIGUSR1, lambda *_: loop.stop("the signal SIGUSR1"))
+        orders = OrderBox(folder, loop, rollout)
         settle_memory()
         print(
             f"Running in {loop.mode}, recorded in the folder {folder}; ask for another mode with "
@@ -209,11 +241,12 @@ def _serve(options: argparse.Namespace) -> int:
                     _InterruptibleClock(clock, ending),
                     steps=options.steps,
                     ended=ending.is_set,
-                    before=lambda: take_orders(folder, loop, rollout),
-                    after=lambda cycle: _after_cycle(cycle, watchdog, board, rollout),
+                    before=orders.take,
+                    after=lambda cycle: _after_cycle(cycle, watchdog, board, rollout, orders),
                 )
         finally:
             ended.set()
+            loop.leave()
             plant.close()
             log.close()
     print(f"Ended in {loop.mode}; the loop no longer writes to the plant")
@@ -239,11 +272,16 @@ def _status(rollout: StagedRollout) -> tuple[str, str]:
 
 
 def _after_cycle(
-    cycle: Cycle, watchdog: Watchdog, board: Board, rollout: StagedRollout | None
+    cycle: Cycle,
+    watchdog: Watchdog,
+    board: Board,
+    rollout: StagedRollout | None,
+    orders: OrderBox,
 ) -> None:
     from neorl_deploy.loop._serve import cycle_line
 
     watchdog.step_ended(cycle.at.monotonic)
+    orders.settle()
     board.after(cycle)
     if rollout is not None:
         before = rollout.stage
@@ -316,6 +354,66 @@ def _mlflow(options: argparse.Namespace) -> int:
 
     folder = write_mlflow_model(options.bundle, options.out)
     print(one_line(f"{folder}: mlflow.pyfunc.load_model({str(folder)!r})"))
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from neorl_deploy.loop._check import check_record, check_tags
+    from neorl_deploy.loop._cycle import audit_log
+    from neorl_deploy.loop._plant import SystemClock, connect
+    from neorl_deploy.loop._serve import loop_lock
+    from neorl_deploy.loop._tags import read_tags
+
+    bundle = _read_bundle(options)
+    tags = read_tags(options.tags, bundle)
+    odd = sorted(set(options.confirm) - {output.channel for output in tags.outputs})
+    if odd or not options.by.strip():
+        raise DeployError(f"there is no actuator {', '.join(odd)}" if odd else "say who with --by")
+    with loop_lock(options.directory), contextlib.closing(connect(tags)) as plant:
+        findings = check_tags(
+            tags, bundle.manifest, plant, SystemClock(), confirmed=options.confirm
+        )
+        log = audit_log(options.directory / "audit", bundle)
+        with contextlib.closing(log):
+            record = check_record(tags, findings, options.by)
+            log.append(record, durable=True, standing=True)
+    for finding in findings:
+        print(
+            one_line(f"{'not ' if finding.fault else ''}right: {': '.join(filter(None, finding))}")
+        )
+    faults = len(record["faults"])
+    print(one_line(f"{faults} of {len(findings)} are not right; recorded in {options.directory}"))
+    return 2 if faults else 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from neorl_deploy._simulated import SimulatedPlant, simulated_tags
+
+    bundle = _read_bundle(options)
+    dt = bundle.manifest.dt
+    seconds = min(1.0, dt / 4)
+    ending = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ending.set())
+    # A beat may be missed once: two periods, and the part of one in which a decision may be late.
+    plant = SimulatedPlant(bundle.manifest, options.port, patience=round(2.5 * dt / seconds))
+    try:
+        _write_draft(options.out, simulated_tags(bundle, plant.address))
+        print(one_line(f"{plant.address}: a scan every {seconds:g} s; tag map: {options.out}"))
+        print(
+            one_line(f"Next: {command_prefix()} serve {options.bundle} {options.out}"), flush=True
+        )
+        done, before = 0, plant.state
+        while not ending.is_set() and (options.scans is None or done < options.scans):
+            state, done = plant.scan(), done + 1
+            if (state.active, state.reason) != (before.active, before.reason):
+                print(one_line(plant.line()), flush=True)
+            if options.grant:
+                plant.set("NEORL.GRANT", plant.get("NEORL.OWNER") != state.granted)
+            before = state
+            ending.wait(seconds)
+    finally:
+        plant.close()
     return 0
 
 

@@ -62,7 +62,12 @@ def replay_decisions(
                 acting.restore_words(np.frombuffer(words, "<u4"))
             # JSON holds no infinity: the age of a value that never came is recorded as null.
             ages = np.nan_to_num(_numbers(record["ages"]), nan=np.inf)
-            again = acting.step(_numbers(record["obs"]), _numbers(record["received"]), ages=ages)
+            again = acting.step(
+                _numbers(record["obs"]),
+                _numbers(record["received"]),
+                ages=ages,
+                taking_over=record["taking_over"],
+            )
             recorded = np.array(record["action"], np.float32)
             same = recorded.tobytes() == again.action.tobytes()
             same &= [record["flags"], record["alarms"]] == [again.flags, again.alarms]

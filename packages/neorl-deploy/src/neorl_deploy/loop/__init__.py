@@ -1,6 +1,17 @@
 """The control loop around a runtime (extra ``jax``): tags, modes, faults and the audit record."""
 
+from neorl_deploy.loop._block import BlockInputs as BlockInputs
+from neorl_deploy.loop._block import BlockReason as BlockReason
+from neorl_deploy.loop._block import BlockSettings as BlockSettings
+from neorl_deploy.loop._block import BlockState as BlockState
+from neorl_deploy.loop._block import block_page as block_page
+from neorl_deploy.loop._block import block_scan as block_scan
 from neorl_deploy.loop._board import Board as Board
+from neorl_deploy.loop._check import EngineeringRange as EngineeringRange
+from neorl_deploy.loop._check import Finding as Finding
+from neorl_deploy.loop._check import check_record as check_record
+from neorl_deploy.loop._check import check_tags as check_tags
+from neorl_deploy.loop._check import unchecked as unchecked
 from neorl_deploy.loop._control import ControlLoop as ControlLoop
 from neorl_deploy.loop._cycle import Cycle as Cycle
 from neorl_deploy.loop._cycle import audit_log as audit_log
@@ -22,6 +33,7 @@ from neorl_deploy.loop._staged_rollout import Plan as Plan
 from neorl_deploy.loop._staged_rollout import Stage as Stage
 from neorl_deploy.loop._staged_rollout import StagedRollout as StagedRollout
 from neorl_deploy.loop._staged_rollout import read_plan as read_plan
+from neorl_deploy.loop._tags import Block as Block
 from neorl_deploy.loop._tags import Input as Input
 from neorl_deploy.loop._tags import LoopSettings as LoopSettings
 from neorl_deploy.loop._tags import Output as Output
@@ -32,10 +44,17 @@ from neorl_deploy.loop._tags import tags_of as tags_of
 
 __all__ = [
     "Authority",
+    "Block",
+    "BlockInputs",
+    "BlockReason",
+    "BlockSettings",
+    "BlockState",
     "Board",
     "Clock",
     "ControlLoop",
     "Cycle",
+    "EngineeringRange",
+    "Finding",
     "Input",
     "Instant",
     "LoopSettings",
@@ -53,6 +72,10 @@ __all__ = [
     "SystemClock",
     "TagMap",
     "audit_log",
+    "block_page",
+    "block_scan",
+    "check_record",
+    "check_tags",
     "draft_tags",
     "next_mode",
     "read_plan",
@@ -60,4 +83,5 @@ __all__ = [
     "recorder",
     "serve",
     "tags_of",
+    "unchecked",
 ]

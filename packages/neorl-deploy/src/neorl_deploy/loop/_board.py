@@ -109,6 +109,7 @@ class Board:
             "acts": acts,
             "reason": last.reason,
             "number": last.number,
+            "window": last.window,
             "at": last.at.wall,
             "flags": list(flags),
         }

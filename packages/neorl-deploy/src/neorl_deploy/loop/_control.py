@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import collections
 import math
+import secrets
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from neorl_deploy.bundle._manifest import DEPLOY
+from neorl_deploy.loop._block import COUNTERS
+from neorl_deploy.loop._contract import objection, watch_owner
 from neorl_deploy.loop._cycle import Cycle, Memory
 from neorl_deploy.loop._inputs import (
     Measurements,
@@ -17,13 +20,20 @@ from neorl_deploy.loop._inputs import (
     no_measurements,
 )
 from neorl_deploy.loop._modes import TARGETS, WRITING, Authority, Mode, ModeConditions, next_mode
-from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Quality, Reading
-from neorl_deploy.loop._tags import Output, TagMap
-from neorl_deploy.runtime._decision import Decision
+from neorl_deploy.loop._orders import (
+    ARMED,
+    RELEASE,
+    STOP,
+    Order,
+    carry_out,
+    read_mode_tag,
+)
+from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Reading
+from neorl_deploy.loop._tags import TagMap
+from neorl_deploy.loop._writing import Writer, good
+from neorl_deploy.runtime._decision import WITHOUT_STATE, Decision
 from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
-
-HEARTBEATS = 30_000
-"""The heartbeat counter restarts at this number, so that it fits a signed 16-bit word."""
+from neorl_deploy.runtime._state import StateError
 
 TRIAL = "worth a trial"
 
@@ -34,7 +44,9 @@ class ControlLoop:
     The loop begins in manual or shadow mode, whatever it did before its process ended. It writes to
     an actuator only after a person has asked for the closed loop since the start. It releases the
     actuators, and must then be switched on again, if a person moves one by hand, if the connection
-    or the writes fail for several periods, or if another client writes to them.
+    or the writes fail for several periods, or if another client writes to them. A request for the
+    closed loop that cannot be met lapses after some periods. A stop is in force until a person
+    releases it, which leads to shadow mode.
 
     Args:
         runtime: A loaded runtime.
@@ -45,6 +57,7 @@ class ControlLoop:
         trial: Whether the loop may be closed with a policy that is only "worth a trial".
         record: Called with every cycle before anything is written to the plant. If it raises,
             nothing is written, and the loop releases the actuators.
+        unchecked: Why the tag map may not close the loop yet; empty if it may.
 
     Attributes:
         mode: The current mode.
@@ -63,19 +76,23 @@ class ControlLoop:
         start: Mode = Mode.SHADOW,
         trial: bool = False,
         record: Callable[[Cycle], None] | None = None,
+        unchecked: str = "",
     ) -> None:
         if start in (*WRITING, Mode.ADVISORY):
             raise ValueError(f"the loop begins in manual or in shadow, not in {start}")
         self.runtime, self.tags, self._plant, self._clock = runtime, tags, plant, clock
-        self._record = record
+        self._record, self._writer = record, Writer(tags, runtime.manifest, plant)
         self.authority: Authority | None = None
         verdict = runtime.manifest.verdict
         allowed = verdict == DEPLOY or (trial and verdict == TRIAL)
-        self._forbidden = "" if allowed else f"the verdict of the bundle is {verdict!r}"
+        self._forbidden = unchecked if allowed else f"the verdict of the bundle is {verdict!r}"
         width = len(tags.outputs)
         self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
-        self._orders: collections.deque[tuple[Mode | None, str, bool]] = collections.deque()
-        if runtime.stopped_without_state:  # only a person may undo a person's stop
+        # At random, so that two loops in step do not take each other's heartbeat for their own.
+        self._now.beat = secrets.randbelow(COUNTERS)
+        self._now.owner = 1 + secrets.randbelow(COUNTERS)
+        self._orders: collections.deque[Order] = collections.deque()
+        if runtime.stopped.startswith(WITHOUT_STATE):  # only a person may undo a person's stop
             runtime.release(f"the loop begins in {start}: nothing is written")
 
     @property
@@ -88,29 +105,52 @@ class ControlLoop:
         """The most recently requested mode."""
         return self._now.target
 
-    def ask(self, target: Mode, by: str, *, release: bool = True) -> None:
+    @property
+    def stopped(self) -> str:
+        """Who stopped the loop and why; empty if no stop is in force."""
+        return self.runtime.stopped
+
+    def ask(self, target: Mode, by: str) -> None:
         """Requests a mode for a person, effective from the next step. Any thread may call it.
+
+        While a stop is in force, a request for the closed loop is dropped.
 
         Args:
             target: Manual, shadow, advisory or closed loop.
             by: Name of the person and the reason; both are recorded.
-            release: Whether this releases an emergency stop and a latch, as a person's request
-                does.
 
         Raises:
             ValueError: If the fallback is requested (use :meth:`stop` instead), or nobody is named.
         """
         if target not in TARGETS:
             raise ValueError(f"{target} cannot be requested; `stop` lets the fallback act")
-        self._orders.append((target, _require_name(by), release))
+        self._orders.append(Order(target, _require_name(by)))
 
     def stop(self, by: str) -> None:
         """Emergency stop: if the loop is closed, the fallback acts from the next step on.
 
+        It wins over every other order of the same period, and is in force until :meth:`release`.
+        Any thread and a signal handler may call it.
+
         Args:
             by: Name of the person and the reason; both are recorded.
         """
-        self._orders.append((None, by.strip() or "no reason given", False))
+        self._orders.append(Order(STOP, " ".join(by.split()) or "no reason given"))
+
+    def release(self, by: str) -> None:
+        """Releases a stop and a latch for a person; the mode is then shadow.
+
+        Args:
+            by: Name of the person and the reason; both are recorded.
+
+        Raises:
+            ValueError: If nobody is named.
+        """
+        self._orders.append(Order(RELEASE, _require_name(by)))
+
+    def leave(self) -> None:
+        """Tells a block on the plant's side that the loop ends; call it after the last step."""
+        self._writer.leave(self._now)
 
     def step(self, missed: int = 0) -> Cycle:
         """Runs one control period.
@@ -127,19 +167,28 @@ class ControlLoop:
         self._note_time(at, missed, notes)
         readings, no_connection = self._read(notes)
         measured, received, loop_tags = self._measure(readings, no_connection, at, notes)
+        if self.tags.block is not None and now.connected:
+            most, closed = settings.most_failures, now.mode in WRITING
+            now.claim = watch_owner(now.claim, loop_tags, now.owner, most=most, closed=closed)
         self._carry_out_orders(loop_tags, notes)
         if now.misses >= settings.most_misses and now.mode in WRITING:
             notes.append(f"{now.misses} periods in a row were missed: stopped")
-            self.runtime.stop(notes[-1])
+            self._keep(self.runtime.stop, notes[-1], notes)
             now.misses = 0
+        if not self.runtime.stored and Mode.CLOSED_LOOP in (now.mode, now.target):
+            measured = no_measurements(self.tags.inputs, "the state of the runtime is not stored")
         give_up = self._release_reason(received, loop_tags)
+        self.runtime.authorize(None if self.authority is None else self.authority.band)
         carry = self.runtime.words
         continued = now.carry is not None and np.array_equal(carry, now.carry)
-        decision = self.runtime.step(measured.obs, received, ages=measured.ages)
+        # From the request on, so that the first action that is written starts at the plant's own.
+        taking_over = now.mode not in WRITING and now.target is Mode.CLOSED_LOOP
+        decision = self.runtime.step(
+            measured.obs, received, ages=measured.ages, taking_over=taking_over
+        )
         now.carry = self.runtime.words
         fallback = self._fallback_reason(measured, decision)
-        late = self._clock.now().monotonic - at.monotonic > settings.late * self.runtime.manifest.dt
-        now.misses = now.misses + 1 if late else (now.misses if missed else 0)
+        late = self._late(at)
         fault_free = not (fallback or late or missed) and bool(np.isfinite(received).all())
         now.clean = now.clean + 1 if fault_free else 0
         conditions = ModeConditions(
@@ -149,12 +198,16 @@ class ControlLoop:
         now.mode, reason = next_mode(before, conditions)
         if before in WRITING and now.mode is Mode.MANUAL and now.target is Mode.CLOSED_LOOP:
             now.target = Mode.MANUAL
+            if self.stopped:
+                notes.append(f"the stop stays, but its fallback acts no more: {self.stopped}")
+        lapsed = self._lapse(no_connection, reason, notes)
         action = decision.action
-        if self.authority is not None and now.mode is Mode.CLOSED_LOOP:
-            action = self.authority.bound(decision, received, self.runtime.manifest)
-        planned = {} if late or no_connection else self._plan_writes(action, notes)
+        planned: dict[str, float] = {}
         if late:
             notes.append("the decision was late and was not written")
+        elif not no_connection:
+            planned, why = self._writer.plan(now, action, received, loop_tags)
+            notes += [why] if why else []
         cycle = Cycle(
             number=now.number,
             at=at,
@@ -169,10 +222,41 @@ class ControlLoop:
             notes=(),
             carry=carry,
             continued=continued,
+            taking_over=taking_over,
+            lapsed=lapsed,
         )
+        return self._act(cycle, action, loop_tags, notes, missed)
+
+    def _act(
+        self,
+        cycle: Cycle,
+        action: np.ndarray,
+        loop_tags: Mapping[str, float],
+        notes: list[str],
+        missed: int,
+    ) -> Cycle:
+        """Records a decision, looks at the plant once more, and writes it if it still may."""
+        now, recorded = self._now, len(notes)
         cycle = self._record_cycle(cycle, notes)
-        written, refused = self._write(cycle.written, action, notes)
-        return cycle._replace(written=written, refused=refused, notes=tuple(notes))
+        looked, planned = self._clock.now().monotonic, cycle.written
+        why = ""
+        if planned and now.mode in WRITING:
+            why = self._writer.last_look(now, cycle, loop_tags)
+        overdue = self._late(cycle.at)  # also by the record and the last look
+        if overdue and planned and not why:
+            why = "the decision was late and was not written"
+        if why:
+            notes.append(why)
+            planned = {}
+        now.misses = now.misses + 1 if overdue else (now.misses if missed else 0)
+        now.clean = 0 if overdue else now.clean
+        written, refused, more = self._writer.write(now, planned, action, cycle.received)
+        window = self._clock.now().monotonic - looked if planned else 0.0
+        notes += more
+        now.unrecorded = tuple(notes[recorded:])
+        if now.mode is not cycle.mode:
+            cycle = cycle._replace(mode=now.mode, reason=notes[-1])
+        return cycle._replace(written=written, refused=refused, notes=tuple(notes), window=window)
 
     def _note_time(self, at: Instant, missed: int, notes: list[str]) -> None:
         now = self._now
@@ -186,6 +270,11 @@ class ControlLoop:
             notes.append(f"{missed} periods were missed")
             now.misses += missed
         now.at = at
+
+    def _late(self, at: Instant) -> bool:
+        """Whether a decision of the period that began then may no longer be written."""
+        passed = self._clock.now().monotonic - at.monotonic
+        return passed > self.tags.loop.late * self.runtime.manifest.dt
 
     def _read(self, notes: list[str]) -> tuple[dict[str, Reading], str]:
         now, tags = self._now, self.tags.read
@@ -205,11 +294,7 @@ class ControlLoop:
     ) -> tuple[Measurements, np.ndarray, dict[str, float]]:
         """Measurements, read-backs, and the loop's own tags by name (NaN if unknown)."""
         now, settings = self._now, self.tags.loop
-        names = {
-            "heartbeat": settings.heartbeat,
-            "plant": settings.plant_heartbeat,
-            "mode": settings.mode,
-        }
+        names = self.tags.named
         if no_connection:
             unknown = np.full(len(self.tags.outputs), np.nan)
             return (
@@ -217,12 +302,12 @@ class ControlLoop:
                 unknown,
                 dict.fromkeys(names, math.nan),
             )
-        loop_tags = {name: _good(readings[tag]) if tag else math.nan for name, tag in names.items()}
-        received = np.array(
-            [_good(readings[o.read_back]) * o.scale + o.offset for o in self.tags.outputs]
-        )
+        loop_tags = {name: good(readings[tag]) if tag else math.nan for name, tag in names.items()}
+        received = self._writer.received(readings)
         raw = [readings[rule.tag] for rule in self.tags.inputs]
-        now.inputs, measured = judge_readings(self.tags.inputs, raw, now.inputs, at)
+        now.inputs, measured = judge_readings(
+            self.tags.inputs, raw, now.inputs, at, ahead=settings.ahead
+        )
         now.faulty, changes = fault_changes(now.faulty, self.tags.inputs, measured)
         notes += changes
         if settings.plant_heartbeat:
@@ -236,33 +321,52 @@ class ControlLoop:
         return measured, received, loop_tags
 
     def _carry_out_orders(self, loop_tags: Mapping[str, float], notes: list[str]) -> None:
-        """Carries out what a person requested since the last step, by order or by the mode tag."""
-        now = self._now
-        value = loop_tags["mode"]
-        if not math.isnan(value):
-            # The first number that is read is not a request.
-            if value != now.mode_number and not math.isnan(now.mode_number):
-                if value in range(len(TARGETS)):
-                    self.ask(TARGETS[int(value)], f"the tag {self.tags.loop.mode}")
-                else:
-                    self.ask(
-                        Mode.MANUAL,
-                        f"the tag {self.tags.loop.mode} is {value:g}; modes are 0 to "
-                        f"{len(TARGETS) - 1}",
-                    )
-            now.mode_number = value
+        """Carries out what persons ordered since the last step, by command or by a tag."""
+        now, settings = self._now, self.tags.loop
+        orders: list[Order] = []
+        now.mode_tag, order, note = read_mode_tag(
+            now.mode_tag,
+            loop_tags["mode"],
+            now.mode,
+            self._clock.now().monotonic,
+            tag=settings.mode,
+            armed=max(ARMED, 2 * self.runtime.manifest.dt),
+        )
+        notes += [note] if note else []
+        orders += [order] if order else []
+        stop = loop_tags["stop"]
+        if not math.isnan(stop) and stop != 0 and not self.stopped:
+            orders.append(Order(STOP, f"the tag {settings.stop} shows {stop:g}"))
         while self._orders:
-            target, by, release = self._orders.popleft()
-            if target is None:
-                self.runtime.stop(by)
-                notes.append(f"emergency stop: {by}")
-                continue
-            notes.append(f"{target} was requested: {by}")
-            now.target = target
-            if target is not Mode.MANUAL:
-                now.clean, now.misses = 0, 0
-                if release:
-                    self.runtime.release(by)
+            orders.append(self._orders.popleft())
+        outcome = carry_out(orders, now.mode, now.target, self.stopped)
+        notes += outcome.notes
+        now.target = outcome.target
+        if outcome.release:
+            self._keep(self.runtime.release, outcome.release, notes)
+        if outcome.stop:
+            self._keep(self.runtime.stop, outcome.stop, notes)
+        if outcome.asked or outcome.release:
+            now.clean, now.misses, now.waited = 0, 0, 0
+
+    def _keep(self, act: Callable[[str], None], by: str, notes: list[str]) -> None:
+        """Stops or releases the runtime, which takes effect even if it cannot be stored."""
+        try:
+            act(by)
+        except StateError as error:
+            notes.append(f"this is in force, but not stored: {error}")
+
+    def _lapse(self, no_connection: str, reason: str, notes: list[str]) -> bool:
+        """Drops a request for the closed loop that could not be met in time."""
+        now, patience = self._now, self.tags.loop.clean + self.tags.loop.patience
+        if now.target is not Mode.CLOSED_LOOP or now.mode in WRITING:
+            return False
+        now.waited += 1
+        if not no_connection and now.waited < patience:
+            return False
+        now.target = now.mode
+        notes.append(f"the request for the closed loop has lapsed: {reason}")
+        return True
 
     def _release_reason(self, received: np.ndarray, loop_tags: Mapping[str, float]) -> str:
         now, settings = self._now, self.tags.loop
@@ -270,17 +374,27 @@ class ControlLoop:
             return ""
         if now.failures >= settings.most_failures:
             return f"given up after {now.failures} periods: {now.failure}"
+        unread = [o.read_back for o, v in zip(self.tags.outputs, received, strict=True) if v != v]
+        if settings.heartbeat and math.isnan(loop_tags["heartbeat"]):
+            unread.append(settings.heartbeat)
+        now.blind = now.blind + 1 if unread and now.connected else 0
+        if now.blind >= settings.most_failures:
+            return f"not read for {now.blind} periods: {', '.join(unread)}"
+        if now.connected and (why := self._objection(loop_tags)):
+            return why
+        for name, tag in (("mode", settings.mode), ("stop", settings.stop)):
+            if tag and now.connected and math.isnan(loop_tags[name]):
+                return f"the tag {tag} cannot be read"
         beat = loop_tags["heartbeat"]
         # A heartbeat that was not written or read, NaN, is no sign of another runtime.
         if not (math.isnan(now.beat_written) or math.isnan(beat) or beat == now.beat_written):
             return f"somebody else writes the heartbeat {settings.heartbeat}: another runtime?"
-        for output, value, sent in zip(self.tags.outputs, received, now.expected, strict=True):
-            if abs(value - sent) > output.tolerance:
-                return (
-                    f"{output.channel} was moved by somebody else: {value:g} {output.unit} in "
-                    f"place of {sent:g}"
-                )
-        return ""
+        return self._writer.moved(received, now.expected)
+
+    def _objection(self, loop_tags: Mapping[str, float]) -> str:
+        now = self._now
+        closed = now.mode in WRITING
+        return objection(self.tags, loop_tags, now.claim, now.owner, closed=closed)
 
     def _not_ready(
         self,
@@ -293,100 +407,72 @@ class ControlLoop:
         beat, now.beat_read = now.beat_read, loop_tags["heartbeat"]
         if self._forbidden:
             return self._forbidden
-        if now.mode not in WRITING and not (
-            math.isnan(beat) or math.isnan(loop_tags["heartbeat"]) or beat == loop_tags["heartbeat"]
+        if now.mode not in WRITING and (why := self._objection(loop_tags)):
+            return why
+        if settings.mode and loop_tags["mode"] != TARGETS.index(Mode.CLOSED_LOOP):
+            return f"the tag {settings.mode} shows {loop_tags['mode']:g}, and 3 is needed"
+        if (
+            now.mode not in WRITING
+            and self.tags.block is None
+            and not (
+                math.isnan(beat)
+                or math.isnan(loop_tags["heartbeat"])
+                or beat == loop_tags["heartbeat"]
+            )
         ):
             now.clean = 0
             return f"another runtime writes the heartbeat {settings.heartbeat}"
-        for output, value in zip(self.tags.outputs, received, strict=True):
-            if not math.isfinite(value):
-                return f"{output.channel} cannot be read back"
+        if settings.heartbeat and math.isnan(loop_tags["heartbeat"]):
+            return f"the heartbeat {settings.heartbeat} cannot be read"
+        if why := self._unfit(received):
+            return why
         if fallback:
             return fallback
         if now.clean < settings.clean:
             return f"free of faults for {now.clean} of {settings.clean} steps"
         return ""
 
+    def _unfit(self, received: np.ndarray) -> str:
+        """Why an actuator cannot be taken over; empty if all can."""
+        channels = self.runtime.manifest.action
+        for output, channel, value in zip(self.tags.outputs, channels, received, strict=True):
+            if not math.isfinite(value):
+                return f"{output.channel} cannot be read back"
+            slack = output.tolerance
+            if not channel.low - slack <= value <= channel.high + slack:
+                return (
+                    f"{output.channel} holds {value:g} {output.unit}, and its range is "
+                    f"{channel.low:g} to {channel.high:g}"
+                )
+        return ""
+
     def _fallback_reason(self, measured: Measurements, decision: Decision) -> str:
         runtime = self.runtime
         if not decision.flags & runtime.manifest.flags.get("fallback_used", 0):
             return ""
+        stop = [f"stopped by {runtime.stopped}"] if runtime.stopped else []
         causes = [f"{channel}: {fault}" for channel, fault in measured.faults.items()]
         causes += [f"monitor {name}" for name in runtime.alarm_names(decision.alarms)]
         causes += [n for n in runtime.flag_names(decision.flags) if n not in NO_CAUSES]
-        return "; ".join(causes) or "the guard"
-
-    def _plan_writes(self, action: np.ndarray, notes: list[str]) -> dict[str, float]:
-        """The values to write in this mode, by tag; none if a value is out of range."""
-        if self._now.mode not in (*WRITING, Mode.ADVISORY):
-            return {}
-        planned: dict[str, float] = {}
-        channels = self.runtime.manifest.action
-        for output, channel, value in zip(self.tags.outputs, channels, action, strict=True):
-            low, high = np.float32(channel.low), np.float32(channel.high)
-            if not low <= value <= high:  # also true for NaN
-                notes.append(f"{output.channel} is not written: {value} is out of its range")
-                return {}
-            tag = output.tag if self._now.mode in WRITING else output.advice
-            if tag:
-                planned[tag] = _raw(output, float(value))
-        if self._now.mode in WRITING and self.tags.loop.heartbeat:
-            planned[self.tags.loop.heartbeat] = float((self._now.beat + 1) % HEARTBEATS)
-        return planned
+        return "; ".join([*stop, *dict.fromkeys(causes)]) or "the guard"
 
     def _record_cycle(self, cycle: Cycle, notes: list[str]) -> Cycle:
-        """Records before anything is written; nothing is written if recording fails."""
+        """Records before anything is written; only a stop's fallback acts without a record."""
         if self._record is None:
             return cycle
         try:
             self._record(cycle._replace(notes=tuple(notes)))
         except OSError as error:
-            notes.append(f"nothing is written, because it cannot be recorded: {error}")
             now = self._now
+            if now.mode is Mode.FALLBACK and self.stopped:
+                notes.append(f"not recorded: {error}; the fallback acts, because of the stop")
+                return cycle
+            notes.append(f"nothing is written, because it cannot be recorded: {error}")
             if now.mode in (*WRITING, Mode.ADVISORY):
                 now.mode = now.target = Mode.MANUAL
                 return cycle._replace(mode=Mode.MANUAL, reason=notes[-1], written={})
             return cycle._replace(written={})
         return cycle
-
-    def _write(
-        self, planned: dict[str, float], action: np.ndarray, notes: list[str]
-    ) -> tuple[dict[str, float], dict[str, str]]:
-        now = self._now
-        refused: dict[str, str] = {}
-        if planned:
-            try:
-                refused = dict(self._plant.write(planned))
-                now.failure = "".join(
-                    f"the plant refuses to write {t}: {w}; " for t, w in refused.items()
-                )
-            except PlantError as error:
-                refused, now.failure = dict.fromkeys(planned, str(error)), str(error)
-            now.failures = now.failures + 1 if refused else 0
-            if refused:
-                notes.append(now.failure)
-                now.unrecorded = (now.failure,)
-        done = {tag: value for tag, value in planned.items() if tag not in refused}
-        if now.mode not in WRITING:
-            now.expected[:], now.beat_written = np.nan, math.nan
-            return done, refused
-        for i, output in enumerate(self.tags.outputs):
-            if output.tag in planned:  # unwritten tags keep their value
-                now.expected[i] = action[i] if output.tag in done else np.nan
-        if self.tags.loop.heartbeat in done:
-            now.beat_written = done[self.tags.loop.heartbeat]
-            now.beat = int(now.beat_written)
-        return done, refused
-
-
-def _good(reading: Reading) -> float:
-    """The value of a read-back or loop tag if its quality is good, else NaN."""
-    good = reading.quality == Quality.GOOD and math.isfinite(reading.value)
-    return reading.value if good else math.nan
-
-
-def _raw(output: Output, value: float) -> float:
-    return (value - output.offset) / output.scale
 
 
 def _require_name(by: str) -> str:

@@ -13,8 +13,10 @@ import numpy as np
 
 from neorl_deploy.audit._log import AuditLog
 from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.loop._contract import NO_CLAIM, Claim
 from neorl_deploy.loop._inputs import Measurements, TagMemory
 from neorl_deploy.loop._modes import Mode
+from neorl_deploy.loop._orders import NOT_SHOWN, ModeTag
 from neorl_deploy.loop._plant import Instant
 from neorl_deploy.runtime._decision import Decision
 from neorl_deploy.runtime._forms import FormName
@@ -40,6 +42,11 @@ class Cycle(NamedTuple):
         carry: State of the bundle before the decision, as 32-bit words.
         continued: Whether that state is the one left by the last decision; false after a stop, a
             release or a restart.
+        taking_over: Whether the decision starts from the action of another controller, because the
+            closed loop is requested.
+        window: Seconds from the last look at the actuators to the end of the write, in which a hand
+            on an actuator would be overwritten; zero if nothing was written.
+        lapsed: Whether a request for the closed loop has lapsed in this period.
     """
 
     number: int
@@ -55,6 +62,9 @@ class Cycle(NamedTuple):
     notes: tuple[str, ...]
     carry: np.ndarray
     continued: bool
+    taking_over: bool = False
+    lapsed: bool = False
+    window: float = 0.0
 
 
 @dataclasses.dataclass
@@ -71,6 +81,8 @@ class Memory:
         clean: Number of consecutive steps without a fault.
         misses: Number of consecutive periods that were missed or late.
         failures: Number of consecutive periods without a connection or with a refused write.
+        blind: Number of consecutive periods in which a read-back or the heartbeat was unreadable
+            although the loop writes.
         failure: The last of these failures; empty if there is none.
         connected: Whether the last reading succeeded.
         faulty: Channels that could not be trusted in the last period with a connection, and whether
@@ -80,8 +92,11 @@ class Memory:
         beat: Heartbeat counter.
         beat_written: Number that was written to the heartbeat tag; NaN if none was.
         beat_read: Number that the heartbeat tag showed.
+        owner: Session number by which a block on the plant's side knows the loop.
+        claim: What was seen of the block's owner.
         alive: Value of the plant's heartbeat, and when it last changed, monotonic.
-        mode_number: Number that the mode tag showed last.
+        mode_tag: What the mode tag has shown since the connection was made.
+        waited: Number of periods for which a request for the closed loop has waited.
     """
 
     mode: Mode
@@ -93,6 +108,7 @@ class Memory:
     clean: int = 0
     misses: int = 0
     failures: int = 0
+    blind: int = 0
     failure: str = ""
     connected: bool = True
     faulty: dict[str, bool] = dataclasses.field(default_factory=dict)
@@ -101,8 +117,11 @@ class Memory:
     beat: int = 0
     beat_written: float = math.nan
     beat_read: float = math.nan
+    owner: int = 0
+    claim: Claim = NO_CLAIM
     alive: tuple[float, float] = (math.nan, math.nan)
-    mode_number: float = math.nan
+    mode_tag: ModeTag = NOT_SHOWN
+    waited: int = 0
 
 
 # Converts a cycle to an audit record: the inputs of its decision and the outcome.
@@ -169,6 +188,7 @@ def cycle_record(cycle: Cycle, carry: np.ndarray | None) -> dict[str, Any]:
         "ages": _json(measured.ages),
         "faults": measured.faults,
         "received": _json(cycle.received),
+        "taking_over": cycle.taking_over,
         "action": _json(decision.action),
         "flags": decision.flags,
         "intervention": _json(decision.intervention),

@@ -12,9 +12,6 @@ from neorl_deploy.bundle._test_vectors import rounding
 from neorl_deploy.loop._plant import Instant, Quality, Reading
 from neorl_deploy.loop._tags import Input
 
-AHEAD = 1.0
-"""Seconds by which the plant's clock may be ahead of this machine's."""
-
 
 class TagMemory(NamedTuple):
     """Memory of one tag.
@@ -56,6 +53,8 @@ def judge_readings(
     readings: Sequence[Reading],
     memory: Sequence[TagMemory | None],
     now: Instant,
+    *,
+    ahead: float = 1.0,
 ) -> tuple[list[TagMemory | None], Measurements]:
     """Decides for every reading whether it may be trusted.
 
@@ -64,6 +63,7 @@ def judge_readings(
         readings: One reading for each rule.
         memory: The last value and time stamp of each input; ``None`` before the first reading.
         now: The time of the readings.
+        ahead: Seconds by which the clock of a source may be ahead of this machine's.
 
     Returns:
         The new memory, and the measurements.
@@ -74,8 +74,9 @@ def judge_readings(
     for i, (rule, reading, before) in enumerate(zip(inputs, readings, memory, strict=True)):
         after = _update(reading, before, now.monotonic)
         value = reading.value * rule.scale + rule.offset
-        ages[i] = _age(after, now)
-        if fault := _fault(rule, reading, value, float(ages[i]), now.monotonic - after.moved):
+        ages[i] = _age(after, now, ahead)
+        still = now.monotonic - after.moved
+        if fault := _fault(rule, reading, value, float(ages[i]), still, ahead):
             faults[rule.channel] = fault
             held = now.monotonic - after.good_at
             if held <= rule.hold:  # unless there was no good value yet (NaN)
@@ -132,26 +133,34 @@ def _update(reading: Reading, before: TagMemory | None, monotonic: float) -> Tag
     return before._replace(value=reading.value, moved=moved, stamp=reading.stamp, stamped=stamped)
 
 
-def _age(memory: TagMemory, now: Instant) -> float:
+def _age(memory: TagMemory, now: Instant, ahead: float) -> float:
     """Seconds since a value was taken; negative if its time stamp lies in the future.
 
-    A value whose time stamp stays the same keeps aging even if this machine's clock is set.
+    A value whose time stamp stays the same keeps aging even if this machine's clock is set. A value
+    without a time stamp ages from its last change, since nothing else shows that it is alive.
     """
     if memory.stamp is None:
-        return 0.0
+        return now.monotonic - memory.moved
     by_stamp = now.wall - memory.stamp
-    return by_stamp if by_stamp < -AHEAD else max(by_stamp, now.monotonic - memory.stamped)
+    return by_stamp if by_stamp < -ahead else max(by_stamp, now.monotonic - memory.stamped)
 
 
-def _fault(rule: Input, reading: Reading, value: float, age: float, still: float) -> str:
+def _fault(
+    rule: Input, reading: Reading, value: float, age: float, still: float, ahead: float
+) -> str:
     if reading.quality == Quality.BAD:
         return "its quality is bad"
     if reading.quality == Quality.UNCERTAIN and rule.uncertain == "bad":
         return "its quality is uncertain"
     if not math.isfinite(value):
         return "it is not a finite number"
-    if age < -AHEAD:
+    if age < -ahead:
         return f"it is stamped {-age:.0f} s in the future: set the clocks"
+    if age > rule.max_age and reading.stamp is None:
+        return (
+            f"it has no time stamp and has not changed for {age:.1f} s; {rule.max_age:g} s are "
+            "allowed"
+        )
     if age > rule.max_age:
         return f"it is {age:.1f} s old, and {rule.max_age:g} s are allowed"
     slack = rounding(rule.low, rule.high)

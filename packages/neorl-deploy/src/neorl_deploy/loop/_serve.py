@@ -18,13 +18,13 @@ from neorl_deploy._errors import DeployError
 from neorl_deploy.loop._control import ControlLoop
 from neorl_deploy.loop._cycle import Cycle
 from neorl_deploy.loop._modes import TARGETS, Mode
+from neorl_deploy.loop._orders import RELEASE, STOP
 from neorl_deploy.loop._plant import Clock
 from neorl_deploy.loop._staged_rollout import StagedRollout
 
 LOGGER = logging.getLogger("neorl_deploy.loop")
 HUNG_EXIT_CODE = 70
 """Exit code of a process whose loop hung; its supervisor restarts it, in shadow mode."""
-STOP = "stop"
 BEGIN, FULL = "rollout", "full"
 ORDERS = {mode.replace(" ", "-"): mode for mode in TARGETS}
 """Modes by their command-line names."""
@@ -147,9 +147,9 @@ def order(folder: Path, mode: str, by: str) -> None:
 
     Args:
         folder: The folder of the loop.
-        mode: ``"manual"``, ``"shadow"``, ``"advisory"``, ``"closed-loop"`` or ``"stop"``. A loop
-            with a roll-out also accepts ``"rollout"`` (start it) and ``"full"`` (grant full
-            authority).
+        mode: ``"manual"``, ``"shadow"``, ``"advisory"``, ``"closed-loop"``, ``"stop"`` or
+            ``"release"``, which ends a stop. A loop with a roll-out also accepts ``"rollout"``
+            (start it) and ``"full"`` (grant full authority).
         by: Name of the person and the reason.
 
     If no loop runs, a stop is kept for the next start. Other orders are refused, because an order
@@ -159,7 +159,7 @@ def order(folder: Path, mode: str, by: str) -> None:
         DeployError: If no loop runs in the folder, ``mode`` is not one of these words, or ``by``
             is empty.
     """
-    modes = (*ORDERS, STOP, BEGIN, FULL)
+    modes = (*ORDERS, STOP, RELEASE, BEGIN, FULL)
     if mode not in modes:
         raise DeployError(f"{mode!r} is not a mode; the modes are {', '.join(modes)}")
     if not by.strip():
@@ -197,31 +197,66 @@ def drop_old_orders(folder: Path) -> list[str]:
         except (OSError, ValueError, KeyError, TypeError):
             continue  # reported when the orders are taken
         if what != STOP:
-            path.unlink()
+            try:
+                path.unlink()
+            except OSError as error:
+                raise DeployError(f"cannot delete the old order {path}: {error}") from error
             lines.append(
                 f"{what} is not carried out, because it was ordered before this process began: {by}"
             )
     return lines
 
 
-def take_orders(folder: Path, loop: ControlLoop, rollout: StagedRollout | None = None) -> None:
-    """Passes the orders in a folder to the loop and its roll-out, oldest first."""
-    for path in sorted((folder / "orders").glob("*.json")):
-        try:
-            document = json.loads(path.read_bytes())
-            mode, by = str(document["what"]), str(document["by"])
-            if mode == STOP:
-                loop.stop(by)
-            elif mode in (BEGIN, FULL):
-                if rollout is None:
-                    raise ValueError("this loop has no roll-out; start it with --rollout")
-                (rollout.begin if mode == BEGIN else rollout.grant_full)(by)
-            else:
-                loop.ask(ORDERS[mode], by)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            LOGGER.error("the order %s is not understood: %r", path.name, error)
-        with contextlib.suppress(OSError):
-            path.unlink()
+class OrderBox:
+    """The orders in a folder: taken before a step, deleted once their effect is stored.
+
+    An order whose effect cannot be stored stays in the folder, so that the next process knows of a
+    stop that this one could not record.
+
+    Args:
+        folder: The folder of the loop.
+        loop: The loop.
+        rollout: Its roll-out, if it has one.
+    """
+
+    def __init__(
+        self, folder: Path, loop: ControlLoop, rollout: StagedRollout | None = None
+    ) -> None:
+        self._folder, self._loop, self._rollout = folder / "orders", loop, rollout
+        self._taken: set[Path] = set()
+
+    def take(self) -> None:
+        """Passes every new order to the loop and its roll-out, oldest first."""
+        for path in sorted(self._folder.glob("*.json")):
+            if path in self._taken:
+                continue
+            self._taken.add(path)
+            try:
+                document = json.loads(path.read_bytes())
+                self._pass_on(str(document["what"]), str(document["by"]))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                LOGGER.error("the order %s is not carried out: %r", path.name, error)
+
+    def settle(self) -> None:
+        """Deletes the orders that a step has carried out, if their effect is stored."""
+        if not self._loop.runtime.stored:
+            return
+        for path in tuple(self._taken):
+            with contextlib.suppress(OSError):  # the name is kept: it is carried out once
+                path.unlink(missing_ok=True)
+                self._taken.discard(path)
+
+    def _pass_on(self, what: str, by: str) -> None:
+        if what == STOP:
+            self._loop.stop(by)
+        elif what == RELEASE:
+            self._loop.release(by)
+        elif what not in (BEGIN, FULL):
+            self._loop.ask(ORDERS[what], by)
+        elif self._rollout is None:
+            raise ValueError("this loop has no roll-out; start it with --rollout")
+        else:
+            (self._rollout.begin if what == BEGIN else self._rollout.grant_full)(by)
 
 
 def cycle_line(cycle: Cycle) -> str:

@@ -167,7 +167,8 @@ class Stage(enum.StrEnum):
     FULL = "full"
     """The policy acts within the limits of its bundle and is still monitored."""
     INTERRUPTED = "interrupted"
-    """The process ended during a stage: nothing is written until a person continues it."""
+    """The process ended during a stage, or the loop could not be closed for a turn: nothing is
+    written until a person continues it."""
     ROLLED_BACK = "rolled back"
     """A rule was broken or a person has taken over: only a person can start again."""
 
@@ -206,17 +207,26 @@ def probability_of_more(policy: Count, incumbent: Count) -> float:
 
     Source: Przyborowski and Wilenski, Biometrika 31 (1940) 313.
     """
-    total, steps = policy.violations + incumbent.violations, policy.steps + incumbent.steps
-    if not total:
+    total, k = policy.violations + incumbent.violations, policy.violations
+    fraction = policy.steps / max(1, policy.steps + incumbent.steps)
+    if k == 0 or fraction == 1.0:
         return 1.0
-    fraction = policy.steps / steps
-    return min(
-        1.0,  # the terms are rounded, and their sum may exceed one by it
-        math.fsum(
-            math.comb(total, k) * fraction**k * (1 - fraction) ** (total - k)
-            for k in range(policy.violations, total + 1)
-        ),
-    )
+    # The tail away from the mean is summed, where the terms fall; the other one is its complement.
+    if k > total * fraction:
+        return min(1.0, _tail(total, k, fraction))
+    return max(0.0, 1.0 - _tail(total, total - k + 1, 1 - fraction))
+
+
+def _tail(total: int, k: int, fraction: float) -> float:
+    """The probability of at least ``k`` of ``total``, for a ``k`` above the mean."""
+    log_term = math.lgamma(total + 1) - math.lgamma(k + 1) - math.lgamma(total - k + 1)
+    term = math.exp(log_term + k * math.log(fraction) + (total - k) * math.log1p(-fraction))
+    terms = [term]
+    while k < total and term > 1e-17 * terms[0]:
+        term *= (total - k) / (k + 1) * fraction / (1 - fraction)
+        terms.append(term)
+        k += 1
+    return math.fsum(terms)
 
 
 class StagedRollout:
@@ -267,14 +277,18 @@ class StagedRollout:
 
         Args:
             by: Name of the person and the reason; both are recorded.
+
+        Raises:
+            ValueError: If the loop is stopped; a person must release it first.
         """
+        self._require_no_stop()
         if self.stage is Stage.INTERRUPTED:
             self._resume(by)
         else:
             self.policy, self.incumbent, self._turn = Count(), Count(), 0
             self._steps_left = self.plan.shadow_steps
             self._enter(Stage.SHADOW, f"started by {by}")
-        self._loop.ask(Mode.SHADOW, f"{AUTHOR}, {self.why}")
+        self._ask(Mode.SHADOW, self.why)
         self._record()
 
     def grant_full(self, by: str) -> None:
@@ -284,15 +298,16 @@ class StagedRollout:
             by: Name of the person and the reason; both are recorded.
 
         Raises:
-            ValueError: If the turns are not over.
+            ValueError: If the turns are not over, or the loop is stopped.
         """
+        self._require_no_stop()
         if self.stage is not Stage.PASSED:
             raise ValueError(
                 f"the roll-out is at stage {self.stage}; full authority can be given only once "
                 "its turns have passed"
             )
         self._grant_full(by)
-        self._loop.ask(Mode.CLOSED_LOOP, f"{AUTHOR}, full authority given by {by}")
+        self._ask(Mode.CLOSED_LOOP, f"full authority given by {by}")
         self._record()
 
     def after(self, cycle: Cycle) -> None:
@@ -308,6 +323,12 @@ class StagedRollout:
         if self.stage in (Stage.WAITING, Stage.PASSED, Stage.ROLLED_BACK):
             return
         policy_acts = self.stage in (Stage.TRIAL_TURN, Stage.FULL)
+        if policy_acts and cycle.lapsed:
+            self._loop.authority = None
+            self._interrupted, self._first = self.stage, self._loop.target
+            stage = Stage.PASSED if self.stage is Stage.FULL else Stage.INTERRUPTED
+            self._enter(stage, f"the loop could not be closed: {cycle.reason}")
+            return
         if why := self._why_ended(cycle, policy_acts=policy_acts):
             self._loop.authority = None
             self._enter(Stage.ROLLED_BACK, why)
@@ -324,7 +345,7 @@ class StagedRollout:
         """Why it ended: somebody stopped it, requested another mode or took over an actuator."""
         manifest = self._loop.runtime.manifest
         if cycle.decision.flags & manifest.flags.get("emergency_stop", 0):
-            return "somebody pressed the emergency stop"
+            return f"stopped by {self._loop.stopped}"
         expected = Mode.CLOSED_LOOP if policy_acts else Mode.SHADOW
         if self.stage is Stage.INTERRUPTED:
             expected = self._first
@@ -337,7 +358,7 @@ class StagedRollout:
     def _count(self, cycle: Cycle, *, policy_acts: bool) -> None:
         obs = cycle.measured.obs
         violation = any(not low <= obs[i] <= high for i, low, high in self._rules)
-        measured = any(np.isfinite(obs[i]) for i, _, _ in self._rules)
+        measured = all(np.isfinite(obs[i]) for i, _, _ in self._rules)
         if policy_acts and cycle.mode not in (Mode.CLOSED_LOOP, Mode.FALLBACK):
             return  # the loop is not closed yet
         self._steps_left -= 1
@@ -406,8 +427,11 @@ class StagedRollout:
         self._loop.authority = None
 
     def _ask(self, target: Mode, why: str) -> None:
-        """Requests a mode without acting as a person: an emergency stop remains in force."""
-        self._loop.ask(target, f"{AUTHOR}, {why}", release=False)
+        self._loop.ask(target, f"{AUTHOR}, {why}")
+
+    def _require_no_stop(self) -> None:
+        if self._loop.stopped:
+            raise ValueError(f"the loop is stopped ({self._loop.stopped}); release it first")
 
     def _enter(self, stage: Stage, why: str) -> None:
         self.stage, self.why = stage, why

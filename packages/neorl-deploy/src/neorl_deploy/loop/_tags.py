@@ -31,7 +31,8 @@ class Input:
         scale: Factor from the value of the tag to the unit of the channel.
         offset: Added after the factor, in the unit of the channel.
         uncertain: Whether a value of uncertain quality counts as ``"good"`` or ``"bad"``.
-        max_age: Seconds after which a value counts as lost.
+        max_age: Seconds after which a value counts as lost. A value without a time stamp ages from
+            its last change.
         low: Lowest credible value of the channel.
         high: Highest credible value of the channel.
         frozen: Seconds without any change after which a value counts as lost.
@@ -56,6 +57,8 @@ class Input:
 class Output:
     """An actuator: the tag to write, and the tag that shows the value it received.
 
+    With a block on the plant's side, ``tag`` is the proposal and ``read_back`` the set point.
+
     Attributes:
         channel: Name of the action in the bundle.
         tag: Address that is written in the closed loop.
@@ -66,6 +69,10 @@ class Output:
         tolerance: Largest difference between a read-back and the written value, in the unit of the
             channel; beyond it, another controller has moved the actuator.
         advice: Address that is written in advisory mode; empty for none.
+        raw_low: Lowest number that may be written to the tag.
+        raw_high: Highest number that may be written to the tag.
+        permit: Tag by which the plant permits direct writing to this actuator while it is 1; empty
+            for none. With a block, the block looks after the permits.
     """
 
     channel: str
@@ -76,6 +83,9 @@ class Output:
     scale: float = 1.0
     offset: float = 0.0
     advice: str = ""
+    permit: str = ""
+    raw_low: float = -math.inf
+    raw_high: float = math.inf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,12 +100,18 @@ class LoopSettings:
         most_failures: Consecutive periods without a connection, or with a refused write, after
             which the loop releases the actuators.
         clock_jump: Jump of this machine's clock, in seconds, that is recorded.
+        ahead: Seconds by which the clock of a source may be ahead of this machine's.
         heartbeat: Tag of a counter that the loop increments while it owns the actuators; empty for
             none. The plant takes over by itself if the counter stops.
         plant_heartbeat: Tag that the plant keeps changing; empty for none.
         plant_silence: Seconds for which that tag may stay unchanged.
         mode: Tag by which a person requests a mode (0 manual, 1 shadow, 2 advisory, 3 closed loop);
-            empty for none.
+            empty for none. It rises by one step at a time, and 3 is needed as long as the loop is
+            closed.
+        stop: Tag by which a person stops the loop as long as it is not 0; empty for none.
+        patience: Periods beyond ``clean`` after which a request for the closed loop lapses.
+        unattended: For direct writing without permits or heartbeat, the words
+            ``"the plant has no permit and watches no heartbeat"``.
     """
 
     late: float = 0.5
@@ -103,10 +119,52 @@ class LoopSettings:
     clean: int = 5
     most_failures: int = 3
     clock_jump: float = 1.0
+    ahead: float = 1.0
     heartbeat: str = ""
     plant_heartbeat: str = ""
     plant_silence: float = math.inf
     mode: str = ""
+    stop: str = ""
+    patience: int = 10
+    unattended: str = ""
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The tags of the loop that are read, by what they are; empty for none."""
+        return {
+            "heartbeat": self.heartbeat,
+            "plant": self.plant_heartbeat,
+            "mode": self.mode,
+            "stop": self.stop,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Tags of the block on the plant's side; its ``BEAT`` and ``ALIVE`` stand in ``[loop]``.
+
+    Attributes:
+        owner: Session number of the loop; written and read.
+        decided: ``SEQUENCE`` that the loop had read when it decided; written.
+        state: Mode of the loop; written.
+        granted: Owner that a person has granted.
+        sequence: Counter of the events on the plant's side.
+        active: 1 while the set points are those of the loop.
+        reason: Why the proposal is or is not taken.
+    """
+
+    owner: str
+    decided: str
+    state: str
+    granted: str
+    sequence: str
+    active: str
+    reason: str
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The tags that the loop writes."""
+        return self.owner, self.decided, self.state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +177,7 @@ class TagMap:
         inputs: One for every observation of the bundle, in its order.
         outputs: One for every action of the bundle, in its order.
         loop: Conditions under which the loop stops trusting itself or the plant.
+        block: Tags of the block on the plant's side; ``None`` for direct writing.
     """
 
     bundle: str
@@ -126,21 +185,35 @@ class TagMap:
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     loop: LoopSettings
+    block: Block | None = None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The tags of the loop, the block and the permits that are read, by what they are."""
+        tags = self.loop.named
+        if self.block is not None:
+            names = ("owner", "granted", "sequence", "active", "reason")
+            tags |= {name: getattr(self.block, name) for name in names}
+        return tags | {f"permit {o.channel}": o.permit for o in self.outputs if o.permit}
 
     @property
     def read(self) -> tuple[str, ...]:
         """Every tag that is read, in a fixed order: inputs, read-backs, and those of the loop."""
-        loop = (self.loop.heartbeat, self.loop.plant_heartbeat, self.loop.mode)
         return (
             *(row.tag for row in self.inputs),
             *(row.read_back for row in self.outputs),
-            *(tag for tag in loop if tag),
+            *(tag for tag in self.named.values() if tag),
         )
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Tags that are read once more directly before a write: all that are read but inputs."""
+        return self.read[len(self.inputs) :]
 
     @property
     def writable(self) -> frozenset[str]:
         """Every tag that the loop may write; it writes no other."""
-        tags = {self.loop.heartbeat}
+        tags = {self.loop.heartbeat, *(self.block.written if self.block else ())}
         tags.update(tag for output in self.outputs for tag in (output.tag, output.advice))
         return frozenset(tags - {""})
 
@@ -182,7 +255,7 @@ def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
     Raises:
         DeployError: As :func:`read_tags`.
     """
-    odd = sorted(set(document) - {"bundle", "connection", "input", "output", "loop"})
+    odd = sorted(set(document) - {"bundle", "connection", "input", "output", "loop", "block"})
     if odd:
         raise DeployError(f"{source}: unknown entries {', '.join(odd)}")
     digest = f"sha256:{bundle.digest}"
@@ -199,7 +272,9 @@ def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
     inputs = _rows(document.get("input"), Input, manifest.obs, f"{source}, [[input]]")
     outputs = _rows(document.get("output"), Output, manifest.action, f"{source}, [[output]]")
     loop = read_row(document.get("loop", {}), LoopSettings, f"{source}, [loop]")
-    tags = TagMap(digest, connection, inputs, outputs, loop)
+    table = document.get("block")
+    block = None if table is None else read_row(table, Block, f"{source}, [block]")
+    tags = TagMap(digest, connection, inputs, outputs, loop, block)
     _check(tags, manifest, source)
     return tags
 
@@ -284,6 +359,8 @@ def _check(tags: TagMap, manifest: Manifest, source: str) -> None:
         if isinstance(row, Output):
             if not 0 < row.tolerance < math.inf:
                 raise DeployError(f"{where}: tolerance must be above zero and finite")
+            if not row.raw_low < row.raw_high:
+                raise DeployError(f"{where}: raw_low must be below raw_high")
             continue
         if row.uncertain not in ("good", "bad"):
             raise DeployError(f'{where}: uncertain must be "good" or "bad", got {row.uncertain!r}')
@@ -298,9 +375,21 @@ def _check_loop(tags: TagMap, manifest: Manifest, source: str) -> None:
     loop = tags.loop
     written = [tag for output in tags.outputs for tag in (output.tag, output.advice) if tag]
     written += [loop.heartbeat] if loop.heartbeat else []
+    if tags.block is not None:
+        written += tags.block.written
+        if not (loop.heartbeat and loop.plant_heartbeat) or any(o.permit for o in tags.outputs):
+            raise DeployError(
+                f"{source}, [block]: it needs heartbeat (BEAT) and plant_heartbeat (ALIVE) in "
+                "[loop], and looks after the permits itself: leave permit out of [[output]]"
+            )
+        if any(output.tag == output.read_back for output in tags.outputs):
+            raise DeployError(
+                f"{source}, [block]: tag is the proposal and read_back the set point; they differ"
+            )
     if len(set(written)) < len(written):
         raise DeployError(f"{source}: one tag would be written for two channels")
-    if not (0 < loop.late <= 1 and loop.clock_jump > 0 and loop.plant_silence > 0):
+    times = min(loop.clock_jump, loop.plant_silence, loop.ahead)
+    if not (0 < loop.late <= 1 and times > 0):
         raise DeployError(
             f"{source}, [loop]: late must be above 0 and at most 1, and times above 0"
         )
@@ -327,6 +416,7 @@ clean = 5           # steps without a fault before the loop may be closed
 most_failures = 3   # periods without connection or with refused writes before it goes to manual
 heartbeat = ""      # tag of a counter that shows the plant that the loop is alive
 mode = ""           # tag that requests a mode: 0 manual, 1 shadow, 2 advisory, 3 closed loop
+stop = ""           # tag that stops the loop as long as it is not 0
 """
 
 
@@ -373,7 +463,10 @@ def draft_tags(bundle: Bundle, *, plant: Path | None = None, name: str = "tags.t
             f"read_back = {_text(tag)}\nunit = {_text(channel.unit)}\n"
             f"scale = 1.0          # channel = scale * tag + offset\noffset = 0.0\n"
             f"tolerance = {_short(0.01 * (channel.high - channel.low))}\n"
+            f"raw_low = {_short(channel.low)}    # limits of what is written to the tag\n"
+            f"raw_high = {_short(channel.high)}\n"
             f'advice = ""\n'
+            f'permit = ""           # tag that is 1 while the plant permits writing\n'
         )
     return "\n".join(parts)
 

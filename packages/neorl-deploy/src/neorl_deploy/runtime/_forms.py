@@ -187,7 +187,13 @@ def _require_described(bundle: Bundle, programs: Programs) -> None:
     manifest = bundle.manifest
     carry = [(entry.shape, entry.dtype) for entry in manifest.carry]
     names = {entry.name for entry in manifest.carry}
-    held = (*(f".supervisor.{part}" for part in (*STOPPED, "trips")), ".age", ".held")
+    held = (
+        *(f".supervisor.{part}" for part in (*STOPPED, "trips")),
+        ".age",
+        ".held",
+        ".acted",
+        ".band",
+    )
     supervised = set(held) <= names
     inputs = [*carry, ((len(manifest.obs),), "float32"), ((len(manifest.action),), "float32")]
     outputs = [*carry, *((entry.shape, entry.dtype) for entry in output_entries(bundle))]

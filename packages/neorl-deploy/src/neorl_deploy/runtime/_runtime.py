@@ -22,7 +22,6 @@ from neorl_deploy.runtime._decision import (
     RESET,
     RESTART,
     STOP,
-    WITHOUT_STATE,
     Decision,
     Event,
     Events,
@@ -41,6 +40,9 @@ from neorl_deploy.runtime._state import (
 
 SELF_TEST_TOLERANCE = 1e-5
 """Allows for compilers that round differently; on one machine parity is 1e-6."""
+
+NOBODY = -1
+"""Value of a guard's ``acted`` if neither its policy nor its fallback acted last."""
 
 NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
 """Flags of a take-over that are not its cause, or that the monitors' names describe better."""
@@ -120,16 +122,36 @@ class Runtime:
         self._events.note(self._steps, RELEASE, one_line)
         self._keep(durable=True)
 
+    def authorize(self, band: np.ndarray | None) -> None:
+        """Limits how far the policy may move the actuators; the fallback is not limited.
+
+        Args:
+            band: Lowest and highest action, shape ``(2, act)``, in the units of the channels;
+                ``None`` for no limit but those of the bundle.
+        """
+        wide = np.array([[-np.inf], [np.inf]]) * np.ones(len(self.manifest.action))
+        new = np.asarray(wide if band is None else band, np.float32)
+        words = np.asarray(self._carry)
+        if not np.array_equal(self._layout.get(words, ".band"), new):
+            self._carry = self._place(self._layout.set(words, ".band", new))
+
     @property
     def events(self) -> tuple[Event, ...]:
         """Stops, releases, resets and changes of who acts, with their reasons, oldest first."""
         return self._events.list()
 
     @property
-    def stopped_without_state(self) -> bool:
-        """Whether it is stopped only because an earlier process left no state."""
-        held = [event for event in self.events if event.kind in (STOP, RELEASE)]
-        return bool(held) and held[-1].kind == STOP and held[-1].reason.startswith(WITHOUT_STATE)
+    def stopped(self) -> str:
+        """Who stopped it and why; empty if no stop is in force."""
+        if not self._supervisor("stopped").any():
+            return ""
+        stops = [event.reason for event in self.events if event.kind == STOP]
+        return stops[-1] if stops else "an earlier process"
+
+    @property
+    def stored(self) -> bool:
+        """Whether its state file, if it keeps one, holds the present state."""
+        return self._file is None or self._file.stored
 
     @property
     def carry(self) -> dict[str, np.ndarray]:
@@ -233,6 +255,7 @@ class Runtime:
         *,
         ages: np.ndarray | dict[str, float] | None = None,
         max_age: float | None = None,
+        taking_over: bool = False,
     ) -> Decision:
         """Runs one control period.
 
@@ -249,6 +272,9 @@ class Runtime:
                 was set back) counts as lost.
             max_age: Seconds after which a measurement counts as lost; it cannot extend the bundle's
                 own limit for the channel.
+            taking_over: Whether another controller has acted since the last call. Policy and
+                fallback then track ``last_sent``, and the action starts from it, by an offset that
+                decays.
 
         Returns:
             The action to send and what the filter did. The action is finite for any input.
@@ -276,6 +302,10 @@ class Runtime:
             sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
         else:
             sent = vector("last_sent", last_sent, self.manifest.action)
+        if taking_over:
+            # `sent`, with which the program begins, is then `follow`, as a guard does both.
+            words = np.asarray(self._carry)
+            self._carry = self._place(self._layout.set(words, ".acted", np.array(NOBODY, np.int32)))
         if self._testing:
             with one_line_of(self.bundle, "its programs do not run"):
                 self._carry = self._step(self._carry, read, sent)

@@ -125,6 +125,11 @@ class StateFile:
         self._slots: Any = None
         self._failed = False
 
+    @property
+    def stored(self) -> bool:
+        """Whether the last state was written."""
+        return bool(self._digest) and not self._failed
+
     def replace(self, state: State, *, durable: bool) -> None:
         """Writes a state with all its events atomically.
 

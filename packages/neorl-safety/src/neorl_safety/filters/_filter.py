@@ -175,7 +175,12 @@ def filter_request(
         clip(intersection.low, reachable.low, reachable.high),
         clip(intersection.high, reachable.low, reachable.high),
     )
-    target = clip(inside, low, high)
+    within = clip(inside, low, high)
+    if context.band is not None:
+        ends = [clip(end, low, high) for end in context.band.astype(dtype)]
+        low = jnp.where(request_accepted & ~jnp.isnan(ends[0]), ends[0], low)
+        high = jnp.where(request_accepted & ~jnp.isnan(ends[1]), jnp.maximum(low, ends[1]), high)
+    target = clip(within, low, high)
     applied, certified = target, jnp.ones((), jnp.bool_)
     if intersection.rows.shape[0]:
         admissible = Admissible(low, high, intersection.rows, intersection.bounds)
@@ -198,6 +203,8 @@ def filter_request(
     )
     stages = request, desired, inside, target, applied
     active, changed = _active(full, intersection, limits, reachable, stages)
+    active |= bit(target != within, Limit.AUTHORITY)
+    changed |= bit(jnp.any(target != within), Flag.AUTHORITY_ACTIVE)
     report = SafetyReport(flags | changed, active, distance(applied, action), jnp.uint32(0))
     return applied, report
 

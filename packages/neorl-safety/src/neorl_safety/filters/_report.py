@@ -23,6 +23,9 @@ class Context(NamedTuple):
             which means infinite, if no constraint uses it.
         command: Last commanded action, shape ``(act,)``, to which deadband and resting time refer;
             ``None`` means ``previous``. NaN if another controller moved the channel.
+        band: Lowest and highest action that the policy is authorised to send, shape ``(2, act)``;
+            ``None`` means no further limit. It binds the request alone, never the fallback, and
+            yields to every limit: where they leave nothing of it, its nearest end is meant.
     """
 
     obs: Float[Array, " obs"]
@@ -31,6 +34,7 @@ class Context(NamedTuple):
     fallback_action: Float[Array, " act"]
     held: Float[Array, " act"] | None = None
     command: Float[Array, " act"] | None = None
+    band: Float[Array, "2 act"] | None = None
 
 
 # The report of a filter as data: what it changed and why.
@@ -88,6 +92,8 @@ class Flag(enum.IntFlag):
     """A hand-over is in progress: a decaying offset is added to the active proposal."""
     EMERGENCY_STOP = 1 << 23
     """The emergency stop was pressed: the fallback acts until an operator releases it."""
+    AUTHORITY_ACTIVE = 1 << 24
+    """The policy is not authorised to move at least one channel further."""
 
 
 class Limit(enum.IntFlag):
@@ -109,6 +115,8 @@ class Limit(enum.IntFlag):
     """The limit prevented a value that would have violated a linear or barrier row."""
     WEAR = 1 << 7
     """A deadband or a resting time held the channel."""
+    AUTHORITY = 1 << 8
+    """The policy is not authorised to move the channel further."""
 
 
 class SafetyReport(NamedTuple):

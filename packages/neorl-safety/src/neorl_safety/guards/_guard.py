@@ -102,6 +102,8 @@ class GuardCarry(NamedTuple):
         monitors: Carry of every monitor.
         scores: Value of every monitor in the last step, shape ``(monitor,)``.
         report: Report of the filter for the last step.
+        band: Lowest and highest action that the policy is authorised to send, shape ``(2, act)``;
+            infinite unless a roll-out narrows it.
     """
 
     policy: Any
@@ -116,6 +118,7 @@ class GuardCarry(NamedTuple):
     monitors: tuple[Any, ...]
     scores: Float[Array, " monitor"]
     report: SafetyReport
+    band: Float[Array, "2 act"]
 
 
 class GuardedPolicy(eqx.Module):
@@ -156,6 +159,7 @@ class GuardedPolicy(eqx.Module):
             monitors=tuple(monitor.initial_carry() for monitor in self.monitors),
             scores=jnp.zeros((len(self.monitors),), jnp.float32),
             report=empty_report(n_action, dtype),
+            band=jnp.stack([jnp.full((n_action,), end, dtype) for end in (-jnp.inf, jnp.inf)]),
         )
 
     def __call__(
@@ -200,7 +204,7 @@ class GuardedPolicy(eqx.Module):
         fallback_action, fallback_offset = self._with_hand_over(carry, substitute, FALLBACK)
         position = self._position(carry)
         held = carry.held + self.dt.astype(carry.held.dtype)
-        context = Context(obs, carry.previous, self.dt, fallback_action, held, position)
+        context = Context(obs, carry.previous, self.dt, fallback_action, held, position, carry.band)
         applied, report = filter_request(
             self.constraints, context, policy_action, refused, self.candidate
         )
@@ -222,6 +226,7 @@ class GuardedPolicy(eqx.Module):
             monitors=_keep_finite(monitors, carry.monitors),
             scores=scores,
             report=SafetyReport(flags, report.limits, distance(applied, proposed), alarms),
+            band=carry.band,
         )
         return next_carry, applied
 

@@ -26,6 +26,7 @@ FLAG_TEXTS = {
     Flag.ROWS_ACTIVE: "a linear or barrier row was kept",
     Flag.ROWS_INFEASIBLE: "no action was found that keeps all linear and barrier rows",
     Flag.WEAR_ACTIVE: "a deadband or a minimum rest time held a channel",
+    Flag.AUTHORITY_ACTIVE: "the policy reached the limit of its authority",
     Flag.REQUEST_SUBNORMAL: "a request too small to be distinguished from zero was set to zero",
     Flag.MONITOR_ALARM: "a monitor alarmed",
     Flag.FALLBACK_HELD: "the fallback stayed in charge",

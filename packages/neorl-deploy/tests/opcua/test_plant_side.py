@@ -1,0 +1,327 @@
+"""A loop, a real server and the block: whatever fails, the plant has its actuators again."""
+
+import contextlib
+import socket
+import time
+import tomllib
+
+import pytest
+
+from neorl_deploy._command.main import main
+from neorl_deploy._simulated import SimulatedPlant, simulated_tags
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.loop import (
+    BlockReason,
+    ControlLoop,
+    Instant,
+    Mode,
+    audit_log,
+    read_tags,
+    tags_of,
+    unchecked,
+)
+from neorl_deploy.opcua import OpcUaPlant
+from neorl_deploy.runtime._decision import Events
+
+SCANS = 4  # of the plant's controller in a period of the loop
+PATIENCE = 6  # scans: a period and a half
+
+
+class Clock:
+    """The time of this machine, and a monotonic clock on which a period passes at once."""
+
+    def __init__(self):
+        self.monotonic = 100.0
+
+    def now(self):
+        return Instant(self.monotonic, time.time())
+
+
+class Bench:
+    """A plant, a loop, and the person at the plant."""
+
+    def __init__(self, runtime, bundle, plant):
+        self.runtime, self.bundle, self.plant = runtime, bundle, plant
+        plant.restart()
+        self.clock, self.field, self.loops = Clock(), [], []
+        self.record, self.connection = None, None
+        self.loop = self.another()
+
+    def another(self):
+        document = tomllib.loads(simulated_tags(self.bundle, self.plant.address))
+        tags = tags_of(document, self.bundle, "tags.toml")
+        connection = OpcUaPlant(tags, self.plant.address, timeout=60.0)
+        self.loops.append(connection)
+        loop = ControlLoop(
+            self.runtime, tags, connection, self.clock, record=lambda c: self._record(c)
+        )
+        loop.connection = connection
+        return loop
+
+    def _record(self, cycle):
+        if self.record is not None:
+            self.record(cycle)
+
+    def scan(self, count=SCANS):
+        for _ in range(count):
+            state = self.plant.scan()
+            self.field.append(state)
+
+    def period(self, count=1, loop=None):
+        for _ in range(count):
+            cycle = (loop or self.loop).step()
+            self.scan()
+            self.clock.monotonic += 30.0
+        return cycle
+
+    def grant(self):
+        self.plant.set("NEORL.GRANT", True)
+        self.scan(1)
+        self.plant.set("NEORL.GRANT", False)
+
+    def close_loop(self):
+        self.period(8)
+        self.grant()
+        self.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+        cycle = self.period(8)
+        assert cycle.mode is Mode.CLOSED_LOOP, cycle.reason
+        assert self.plant.state.active
+        assert self.plant.state.setpoint[0] == pytest.approx(float(cycle.decision.action[0]))
+        return self
+
+
+@pytest.fixture(scope="module")
+def simulated(exported):
+    with contextlib.closing(socket.socket()) as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    plant = SimulatedPlant(read_bundle(exported).manifest, port, patience=PATIENCE)
+    yield plant
+    plant.close()
+
+
+@pytest.fixture
+def bench(runtime, exported, simulated):
+    runtime._carry, runtime._events, runtime._file = runtime._initial, Events(), None
+    made = Bench(runtime, read_bundle(exported), simulated)
+    yield made
+    for connection in made.loops:
+        connection.close()
+
+
+def killed(bench):
+    bench.scan(PATIENCE + 1)
+    return PATIENCE + 1, BlockReason.SILENT
+
+
+def server_restarts(bench):
+    bench.plant.stop()
+    bench.plant.start()
+    bench.scan(1)
+    return 1, BlockReason.TRIPPED
+
+
+def trip_between_reading_and_writing(bench):
+    def trip(_):
+        bench.record = None
+        bench.plant.set("NEORL.TRIP", True)
+        bench.scan(1)
+        bench.plant.set("NEORL.TRIP", False)
+        bench.scan(1)
+
+    bench.record = trip
+    bench.period()
+    return 1, BlockReason.TRIPPED
+
+
+def hand_on_the_set_point(bench):
+    bench.plant.set("valve.SETPOINT", 12.0)
+    bench.scan(1)
+    assert bench.plant.state.setpoint[0] == 12.0
+    return 1, BlockReason.TRIPPED
+
+
+def permit_of_one_variable(bench):
+    bench.plant.set("jacket.PERMIT", False)
+    bench.scan(1)
+    return 1, BlockReason.NO_PERMIT
+
+
+def controller_in_local(bench):
+    bench.plant.set("NEORL.REMOTE", False)
+    bench.scan(1)
+    return 1, BlockReason.NOT_REMOTE
+
+
+def another_owner(bench):
+    bench.plant.set("NEORL.OWNER", 30_001)
+    bench.scan(1)
+    return 1, BlockReason.NOT_GRANTED
+
+
+def wrong_scale(bench):
+    bench.plant.set("valve.PROPOSAL", 8901.0)
+    bench.plant.set("NEORL.BEAT", 30_001)
+    bench.scan(1)
+    return 1, BlockReason.OUTSIDE
+
+
+def half_a_write(bench):
+    before = bench.plant.state.setpoint
+    bench.plant.set("valve.PROPOSAL", 1.0)  # and the connection breaks before the beat
+    bench.scan(PATIENCE + 1)
+    assert all(s.setpoint == before for s in bench.field[-PATIENCE - 1 :] if s.active)
+    return PATIENCE + 1, BlockReason.SILENT
+
+
+def too_large_a_move(bench):
+    high = bench.plant.state.setpoint[0] < 50
+    bench.plant.set("valve.PROPOSAL", 95.0 if high else 5.0)
+    bench.plant.set("NEORL.BEAT", 30_001)
+    bench.scan(1)
+    return 1, BlockReason.TOO_FAST
+
+
+def old_sequence(bench):
+    bench.plant.set("NEORL.DECIDED", 999)
+    bench.plant.set("NEORL.BEAT", 30_001)
+    bench.scan(1)
+    return 1, BlockReason.VOID
+
+
+def connection_lost(bench):
+    async def broken(*_):
+        raise ConnectionError("reset by peer")
+
+    bench.loop.connection._client.read_attributes = broken
+    bench.period(2)
+    return 2 * SCANS, BlockReason.SILENT
+
+
+CAMPAIGN = [
+    killed,
+    server_restarts,
+    trip_between_reading_and_writing,
+    hand_on_the_set_point,
+    permit_of_one_variable,
+    controller_in_local,
+    another_owner,
+    wrong_scale,
+    half_a_write,
+    too_large_a_move,
+    old_sequence,
+    connection_lost,
+]
+
+
+@pytest.mark.parametrize("fault", CAMPAIGN, ids=lambda fault: fault.__name__)
+def test_every_fault_ends_with_the_plant_under_its_own_control(bench, fault):
+    bench.close_loop()
+    begin = len(bench.field)
+    window, reason = fault(bench)
+    shed = next(i for i, state in enumerate(bench.field[begin:]) if not state.active)
+    assert shed < window
+    assert bench.field[begin + shed].reason == reason
+    if fault is not killed:
+        for name, value in (("NEORL.REMOTE", True), ("jacket.PERMIT", True)):
+            bench.plant.set(name, value)
+        cycle = bench.period(12)
+        assert cycle.mode not in (Mode.CLOSED_LOOP, Mode.FALLBACK)
+    # Only a person gives the loop its turn again.
+    assert not any(state.active for state in bench.field[begin + shed :])
+
+
+def test_a_second_loop_writes_nothing_and_names_the_first(bench):
+    bench.close_loop()
+    second = bench.another()
+    second.ask(Mode.CLOSED_LOOP, "shift leader")
+    for _ in range(10):
+        cycle = second.step()
+        assert not cycle.written
+        assert bench.period().mode is Mode.CLOSED_LOOP
+    assert f"another loop, owner {bench.loop._now.owner}, has the block" in cycle.reason
+    bench.scan(PATIENCE + 1)  # the first process ends
+    for _ in range(6):
+        cycle = second.step()
+        bench.clock.monotonic += 30.0
+    assert bench.plant.get("NEORL.OWNER") == second._now.owner
+    assert not bench.plant.scan().active
+
+
+def test_the_loop_closes_only_under_permit_remote_and_grant(bench):
+    bench.period(8)
+    for name, value, words in (
+        ("valve.PERMIT", False, "permit of a variable is missing"),
+        ("NEORL.REMOTE", False, "not in remote"),
+        ("NEORL.REMOTE", True, "has not granted this owner"),
+    ):
+        bench.plant.set(name, value)
+        bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+        assert words in bench.period(3).reason
+        if name == "valve.PERMIT":
+            bench.plant.set(name, True)
+    bench.grant()
+    bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    assert bench.period(8).mode is Mode.CLOSED_LOOP
+
+
+def test_a_loop_that_ends_says_so_and_one_in_shadow_shows_that_it_lives(bench):
+    cycle = bench.period(3)
+    assert cycle.mode is Mode.SHADOW
+    assert bench.plant.get("NEORL.BEAT") == bench.loop._now.beat
+    assert bench.plant.get("NEORL.STATE") == 1
+    assert bench.plant.get("valve.PROPOSAL") == 50.0  # no proposal in shadow
+    bench.close_loop()
+    bench.loop.leave()
+    bench.scan(1)
+    assert bench.plant.get("NEORL.STATE") == 5
+    assert not bench.plant.state.active
+
+
+def test_a_check_of_the_simulated_plant_passes_and_is_sealed(
+    bench, exported, tmp_path, monkeypatch, capsys
+):
+    def slept(*_):
+        bench.scan()
+
+    monkeypatch.setattr("neorl_deploy.loop._plant.SystemClock.sleep_until", slept)
+    path, folder = tmp_path / "tags.toml", tmp_path / "loop"
+    text = simulated_tags(bench.bundle, bench.plant.address).replace(
+        "timeout = 0.5", "timeout = 60"
+    )
+    path.write_text(text)
+    command = ["check", str(exported), str(path), "--by", "engineer", "--directory", str(folder)]
+    assert main(command) == 2
+    shown = capsys.readouterr().out
+    assert "not right: direction of valve: no person has confirmed" in shown
+    assert "2 of 12 are not right" in shown
+    confirmed = ["--confirm", "valve", "--confirm", "jacket"]
+    assert main([*command, *confirmed]) == 0
+    log = audit_log(folder / "audit", bench.bundle)
+    tags = read_tags(path, bench.bundle)
+    assert unchecked(tags, log.standing("check")) == ""
+    log.close()
+    path.write_text(text.replace("tolerance", "scale = 0.01\ntolerance"))
+    assert main([*command, *confirmed]) == 2
+    assert "range of valve: its channel is 0 to 10000 of the tag, which has 0 to 100 %" in (
+        capsys.readouterr().out
+    )
+    assert main([*command, "--confirm", "pump"]) == 2
+
+
+def test_one_command_starts_a_plant_and_its_tag_map_fits(exported, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with contextlib.closing(socket.socket()) as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    out = tmp_path / "simulated.toml"
+    command = ["simulate", str(exported), "--port", str(port), "--out", str(out)]
+    assert main([*command, "--grant", "--scans", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert f"serve {exported} {out}" in shown
+    assert "the plant's own controllers act" in shown
+    tags = read_tags(out, read_bundle(exported))
+    assert tags.block is not None
+    assert {output.tag for output in tags.outputs} < tags.writable
+    assert main(command) == 2
+    assert "exists already" in capsys.readouterr().err
