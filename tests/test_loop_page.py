@@ -4,7 +4,7 @@ from pathlib import Path
 
 from neorl_deploy.loop._modes import TRANSITIONS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/pages/how-to/run-beside-a-plant.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/pages/reference/loop.md"
 
 
 def test_the_page_lists_every_transition_with_its_cause():

@@ -17,14 +17,14 @@ RATES = {"semicolons": (";", 3.0), "figures": (r"(?<![\w.-])-?\d[\d.,]*", 15.0)}
 ABOVE_THE_GOAL: dict[tuple[str, str], float] = {}
 """Rates of sections that are still above the goal."""
 WORDS = {
-    "explanation": 9_300, "how-to": 24_500, "learners": 13_700, "reference": 13_000,
+    "explanation": 9_300, "how-to": 23_600, "learners": 13_700, "reference": 15_400,
     "tutorials": 5_100,
 }  # fmt: skip
 """Words of the pages of a section, tables and code too. Goals not reached yet: 19,200 words of
 how-to and 12,000 of learners."""
 LONGEST = 40
 """Words of a sentence."""
-IN_WORK = {"how-to/run-beside-a-plant.md"}
+IN_WORK = {"how-to/run-beside-a-plant.md", "reference/loop.md"}
 """Pages that are still to be rewritten; their section keeps its rates with them."""
 OUTSIDE = {
     "a path of the repository": r"(?<![./\w])(?:tools|tests|packages|docs)/\w",
