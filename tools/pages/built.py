@@ -84,7 +84,7 @@ def federated_graph() -> str:
 
 def benchmark_learners() -> str:
     module = study("learning_page")
-    logs: dict[str, dict[str, tuple[float, ...]]] = {}
+    logs: dict[str, dict[str, tuple[float, float, float]]] = {}
     names = []
     for path in sorted(module.RESULTS.glob("*-v0-*.jsonl")):
         plant, _, quality = path.stem.rpartition("-")
@@ -93,8 +93,8 @@ def benchmark_learners() -> str:
         runs = {name: [one["scores"] for one in of_name] for name, of_name in cells.items()}
         for name in runs:
             if name != "bc" and min(len(runs[name]), len(runs["bc"])) > 1:
-                cell = module.difference_to_cloning(runs, name)
-                logs.setdefault(name, {})[names[-1]] = cell
+                mean, low, high = module.difference_to_cloning(runs, name)
+                logs.setdefault(name, {})[names[-1]] = mean, low, high
     order = [name for name in module.COMPARED if name in logs]
     return benchmark_figures.learners(names, {name: logs[name] for name in order})
 

@@ -62,6 +62,7 @@ def picture(run: Path) -> Any:
     axes[1].text(ends[0] - 2, 17, "today's PID", color=BEFORE, ha="right", fontsize=12)
     axes[1].text(2, 22.5, "the same PID, retuned\nfrom its log", color=AFTER, va="top", fontsize=12)
     row = tables.row(tables.candidate, guarded=True)
+    assert row.difference is not None  # every candidate of the demo is compared
     broken = round((1 - row.satisfied.value) * row.n_episodes)
     figure.suptitle(
         f"{verdict.answer.upper()}   {row.difference.value:.1f} points more per batch; "

@@ -31,7 +31,8 @@ def lines(dataset: Dataset) -> list[str]:
     concentration, temperature, setpoint = (
         np.asarray(rows.obs[:, names.index(name)]) for name in ("C_A", "T", "C_A_SP")
     )
-    ended = np.asarray(rows.terminated | rows.truncated)
+    assert rows.truncated is not None  # a collected log has whole episodes
+    ended = np.asarray(rows.terminated) | np.asarray(rows.truncated)
     seconds = np.arange(len(ended)) * dataset.spec.dt
     seconds[1:] += PAUSE * np.cumsum(ended)[:-1]
     text = [HEAD]
