@@ -16,14 +16,16 @@ from neorl_train.configuration import (
     limited_spec,
     load_toml,
 )
-from neorl_train.configuration._fallback import (
+from neorl_train.configuration._guard import (
     _RULES,
     FallbackKind,
+    cost_sentences,
+    declared_limits,
     fallback_policy,
     fallback_sentence,
     resolved_fallback,
+    resolved_limits,
 )
-from neorl_train.configuration._limits import cost_sentences, declared_limits, resolved_limits
 from neorl_train.configuration._sections import Config
 
 SPEC = Spec(

@@ -28,7 +28,7 @@ from neorl_train.candidates._controllers import with_controllers
 from neorl_train.candidates._learner import learner_of
 from neorl_train.candidates._resolve import default_candidate
 from neorl_train.configuration import RetuningConfig
-from neorl_train.configuration._retuning import check_retuning
+from neorl_train.configuration._classical import check_retuning
 
 CSTR = make("CSTR-v0")
 LOOP = {"manipulated": {"C_A": "T_c"}, "setpoint_channel": {"C_A": "C_A_SP"}}

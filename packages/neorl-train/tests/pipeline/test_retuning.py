@@ -21,7 +21,7 @@ from neorl_train.candidates import Material, RunInputs, check_candidate
 from neorl_train.candidates._residual import residual_sentences
 from neorl_train.choosing import ChooseOptions, check_plant_model, select_candidates
 from neorl_train.configuration import RetuningConfig
-from neorl_train.configuration._retuning import check_retuning
+from neorl_train.configuration._classical import check_retuning
 from neorl_train.judging import read_verdict
 from neorl_train.pages._terminal import pooled_lines
 

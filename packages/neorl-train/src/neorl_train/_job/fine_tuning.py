@@ -11,7 +11,7 @@ from neorl_safety.guards import fallback_chain
 from neorl_train._job.artefacts import hard_constraints
 from neorl_train._job.offline_run import offline_states
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Task
-from neorl_train.configuration._fallback import fallback_policies
+from neorl_train.configuration._guard import fallback_policies
 from neorl_train.data._experience import Experience
 from neorl_train.data._streamed import StreamedData
 from neorl_train.judging._results import Evaluation

@@ -13,7 +13,7 @@ from neorl_envs.plants import PLANTS, Plant
 from neorl_train.candidates._controllers import run_controllers
 from neorl_train.candidates._given import artefact_for
 from neorl_train.choosing import ChooseOptions
-from neorl_train.configuration._limits import limited_spec
+from neorl_train.configuration._guard import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.data._source import known_plant, simulator, source_named
@@ -173,7 +173,6 @@ def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, P
 
 def _config_of(run: RunDirectory) -> Config:
     from neorl_agents import ALGORITHMS
-    from neorl_train.configuration._sections import config_type
-    from neorl_train.configuration._toml import load_toml
+    from neorl_train.configuration._sections import config_type, load_toml
 
     return load_toml(run.config, config_type(ALGORITHMS)())

@@ -36,12 +36,13 @@ from neorl_train.candidates._resolve import (
     with_todays_controller,
 )
 from neorl_train.candidates._table import FAMILIES
-from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
-from neorl_train.configuration._limits import (
+from neorl_train.configuration._guard import (
     LimitsConfig,
     cost_sentences,
     declared_limits,
+    fallback_sentence,
     limited_spec,
+    resolved_fallback,
     resolved_limits,
 )
 from neorl_train.configuration._monitors import declared_watches
@@ -51,7 +52,7 @@ from neorl_train.configuration._sections import (
     config_hash,
     hyperparameters,
 )
-from neorl_train.configuration._untrained import size_notes, untrained_notes
+from neorl_train.configuration._validation import size_notes, untrained_notes
 from neorl_train.data._source import (
     FileSource,
     RunSource,

@@ -46,7 +46,7 @@ from neorl_train._job.watcher import RunWatcher, tracked
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates._family import Material
 from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
-from neorl_train.configuration._fallback import fallback_policies
+from neorl_train.configuration._guard import fallback_policies
 from neorl_train.configuration._sections import config_to_dict, hyperparameters
 from neorl_train.data._experience import Experience
 from neorl_train.judging._pool import Pool

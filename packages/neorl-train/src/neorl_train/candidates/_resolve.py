@@ -11,7 +11,7 @@ from neorl_envs.plant_logs import todays_controller
 from neorl_envs.plants import Plant
 from neorl_train.candidates._family import RunInputs
 from neorl_train.candidates._table import BEST, CLASSICAL, FAMILIES, check_candidate
-from neorl_train.configuration._retuning import INCUMBENT, check_retuning
+from neorl_train.configuration._classical import INCUMBENT, check_retuning
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.judging._pool import RESIDUAL, RETUNED

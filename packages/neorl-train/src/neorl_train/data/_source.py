@@ -16,8 +16,7 @@ from neorl_envs import Dataset, make, read_dataset
 from neorl_envs.datasets import require_content_hash, stored_bytes
 from neorl_envs.ingest import log_suffixes, reader_name
 from neorl_envs.plants import PLANTS, Plant
-from neorl_train.configuration._memory import PEAK, stays_on_disk
-from neorl_train.configuration._sections import Config, DataConfig
+from neorl_train.configuration._sections import PEAK, Config, DataConfig, stays_on_disk
 from neorl_train.data._changed_plant import changed_plant
 
 

@@ -8,8 +8,7 @@ from jaxtyping import Int
 from neorl_core import InputError
 from neorl_envs import Dataset
 from neorl_envs.datasets import split_indices
-from neorl_train.configuration._memory import SAMPLE, memory_bytes
-from neorl_train.configuration._sections import DataConfig
+from neorl_train.configuration._sections import SAMPLE, DataConfig, memory_bytes
 from neorl_train.data._source import data_keys
 
 

@@ -22,7 +22,7 @@ from neorl_envs.datasets import (
     require_content_hash,
     stored_bytes,
 )
-from neorl_train.configuration._memory import PEAK
+from neorl_train.configuration._sections import PEAK
 from neorl_train.data._training_data import (
     ROWS_AT_ONCE,
     plain_and_penalised,

@@ -16,8 +16,12 @@ from neorl_train._job.resolution import reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._process.control import StopSignal
 from neorl_train._process.progress import Reporter, Timings
-from neorl_train.configuration._sections import config_hash, config_to_dict, hyperparameters
-from neorl_train.configuration._toml import dump_toml
+from neorl_train.configuration._sections import (
+    config_hash,
+    config_to_dict,
+    dump_toml,
+    hyperparameters,
+)
 from neorl_train.configuration._validation import configure, validate
 from neorl_train.data._training_data import TrainingData
 from neorl_train.federation._engine import federate, federation_checkpoints

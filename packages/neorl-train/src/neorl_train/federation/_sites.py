@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_train.configuration._sections import Config, config_to_dict
-from neorl_train.configuration._toml import update
+from neorl_train.configuration._sections import Config, config_to_dict, update
 from neorl_train.federation._rules import Fault, check_faults
 from neorl_train.federation._settings import (
     Federation,

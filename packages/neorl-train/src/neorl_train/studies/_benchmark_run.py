@@ -16,10 +16,14 @@ from neorl_envs.plants import PLANTS, Plant
 from neorl_envs.recording import QUALITIES, behaviour_policies, quality
 from neorl_train.candidates._controllers import with_controllers
 from neorl_train.candidates._family import Material
-from neorl_train.configuration._sections import MIXED, PAIRED_STARTS_SEED, Config, hyperparameters
-from neorl_train.configuration._toml import dump_toml
-from neorl_train.configuration._untrained import size_notes
-from neorl_train.configuration._validation import configure
+from neorl_train.configuration._sections import (
+    MIXED,
+    PAIRED_STARTS_SEED,
+    Config,
+    dump_toml,
+    hyperparameters,
+)
+from neorl_train.configuration._validation import configure, size_notes
 from neorl_train.data._log_cache import plant_digest
 from neorl_train.data._split import check_split, training_and_held_out
 from neorl_train.data._training_data import training_data

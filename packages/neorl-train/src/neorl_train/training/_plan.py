@@ -4,8 +4,12 @@ import dataclasses
 import math
 
 from neorl_core import InputError
-from neorl_train.configuration._memory import memory_limit
-from neorl_train.configuration._sections import CheckpointConfig, Config, TrainingConfig
+from neorl_train.configuration._sections import (
+    CheckpointConfig,
+    Config,
+    TrainingConfig,
+    memory_limit,
+)
 
 
 @dataclasses.dataclass(frozen=True)
