@@ -22,7 +22,7 @@ from neorl_train.candidates._controllers import with_controllers
 from neorl_train.choosing import ChooseOptions, check_plant_model
 from neorl_train.configuration import config_hash, config_to_dict
 from neorl_train.configuration._sections import dump_toml
-from neorl_train.data._split import training_sample
+from neorl_train.data._experience import training_sample
 from neorl_train.runs._directory import RunDirectory, create_run
 from neorl_train.studies._fresh_starts import evaluate_again
 

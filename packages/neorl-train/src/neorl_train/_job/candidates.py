@@ -36,8 +36,7 @@ from neorl_train.choosing._model_trust import log_modes, mode_checks, own_return
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
-from neorl_train.data._experience import Experience
-from neorl_train.data._split import training_sample
+from neorl_train.data._experience import Experience, training_sample
 from neorl_train.judging._evaluate import reward_unit
 from neorl_train.judging._pool import COMPARED, LEARNER, RESIDUAL, RETUNED, Candidate, Pool
 from neorl_train.judging._rollouts import recorded_episodes

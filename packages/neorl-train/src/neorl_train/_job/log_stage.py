@@ -13,7 +13,7 @@ from neorl_train.data._data_warnings import constant_fallback_warnings, data_war
 from neorl_train.data._experience import Experience, training_experience
 from neorl_train.data._log_cache import collected_log, complete_log, more_rows
 from neorl_train.data._source import PlantSource, is_streamed
-from neorl_train.data._streamed import StreamedData, streamed_sentence
+from neorl_train.data._training_data import StreamedData, streamed_sentence
 from neorl_train.training._memory import machine_memory, memory_text
 
 BYTES_OF_VALUE = 4

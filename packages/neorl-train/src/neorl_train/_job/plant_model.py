@@ -16,8 +16,8 @@ from neorl_train.choosing import ChooseOptions
 from neorl_train.configuration._guard import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import usual_incumbent
+from neorl_train.data._experience import training_sample
 from neorl_train.data._source import known_plant, simulator, source_named
-from neorl_train.data._split import training_sample
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._names import FALLBACK, POLICIES, RECORD
 

@@ -53,6 +53,7 @@ from neorl_train.configuration._sections import (
     hyperparameters,
 )
 from neorl_train.configuration._validation import size_notes, untrained_notes
+from neorl_train.data._experience import check_batches, check_split, training_rows
 from neorl_train.data._source import (
     FileSource,
     RunSource,
@@ -64,8 +65,7 @@ from neorl_train.data._source import (
     simulator,
     source_named,
 )
-from neorl_train.data._split import check_batches, check_split, training_rows
-from neorl_train.data._streamed import require_streamable
+from neorl_train.data._training_data import require_streamable
 
 ROWS_AT_ONCE = 65_536
 MAX_MODEL_ROWS = 1_000_000

@@ -6,7 +6,7 @@ from neorl_envs import Dataset
 from neorl_train.candidates._controller_text import identification_lines
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
 from neorl_train.configuration._classical import settings_of, task_of
-from neorl_train.data._split import training_sample
+from neorl_train.data._experience import training_sample
 from neorl_train.judging._pool import Candidate
 
 FITTED = "fitted"

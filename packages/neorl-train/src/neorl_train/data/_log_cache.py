@@ -18,8 +18,7 @@ from neorl_envs import Dataset, collect_log, make, write_dataset
 from neorl_envs.plants import PLANTS
 from neorl_envs.recording import quality
 from neorl_train.configuration._sections import DataConfig
-from neorl_train.data._changed_plant import changed_plant
-from neorl_train.data._source import data_keys, read_log
+from neorl_train.data._source import changed_plant, data_keys, read_log
 from neorl_train.runs._names import LOG_CACHE
 
 MAX_BYTES = 10e9

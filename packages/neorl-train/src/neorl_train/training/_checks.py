@@ -11,8 +11,7 @@ import numpy as np
 from neorl_agents import Learner
 from neorl_agents.learning import Log, reads_costs, require_log
 from neorl_core import InputError, Transition
-from neorl_train.data._streamed import StreamedData, require_streamable
-from neorl_train.data._training_data import TrainingData
+from neorl_train.data._training_data import StreamedData, TrainingData, require_streamable
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._plan import Plan
 from neorl_train.training._processes import LeaderCheckpoints

@@ -10,8 +10,7 @@ from neorl_agents import Learner, LearnerState
 from neorl_agents.learning import Training, for_run
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
-from neorl_train.data._streamed import StreamedData
-from neorl_train.data._training_data import TrainingData, training_data
+from neorl_train.data._training_data import StreamedData, TrainingData, training_data
 from neorl_train.judging._pool import LEARNER, Candidate, Pool
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._checks import (

@@ -12,8 +12,7 @@ import numpy as np
 from neorl_agents import Learner
 from neorl_agents.learning import for_run, log_tables, train_chunk
 from neorl_core import InputError, Policy, as_arrays
-from neorl_train.data._streamed import StreamedData
-from neorl_train.data._training_data import TrainingData
+from neorl_train.data._training_data import StreamedData, TrainingData
 from neorl_train.training._checks import AnyCheckpoints, check_trainable
 from neorl_train.training._loop import (
     UNWATCHED,
