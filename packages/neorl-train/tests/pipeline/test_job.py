@@ -316,7 +316,7 @@ def _held(run):
     program = (
         "import pathlib, sys, time\n"
         "from neorl_train.runs import RunDirectory\n"
-        "from neorl_train.runs._lock import locked\n"
+        "from neorl_train.runs._directory import locked\n"
         "with locked(RunDirectory(pathlib.Path(sys.argv[1]))):\n"
         "    print('held', flush=True)\n"
         "    time.sleep(3600)\n"

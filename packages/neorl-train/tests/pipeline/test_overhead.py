@@ -29,7 +29,7 @@ from neorl_train.configuration import dump_toml
 from neorl_train.data import TrainingData
 from neorl_train.judging import PolicyValidation
 from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
-from neorl_train.runs._names import MLFLOW_DATABASE
+from neorl_train.runs._directory import MLFLOW_DATABASE
 from neorl_train.training import Plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own

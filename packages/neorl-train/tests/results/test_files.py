@@ -9,7 +9,7 @@ from neorl_core import InputError
 from neorl_train._job.evaluation import write_results
 from neorl_train.judging import Verdict, read_evaluation, read_verdict
 from neorl_train.judging._results import to_plain
-from neorl_train.runs._names import EVALUATION, TRACES, VERDICT
+from neorl_train.runs._directory import EVALUATION, TRACES, VERDICT
 
 
 @pytest.fixture

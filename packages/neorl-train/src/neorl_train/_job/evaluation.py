@@ -22,14 +22,15 @@ from neorl_train.judging._rollouts import starts_key
 from neorl_train.judging._training_results import read_fine_tuning
 from neorl_train.judging._verdict import Verdict, read_verdict, write_verdict
 from neorl_train.runs._checkpoints import tree_digest
-from neorl_train.runs._directory import RunDirectory, numbered_runs
-from neorl_train.runs._names import (
+from neorl_train.runs._directory import (
     CONSTRAINTS,
     EVALUATION,
     FINISHED,
     GUARD,
     REPORT,
     TRACES,
+    RunDirectory,
+    numbered_runs,
     policy_file,
 )
 from neorl_train.runs._records import read_records

@@ -24,8 +24,7 @@ from neorl_train.configuration._sections import (
 from neorl_train.data._experience import Experience
 from neorl_train.data._source import RunSource, require_same_channels, simulator, source_named
 from neorl_train.runs._checkpoints import complete_steps
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import FINISHED
+from neorl_train.runs._directory import FINISHED, RunDirectory
 from neorl_train.training._queues import devices_for, offline_seeds
 
 

@@ -18,8 +18,7 @@ from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.data._experience import training_sample
 from neorl_train.data._source import known_plant, simulator, source_named
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import FALLBACK, POLICIES, RECORD
+from neorl_train.runs._directory import FALLBACK, POLICIES, RECORD, RunDirectory
 
 
 class LogContext(NamedTuple):

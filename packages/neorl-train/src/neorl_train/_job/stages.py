@@ -55,8 +55,7 @@ from neorl_train.judging._rollouts import curve_key
 from neorl_train.judging._rule import LogPrediction, trial_verdict
 from neorl_train.judging._training_results import exploration_summary, write_fine_tuning
 from neorl_train.judging._validation import PolicyValidation
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import fallback_names
+from neorl_train.runs._directory import RunDirectory, fallback_names
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import Tracker
 from neorl_train.training._checks import check_logs

@@ -16,7 +16,7 @@ from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.judging._pool import RESIDUAL, RETUNED
 from neorl_train.judging._results import BEHAVIOUR, LINE, LOG, MEAN
-from neorl_train.runs._names import FALLBACK
+from neorl_train.runs._directory import FALLBACK
 
 TAKEN = (RETUNED, RESIDUAL, BEST, INCUMBENT, BEHAVIOUR, LOG, MEAN, LINE, FALLBACK)
 """Names in the tables of a run that no controller of the user may have."""

@@ -19,7 +19,7 @@ from neorl_envs.plants import PLANTS
 from neorl_envs.recording import quality
 from neorl_train.configuration._sections import DataConfig
 from neorl_train.data._source import changed_plant, data_keys, read_log
-from neorl_train.runs._names import LOG_CACHE
+from neorl_train.runs._directory import LOG_CACHE
 
 MAX_BYTES = 10e9
 """Bytes of all logs in a user's cache; the least recently used one is removed first."""

@@ -30,8 +30,7 @@ from neorl_train.federation._messages import Introduction, check_introductions
 from neorl_train.federation._results import federation_results
 from neorl_train.federation._site_run import FederatedSite
 from neorl_train.federation._sites import FederationPlan
-from neorl_train.runs._directory import RunDirectory, fill_run, numbered_runs
-from neorl_train.runs._lock import file_lock
+from neorl_train.runs._directory import RunDirectory, file_lock, fill_run, numbered_runs
 from neorl_train.runs._records import Records, read_records
 
 PLAN, ROUNDS, SITES, RESULTS = "federation.toml", "rounds.jsonl", "sites", "federation.json"

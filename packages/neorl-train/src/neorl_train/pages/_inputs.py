@@ -10,8 +10,7 @@ from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._training_results import training_signs
 from neorl_train.judging._verdict import DEPLOY, Verdict, read_verdict
 from neorl_train.pages.figures._learning import Curve, curves
-from neorl_train.runs._directory import earlier_verdicts
-from neorl_train.runs._names import CONFIG, CONSTRAINTS, METRICS, RECORD
+from neorl_train.runs._directory import CONFIG, CONSTRAINTS, METRICS, RECORD, earlier_verdicts
 from neorl_train.runs._records import read_records
 
 

@@ -24,7 +24,7 @@ from neorl_train.pages.sections import _results as results
 from neorl_train.pages.sections._benefit import benefit
 from neorl_train.pages.sections._stretches import stretch_pictures
 from neorl_train.pages.sections._verdict import clause_table, headline, tiles
-from neorl_train.runs._names import REPORT
+from neorl_train.runs._directory import REPORT
 
 
 def write_report(run: str | os.PathLike[str]) -> Path:

@@ -32,7 +32,7 @@ from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Episodes, Evaluation, read_evaluation, write_evaluation
 from neorl_train.judging._rollouts import starts_key
 from neorl_train.judging._wording import confidence, decimals, percent, with_interval
-from neorl_train.runs._names import BASELINE_CACHE
+from neorl_train.runs._directory import BASELINE_CACHE
 from neorl_train.studies._benchmark import (
     Benchmark,
     BenchmarkRow,

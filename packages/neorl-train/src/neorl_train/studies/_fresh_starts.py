@@ -30,8 +30,14 @@ from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._rule import verdict
 from neorl_train.judging._verdict import Verdict
-from neorl_train.runs._directory import RunDirectory, numbered_runs
-from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT
+from neorl_train.runs._directory import (
+    EVALUATIONS,
+    FINISHED,
+    STARTS,
+    VERDICT,
+    RunDirectory,
+    numbered_runs,
+)
 
 VERSION = 1
 """Version of ``starts.json``."""
