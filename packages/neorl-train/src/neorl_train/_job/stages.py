@@ -58,9 +58,8 @@ from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._directory import RunDirectory, fallback_names
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import Tracker
-from neorl_train.training._checks import check_logs
 from neorl_train.training._loop import Trained
-from neorl_train.training._plan import plan_of
+from neorl_train.training._plan import check_logs, plan_of
 from neorl_train.training._processes import all_or_none, end_together, stop_of_all
 
 

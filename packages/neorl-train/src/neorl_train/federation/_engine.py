@@ -24,8 +24,7 @@ from neorl_train.federation._privacy import epsilon
 from neorl_train.federation._rules import Fault, check_faults, mixings
 from neorl_train.federation._settings import Federation, check_federation
 from neorl_train.runs._checkpoints import Checkpoints
-from neorl_train.training._checks import check_learner, check_trainable
-from neorl_train.training._plan import Plan
+from neorl_train.training._plan import Plan, check_learner, check_trainable
 
 DEFAULT = Federation()
 Watch = Callable[[RoundRecord], None]
