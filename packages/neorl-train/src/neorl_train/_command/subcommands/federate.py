@@ -20,15 +20,17 @@ from neorl_train.configuration._sections import (
     update,
 )
 from neorl_train.configuration._validation import refuse_untrained, require_importable
-from neorl_train.federation._rules import Fault
 from neorl_train.federation._settings import (
+    SECTIONS,
+    Fault,
     Federation,
     FederationConfig,
+    FederationPlan,
     GossipConfig,
     MessagesConfig,
     PrivacyConfig,
+    federation_plan,
 )
-from neorl_train.federation._sites import SECTIONS, FederationPlan, federation_plan
 
 USAGE = """neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
 
