@@ -24,9 +24,8 @@ from neorl_train.candidates import (
     check_candidate,
     make_candidates,
 )
-from neorl_train.candidates._controllers import with_controllers
 from neorl_train.candidates._learner import learner_of
-from neorl_train.candidates._resolve import default_candidate
+from neorl_train.candidates._table import default_candidate, with_controllers
 from neorl_train.configuration import RetuningConfig
 from neorl_train.configuration._classical import check_retuning
 

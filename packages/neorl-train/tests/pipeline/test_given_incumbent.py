@@ -18,7 +18,7 @@ from neorl_train._job.plant_model import log_context
 from neorl_train._job.resolution import resolve
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates import Material
-from neorl_train.candidates._controllers import with_controllers
+from neorl_train.candidates._table import with_controllers
 from neorl_train.choosing import ChooseOptions, check_plant_model
 from neorl_train.configuration import config_hash, config_to_dict
 from neorl_train.configuration._sections import dump_toml

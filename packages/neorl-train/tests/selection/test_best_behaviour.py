@@ -16,9 +16,12 @@ from neorl_envs import Dataset, make, write_dataset
 from neorl_train import Run, configure, start
 from neorl_train._job.plant_model import log_context
 from neorl_train.candidates import FAMILIES, Material, RunInputs, make_candidates
-from neorl_train.candidates._best_behaviour import best_behaviour, best_mean
-from neorl_train.candidates._controllers import with_controllers
-from neorl_train.candidates._resolve import with_candidate_and_incumbent, with_todays_controller
+from neorl_train.candidates._imitated import best_behaviour, best_mean
+from neorl_train.candidates._table import (
+    with_candidate_and_incumbent,
+    with_controllers,
+    with_todays_controller,
+)
 from neorl_train.choosing._model_trust import own_returns
 from neorl_train.data._behaviours import own_episodes, recorded_tunings, usual_incumbent
 

@@ -22,14 +22,15 @@ from neorl_envs import Dataset
 from neorl_train._job.artefacts import parity_observations
 from neorl_train._job.plant_model import run_facts
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session
-from neorl_train.candidates._controllers import has_controllers, with_controllers
 from neorl_train.candidates._family import Material
 from neorl_train.candidates._retuned import RULE, gain_text, retune_settings
 from neorl_train.candidates._table import (
     BEST,
     FAMILIES,
     families_after_training,
+    has_controllers,
     make_candidates,
+    with_controllers,
 )
 from neorl_train.choosing import logged_episodes, movement_rows, other_estimates, value_estimates
 from neorl_train.choosing._model_trust import log_modes, mode_checks, own_returns, why_no_mode

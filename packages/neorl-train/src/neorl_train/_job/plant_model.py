@@ -10,8 +10,8 @@ from neorl_agents.retuning import PlantFacts
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import PLANTS, Plant
-from neorl_train.candidates._controllers import run_controllers
 from neorl_train.candidates._given import artefact_for
+from neorl_train.candidates._table import run_controllers
 from neorl_train.choosing import ChooseOptions
 from neorl_train.configuration._guard import limited_spec
 from neorl_train.configuration._sections import Config

@@ -31,11 +31,11 @@ from neorl_train._job.kinds import kind_of
 from neorl_train._job.resolved_run import ResolvedRun, RunKind
 from neorl_train.candidates._declared import check_controllers
 from neorl_train.candidates._given import artefact_for
-from neorl_train.candidates._resolve import (
+from neorl_train.candidates._table import (
+    FAMILIES,
     with_candidate_and_incumbent,
     with_todays_controller,
 )
-from neorl_train.candidates._table import FAMILIES
 from neorl_train.configuration._guard import (
     LimitsConfig,
     cost_sentences,

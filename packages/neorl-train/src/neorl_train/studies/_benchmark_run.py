@@ -14,8 +14,8 @@ from neorl_core.infrastructure import unknown_name, write_text
 from neorl_envs import Dataset, environment_names, make, read_dataset
 from neorl_envs.plants import PLANTS, Plant
 from neorl_envs.recording import QUALITIES, behaviour_policies, quality
-from neorl_train.candidates._controllers import with_controllers
 from neorl_train.candidates._family import Material
+from neorl_train.candidates._table import with_controllers
 from neorl_train.configuration._sections import (
     MIXED,
     PAIRED_STARTS_SEED,
