@@ -1,4 +1,4 @@
-"""A federation as its file describes it: its sections, its sites, simulated faults, their checks."""
+"""A federation as its file describes it: its sections, sites, simulated faults, and checks."""
 
 import dataclasses
 import re
