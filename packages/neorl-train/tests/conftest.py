@@ -51,7 +51,7 @@ def _empty_pictures(request, pytestconfig):
     """By day the pipeline's reports have empty pictures, which would take as long as its runs."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name == "pipeline" and not pytestconfig.getoption("--nightly"):
-            drawn = "neorl_train.pages.figures._style.svg_figure"
+            drawn = "neorl_train.pages._style.svg_figure"
             patch.setattr(drawn, lambda *_, **__: "<svg></svg>")
         yield
 

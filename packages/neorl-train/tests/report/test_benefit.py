@@ -8,9 +8,8 @@ import pytest
 
 from neorl_train._job.evaluation import write_results
 from neorl_train.judging._wording import decimals, with_sign
-from neorl_train.pages import write_report
-from neorl_train.pages.figures import _style
-from neorl_train.pages.sections._movement import reversals, travel
+from neorl_train.pages import _style, write_report
+from neorl_train.pages.sections._amounts import reversals, travel
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 

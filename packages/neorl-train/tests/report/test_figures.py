@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from neorl_train.pages.figures import _style
+from neorl_train.pages import _style
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra 'report'")
 

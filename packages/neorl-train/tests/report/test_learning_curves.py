@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from neorl_train.pages._inputs import Inputs
-from neorl_train.pages.figures import _style
-from neorl_train.pages.figures._learning import Curve, Panel, learning_curves
-from neorl_train.pages.sections._pictures import learning_picture
+from neorl_train.pages import _style
+from neorl_train.pages._inputs import Curve, Inputs
+from neorl_train.pages.sections._learning import Panel, learning_curves, learning_picture
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 

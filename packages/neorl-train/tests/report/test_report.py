@@ -20,10 +20,9 @@ from neorl_train import evaluate_offline, verdict
 from neorl_train._job.evaluation import write_results
 from neorl_train.judging import Estimate
 from neorl_train.judging._wording import table_text
-from neorl_train.pages import print_summary, write_report
+from neorl_train.pages import _style, print_summary, write_report
 from neorl_train.pages._html import Group, Html, tag
 from neorl_train.pages._inputs import read_inputs
-from neorl_train.pages.figures import _style
 from neorl_train.pages.sections._about import data_facts, what_it_says
 
 pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")

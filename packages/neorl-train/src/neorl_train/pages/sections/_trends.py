@@ -1,15 +1,27 @@
-"""Trends of one episode as on an operator's screen, with the reference in the background."""
+"""Episodes as on an operator's screen, with the reference in the background."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from neorl_core import Spec
+from neorl_core import InputError, Spec
 from neorl_core.costs import limit_kind
 from neorl_safety.filters import Flag
-from neorl_train.judging._results import Band, Trace
-from neorl_train.pages.figures._style import (
+from neorl_train.judging._results import (
+    HARDEST,
+    LOWEST,
+    TYPICAL,
+    Band,
+    Evaluation,
+    Trace,
+)
+from neorl_train.judging._tables import ResultTables
+from neorl_train.judging._wording import enumeration, with_sign
+from neorl_train.pages import _style
+from neorl_train.pages._html import Html, join, paragraph, tag
+from neorl_train.pages._inputs import Inputs
+from neorl_train.pages._style import (
     CLASSICAL,
     GRID,
     INK,
@@ -18,10 +30,17 @@ from neorl_train.pages.figures._style import (
     MUTED,
     WIDTH,
     new_figure,
+    picture,
+    require_matplotlib,
     time_axis,
     window,
 )
 
+TITLES = {
+    TYPICAL: "A typical episode (median return)",
+    LOWEST: "The worst episode (lowest return)",
+    HARDEST: "The episode closest to its limits",
+}
 CANDIDATE_COLOUR, GUARD_COLOUR = LEARNERS[0], LEARNERS[1]
 GUARD_LABELS = ("fallback", "changes", "alarm")
 GUARD_ACTED = int(
@@ -233,3 +252,123 @@ def _legend(figure: Any, panel: Any, traces: Sequence[Trace], names_given: Seque
     names += [f"{trace.policy} on the same start" for trace in traces[1:]]
     names = list(names_given) or names
     figure.legend(handles[: len(names)], names, loc="upper left", ncols=2, labelcolor=INK)
+
+
+def trend_pictures(inputs: Inputs) -> Html:
+    """One figure for each stored episode."""
+    evaluation = inputs.evaluation
+    tables = evaluation.tables
+    parts, further = [], []
+    own = [trace for trace in evaluation.traces if trace.policy == tables.candidate]
+    for number, trace in enumerate(own):
+        reference = other_policy(evaluation.traces, trace)
+        text = _describe(trace, reference, inputs)
+        shown = picture(
+            trends,
+            trace,
+            reference,
+            tables.spec,
+            evaluation.bands,
+            name=f"trend{number}",
+            alt=text,
+            caption=text,
+        )
+        if trace.label in TITLES:
+            parts += [tag("h3", TITLES[trace.label]), shown]
+        elif shown.text:
+            gain = trace.reward.sum() - (0 if reference is None else reference.reward.sum())
+            further.append((float(gain), trace.start, shown))
+    if further:
+        parts.append(_choice(further, tables))
+    zero_costs = _zero_costs(inputs)
+    if zero_costs:
+        parts.append(
+            paragraph(f"The cost {enumeration(zero_costs)} stayed at zero in every episode shown.")
+        )
+    return join(parts)
+
+
+def _choice(further: list[tuple[float, int, Html]], tables: ResultTables) -> Html:
+    """Selectable episodes; opening one closes the others, and none is printed."""
+    further = sorted(further, key=lambda entry: entry[:2])
+    digits = 1 if max(abs(gain) for gain, _, _ in further) >= 1 else 3
+    entries = [
+        tag(
+            "details",
+            tag("summary", f"start {start}: {with_sign(gain, digits)} {tables.reward_unit}"),
+            shown,
+            class_="more",
+            name_="episode",
+        )
+        for gain, start, shown in further
+    ]
+    return tag(
+        "div",
+        tag("h3", "Choose an episode"),
+        paragraph(
+            f"These starts cover the range of gains of {tables.candidate} over {tables.reference}; "
+            "the largest loss comes first.",
+            class_="note",
+        ),
+        *entries,
+        class_="more",
+    )
+
+
+def other_policy(traces: tuple[Trace, ...], one: Trace) -> Trace | None:
+    """The episode of another policy from the same start, if one was stored."""
+    for trace in traces:
+        if trace.start == one.start and trace.policy != one.policy:
+            return trace
+    return None
+
+
+def _describe(trace: Trace, reference: Trace | None, inputs: Inputs) -> str:
+    tables = inputs.evaluation.tables
+    unit, dt = tables.reward_unit, tables.spec.dt
+    longest = max(len(one.reward) for one in (trace, reference) if one is not None)
+    text = (
+        f"Start {trace.start}: {trace.policy} behind its guard, return {trace.reward.sum():.1f} "
+        f"{unit} in {_style.duration(len(trace.reward), dt, axis=longest)}"
+    )
+    if reference is not None:
+        text += (
+            f"; {reference.policy} on the same start, {reference.reward.sum():.1f} {unit} in "
+            f"{_style.duration(len(reference.reward), dt, axis=longest)}"
+        )
+    return f"{text}. Shaded: beyond a limit. Dotted: ends of the actuator."
+
+
+def _zero_costs(inputs: Inputs) -> list[str]:
+    spec, traces = inputs.evaluation.tables.spec, inputs.evaluation.traces
+    return [
+        channel.name
+        for j, channel in enumerate(spec.cost)
+        if traces and not any(np.any(trace.cost[:, j] > 0) for trace in traces)
+    ]
+
+
+def plot_episode(evaluation: Evaluation, label: str = TYPICAL) -> Any:
+    """One episode of the guarded candidate, with the reference controller in the background.
+
+    Args:
+        evaluation: Evaluation on a plant.
+        label: Which of the stored episodes: ``"typical"``, ``"lowest return"`` or ``"closest to the
+            limits"``, or one of those between the largest loss and the largest gain, such as
+            ``"start 12"``.
+
+    Returns:
+        A ``matplotlib.figure.Figure``.
+
+    Raises:
+        InputError: If no episode with that label was stored, or matplotlib is missing.
+    """
+    require_matplotlib()
+    candidate = evaluation.tables.candidate
+    traces = {trace.label: trace for trace in evaluation.traces if trace.policy == candidate}
+    if label not in traces:
+        labels = ", ".join(traces) or "none, because there was no simulator to run a policy in"
+        raise InputError(f"no episode {label!r} was stored; stored episodes: {labels}")
+    trace = traces[label]
+    reference = other_policy(evaluation.traces, trace)
+    return _style.draw_styled(trends, trace, reference, evaluation.tables.spec, evaluation.bands)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neorl_train.judging._tables import Estimate
-from neorl_train.pages.figures._style import CLASSICAL, MUTED, WIDTH, colours, window
+from neorl_train.pages._style import CLASSICAL, MUTED, WIDTH, colours, window
 
 COLUMNS = 3
 DASHES = ((0, (4, 2)), (0, (1, 1.5)), (0, (6, 1.5, 1, 1.5)))

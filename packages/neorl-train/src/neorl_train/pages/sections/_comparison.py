@@ -1,4 +1,4 @@
-"""Figures of return against cost, of results by start, and of who acts."""
+"""Figures of the candidate beside the others: by start, return against cost, who acts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 
 from neorl_core.costs import limit_kind
+from neorl_train.judging._results import limited_quantity
 from neorl_train.judging._tables import PolicyRow, ResultTables
-from neorl_train.judging._wording import plain
-from neorl_train.pages.figures._style import (
+from neorl_train.judging._wording import confidence, enumeration, plain
+from neorl_train.pages._html import Html, paragraph
+from neorl_train.pages._inputs import Inputs
+from neorl_train.pages._style import (
     CLASSICAL,
     INK,
     LEARNERS,
@@ -17,6 +20,7 @@ from neorl_train.pages.figures._style import (
     SURFACE,
     colours,
     new_figure,
+    picture,
     window,
 )
 
@@ -200,3 +204,55 @@ def who_acts(tables: ResultTables) -> Any:
     panel.tick_params(axis="y", length=0, color=MUTED)
     figure.legend(loc="outside upper left", ncols=3, fontsize=9)
     return figure
+
+
+def start_picture(inputs: Inputs) -> Html:
+    """The candidate compared with the reference in every paired episode."""
+    evaluation = inputs.evaluation
+    tables = evaluation.tables
+    episodes = {(r.name, r.guarded): r.episodes for r in evaluation.results}
+    candidate, reference = episodes[tables.candidate, True], episodes[tables.reference, False]
+    costs = [
+        (
+            limited_quantity(candidate, tables.spec, j),
+            limited_quantity(reference, tables.spec, j),
+            f"cost {tables.spec.cost[j].name}\n[{tables.spec.cost[j].unit}]",
+            float(tables.spec.cost[j].limit),
+        )
+        for j in costs_that_occur(tables)
+    ]
+    gains = candidate.returns - reference.returns
+    text = (
+        f"{tables.candidate} behind its guard and {tables.reference} on the same "
+        f"{len(gains)} starts. Left: difference in return, episode by episode, sorted. Right: cost "
+        "of each episode, sorted, and its limit."
+    )
+    return picture(
+        by_start, gains, costs, tables.reward_unit, name="starts", alt=text, caption=text
+    )
+
+
+def cost_picture(inputs: Inputs) -> Html:
+    """Figure of return against cost."""
+    tables = inputs.evaluation.tables
+    costs = costs_that_occur(tables)
+    if not costs:
+        return paragraph("No policy caused any cost.")
+    text = (
+        f"Mean return over mean cost with {confidence(tables.level)} intervals: learned policies "
+        "behind their guard (the candidate outlined), the plant's controllers as they run today, "
+        "and the log. Better policies lie further up and to the left; the shaded region is beyond "
+        "the limit. The cost axis is logarithmic except near zero."
+    )
+    zero_costs = [c.name for j, c in enumerate(tables.spec.cost) if j not in costs]
+    extra = f" No policy ever caused the cost {enumeration(zero_costs)}." if zero_costs else ""
+    return picture(return_against_cost, tables, costs, name="costs", alt=text, caption=text + extra)
+
+
+def acting_picture(inputs: Inputs) -> Html:
+    """Figure of who acts."""
+    text = (
+        "Fractions of all steps in which the policy's own action reached the plant, in which the "
+        "guard changed it to keep its range and rate of change, and in which the fallback acted."
+    )
+    return picture(who_acts, inputs.evaluation.tables, name="acts", alt=text, caption=text)

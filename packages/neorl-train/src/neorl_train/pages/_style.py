@@ -1,6 +1,6 @@
-"""Figures for the report as SVG that adopts the page's colours, font, and light or dark mode.
+"""Figures for pages as SVG that adopts the page's colours, font, and light or dark mode.
 
-Matplotlib is imported only in this folder's modules, and only when a figure is drawn.
+Matplotlib is imported only where a figure is drawn, and only when it is.
 """
 
 import io
@@ -8,6 +8,9 @@ import math
 import re
 from collections.abc import Sequence
 from typing import Any
+
+from neorl_core import InputError
+from neorl_train.pages._html import Html, figure, paragraph, tag
 
 EXTRA = "neorl-train[report]"
 
@@ -157,3 +160,27 @@ def colours(groups: Sequence[str]) -> dict[str, str]:
     """One colour for each algorithm, in order of appearance."""
     names = list(dict.fromkeys(groups))
     return {name: LEARNERS[i % len(LEARNERS)] for i, name in enumerate(names)}
+
+
+def missing() -> Html:
+    """What to install to get figures."""
+    return paragraph(
+        "Pictures need matplotlib: ",
+        tag("code", f'python -m pip install "{EXTRA}"'),
+        ", then write the report again. All numbers are in the tables.",
+        class_="note",
+    )
+
+
+def picture(draw: Any, *arguments: Any, name: str, alt: str, caption: str | Html) -> Html:
+    """A figure with its caption, or nothing if it cannot be drawn."""
+    if not installed():
+        return Html("")
+    svg = Html(svg_figure(draw, *arguments, name=name, alt=alt))
+    return figure(svg, caption)
+
+
+def require_matplotlib() -> None:
+    """Says what to install if figures cannot be drawn."""
+    if not installed():
+        raise InputError(f'pictures need matplotlib: python -m pip install "{EXTRA}"')

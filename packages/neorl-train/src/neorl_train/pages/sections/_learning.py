@@ -1,34 +1,29 @@
-"""Learning curves: records of the policies during training."""
+"""Learning curves: the policies as they were validated during training."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neorl_core import InputError
+from neorl_core.costs import limit_kind
 from neorl_train.judging._wording import enumeration, number, plain
-from neorl_train.pages.figures._style import CLASSICAL, LIMIT, colours, new_figure
+from neorl_train.pages import _style
+from neorl_train.pages._html import Html, paragraph
+from neorl_train.pages._inputs import Curve, Inputs, read_inputs
+from neorl_train.pages._style import (
+    CLASSICAL,
+    LIMIT,
+    colours,
+    new_figure,
+    picture,
+    require_matplotlib,
+)
 
 DASHES = ((0, (4, 2)), (0, (1, 1.5)))
-
-
-@dataclasses.dataclass(frozen=True)
-class Curve:
-    """One metric of one training run.
-
-    Attributes:
-        metric: Name of the metric in the records.
-        algorithm: Name of the learner.
-        seed: Seed of the training run.
-        step: Numbers of critic gradient steps.
-        value: Values of the metric at these steps.
-    """
-
-    metric: str
-    algorithm: str
-    seed: int
-    step: np.ndarray
-    value: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,24 +43,6 @@ class Panel:
     lines: Mapping[str, float]
     limit: float
     logarithmic: bool
-
-
-def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
-    """The records of one kind, as one curve for each metric, algorithm and seed.
-
-    ``kind`` is ``"validation"`` or ``"chunk"``.
-    """
-    points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
-    for line in records:
-        if line.get("kind") == kind:
-            for metric, value in line["metrics"].items():
-                key = (metric, str(line["algorithm"]), int(line["seed"]))
-                points.setdefault(key, []).append((int(line["step"]), float(value)))
-    collected = []
-    for (metric, algorithm, seed), pairs in points.items():
-        steps, values = np.array(sorted(pairs)).T
-        collected.append(Curve(metric, algorithm, seed, steps, values))
-    return collected
 
 
 def single_validation(curves_to_draw: Sequence[Curve], panels: Sequence[Panel]) -> str:
@@ -151,3 +128,74 @@ def _seeds(axis: Any, own_curves: Sequence[Curve], algorithm: str, colour: str) 
 def _marks(points: int, size: float) -> dict[str, Any]:
     """A line through a single point is invisible, so it is drawn as a dot."""
     return {"marker": "o", "markersize": size} if points == 1 else {}
+
+
+def learning_picture(inputs: Inputs) -> Html:
+    """Figure of the learning curves of every seed."""
+    panels = learning_panels(inputs)
+    if not panels:
+        return paragraph("The run has no records of its training, so there are no learning curves.")
+    if single := single_validation(inputs.validations, panels):
+        return paragraph(single)
+    text = (
+        "Thin lines are seeds, thick ones their mean. "
+        + (
+            "Return and cost are means over a few starts that the verdict does not use; dashed "
+            "lines are the reference and the log; the horizontal line of a cost is its limit. "
+            if inputs.simulated
+            else ""
+        )
+        + "Held-out distance is the mean squared distance to the logged action on episodes that "
+        "were not trained on, in units of half the range."
+    )
+    return picture(
+        learning_curves, inputs.validations, panels, name="learning", alt=text, caption=text
+    )
+
+
+def learning_panels(inputs: Inputs) -> list[Panel]:
+    """The panels for which the records of a run have data."""
+    tables = inputs.evaluation.tables
+    recorded_metrics = {curve.metric for curve in inputs.validations}
+    panels = []
+    if "plant_return" in recorded_metrics:
+        levels = {tables.reference: tables.row(tables.reference, guarded=False)}
+        levels |= {row.name: row for row in tables.rows if row.role == "log"}
+        lines = {name: row.returns.value for name, row in levels.items()}
+        label = f"return [{tables.reward_unit}]"
+        panels.append(Panel("plant_return", label, lines, float("nan"), logarithmic=False))
+    for channel in tables.spec.cost:
+        metric = f"plant_cost_{channel.name}"
+        metric_curves = [curve for curve in inputs.validations if curve.metric == metric]
+        if any((curve.value > 0).any() for curve in metric_curves):
+            label = f"cost {channel.name} [{channel.unit}]"
+            # The curve shows sums over an episode, to which a limit per step does not apply.
+            limit = limit_kind(channel).of_episode(total=channel.limit, worst=float("nan"))
+            panels.append(Panel(metric, label, {}, limit, logarithmic=False))
+    if "held_out_distance" in recorded_metrics:
+        panels.append(
+            Panel("held_out_distance", "held-out distance", {}, float("nan"), logarithmic=True)
+        )
+    return panels
+
+
+def plot_learning(run: str | os.PathLike[str]) -> Any:
+    """Validation results of a run's policies during training, by algorithm and seed.
+
+    Args:
+        run: Directory of an evaluated run.
+
+    Returns:
+        A ``matplotlib.figure.Figure``.
+
+    Raises:
+        InputError: If a file is missing or damaged, nothing was recorded, or matplotlib is missing.
+    """
+    require_matplotlib()
+    inputs = read_inputs(Path(run))
+    panels = learning_panels(inputs)
+    if not panels:
+        raise InputError(
+            f"{run} has no records of its training, so there is no learning curve to draw"
+        )
+    return _style.draw_styled(learning_curves, inputs.validations, panels)
