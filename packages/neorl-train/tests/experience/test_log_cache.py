@@ -17,7 +17,7 @@ def test_a_damaged_log_of_an_environment_is_collected_again(tmp_path, monkeypatc
         calls.append(n_steps)
         return make_log()
 
-    monkeypatch.setattr("neorl_train.data._log_cache.collect_log", collect)
+    monkeypatch.setattr("neorl_train.data._source.collect_log", collect)
     of = (DataConfig(steps=300),)
     first, second = tmp_path / "first.h5", tmp_path / "second.h5"
     collected_log(*of, first, collected.append)
@@ -42,7 +42,7 @@ def test_the_cache_keeps_what_was_used_last_and_may_be_missing(tmp_path, monkeyp
         calls.append(n_steps)
         return log
 
-    monkeypatch.setattr("neorl_train.data._log_cache.collect_log", collect)
+    monkeypatch.setattr("neorl_train.data._source.collect_log", collect)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     logs = tmp_path / "cache" / "neorl" / "logs"
     for number, steps in enumerate((300, 400)):
@@ -51,7 +51,7 @@ def test_the_cache_keeps_what_was_used_last_and_may_be_missing(tmp_path, monkeyp
     for number, path in enumerate(sorted(logs.iterdir(), key=lambda path: path.stat().st_mtime)):
         os.utime(path, (number, number))
     collected_log(DataConfig(steps=300), tmp_path / "again.h5", messages.append)  # the oldest, used
-    monkeypatch.setattr("neorl_train.data._log_cache.MAX_BYTES", 2.5 * size)
+    monkeypatch.setattr("neorl_train.data._source.MAX_BYTES", 2.5 * size)
     collected_log(DataConfig(steps=500), tmp_path / "2.h5", messages.append)
     assert len(list(logs.iterdir())) == 2
     collected_log(DataConfig(steps=300), tmp_path / "kept.h5", messages.append)

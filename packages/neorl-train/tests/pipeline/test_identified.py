@@ -2,7 +2,7 @@
 
 from neorl_agents.classical import Loop, Task
 from neorl_core import Channel, Spec
-from neorl_train.candidates._controller_text import identification_lines
+from neorl_train.candidates._fitted import identification_lines
 
 SPEC = Spec(
     (Channel("outlet", "degF", 32.0, 212.0), Channel("feed", "degF", 32.0, 212.0)),

@@ -15,7 +15,7 @@ from neorl_core.infrastructure import check_head
 from neorl_envs import Dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train._job.resolved_run import ResolvedRun
-from neorl_train.data._log_cache import source_files
+from neorl_train.data._source import source_files
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation, read_evaluation, write_evaluation
 from neorl_train.judging._rollouts import starts_key

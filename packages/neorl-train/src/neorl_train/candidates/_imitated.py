@@ -10,9 +10,8 @@ from scipy.stats import ttest_ind
 from neorl_core import InputError, Spec
 from neorl_core.costs import limit_kind
 from neorl_envs import Dataset
-from neorl_train.candidates._controller_text import identification_lines
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
-from neorl_train.candidates._fitted import fit_inputs
+from neorl_train.candidates._fitted import fit_inputs, identification_lines
 from neorl_train.configuration._classical import settings_of
 from neorl_train.configuration._guard import limited_spec
 from neorl_train.data._behaviours import behaviours_of, imitation_name, own_episodes

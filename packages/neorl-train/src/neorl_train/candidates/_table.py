@@ -10,7 +10,6 @@ from neorl_core.infrastructure import Registry, unknown_name
 from neorl_envs import Dataset
 from neorl_envs.plant_logs import todays_controller
 from neorl_envs.plants import Plant
-from neorl_train.candidates._controller_text import tuning_text
 from neorl_train.candidates._declared import DECLARATIONS, DECLARED
 from neorl_train.candidates._family import (
     Family,
@@ -20,7 +19,7 @@ from neorl_train.candidates._family import (
     check_family,
     require_own_names,
 )
-from neorl_train.candidates._fitted import FITTED, IDENTIFIED
+from neorl_train.candidates._fitted import FITTED, IDENTIFIED, tuning_text
 from neorl_train.candidates._given import FILES, unchanged_artefact
 from neorl_train.candidates._imitated import IMITATED, IMITATIONS
 from neorl_train.candidates._learner import AVERAGE, AVERAGED, TRAINED

@@ -25,7 +25,7 @@ from neorl_train.configuration._sections import (
 )
 from neorl_train.configuration._validation import configure, size_notes
 from neorl_train.data._experience import check_split, training_and_held_out
-from neorl_train.data._log_cache import plant_digest
+from neorl_train.data._source import plant_digest
 from neorl_train.data._training_data import training_data
 from neorl_train.judging._evaluate import evaluate, evaluate_offline
 from neorl_train.judging._pool import Pool
