@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from neorl_core import Channel, CostChannel, InputError, Spec
+from neorl_train import Config
 from neorl_train.configuration import (
     FallbackConfig,
     LimitsConfig,
@@ -26,7 +27,6 @@ from neorl_train.configuration._guard import (
     resolved_fallback,
     resolved_limits,
 )
-from neorl_train.configuration._sections import Config
 
 SPEC = Spec(
     obs=(Channel("level", "m", 0.0, 2.0),),

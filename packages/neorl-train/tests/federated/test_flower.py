@@ -12,9 +12,14 @@ import pytest
 
 from neorl_core import InputError
 from neorl_envs import write_dataset
-from neorl_train.federation import Federation, FederationConfig, federate, serve_federation
-from neorl_train.federation._messages import (
+from neorl_train.federation import (
+    Federation,
+    FederationConfig,
     Introduction,
+    federate,
+    serve_federation,
+)
+from neorl_train.federation._messages import (
     pack_introduction,
     pack_statistics,
     unpack_introduction,

@@ -13,8 +13,7 @@ from neorl_envs import collect_log, make, write_dataset
 from neorl_train._command.main import main
 from neorl_train._command.subcommands.run import read_fine_tuning_options
 from neorl_train.judging import read_evaluation, read_fine_tuning
-from neorl_train.runs import read_records, tree_digest
-from neorl_train.runs._directory import create_run
+from neorl_train.runs import create_run, read_records, tree_digest
 
 FEW = [
     "--training.seeds", "0", "1",

@@ -18,7 +18,7 @@ from neorl_train._command.main import main
 from neorl_train._job.plant_model import log_context, run_facts
 from neorl_train._job.resolution import resolve
 from neorl_train.configuration import config_to_dict, validate
-from neorl_train.runs._directory import create_run
+from neorl_train.runs import create_run
 
 CSTR = make("CSTR-v0")
 NAMED = {"environment": "CSTR-v0"}

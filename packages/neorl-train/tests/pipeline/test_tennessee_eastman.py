@@ -13,7 +13,7 @@ from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_train import configure, start
 from neorl_train._command.main import main
 from neorl_train.candidates._imitated import best_behaviour
-from neorl_train.configuration._guard import limited_spec
+from neorl_train.configuration import limited_spec
 from neorl_train.judging._verdict import closing
 
 CASES, PERIOD_S = range(1, 5), 600
