@@ -338,7 +338,7 @@ def test_a_run_judges_the_imitation_of_the_best_shift(
     assert {"imitated-A", "imitated-B"} <= set(context.controllers)
 
 
-LOOP = {
+DECLARED_LOOP = {
     "name": "LC-1",
     "controlled": "level",
     "manipulated": "valve",
@@ -352,7 +352,7 @@ RANGES = [{"name": name, "low": -9.0, "high": 9.0, "unit": "%"} for name in ("le
 
 
 def log_with_loops(make_log):
-    configuration = {"tag": RANGES, "loop": [LOOP]}
+    configuration = {"tag": RANGES, "loop": [DECLARED_LOOP]}
     return dataclasses.replace(
         make_log(), attributes={"provenance": {"configuration": configuration}}
     )
