@@ -16,7 +16,7 @@ from neorl_train.judging import _training_results as fine_tuning
 from neorl_train.judging import _verdict as verdict
 from neorl_train.runs import _checkpoints as checkpoint
 from neorl_train.runs import _directory as directory
-from neorl_train.runs import _names as written
+from neorl_train.runs import _directory as written
 from neorl_train.runs import create_run, locked, numbered_runs
 
 ADDED = {read.BUNDLE, read.REPLAY}

@@ -80,7 +80,7 @@ def last_lines(run: Path, bundle: Path) -> list[str]:
     """The answer, its reasons, and what to open."""
     from neorl_train.judging import read_evaluation, read_verdict
     from neorl_train.judging._verdict import DEPLOY, parts
-    from neorl_train.runs._names import REPORT
+    from neorl_train.runs._directory import REPORT
 
     verdict, tables = read_verdict(run), read_evaluation(run).tables
     opening, deciding, _ = parts(verdict)

@@ -44,7 +44,7 @@ LINES = 200
 
 ENVIRONMENTS = {
     "packages/neorl-train/tests/studies/test_cluster.py": "cluster",
-    "packages/neorl-train/tests/federated/test_flower.py": "flower",
+    "packages/neorl-train/tests/federation/test_flower.py": "flower",
     "packages/neorl-train/tests/runs/test_tracking.py::test_a_server": "mlflow-server",
     "packages/neorl-deploy/tests/mlflow_model": "mlflow-model",
     "tests/installs": "installs",

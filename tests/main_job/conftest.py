@@ -136,7 +136,7 @@ from neorl_train._process.control import prepare_process
 prepare_process()
 
 from neorl_train.judging import _summary
-from neorl_train.pages.figures import _style
+from neorl_train.pages import _style
 
 _summary.RESAMPLES = 1_000
 _style.drawn = lambda *_, **__: "<svg></svg>"

@@ -16,7 +16,8 @@ from neorl_agents.models import ModelRollouts
 from neorl_agents.testing import make_problem, sized
 from neorl_agents.testing._problem import Subject
 from neorl_train.judging import _validation
-from neorl_train.training._collect import Counts, online_metrics
+from neorl_train.training import Counts
+from neorl_train.training._plant_sources import online_metrics
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/pages/reference/metrics.md"
 VARIANTS = {"cql": CQL(lagrange=True), "cal_ql": CalQL(lagrange=True)}

@@ -48,10 +48,11 @@ def _fewer_resamples(pytestconfig):
 
 @pytest.fixture(autouse=True, scope="module")
 def _empty_pictures(request, pytestconfig):
-    """By day the pipeline's reports have empty pictures, which would take as long as its runs."""
+    """By day the reports of runs have empty pictures, which would take as long as the runs."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.parent.name == "pipeline" and not pytestconfig.getoption("--nightly"):
-            drawn = "neorl_train.pages.figures._style.svg_figure"
+        runs = request.path.parent.name in ("candidates", "job")
+        if runs and not pytestconfig.getoption("--nightly"):
+            drawn = "neorl_train.pages._style.svg_figure"
             patch.setattr(drawn, lambda *_, **__: "<svg></svg>")
         yield
 

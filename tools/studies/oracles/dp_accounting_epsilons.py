@@ -4,7 +4,7 @@ Usage, in an environment of its own (its bound on attrs is that of 2023):
     pip install dp-accounting==0.6.0
     python tools/studies/oracles/dp_accounting_epsilons.py
 
-Writes ``packages/neorl-train/tests/federated/dp_accounting_epsilons.json``: Renyi accountant, the
+Writes ``packages/neorl-train/tests/federation/dp_accounting_epsilons.json``: Renyi accountant, the
 package's own orders, addition or removal of one record.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 FILE = (
     Path(__file__).resolve().parents[3]
-    / "packages/neorl-train/tests/federated/dp_accounting_epsilons.json"
+    / "packages/neorl-train/tests/federation/dp_accounting_epsilons.json"
 )
 CASES = [
     (10_000, 4.0, 0.01, 1e-5),

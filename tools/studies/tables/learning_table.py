@@ -48,9 +48,9 @@ from neorl_train import train
 from neorl_train.data import TrainingData, training_data
 from neorl_train.judging import training_signs
 from neorl_train.judging._evaluate import NEORL2_RETURNS
-from neorl_train.training import Plan, Trained, Watcher
+from neorl_train.training import Plan, Trained, Watcher, offline_seeds
 from neorl_train.training._loop import never, run_loop
-from neorl_train.training._queues import devices_for, offline_seeds
+from neorl_train.training._queues import devices_for
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
 LOGGED = sorted(name for name, kind in ALGORITHMS.items() if not kind.needs_rollouts)

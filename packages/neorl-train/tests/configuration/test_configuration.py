@@ -22,7 +22,7 @@ from neorl_train.configuration import (
     load_toml,
     validate,
 )
-from neorl_train.configuration._untrained import size_notes, untrained_notes
+from neorl_train.configuration._validation import size_notes, untrained_notes
 from neorl_train.federation import Federation
 
 DEFAULT = config_type(ALGORITHMS)()

@@ -10,21 +10,23 @@ import jax.numpy as jnp
 import pytest
 
 from neorl_core import Channel, CostChannel, InputError, Spec
+from neorl_train import Config
 from neorl_train.configuration import (
     FallbackConfig,
     LimitsConfig,
     limited_spec,
     load_toml,
 )
-from neorl_train.configuration._fallback import (
+from neorl_train.configuration._guard import (
     _RULES,
     FallbackKind,
+    cost_sentences,
+    declared_limits,
     fallback_policy,
     fallback_sentence,
     resolved_fallback,
+    resolved_limits,
 )
-from neorl_train.configuration._limits import cost_sentences, declared_limits, resolved_limits
-from neorl_train.configuration._sections import Config
 
 SPEC = Spec(
     obs=(Channel("level", "m", 0.0, 2.0),),

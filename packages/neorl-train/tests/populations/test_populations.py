@@ -90,7 +90,7 @@ def test_a_batch_of_agents_learns_what_they_learn_one_after_another() -> None:
 def test_many_agents_in_a_loop_are_those_written_out(monkeypatch) -> None:
     """Above a number of agents their turn is a loop; the rewards are the same."""
     _, apart = run(start())
-    monkeypatch.setattr("neorl_train.populations._epochs.UNROLLED", 0)
+    monkeypatch.setattr("neorl_train.populations._run.UNROLLED", 0)
     run_epochs.clear_cache()
     _, looped = run(start())
     run_epochs.clear_cache()

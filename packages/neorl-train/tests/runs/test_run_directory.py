@@ -12,9 +12,8 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train._command.subcommands.inspect import describe_run
 from neorl_train._command.subcommands.list import describe_all
-from neorl_train.runs import RunDirectory, create_run, numbered_runs
-from neorl_train.runs._disk_space import require_free_space
-from neorl_train.runs._lock import locked
+from neorl_train.runs import RunDirectory, create_run, locked, numbered_runs
+from neorl_train.runs._directory import require_free_space
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def test_a_second_process_is_kept_out_and_told_by_whom(run):
     program = """
         import pathlib, sys, time
         from neorl_train.runs import RunDirectory
-        from neorl_train.runs._lock import locked
+        from neorl_train.runs._directory import locked
         with locked(RunDirectory(pathlib.Path(sys.argv[1]))):
             print("held", flush=True)
             time.sleep(3600)
@@ -177,7 +176,7 @@ def test_room_is_asked_for_before_writing(tmp_path):
     program = """
         import pathlib, resource, sys
         from neorl_core.infrastructure import is_full_disk
-        from neorl_train.runs._disk_space import require_free_space
+        from neorl_train.runs._directory import require_free_space
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         require_free_space(pathlib.Path(sys.argv[1]), 1000)
         try:

@@ -8,7 +8,7 @@ import pytest
 
 from neorl_core import InputError
 from neorl_train.runs import MlflowTracker, create_run
-from neorl_train.runs._names import MLFLOW_DATABASE
+from neorl_train.runs._directory import MLFLOW_DATABASE
 from neorl_train.runs._tracker import copy_once
 
 pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")

@@ -21,8 +21,7 @@ from neorl_train import evaluate
 from neorl_train._command.main import main
 from neorl_train._job.evaluation import write_results
 from neorl_train.candidates import Pool
-from neorl_train.runs import RunDirectory
-from neorl_train.runs._directory import create_run
+from neorl_train.runs import RunDirectory, create_run
 from neorl_train.studies import (
     _benchmark_run,
     _sweep,

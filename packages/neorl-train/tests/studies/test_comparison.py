@@ -18,7 +18,7 @@ from neorl_train._command.main import main
 from neorl_train._job.evaluation import write_results
 from neorl_train.judging import ActionFit, Clause, Estimate, Verdict
 from neorl_train.judging._summary import paired_comparison
-from neorl_train.pages.figures._studies import Dots
+from neorl_train.pages._study_figures import Dots
 from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
 from neorl_train.studies._comparison import _flat

@@ -10,8 +10,7 @@ from neorl_agents import load_policy
 from neorl_core import InputError
 from neorl_envs import write_dataset
 from neorl_train._command.main import main
-from neorl_train.runs import tree_digest
-from neorl_train.runs._directory import create_run
+from neorl_train.runs import create_run, tree_digest
 from neorl_train.studies import _search, _sweep, read_sweep
 
 GRID = """

@@ -5,7 +5,7 @@ import os
 
 from neorl_core import InputError
 from neorl_train._command.main import main
-from neorl_train.runs._directory import create_run, numbered_runs
+from neorl_train.runs import create_run, numbered_runs
 from neorl_train.studies import _sweep, read_sweep
 
 GRID = """

@@ -38,9 +38,9 @@ from neorl_envs.scoring import score_episodes
 from neorl_train import train
 from neorl_train.data import TrainingData, training_data
 from neorl_train.judging._evaluate import NEORL2_RETURNS
-from neorl_train.training import Plan
+from neorl_train.training import Plan, offline_seeds
 from neorl_train.training._loop import UNWATCHED, never, run_loop
-from neorl_train.training._queues import devices_for, offline_seeds
+from neorl_train.training._queues import devices_for
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 

@@ -14,7 +14,7 @@ from neorl_core.infrastructure.command_line import (
 )
 
 TABLE = "neorl_agents.algorithms._table", "ALGORITHMS"
-PRESETS = "neorl_train.configuration._presets", "DEMO_HYPERPARAMETERS"
+PRESETS = "neorl_train.configuration._sections", "DEMO_HYPERPARAMETERS"
 
 
 def learner_sections() -> dict[str, Callable[[], Section]]:

@@ -133,7 +133,7 @@ def run_results(run: "RunDirectory") -> dict[str, Any]:
     """Path, status, verdict and tables of a run, as plain JSON."""
     from neorl_train.judging._results import read_evaluation, to_plain
     from neorl_train.judging._verdict import read_verdict
-    from neorl_train.runs._names import REPORT
+    from neorl_train.runs._directory import REPORT
 
     record, report = run.record(), run.path / REPORT
     return {

@@ -23,11 +23,17 @@ from neorl_safety.constraints import (
     spec_channels,
 )
 from neorl_safety.guards import GuardSettings, settings_from_dict, settings_to_dict
-from neorl_train.configuration._limits import LimitsConfig
+from neorl_train.configuration._guard import LimitsConfig
 from neorl_train.configuration._sections import Config, config_hash
 from neorl_train.runs._checkpoints import Checkpoints
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import CONSTRAINTS, FALLBACK, GUARD, VERDICT, policy_file
+from neorl_train.runs._directory import (
+    CONSTRAINTS,
+    FALLBACK,
+    GUARD,
+    VERDICT,
+    RunDirectory,
+    policy_file,
+)
 
 PARITY_ROWS = 64
 """Number of observations on which every artefact is checked to act the same elsewhere."""

@@ -22,22 +22,22 @@ from neorl_envs import Dataset
 from neorl_train._job.artefacts import parity_observations
 from neorl_train._job.plant_model import run_facts
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session
-from neorl_train.candidates._controllers import has_controllers, with_controllers
 from neorl_train.candidates._family import Material
 from neorl_train.candidates._retuned import RULE, gain_text, retune_settings
 from neorl_train.candidates._table import (
     BEST,
     FAMILIES,
     families_after_training,
+    has_controllers,
     make_candidates,
+    with_controllers,
 )
 from neorl_train.choosing import logged_episodes, movement_rows, other_estimates, value_estimates
 from neorl_train.choosing._model_trust import log_modes, mode_checks, own_returns, why_no_mode
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
-from neorl_train.data._experience import Experience
-from neorl_train.data._split import training_sample
+from neorl_train.data._experience import Experience, training_sample
 from neorl_train.judging._evaluate import reward_unit
 from neorl_train.judging._pool import COMPARED, LEARNER, RESIDUAL, RETUNED, Candidate, Pool
 from neorl_train.judging._rollouts import recorded_episodes

@@ -15,21 +15,22 @@ from neorl_core.infrastructure import check_head
 from neorl_envs import Dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_train._job.resolved_run import ResolvedRun
-from neorl_train.data._log_cache import source_files
+from neorl_train.data._source import source_files
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation, read_evaluation, write_evaluation
 from neorl_train.judging._rollouts import starts_key
 from neorl_train.judging._training_results import read_fine_tuning
 from neorl_train.judging._verdict import Verdict, read_verdict, write_verdict
 from neorl_train.runs._checkpoints import tree_digest
-from neorl_train.runs._directory import RunDirectory, numbered_runs
-from neorl_train.runs._names import (
+from neorl_train.runs._directory import (
     CONSTRAINTS,
     EVALUATION,
     FINISHED,
     GUARD,
     REPORT,
     TRACES,
+    RunDirectory,
+    numbered_runs,
     policy_file,
 )
 from neorl_train.runs._records import read_records

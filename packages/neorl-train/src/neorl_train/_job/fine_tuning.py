@@ -11,9 +11,9 @@ from neorl_safety.guards import fallback_chain
 from neorl_train._job.artefacts import hard_constraints
 from neorl_train._job.offline_run import offline_states
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Task
-from neorl_train.configuration._fallback import fallback_policies
+from neorl_train.configuration._guard import fallback_policies
 from neorl_train.data._experience import Experience
-from neorl_train.data._streamed import StreamedData
+from neorl_train.data._training_data import StreamedData
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._summary import mean_over_seeds, paired_comparison, seed_returns
 from neorl_train.judging._training_results import Collected, FineTuned, FineTuning

@@ -24,13 +24,20 @@ from neorl_train._job.stages import all_stages
 from neorl_train._job.watcher import READY
 from neorl_train._process.control import StopSignal
 from neorl_train._process.progress import Profile, Reporter, Timings
-from neorl_train.configuration._sections import Config, config_hash, config_to_dict
-from neorl_train.configuration._toml import dump_toml
+from neorl_train.configuration._sections import Config, config_hash, config_to_dict, dump_toml
 from neorl_train.configuration._validation import validate
-from neorl_train.runs._directory import RunDirectory, create_run
-from neorl_train.runs._disk_space import one_line_when_full
-from neorl_train.runs._lock import locked
-from neorl_train.runs._names import FAILED, FINISHED, INTERRUPTED, PROFILE, RECORD, RUNNING
+from neorl_train.runs._directory import (
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    PROFILE,
+    RECORD,
+    RUNNING,
+    RunDirectory,
+    create_run,
+    locked,
+    one_line_when_full,
+)
 from neorl_train.training._processes import LostProcessError, all_or_none, text_of_leader
 from neorl_train.training._queues import execution_mode
 

@@ -15,7 +15,7 @@ from neorl_train._job.artefacts import hard_constraints
 from neorl_train._job.fine_tuning import collected_by, fine_tune_one
 from neorl_train._job.offline_run import check_offline_run, offline_run, take_log
 from neorl_train._job.resolved_run import Learned, ResolvedRun, RunKind, Task
-from neorl_train.configuration._fallback import fallback_policies
+from neorl_train.configuration._guard import fallback_policies
 from neorl_train.configuration._online import check_fine_tuning
 from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.data._experience import Experience

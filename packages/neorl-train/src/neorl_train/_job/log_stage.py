@@ -11,9 +11,14 @@ from neorl_envs.inspection import contradiction_sentences, contradictions, signa
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train.data._data_warnings import constant_fallback_warnings, data_warnings, zero_limits
 from neorl_train.data._experience import Experience, training_experience
-from neorl_train.data._log_cache import collected_log, complete_log, more_rows
-from neorl_train.data._source import PlantSource, is_streamed
-from neorl_train.data._streamed import StreamedData, streamed_sentence
+from neorl_train.data._source import (
+    PlantSource,
+    collected_log,
+    complete_log,
+    is_streamed,
+    more_rows,
+)
+from neorl_train.data._training_data import StreamedData, streamed_sentence
 from neorl_train.training._memory import machine_memory, memory_text
 
 BYTES_OF_VALUE = 4

@@ -32,8 +32,7 @@ from neorl_train.configuration._monitors import (
 )
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import padded_episodes
-from neorl_train.data._experience import Experience
-from neorl_train.data._split import training_and_held_out, training_sample
+from neorl_train.data._experience import Experience, training_and_held_out, training_sample
 from neorl_train.judging._pool import Pool
 
 SHORTEST_STRETCH = 100

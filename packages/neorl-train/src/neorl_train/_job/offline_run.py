@@ -14,13 +14,17 @@ from neorl_core.infrastructure import replacing
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import Plant
 from neorl_train._job.artefacts import run_checkpoints
-from neorl_train.configuration._sections import Config, config_hash, config_type, hyperparameters
-from neorl_train.configuration._toml import load_toml
+from neorl_train.configuration._sections import (
+    Config,
+    config_hash,
+    config_type,
+    hyperparameters,
+    load_toml,
+)
 from neorl_train.data._experience import Experience
 from neorl_train.data._source import RunSource, require_same_channels, simulator, source_named
 from neorl_train.runs._checkpoints import complete_steps
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import FINISHED
+from neorl_train.runs._directory import FINISHED, RunDirectory
 from neorl_train.training._queues import devices_for, offline_seeds
 
 

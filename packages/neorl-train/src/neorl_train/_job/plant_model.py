@@ -10,16 +10,15 @@ from neorl_agents.retuning import PlantFacts
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset, read_dataset
 from neorl_envs.plants import PLANTS, Plant
-from neorl_train.candidates._controllers import run_controllers
 from neorl_train.candidates._given import artefact_for
+from neorl_train.candidates._table import run_controllers
 from neorl_train.choosing import ChooseOptions
-from neorl_train.configuration._limits import limited_spec
+from neorl_train.configuration._guard import limited_spec
 from neorl_train.configuration._sections import Config
 from neorl_train.data._behaviours import usual_incumbent
+from neorl_train.data._experience import training_sample
 from neorl_train.data._source import known_plant, simulator, source_named
-from neorl_train.data._split import training_sample
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import FALLBACK, POLICIES, RECORD
+from neorl_train.runs._directory import FALLBACK, POLICIES, RECORD, RunDirectory
 
 
 class LogContext(NamedTuple):
@@ -173,7 +172,6 @@ def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, P
 
 def _config_of(run: RunDirectory) -> Config:
     from neorl_agents import ALGORITHMS
-    from neorl_train.configuration._sections import config_type
-    from neorl_train.configuration._toml import load_toml
+    from neorl_train.configuration._sections import config_type, load_toml
 
     return load_toml(run.config, config_type(ALGORITHMS)())

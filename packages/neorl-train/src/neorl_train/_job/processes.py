@@ -17,8 +17,7 @@ from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.configuration._validation import configure
 from neorl_train.data._experience import Experience
 from neorl_train.runs._checkpoints import Checkpoints
-from neorl_train.runs._directory import fill_run
-from neorl_train.runs._names import RUNNING
+from neorl_train.runs._directory import RUNNING, fill_run
 from neorl_train.training._loop import Trained, train
 from neorl_train.training._plan import plan_of
 from neorl_train.training._processes import (

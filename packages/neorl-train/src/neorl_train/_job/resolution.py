@@ -31,17 +31,18 @@ from neorl_train._job.kinds import kind_of
 from neorl_train._job.resolved_run import ResolvedRun, RunKind
 from neorl_train.candidates._declared import check_controllers
 from neorl_train.candidates._given import artefact_for
-from neorl_train.candidates._resolve import (
+from neorl_train.candidates._table import (
+    FAMILIES,
     with_candidate_and_incumbent,
     with_todays_controller,
 )
-from neorl_train.candidates._table import FAMILIES
-from neorl_train.configuration._fallback import fallback_sentence, resolved_fallback
-from neorl_train.configuration._limits import (
+from neorl_train.configuration._guard import (
     LimitsConfig,
     cost_sentences,
     declared_limits,
+    fallback_sentence,
     limited_spec,
+    resolved_fallback,
     resolved_limits,
 )
 from neorl_train.configuration._monitors import declared_watches
@@ -51,7 +52,8 @@ from neorl_train.configuration._sections import (
     config_hash,
     hyperparameters,
 )
-from neorl_train.configuration._untrained import size_notes, untrained_notes
+from neorl_train.configuration._validation import size_notes, untrained_notes
+from neorl_train.data._experience import check_batches, check_split, training_rows
 from neorl_train.data._source import (
     FileSource,
     RunSource,
@@ -63,8 +65,7 @@ from neorl_train.data._source import (
     simulator,
     source_named,
 )
-from neorl_train.data._split import check_batches, check_split, training_rows
-from neorl_train.data._streamed import require_streamable
+from neorl_train.data._training_data import require_streamable
 
 ROWS_AT_ONCE = 65_536
 MAX_MODEL_ROWS = 1_000_000

@@ -16,9 +16,9 @@ from neorl_train.configuration._sections import Config
 from neorl_train.configuration._validation import configure
 from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._verdict import Verdict, read_verdict
-from neorl_train.pages._plots import plot_episode, plot_learning
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import REPORT, VERDICT, policy_file
+from neorl_train.pages.sections._learning import plot_learning
+from neorl_train.pages.sections._trends import plot_episode
+from neorl_train.runs._directory import REPORT, VERDICT, RunDirectory, policy_file
 
 
 class Run:

@@ -46,7 +46,7 @@ from neorl_train._job.watcher import RunWatcher, tracked
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates._family import Material
 from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
-from neorl_train.configuration._fallback import fallback_policies
+from neorl_train.configuration._guard import fallback_policies
 from neorl_train.configuration._sections import config_to_dict, hyperparameters
 from neorl_train.data._experience import Experience
 from neorl_train.judging._pool import Pool
@@ -55,13 +55,11 @@ from neorl_train.judging._rollouts import curve_key
 from neorl_train.judging._rule import LogPrediction, trial_verdict
 from neorl_train.judging._training_results import exploration_summary, write_fine_tuning
 from neorl_train.judging._validation import PolicyValidation
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import fallback_names
+from neorl_train.runs._directory import RunDirectory, fallback_names
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import Tracker
-from neorl_train.training._checks import check_logs
 from neorl_train.training._loop import Trained
-from neorl_train.training._plan import plan_of
+from neorl_train.training._plan import check_logs, plan_of
 from neorl_train.training._processes import all_or_none, end_together, stop_of_all
 
 

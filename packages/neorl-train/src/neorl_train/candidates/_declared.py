@@ -4,11 +4,11 @@ from typing import Any
 
 from neorl_agents.controllers import TrackingPID
 from neorl_core import InputError, Policy, Spec
-from neorl_train.candidates._controller_text import tuning_text
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
+from neorl_train.candidates._fitted import tuning_text
 from neorl_train.configuration._classical import declared_controller, declared_loops
 from neorl_train.configuration._sections import Config
-from neorl_train.data._split import training_sample
+from neorl_train.data._experience import training_sample
 from neorl_train.judging._pool import Candidate
 from neorl_train.judging._wording import number
 

@@ -1,10 +1,15 @@
-"""The families of candidates: those of this package, and those of others."""
+"""The families of candidates, the names that they give to a run, and what they make in it."""
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from neorl_core import InputError
-from neorl_core.infrastructure import Registry
+from neorl_core import InputError, Policy, Spec
+from neorl_core.infrastructure import Registry, unknown_name
+from neorl_envs import Dataset
+from neorl_envs.plant_logs import todays_controller
+from neorl_envs.plants import Plant
 from neorl_train.candidates._declared import DECLARATIONS, DECLARED
 from neorl_train.candidates._family import (
     Family,
@@ -14,15 +19,19 @@ from neorl_train.candidates._family import (
     check_family,
     require_own_names,
 )
-from neorl_train.candidates._fitted import FITTED, IDENTIFIED
-from neorl_train.candidates._given import FILES
+from neorl_train.candidates._fitted import FITTED, IDENTIFIED, tuning_text
+from neorl_train.candidates._given import FILES, unchanged_artefact
 from neorl_train.candidates._imitated import IMITATED, IMITATIONS
 from neorl_train.candidates._learner import AVERAGE, AVERAGED, TRAINED
 from neorl_train.candidates._residual import NETWORK
 from neorl_train.candidates._retuned import SEARCHED
 from neorl_train.candidates._tuned import MODES, TUNED
+from neorl_train.configuration._classical import INCUMBENT, check_retuning
 from neorl_train.configuration._sections import Config
+from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.judging._pool import GIVEN, LEARNER, RESIDUAL, RETUNED
+from neorl_train.judging._results import BEHAVIOUR, LINE, LOG, MEAN
+from neorl_train.runs._directory import FALLBACK
 
 FAMILIES: Registry[Family] = Registry(
     "neorl.candidates",
@@ -152,3 +161,160 @@ def make_candidates(families: Iterable[str], material: Material) -> tuple[Materi
         material = material._replace(pool=material.pool | made.candidates)
         notes += made.notes
     return material, notes
+
+
+TAKEN = (RETUNED, RESIDUAL, BEST, INCUMBENT, BEHAVIOUR, LOG, MEAN, LINE, FALLBACK)
+"""Names in the tables of a run that no controller of the user may have."""
+
+
+def with_todays_controller(
+    config: Config, environment: Plant | None, dataset: Dataset | None
+) -> tuple[Config, list[str]]:
+    """Retunes the controller that the log declares, unless the run says what runs today.
+
+    The notes say what was declared, in engineering units, and how to leave it out.
+    """
+    given = config.evaluation.incumbent or config.retuning.controller or config.classical.declared
+    if given or dataset is None or environment is not None:
+        return config, []
+    today = todays_controller(dataset)
+    if not today.loops:
+        return config, []
+    declared = dataclasses.replace(config.classical, declared={today.name: today.loops})
+    retuning = dataclasses.replace(config.retuning, controller=today.name)
+    evaluation = dataclasses.replace(config.evaluation, incumbent=today.name)
+    note = (
+        "the plant.toml of the log declares today's controller, so it is retuned, and every "
+        f"candidate is compared with it ({'; '.join(today.sentences)}); "
+        f"`--evaluation.incumbent {BEHAVIOUR!r}` leaves it out"
+    )
+    changed = {"classical": declared, "retuning": retuning, "evaluation": evaluation}
+    return dataclasses.replace(config, **changed), [note]
+
+
+def with_candidate_and_incumbent(
+    config: Config, environment: Plant | None, dataset: Dataset | None
+) -> tuple[Config, list[str]]:
+    """Names the candidate, the incumbent and the retuned controller of a run.
+
+    The notes are on choices that the user may not expect.
+
+    Raises:
+        InputError: If one of them does not exist, or two of them do not fit together.
+    """
+    given, retuning = config.evaluation, config.retuning
+    inputs = RunInputs(config, environment, dataset)
+    tunings = inputs.tunings
+    own = [name for family in CLASSICAL for name in FAMILIES.find(family).names(inputs)]
+    _check_own_names(config, tunings)
+    file = [given.runs_today] if given.incumbent_file else []
+    incumbents = [*tunings, *own, *file, BEHAVIOUR]
+    named = given.runs_today
+    if named and named not in incumbents:
+        if Path(given.incumbent).is_file():
+            raise InputError(
+                f"evaluation.incumbent is the file {given.incumbent}, and a controller in a file "
+                "is a policy artefact, NAME.safetensors; declare a PID in the configuration, as "
+                "[[classical.declared.NAME]]"
+            )
+        raise unknown_name("controller as evaluation.incumbent", given.incumbent, incumbents)
+    usual, note = BEHAVIOUR, ""
+    if environment is not None:
+        usual, note = usual_incumbent(environment, dataset)
+    unnamed = not given.incumbent
+    given = dataclasses.replace(given, incumbent=given.incumbent or usual)
+    runs_today = given.runs_today
+    if retuning.controller in (INCUMBENT, given.incumbent) and (
+        environment is not None or runs_today in (*own, *file)
+    ):
+        retuning = dataclasses.replace(retuning, controller=runs_today)
+    check_retuning(retuning, tunings, [*own, *file])
+    if unnamed and retuning.controller in incumbents:
+        given = dataclasses.replace(given, incumbent=retuning.controller)
+    if environment is None and retuning.controller not in ("", given.runs_today):
+        raise InputError(
+            f"evaluation.incumbent is {given.incumbent!r}, but a run on a log alone compares with "
+            f"the controller that it retunes, {retuning.controller!r}; leave evaluation.incumbent "
+            "out"
+        )
+    config = dataclasses.replace(config, evaluation=given, retuning=retuning)
+    check_candidate(inputs._replace(config=config), (*tunings, *file, FALLBACK))
+    notes = [note] if note and unnamed and given.incumbent == usual else []
+    if not given.candidate:
+        candidate, reason = default_candidate(config)
+        given, notes = dataclasses.replace(given, candidate=candidate), [*notes, *reason]
+    return dataclasses.replace(config, evaluation=given), notes
+
+
+def default_candidate(config: Config) -> tuple[str, list[str]]:
+    """The candidate if nobody names one, and why it is that one if there are several learners.
+
+    With a plant model the pool is compared in it. Without one, nothing but the plant could say
+    which learner is better, so the last one that was named is judged.
+    """
+    learners = config.training.algorithms
+    if config.retuning.controller:
+        return BEST, []
+    if len(learners) == 1:
+        return learners[0], []
+    return learners[-1], [
+        f"{learners[-1]} is judged as the candidate, because it was named last; name another with "
+        "`--evaluation.candidate`, or have the best one chosen in a model of the plant with "
+        "`--retuning.controller incumbent`"
+    ]
+
+
+def _check_own_names(config: Config, tunings: Sequence[str]) -> None:
+    """Refuses a declared controller, or the incumbent's file, that has the name of another."""
+    for name in config.classical.declared:
+        if name in (*tunings, *TAKEN):
+            what = "a tuning of the plant" if name in tunings else "something else in every run"
+            raise InputError(
+                f"classical.declared has {name}, which is the name of {what}; give the declared "
+                "controller another name"
+            )
+    file, name = config.evaluation.incumbent_file, config.evaluation.runs_today
+    others = (*tunings, *config.classical.names, *config.training.algorithms, *TAKEN)
+    if file and name in others:
+        raise InputError(
+            f"evaluation.incumbent is the file {file}, but the run has another controller or "
+            f"policy called {name}; rename the file, or name that one without the suffix"
+        )
+
+
+def has_controllers(config: Config) -> bool:
+    """Whether a run fits a classical controller, declares one, or names the incumbent's file."""
+    return bool(config.classical.names or config.evaluation.incumbent_file)
+
+
+def with_controllers(material: Material) -> tuple[Material, dict[str, Policy], list[str]]:
+    """Fits, imitates and declares the controllers of a run, and reads the incumbent's file.
+
+    Returns:
+        The material with those that may be delivered, all of them by name with the incumbent of a
+        file, and a description of the models and of the numbers.
+
+    Raises:
+        InputError: If a fit refuses the log, or a file was changed since the run began.
+    """
+    material, notes = make_candidates(CLASSICAL, material)
+    controllers = {candidate.name: candidate.policy for candidate in material.pool.of(*CLASSICAL)}
+    today = material.config.evaluation
+    if today.incumbent_file:
+        file, spec = today.incumbent_file, material.spec
+        policy = unchanged_artefact(file, spec, material.digests).policy
+        controllers[today.runs_today] = policy
+        tuning = tuning_text(policy, spec) or "it declares no tuning parameter"
+        notes.append(f"{today.runs_today} (from {file}): {tuning}")
+    return material, controllers, notes
+
+
+def run_controllers(
+    config: Config,
+    dataset: Dataset | None,
+    environment: Any,
+    spec: Spec,
+    digests: Mapping[str, str],
+) -> dict[str, Policy]:
+    """The controllers of a run by name, as :func:`with_controllers` returns them."""
+    return with_controllers(Material(config, spec, environment, dataset, digests))[1]

@@ -9,6 +9,7 @@ from neorl_core.statistics import rank_correlation
 from neorl_train.choosing._model_check import PlantModelCheck, predicted_sums
 from neorl_train.choosing._model_trust import Check
 from neorl_train.judging._wording import DASH, number, percent
+from neorl_train.pages import _style
 from neorl_train.pages._html import (
     Column,
     Html,
@@ -19,9 +20,15 @@ from neorl_train.pages._html import (
     table,
     tag,
 )
-from neorl_train.pages.figures import _style
-from neorl_train.pages.figures._style import CLASSICAL, LEARNERS, MUTED, new_figure, time_axis
-from neorl_train.pages.sections._pictures import missing, picture
+from neorl_train.pages._style import (
+    CLASSICAL,
+    LEARNERS,
+    MUTED,
+    missing,
+    new_figure,
+    picture,
+    time_axis,
+)
 
 CHANNELS = 6
 """Largest number of channels in one figure."""

@@ -1,4 +1,4 @@
-"""The configuration of a run: frozen typed dataclasses; the defaults are for the reactor."""
+"""The configuration of a run: typed sections, their TOML file and their hash."""
 
 import contextlib
 import dataclasses
@@ -6,21 +6,92 @@ import hashlib
 import inspect
 import json
 import math
+import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from neorl_agents import ALGORITHMS
 from neorl_core import InputError
-from neorl_core.infrastructure import MAX_SEED, setting
+from neorl_core.infrastructure import MAX_SEED, Binder, setting, unknown_name
 from neorl_core.statistics import DEFAULT_LEVEL
-from neorl_train.configuration._classical import ClassicalConfig
-from neorl_train.configuration._fallback import FallbackConfig
-from neorl_train.configuration._limits import LimitsConfig
+from neorl_train.configuration._classical import ClassicalConfig, RetuningConfig
+from neorl_train.configuration._guard import FallbackConfig, LimitsConfig
 from neorl_train.configuration._monitors import MonitorsConfig, SupervisorConfig
 from neorl_train.configuration._online import FineTuningConfig, OnlineConfig
-from neorl_train.configuration._presets import DEMO_HYPERPARAMETERS
-from neorl_train.configuration._retuning import RetuningConfig
-from neorl_train.configuration._toml import update
+
+DEMO_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
+    "bc": {"networks": {"hidden": (64, 64)}, "steps": {"batch_size": 128}},
+    "td3_bc": {
+        "networks": {"hidden": (64, 64)},
+        "steps": {"batch_size": 128},
+        "alpha": 0.5,
+        "critic_learning_rate": 1e-3,
+        "tau": 0.02,
+    },
+    "iql": {
+        "networks": {"hidden": (64, 64)},
+        "steps": {"batch_size": 128},
+        "advantage_scale": "std",
+        "value_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3,
+        "tau": 0.02,
+        "decay_updates": -1,
+    },
+}
+"""The defaults of a run that differ from those of the algorithms, which follow the papers."""
+
+
+PEAK = 5
+"""Peak memory of a log that is trained on in memory, as a multiple of its file size."""
+SAMPLE = 20
+"""Divisor of the memory: this part may hold a sample of episodes if not all of them fit."""
+_UNITS = {"": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+_AMOUNT = re.compile(rf"\s*(\d+(?:\.\d+)?|\.\d+)\s*({'|'.join(_UNITS)})\s*")
+
+
+def memory_bytes(text: str, name: str = "data.memory") -> float:
+    """Bytes of an amount such as ``"2GB"``.
+
+    Args:
+        text: The amount.
+        name: Name of the setting, for messages.
+
+    Raises:
+        InputError: If it is not an amount of memory.
+
+    Example:
+        >>> memory_bytes("1.5 GB")
+        1500000000.0
+    """
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        or_zero = " or 0 (always stream)" if name == "data.memory" else ""
+        raise InputError(f"{name} must be an amount such as 2GB, 500MB{or_zero}, got {text!r}")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def memory_limit(text: str) -> float:
+    """Bytes that training may take according to ``devices.memory``; infinite if it is empty.
+
+    Raises:
+        InputError: If it is not an amount, or is zero.
+    """
+    if not text.strip():
+        return math.inf
+    amount = memory_bytes(text, "devices.memory")
+    if not amount:
+        raise InputError(
+            "devices.memory must be above 0; leave it empty to use the memory that is available"
+        )
+    return amount
+
+
+def stays_on_disk(memory: str, n_bytes: int) -> bool:
+    """Whether a log file of a given size would take more than a given amount of memory."""
+    return PEAK * n_bytes > memory_bytes(memory)
+
 
 DEFAULT_STEPS = 120_000
 """Default number of steps of a collected log."""
@@ -357,3 +428,79 @@ def config_hash(config: Config) -> str:
     hashed = {name: plain[name] for name in plain if name not in NOT_HASHED}
     text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+T = TypeVar("T")
+
+
+def load_toml(path: Path, default: T) -> T:
+    """Reads a configuration; keys that the file omits keep their defaults.
+
+    Args:
+        path: The file.
+        default: A frozen dataclass, possibly nested.
+
+    Returns:
+        The same type as ``default``.
+
+    Raises:
+        InputError: If the file is missing or not TOML, a key is unknown (the closest name is
+            suggested) or a value has another type than its field; the message names file and key.
+    """
+    try:
+        with path.open("rb") as file:
+            data = tomllib.load(file)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such configuration file") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path} is not a TOML file: its brackets are nested too deeply") from None
+    try:
+        return update(default, _with_constraints(data))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _with_constraints(data: dict[str, Any]) -> dict[str, Any]:
+    """Moves tables ``[[constraint]]``, as in documents and plant.toml, into the limits."""
+    if "constraint" not in data:
+        return data
+    constraints, limits = data["constraint"], data.get("limits", {})
+    if not isinstance(constraints, list) or not isinstance(limits, Mapping):
+        raise InputError("write each constraint as [[constraint]], with two brackets")
+    rest = {key: value for key, value in data.items() if key != "constraint"}
+    return {**rest, "limits": {**limits, "further": [*limits.get("further", []), *constraints]}}
+
+
+def dump_toml(data: Mapping[str, Any]) -> str:
+    """Nested plain dictionaries as TOML text; the inverse of reading."""
+    import tomli_w
+
+    return tomli_w.dumps(data)
+
+
+def update(default: T, data: Mapping[str, Any]) -> T:
+    """A dataclass in which the values in ``data`` replace its own.
+
+    Raises:
+        InputError: For an unknown key or a value of another type.
+    """
+    return _BINDER.bound(default, data)
+
+
+def _why_no_section(where: str, key: str) -> None:
+    """Explains why a learner has no section: it cannot be imported, or only a script knew it."""
+    if where == "algorithms":
+        if key in ALGORITHMS:
+            ALGORITHMS.find(key)
+        raise InputError(
+            f"{unknown_name('key in [algorithms]', key, ALGORITHMS)}. A learner of your own needs "
+            "an installed distribution with the entry point neorl.algorithms, or in Python "
+            "ALGORITHMS.register before this"
+        )
+
+
+_BINDER = Binder(unknown=_why_no_section)

@@ -6,19 +6,19 @@ from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
     from neorl_train.data._experience import Experience as Experience
+    from neorl_train.data._experience import check_batches as check_batches
+    from neorl_train.data._experience import check_split as check_split
     from neorl_train.data._experience import training_experience as training_experience
-    from neorl_train.data._log_cache import collected_log as collected_log
-    from neorl_train.data._log_cache import complete_log as complete_log
     from neorl_train.data._source import FileSource as FileSource
     from neorl_train.data._source import PlantSource as PlantSource
+    from neorl_train.data._source import collected_log as collected_log
+    from neorl_train.data._source import complete_log as complete_log
     from neorl_train.data._source import declared_penalty as declared_penalty
     from neorl_train.data._source import simulator as simulator
     from neorl_train.data._source import source_named as source_named
-    from neorl_train.data._split import check_batches as check_batches
-    from neorl_train.data._split import check_split as check_split
-    from neorl_train.data._streamed import StreamedData as StreamedData
-    from neorl_train.data._streamed import streamed_data as streamed_data
+    from neorl_train.data._training_data import StreamedData as StreamedData
     from neorl_train.data._training_data import TrainingData as TrainingData
+    from neorl_train.data._training_data import streamed_data as streamed_data
     from neorl_train.data._training_data import training_data as training_data
 
 __all__ = [

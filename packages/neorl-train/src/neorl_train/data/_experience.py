@@ -1,21 +1,109 @@
-"""Training data from a source: the log, the declared penalties, the split."""
+"""Training data from a source: the log, its split, and the declared penalties."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
 
 from neorl_core import InputError, Spec
 from neorl_core.infrastructure.command_line import one_line
 from neorl_envs import Dataset
-from neorl_train.configuration._sections import Config, batch_sizes
-from neorl_train.data._source import is_streamed
-from neorl_train.data._split import (
-    check_batches,
-    check_split,
-    sample_of,
-    training_and_held_out,
+from neorl_envs.datasets import split_indices
+from neorl_train.configuration._sections import (
+    SAMPLE,
+    Config,
+    DataConfig,
+    batch_sizes,
+    memory_bytes,
 )
-from neorl_train.data._streamed import StreamedData, streamed_data
-from neorl_train.data._training_data import TrainingData, training_data
+from neorl_train.data._source import data_keys, is_streamed
+from neorl_train.data._training_data import StreamedData, TrainingData, streamed_data, training_data
+
+
+def check_split(data: DataConfig, dataset: Dataset) -> None:
+    """Refuses a log that would leave fewer than two episodes held out or for training.
+
+    Raises:
+        InputError: States a fraction that would work.
+    """
+    n = dataset.n_episodes
+    held_out = n - min(max(round((1 - data.held_out) * n), 1), n - 1)
+    if n < 4:
+        raise InputError(
+            f"{data.source} has too few episodes ({n}): two are needed for training and two are "
+            "held out; a long record is cut into episodes by length in [episodes] of its "
+            "plant.toml, and `neorl-envs convert`"
+        )
+    if not 2 <= held_out <= n - 2:
+        raise InputError(
+            f"data.held_out = {data.held_out} of {n} episodes is {held_out}; at least two must be "
+            f"held out and two left for training, so choose from {2 / n:.2g} to {1 - 2 / n:.2g}"
+        )
+
+
+def training_rows(data: DataConfig, dataset: Dataset) -> int:
+    """Number of training rows: those of the training part that are not masked."""
+    trained_on, mask = training_episodes(data, dataset), np.asarray(dataset.transitions.mask)
+    return int(np.add.reduceat(mask, dataset.episode_starts, dtype=np.int64)[trained_on].sum())
+
+
+def training_episodes(data: DataConfig, dataset: Dataset) -> Int[np.ndarray, " episode"]:
+    """Numbers of the training episodes, ascending."""
+    return training_and_held_out(data, dataset)[0]
+
+
+def training_and_held_out(
+    data: DataConfig, dataset: Dataset
+) -> tuple[Int[np.ndarray, " training"], Int[np.ndarray, " held_out"]]:
+    """Numbers of the training episodes and of the held-out ones."""
+    _, key = data_keys(data)
+    return split_indices(dataset.n_episodes, 1 - data.held_out, key)
+
+
+def sample_of(
+    data: DataConfig, dataset: Dataset, episodes: Int[np.ndarray, " episode"]
+) -> Int[np.ndarray, " chosen"]:
+    """Evenly spaced episodes, as many as fit into a twentieth of ``data.memory``.
+
+    At least two, in ascending order.
+    """
+    columns = [column for _, column in dataset.columns() if len(column) == dataset.n_rows]
+    row = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in columns)
+    size = row * dataset.episode_lengths[episodes]
+    limit = memory_bytes(data.memory) / SAMPLE
+    if size.sum() <= limit:
+        return episodes
+    count = int(len(episodes) * limit / size.sum())
+    candidates = np.unique(
+        np.linspace(0, len(episodes) - 1, max(count, 2)).round().astype(np.int64)
+    )
+    fitting = int(np.searchsorted(np.cumsum(size[candidates]), limit, side="right"))
+    return episodes[candidates[: max(fitting, 2)]]
+
+
+def training_sample(data: DataConfig, dataset: Dataset) -> Dataset:
+    """The training episodes, as many of them as fit into memory."""
+    return dataset.select_episodes(sample_of(data, dataset, training_episodes(data, dataset)))
+
+
+def check_batches(batch_sizes: Mapping[str, int], rows: int) -> None:
+    """Refuses a batch with more rows than the training data, long before memory runs out.
+
+    Args:
+        batch_sizes: Batch size of every learner that is trained, by its name.
+        rows: Number of training rows.
+
+    Raises:
+        InputError: Names the algorithm and both numbers.
+    """
+    for name, size in batch_sizes.items():
+        if size > rows:
+            raise InputError(
+                f"a batch of {name} has {size} rows, and there are {rows} to train on; start a run "
+                f"with --algorithms.{name.replace('_', '-')}.steps.batch-size {rows} or less"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

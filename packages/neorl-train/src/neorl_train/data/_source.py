@@ -1,24 +1,35 @@
-"""Sources of experience: a simulated plant by its name, or a log in a file."""
+"""Sources of experience: a log in a file, or a simulated plant, whose collected logs are kept."""
 
+import contextlib
 import dataclasses
+import functools
+import hashlib
+import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from neorl_core import Channel, CostChannel, InputError, Spec
-from neorl_core.infrastructure import unknown_name
-from neorl_envs import Dataset, make, read_dataset
+from neorl_core.infrastructure import replacing, unknown_name
+from neorl_core.infrastructure.command_line import cache_directory, one_line
+from neorl_envs import Dataset, collect_log, make, read_dataset, write_dataset
+from neorl_envs.blocks import Constant
 from neorl_envs.datasets import require_content_hash, stored_bytes
 from neorl_envs.ingest import log_suffixes, reader_name
-from neorl_envs.plants import PLANTS, Plant
-from neorl_train.configuration._memory import PEAK, stays_on_disk
-from neorl_train.configuration._sections import Config, DataConfig
-from neorl_train.data._changed_plant import changed_plant
+from neorl_envs.plants import PLANTS, Plant, SimulatedPlant
+from neorl_envs.recording import quality
+from neorl_train.configuration._sections import PEAK, Config, DataConfig, stays_on_disk
+from neorl_train.runs._directory import LOG_CACHE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,3 +261,179 @@ def _advice(logged: Channel | tuple[str, str, str], advice: str) -> str:
             "plant first"
         )
     return advice
+
+
+def changed_plant(name: str, factors: Mapping[str, float]) -> Plant:
+    """The named plant with some of its declared constants multiplied by factors.
+
+    Its controllers are those of the plant as declared, as if a design had been copied. The same
+    factors give the same object, so that its compiled programs are reused.
+
+    Raises:
+        InputError: If the plant declares no constants, or none of that name, or a value is
+            physically impossible.
+    """
+    return _change(name, tuple(sorted(factors.items())))
+
+
+@functools.cache
+def _change(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
+    plant = make(name)
+    if not factors:
+        return plant
+    declared = getattr(type(plant), "constants", None)
+    if not isinstance(plant, SimulatedPlant) or not hasattr(declared, "_replace"):
+        raise InputError(
+            f"data.constants is given, but the constants of {name} cannot be changed individually; "
+            "leave data.constants out"
+        )
+    fields: Any = declared
+    changed = {}
+    for constant, factor in factors:
+        original = getattr(fields, constant, None)
+        if not isinstance(original, Constant):
+            known = [name for name in fields._fields if isinstance(getattr(fields, name), Constant)]
+            raise unknown_name(f"constant of {name} in data.constants", constant, known)
+        if not math.isfinite(factor):
+            raise InputError(f"data.constants.{constant} must be a finite factor, got {factor}")
+        scaled = jax.tree.map(lambda value, by=factor: value * by, original.value)
+        changed[constant] = dataclasses.replace(original, value=scaled)
+    kind: Any = type(type(plant).__name__, (type(plant),), {
+        "constants": fields._replace(**changed),
+        "__module__": type(plant).__module__,
+        "__doc__": f"{name} with other constants.",
+    })  # fmt: skip
+    other = kind(**{field.name: getattr(plant, field.name) for field in dataclasses.fields(plant)})
+    try:
+        other.check_params(other.default_params())
+    except ValueError as error:
+        raise InputError(f"data.constants: {error}") from error
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(other.default_params())):
+        raise InputError(
+            f"data.constants lead to parameters of {name} that are not finite; choose "
+            "smaller factors"
+        )
+    return other
+
+
+MAX_BYTES = 10e9
+"""Bytes of all logs in a user's cache; the least recently used one is removed first."""
+
+
+def collected_log(data: DataConfig, run_dataset: Path, print_line: Callable[[str], None]) -> None:
+    """Puts the environment's log into a run, from the user's cache if it is there.
+
+    Args:
+        data: Section whose source is an environment.
+        run_dataset: Path of the destination; an existing file is kept.
+        print_line: Called with one line that states where the log came from.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    if run_dataset.exists():
+        return
+    cached = _cached_log(data)
+    if cached.exists():
+        print_line(f"log read from {cached}")
+    else:
+        env = changed_plant(data.source, data.constants)
+        key, _ = data_keys(data)
+        controllers, plan = quality(env, data.quality)
+        log = collect_log(env, controllers, plan=plan, n_steps=data.steps, key=key)
+        try:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            write_dataset(cached, log)
+        except OSError:  # without a home folder or space there, the run still has its log
+            write_dataset(run_dataset, log)
+            return
+        _limit_cache(cached)
+    with contextlib.suppress(OSError):
+        os.utime(cached)
+    with replacing(run_dataset) as copy:
+        try:
+            os.link(cached, copy)
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(cached, copy)
+
+
+def more_rows(requested: int, collected: int) -> str:
+    """Explains why a collected log has more rows than requested."""
+    return (
+        f"{collected} rows for data.steps {requested}, because every episode is complete and each "
+        "controller acts in equally many"
+    )
+
+
+def _limit_cache(latest: Path) -> None:
+    """Removes the least recently used logs while the cache is too large; linked copies remain."""
+    with contextlib.suppress(OSError):
+        cached_files = [
+            (path.stat(), path) for path in latest.parent.glob("*.h5") if path != latest
+        ]
+        total = latest.stat().st_size + sum(stat.st_size for stat, _ in cached_files)
+        for stat, path in sorted(cached_files, key=lambda entry: entry[0].st_mtime):
+            if total <= MAX_BYTES:
+                return
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
+
+
+def complete_log(data: DataConfig, run_dataset: Path, print_line: Callable[[str], None]) -> Dataset:
+    """Reads the log that was collected for a run; a damaged one is collected again.
+
+    Args:
+        data: Section whose source is an environment.
+        run_dataset: Path where :func:`collected_log` put it.
+        print_line: Called with one line if it was damaged.
+
+    Raises:
+        InputError: If the new log cannot be read either.
+        OSError: If it cannot be written.
+    """
+    try:
+        return read_log(data, run_dataset)
+    except InputError as error:
+        print_line(f"{one_line(error)}: collecting it again")
+    # The same file under two names: the next run would have the damaged log too.
+    for damaged in (run_dataset, _cached_log(data)):
+        damaged.unlink(missing_ok=True)
+    collected_log(data, run_dataset, print_line)
+    return read_log(data, run_dataset)
+
+
+def _cached_log(data: DataConfig) -> Path:
+    """The cache path, named by a digest of everything that determines the log, including code."""
+    inputs = {
+        "steps": data.steps,
+        "quality": data.quality,
+        "seed": data.seed,
+        "constants": data.constants,
+    }
+    return cache_directory(LOG_CACHE) / f"{plant_digest(data.source, inputs)}.h5"
+
+
+def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
+    """A digest of a plant and given inputs, which changes with code and versions."""
+    module = type(make(source)).__module__
+    code = hashlib.sha256()
+    for package in dict.fromkeys(("neorl_core", "neorl_envs", module.partition(".")[0])):
+        for path in source_files(package):
+            code.update(path.read_bytes())
+    content = {
+        "source": source,
+        "origin": PLANTS.origin(source),
+        **inputs,
+        "code": code.hexdigest(),
+        "jax": metadata.version("jax"),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def source_files(package: str) -> list[Path]:
+    """The source files of an imported package or of a single-file module."""
+    file = getattr(sys.modules[package], "__file__", None)
+    if file is None:
+        return []
+    path = Path(file)
+    return sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from neorl_train.federation._client import Proximal as Proximal
     from neorl_train.federation._coordinator import Coordinator as Coordinator
     from neorl_train.federation._engine import Federated as Federated
+    from neorl_train.federation._engine import RoundRecord as RoundRecord
     from neorl_train.federation._engine import federate as federate
     from neorl_train.federation._engine import federation_checkpoints as federation_checkpoints
-    from neorl_train.federation._exchange import RoundRecord as RoundRecord
     from neorl_train.federation._flower import join_federation as join_federation
     from neorl_train.federation._flower import serve_federation as serve_federation
     from neorl_train.federation._messages import Compressed as Compressed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neorl_train.federation._messages import n_bytes as n_bytes
     from neorl_train.federation._privacy import Pairings as Pairings
     from neorl_train.federation._privacy import epsilon as epsilon
-    from neorl_train.federation._rules import Fault as Fault
+    from neorl_train.federation._settings import Fault as Fault
     from neorl_train.federation._settings import Federation as Federation
     from neorl_train.federation._settings import FederationConfig as FederationConfig
     from neorl_train.federation._settings import GossipConfig as GossipConfig

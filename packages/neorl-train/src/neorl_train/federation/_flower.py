@@ -16,7 +16,7 @@ import numpy as np
 from neorl_core import InputError
 from neorl_train.federation._client import Client
 from neorl_train.federation._coordinator import Coordinator
-from neorl_train.federation._exchange import (
+from neorl_train.federation._engine import (
     ANSWERED,
     DEAD,
     NOT_DRAWN,

@@ -1,10 +1,9 @@
 """Aggregates the sites' updates, also faulty ones, or those of neighbours alone."""
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +31,7 @@ from neorl_core.federated import (
 )
 from neorl_core.infrastructure import unknown_name
 from neorl_train.federation._messages import Update, Vector
-from neorl_train.federation._settings import FederationConfig, GossipConfig
+from neorl_train.federation._settings import Fault, FaultKind, FederationConfig, GossipConfig
 
 
 def limited_shares(
@@ -108,54 +107,6 @@ def _combine(rule: str, byzantine: int, updates: Array, shares: Array, radius: A
         case "centred-clipping":
             return centred_clipping(updates, jnp.zeros_like(updates[0]), radius=radius)
     return weighted_mean(updates, shares)
-
-
-FaultKind = Literal["dead", "late", "scaled", "flipped", "nan", "miscounts"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Fault:
-    """A fault of a site in a range of rounds.
-
-    Attributes:
-        site: Name of the site.
-        kind: ``"dead"`` loses its state and does not answer; ``"late"`` answers after the end of
-            the round; ``"scaled"`` multiplies its update by ``factor``, ``"flipped"`` also reverses
-            its sign, ``"nan"`` sends a NaN in every coordinate; ``"miscounts"`` claims ``factor``
-            times its rows.
-        first: First round with the fault, from 0.
-        last: Last round with the fault; -1 for all remaining rounds.
-        factor: See ``kind``.
-    """
-
-    site: str = ""
-    kind: FaultKind = "dead"
-    first: int = 0
-    last: int = -1
-    factor: float = 10.0
-
-    def at(self, round_: int) -> bool:
-        """Whether the fault is active in a round."""
-        return self.first <= round_ and (self.last < 0 or round_ <= self.last)
-
-
-def check_faults(
-    faults: Sequence[Fault], names: Sequence[str], *, secure_sum: bool = False
-) -> None:
-    """Refuses faults of unknown sites, and those that masks would hide."""
-    for fault in faults:
-        if fault.site not in names:
-            raise unknown_name("site of a fault", fault.site, names)
-        if secure_sum and fault.kind in ("scaled", "flipped", "nan"):
-            raise InputError(
-                f"the fault {fault.kind!r} of {fault.site} cannot be simulated with "
-                "messages.secure_sum, because single updates are not visible; leave one of them out"
-            )
-        if fault.first < 0:
-            raise InputError(
-                f"the fault of {fault.site} begins in round {fault.first}, and rounds "
-                "count from 0; give a round of 0 or more"
-            )
 
 
 def is_fault(faults: Sequence[Fault], site: str, kind: FaultKind, round_: int) -> bool:

@@ -1,10 +1,14 @@
-"""Settings of a federation: the sections of its file, and their checks."""
+"""A federation as its file describes it: its sections, sites, simulated faults, and checks."""
 
 import dataclasses
-from typing import Literal
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 from neorl_core import InputError
-from neorl_core.infrastructure import require_settings, setting
+from neorl_core.infrastructure import require_settings, setting, unknown_name
+from neorl_train.configuration._sections import Config, config_to_dict, update
 
 Rule = Literal[
     "mean",
@@ -240,3 +244,143 @@ def _check_together(settings: Federation, sites: int) -> None:
             "messages.secure_sum needs three sites or more, because with two each "
             "site could compute the other's update"
         )
+
+
+FaultKind = Literal["dead", "late", "scaled", "flipped", "nan", "miscounts"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A fault of a site in a range of rounds.
+
+    Attributes:
+        site: Name of the site.
+        kind: ``"dead"`` loses its state and does not answer; ``"late"`` answers after the end of
+            the round; ``"scaled"`` multiplies its update by ``factor``, ``"flipped"`` also reverses
+            its sign, ``"nan"`` sends a NaN in every coordinate; ``"miscounts"`` claims ``factor``
+            times its rows.
+        first: First round with the fault, from 0.
+        last: Last round with the fault; -1 for all remaining rounds.
+        factor: See ``kind``.
+    """
+
+    site: str = ""
+    kind: FaultKind = "dead"
+    first: int = 0
+    last: int = -1
+    factor: float = 10.0
+
+    def at(self, round_: int) -> bool:
+        """Whether the fault is active in a round."""
+        return self.first <= round_ and (self.last < 0 or round_ <= self.last)
+
+
+def check_faults(
+    faults: Sequence[Fault], names: Sequence[str], *, secure_sum: bool = False
+) -> None:
+    """Refuses faults of unknown sites, and those that masks would hide."""
+    for fault in faults:
+        if fault.site not in names:
+            raise unknown_name("site of a fault", fault.site, names)
+        if secure_sum and fault.kind in ("scaled", "flipped", "nan"):
+            raise InputError(
+                f"the fault {fault.kind!r} of {fault.site} cannot be simulated with "
+                "messages.secure_sum, because single updates are not visible; leave one of them out"
+            )
+        if fault.first < 0:
+            raise InputError(
+                f"the fault of {fault.site} begins in round {fault.first}, and rounds "
+                "count from 0; give a round of 0 or more"
+            )
+
+
+SECTIONS = {
+    "federation": FederationConfig,
+    "gossip": GossipConfig,
+    "privacy": PrivacyConfig,
+    "messages": MessagesConfig,
+}
+"""Sections of a federation's file in addition to those of a run, ``sites`` and ``faults``."""
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class FederationPlan:
+    """A federation plan in which only the data are missing.
+
+    Attributes:
+        settings: Rounds, rule and messages.
+        sites: Configuration of every site's run, by its name.
+        faults: Faults to simulate.
+        directory: Folder of the numbered federations.
+    """
+
+    settings: Federation
+    sites: dict[str, Config]
+    faults: tuple[Fault, ...]
+    directory: Path
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the federations; the same for all sites."""
+        return next(iter(self.sites.values())).training.seeds
+
+    @property
+    def algorithm(self) -> str:
+        """The learner; the same for all sites."""
+        return next(iter(self.sites.values())).training.algorithms[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain dictionaries with everything that influences the result."""
+        plain = {name: dataclasses.asdict(getattr(self.settings, name)) for name in SECTIONS}
+        return {
+            **plain,
+            "faults": [dataclasses.asdict(fault) for fault in self.faults],
+            "sites": {name: config_to_dict(config) for name, config in self.sites.items()},
+        }
+
+
+def federation_plan(
+    shared: Config,
+    settings: Federation,
+    sites: Mapping[str, Mapping[str, Any]],
+    faults: tuple[Fault, ...] = (),
+) -> FederationPlan:
+    """Makes the plan from sections that all sites share and sections of each site.
+
+    Raises:
+        InputError: If a site's name is not a plain word, or it has an unknown section or other
+            learners, seeds or lengths than the rest; or if the settings do not fit the sites.
+    """
+    for name in sites:
+        if not PLAIN_NAME.fullmatch(name):
+            raise InputError(
+                f"the site name {name!r} must be letters, digits, dashes and underscores"
+            )
+    check_federation(settings, list(sites))
+    check_faults(faults, list(sites), secure_sum=settings.messages.secure_sum)
+    if len(shared.training.algorithms) != 1:
+        raise InputError(
+            "sites train one learner together, but training.algorithms names "
+            f"{', '.join(shared.training.algorithms) or 'none'}; name one learner, such as td3_bc"
+        )
+    if shared.training.on != "log" or shared.finetune.run:
+        raise InputError("sites train on their logs; leave training.on and finetune.run out")
+    federation = settings.federation
+    length = federation.rounds * federation.local_updates
+    training = dataclasses.replace(shared.training, updates=length, chunk=federation.local_updates)
+    checkpoints = dataclasses.replace(shared.checkpoints, interval=length)
+    shared = dataclasses.replace(shared, training=training, checkpoints=checkpoints)
+    configs = {}
+    for name, section_of_site in sites.items():
+        for section in ("training", "algorithms", "checkpoints", "output", "finetune"):
+            if section in section_of_site:
+                raise InputError(
+                    f"[sites.{name}.{section}] is not allowed, because all sites share this "
+                    f"section; move it to [{section}]"
+                )
+        try:
+            configs[name] = update(shared, section_of_site)
+        except InputError as error:
+            raise InputError(f"sites.{name}: {error}") from None
+    return FederationPlan(settings, configs, faults, Path(shared.output.directory))

@@ -53,7 +53,7 @@ from neorl_train.judging._shadow import action_fits, declared_bands, shown_chann
 from neorl_train.judging._summary import policy_rows, pooled_rows
 from neorl_train.judging._tables import Estimate, PolicyRow, ResultTables, Role
 from neorl_train.judging._wording import no_simulator
-from neorl_train.runs._names import FALLBACK
+from neorl_train.runs._directory import FALLBACK
 
 STARTS_AT_ONCE = 128
 WITHOUT_PLANT = "evaluate without environment"

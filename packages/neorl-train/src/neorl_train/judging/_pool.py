@@ -7,7 +7,7 @@ from typing import Any
 from neorl_core import InputError, Policy, Spec
 from neorl_core.control import Tunable, TunableController
 from neorl_core.infrastructure import unknown_name
-from neorl_train.runs._names import file_name, policy_file
+from neorl_train.runs._directory import file_name, policy_file
 
 LEARNER, GIVEN = "learner", "given"
 """Families of a trained policy, and of one that was supplied from elsewhere."""

@@ -24,7 +24,7 @@ from neorl_train.judging._wording import (
     table_text,
     with_interval,
 )
-from neorl_train.runs._names import EVALUATION, TRACES
+from neorl_train.runs._directory import EVALUATION, TRACES
 
 SMALLEST = 1e-3
 """Fraction of a channel's range below which a move does not count as a reversal."""

@@ -17,7 +17,7 @@ from neorl_train.judging._wording import (
     with_decimals,
     with_interval,
 )
-from neorl_train.runs._names import FINE_TUNING
+from neorl_train.runs._directory import FINE_TUNING
 
 VERSION = 1
 """Version of ``finetune.json``."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from neorl_core.infrastructure import head, write_json
 from neorl_train.judging._results import decode, from_plain, read_json, to_plain
 from neorl_train.judging._tables import Estimate
-from neorl_train.runs._names import VERDICT, policy_file
+from neorl_train.runs._directory import VERDICT, policy_file
 
 Answer = Literal["deploy", "worth a trial", "do not deploy", "cannot tell"]
 Relation = Literal[">", "<="]

@@ -6,10 +6,10 @@ from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
     from neorl_train.pages._page import write_report as write_report
-    from neorl_train.pages._plots import plot_episode as plot_episode
-    from neorl_train.pages._plots import plot_learning as plot_learning
     from neorl_train.pages._safety_page import write_safety_report as write_safety_report
     from neorl_train.pages._terminal import print_summary as print_summary
+    from neorl_train.pages.sections._learning import plot_learning as plot_learning
+    from neorl_train.pages.sections._trends import plot_episode as plot_episode
 
 __all__ = [
     "plot_episode",

@@ -2,17 +2,37 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from neorl_core import InputError
 from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._training_results import training_signs
 from neorl_train.judging._verdict import DEPLOY, Verdict, read_verdict
-from neorl_train.pages.figures._learning import Curve, curves
-from neorl_train.runs._directory import earlier_verdicts
-from neorl_train.runs._names import CONFIG, CONSTRAINTS, METRICS, RECORD
+from neorl_train.runs._directory import CONFIG, CONSTRAINTS, METRICS, RECORD, earlier_verdicts
 from neorl_train.runs._records import read_records
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One metric of one training run.
+
+    Attributes:
+        metric: Name of the metric in the records.
+        algorithm: Name of the learner.
+        seed: Seed of the training run.
+        step: Numbers of critic gradient steps.
+        value: Values of the metric at these steps.
+    """
+
+    metric: str
+    algorithm: str
+    seed: int
+    step: np.ndarray
+    value: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,3 +106,21 @@ def read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         raise InputError(f"{path} is damaged; restore it, then write the report again") from None
     return content if isinstance(content, dict) else {}
+
+
+def curves(records: Iterable[dict[str, Any]], kind: str) -> list[Curve]:
+    """The records of one kind, as one curve for each metric, algorithm and seed.
+
+    ``kind`` is ``"validation"`` or ``"chunk"``.
+    """
+    points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
+    for line in records:
+        if line.get("kind") == kind:
+            for metric, value in line["metrics"].items():
+                key = (metric, str(line["algorithm"]), int(line["seed"]))
+                points.setdefault(key, []).append((int(line["step"]), float(value)))
+    collected = []
+    for (metric, algorithm, seed), pairs in points.items():
+        steps, values = np.array(sorted(pairs)).T
+        collected.append(Curve(metric, algorithm, seed, steps, values))
+    return collected

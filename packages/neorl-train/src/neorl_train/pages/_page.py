@@ -5,6 +5,7 @@ from pathlib import Path
 
 from neorl_core.infrastructure import write_text
 from neorl_train.judging._results import line_warnings
+from neorl_train.pages import _style
 from neorl_train.pages._html import (
     Html,
     Section,
@@ -16,15 +17,16 @@ from neorl_train.pages._html import (
     tag,
 )
 from neorl_train.pages._inputs import Inputs, read_inputs
-from neorl_train.pages.figures import _style
+from neorl_train.pages._style import missing
 from neorl_train.pages.sections import _about as about
-from neorl_train.pages.sections import _movement as moves
-from neorl_train.pages.sections import _pictures as pictures
 from neorl_train.pages.sections import _results as results
-from neorl_train.pages.sections._benefit import benefit
+from neorl_train.pages.sections._amounts import benefit, movement_table
+from neorl_train.pages.sections._comparison import acting_picture, cost_picture, start_picture
+from neorl_train.pages.sections._learning import learning_picture
 from neorl_train.pages.sections._stretches import stretch_pictures
+from neorl_train.pages.sections._trends import trend_pictures
 from neorl_train.pages.sections._verdict import clause_table, headline, tiles
-from neorl_train.runs._names import REPORT
+from neorl_train.runs._directory import REPORT
 
 
 def write_report(run: str | os.PathLike[str]) -> Path:
@@ -91,7 +93,7 @@ def _sections(inputs: Inputs) -> list[Section]:
         ),
         *(_simulated_sections(inputs) if inputs.simulated else _logged_sections(inputs)),
         ("signs", "Signs that training went wrong", about.training_facts(inputs)),
-        ("curves", "Learning curves", pictures.learning_picture(inputs)),
+        ("curves", "Learning curves", learning_picture(inputs)),
         ("tables", "All numbers", _numbers(inputs)),
         ("data", "The log", about.data_facts(inputs)),
         ("guard", "The guard", about.guard_facts(inputs)),
@@ -118,17 +120,17 @@ def _why(inputs: Inputs) -> Html:
         parts += [paragraph(tag("strong", f"{line}.", class_="fails")) for line in worse]
         parts.append(results.score_line(inputs))
     if not _style.installed():
-        parts.append(pictures.missing())
+        parts.append(missing())
     return join(parts)
 
 
 def _simulated_sections(inputs: Inputs) -> list[Section]:
     return [
-        ("trends", "Episodes, as on the operator's screen", pictures.trend_pictures(inputs)),
-        ("moves", "How the plant was moved", moves.movement_table(inputs)),
-        ("starts", "On every start", pictures.start_picture(inputs)),
-        ("costs", "Return and cost", pictures.cost_picture(inputs)),
-        ("acts", "Who acted", pictures.acting_picture(inputs)),
+        ("trends", "Episodes, as on the operator's screen", trend_pictures(inputs)),
+        ("moves", "How the plant was moved", movement_table(inputs)),
+        ("starts", "On every start", start_picture(inputs)),
+        ("costs", "Return and cost", cost_picture(inputs)),
+        ("acts", "Who acted", acting_picture(inputs)),
         ("pooled", "Did training learn anything?", _pooled_section(inputs)),
     ]
 
@@ -137,7 +139,7 @@ def _logged_sections(inputs: Inputs) -> list[Section]:
     return [
         ("stretches", "What it would have done on the log", stretch_pictures(inputs)),
         ("imitation", "Distance to the log", results.imitation_table(inputs)),
-        ("moves", "How the plant was moved", moves.movement_table(inputs)),
+        ("moves", "How the plant was moved", movement_table(inputs)),
     ]
 
 

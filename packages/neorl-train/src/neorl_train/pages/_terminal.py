@@ -36,7 +36,7 @@ from neorl_train.judging._wording import (
 )
 from neorl_train.pages._html import glossary
 from neorl_train.pages._inputs import chosen_lines, read_object
-from neorl_train.runs._names import METRICS, RECORD, REPORT
+from neorl_train.runs._directory import METRICS, RECORD, REPORT
 from neorl_train.runs._records import read_records
 
 Step = tuple[str, str]

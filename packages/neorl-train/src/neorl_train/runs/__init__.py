@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from neorl_train.runs._checkpoints import tree_digest as tree_digest
     from neorl_train.runs._directory import RunDirectory as RunDirectory
     from neorl_train.runs._directory import create_run as create_run
+    from neorl_train.runs._directory import file_lock as file_lock
+    from neorl_train.runs._directory import holder as holder
+    from neorl_train.runs._directory import locked as locked
     from neorl_train.runs._directory import numbered_runs as numbered_runs
-    from neorl_train.runs._lock import file_lock as file_lock
-    from neorl_train.runs._lock import holder as holder
-    from neorl_train.runs._lock import locked as locked
     from neorl_train.runs._records import RecordReader as RecordReader
     from neorl_train.runs._records import Records as Records
     from neorl_train.runs._records import read_records as read_records

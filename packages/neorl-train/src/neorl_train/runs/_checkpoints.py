@@ -25,7 +25,7 @@ import numpy as np
 
 from neorl_core import InputError
 from neorl_core.infrastructure import check_head, head
-from neorl_train.runs._disk_space import require_free_space
+from neorl_train.runs._directory import require_free_space
 
 CLOSED_LOOP = "Event loop is closed"
 

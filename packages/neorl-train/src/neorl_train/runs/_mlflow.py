@@ -21,9 +21,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run,
 
 from neorl_core.infrastructure import replacing
 from neorl_train.runs._checkpoints import complete_steps
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._lock import file_lock
-from neorl_train.runs._names import (
+from neorl_train.runs._directory import (
     BUNDLE,
     EVALUATION,
     MLFLOW_ARTIFACTS,
@@ -31,6 +29,8 @@ from neorl_train.runs._names import (
     MLFLOW_LOCK,
     REPORT,
     VERDICT,
+    RunDirectory,
+    file_lock,
 )
 from neorl_train.runs._records import RecordReader
 

@@ -24,8 +24,7 @@ from neorl_envs.scoring import anchors
 from neorl_train.judging._results import Episodes, Evaluation, PolicyResult, read_evaluation
 from neorl_train.judging._summary import crossed_estimate, mean_estimates
 from neorl_train.judging._tables import Estimate, ResultTables, Role
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import FINISHED
+from neorl_train.runs._directory import FINISHED, RunDirectory
 from neorl_train.runs._records import read_records
 
 

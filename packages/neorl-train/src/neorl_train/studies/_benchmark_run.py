@@ -14,21 +14,25 @@ from neorl_core.infrastructure import unknown_name, write_text
 from neorl_envs import Dataset, environment_names, make, read_dataset
 from neorl_envs.plants import PLANTS, Plant
 from neorl_envs.recording import QUALITIES, behaviour_policies, quality
-from neorl_train.candidates._controllers import with_controllers
 from neorl_train.candidates._family import Material
-from neorl_train.configuration._sections import MIXED, PAIRED_STARTS_SEED, Config, hyperparameters
-from neorl_train.configuration._toml import dump_toml
-from neorl_train.configuration._untrained import size_notes
-from neorl_train.configuration._validation import configure
-from neorl_train.data._log_cache import plant_digest
-from neorl_train.data._split import check_split, training_and_held_out
+from neorl_train.candidates._table import with_controllers
+from neorl_train.configuration._sections import (
+    MIXED,
+    PAIRED_STARTS_SEED,
+    Config,
+    dump_toml,
+    hyperparameters,
+)
+from neorl_train.configuration._validation import configure, size_notes
+from neorl_train.data._experience import check_split, training_and_held_out
+from neorl_train.data._source import plant_digest
 from neorl_train.data._training_data import training_data
 from neorl_train.judging._evaluate import evaluate, evaluate_offline
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Episodes, Evaluation, read_evaluation, write_evaluation
 from neorl_train.judging._rollouts import starts_key
 from neorl_train.judging._wording import confidence, decimals, percent, with_interval
-from neorl_train.runs._names import BASELINE_CACHE
+from neorl_train.runs._directory import BASELINE_CACHE
 from neorl_train.studies._benchmark import (
     Benchmark,
     BenchmarkRow,

@@ -27,8 +27,7 @@ from neorl_train.judging._summary import (
 )
 from neorl_train.judging._tables import Estimate, PolicyRow, PooledRow, ResultTables, Role
 from neorl_train.judging._verdict import Verdict, read_verdict
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import FINISHED
+from neorl_train.runs._directory import FINISHED, RunDirectory
 
 
 def baselines(

@@ -12,6 +12,7 @@ from neorl_core.infrastructure import replacing, write_text
 from neorl_train.judging._results import LOG
 from neorl_train.judging._tables import Estimate
 from neorl_train.judging._wording import confidence
+from neorl_train.pages import _style
 from neorl_train.pages._html import (
     Column,
     Html,
@@ -23,8 +24,7 @@ from neorl_train.pages._html import (
     table,
     tag,
 )
-from neorl_train.pages.figures import _style
-from neorl_train.pages.figures._studies import Curves, Dots, Picture, Profiles, study_figure
+from neorl_train.pages._study_figures import Curves, Dots, Picture, Profiles, study_figure
 from neorl_train.studies._benchmark import PROFILE, Benchmark
 from neorl_train.studies._comparison import THRESHOLDS, ComparedRow, Comparison, LearnerAggregate
 from neorl_train.studies._tables import (

@@ -21,8 +21,8 @@ from neorl_train._job.evaluation import (
 )
 from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun
-from neorl_train.candidates._controllers import run_controllers
 from neorl_train.candidates._given import stored_pool
+from neorl_train.candidates._table import run_controllers
 from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.data._source import RunSource, require_same_channels, source_named
@@ -30,8 +30,14 @@ from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._rule import verdict
 from neorl_train.judging._verdict import Verdict
-from neorl_train.runs._directory import RunDirectory, numbered_runs
-from neorl_train.runs._names import EVALUATIONS, FINISHED, STARTS, VERDICT
+from neorl_train.runs._directory import (
+    EVALUATIONS,
+    FINISHED,
+    STARTS,
+    VERDICT,
+    RunDirectory,
+    numbered_runs,
+)
 
 VERSION = 1
 """Version of ``starts.json``."""

@@ -28,10 +28,14 @@ from neorl_train.configuration._sections import (
 )
 from neorl_train.configuration._validation import configure
 from neorl_train.data._experience import Experience
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._disk_space import one_line_when_full
-from neorl_train.runs._lock import locked
-from neorl_train.runs._names import FAILED, INTERRUPTED, RUNNING
+from neorl_train.runs._directory import (
+    FAILED,
+    INTERRUPTED,
+    RUNNING,
+    RunDirectory,
+    locked,
+    one_line_when_full,
+)
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import NoTracker
 from neorl_train.training._together import Setting, program_key, train_together

@@ -14,8 +14,7 @@ from neorl_train._job.plant_model import log_context
 from neorl_train.candidates._given import stored_pool
 from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import own_episodes
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._names import FINISHED
+from neorl_train.runs._directory import FINISHED, RunDirectory
 from neorl_train.studies._sweep import Cell, Search, SweepFile, carry_out, print_flushed, state_of
 
 JOURNAL = "search.log"

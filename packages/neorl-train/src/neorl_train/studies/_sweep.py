@@ -29,9 +29,14 @@ from neorl_train.configuration._sections import (
     config_to_dict,
 )
 from neorl_train.configuration._validation import configure
-from neorl_train.runs._directory import RunDirectory, numbered_runs
-from neorl_train.runs._lock import file_lock, holder
-from neorl_train.runs._names import FAILED, FINISHED
+from neorl_train.runs._directory import (
+    FAILED,
+    FINISHED,
+    RunDirectory,
+    file_lock,
+    holder,
+    numbered_runs,
+)
 from neorl_train.studies._joint_runs import JointRun, joint_key, train_runs_together
 
 GRID, SEARCH, SPACE = "grid", "search", "space"

@@ -11,9 +11,8 @@ from neorl_agents import ALGORITHMS, Algorithm, load_policy, save_policy
 from neorl_agents.artefact import policy_actions
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
-from neorl_train.training._checks import stride
 from neorl_train.training._loop import train
-from neorl_train.training._plan import plan_in_chunks
+from neorl_train.training._plan import plan_in_chunks, stride
 
 PARITY_ROWS = 256
 """Number of the log's observations that are stored in a saved agent, with the resulting actions."""

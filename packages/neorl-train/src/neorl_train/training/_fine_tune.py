@@ -25,8 +25,6 @@ from neorl_train.configuration._online import (
 from neorl_train.data._source import require_same_channels
 from neorl_train.data._training_data import TrainingData, training_data
 from neorl_train.runs._checkpoints import Checkpoints
-from neorl_train.training._checks import check_learner, check_trainable
-from neorl_train.training._collect import Collection, Counts
 from neorl_train.training._loop import (
     UNWATCHED,
     Trained,
@@ -35,9 +33,8 @@ from neorl_train.training._loop import (
     never,
     run_loop,
 )
-from neorl_train.training._plan import Plan
-from neorl_train.training._plant_replay import PlantReplay
-from neorl_train.training._plant_sources import PlantAndLog
+from neorl_train.training._plan import Plan, check_learner, check_trainable
+from neorl_train.training._plant_sources import Collection, Counts, PlantAndLog, PlantReplay
 from neorl_train.training._queues import Feed, MemoryFeed, NoRows, SeedQueues, devices_for, run_keys
 
 PLAN, SETTINGS, ONLINE = Plan(), FineTuningConfig(), OnlineConfig()

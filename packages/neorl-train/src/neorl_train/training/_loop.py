@@ -10,18 +10,18 @@ from neorl_agents import Learner, LearnerState
 from neorl_agents.learning import Training, for_run
 from neorl_core import InputError, Policy
 from neorl_envs import Dataset
-from neorl_train.data._streamed import StreamedData
-from neorl_train.data._training_data import TrainingData, training_data
+from neorl_train.data._training_data import StreamedData, TrainingData, training_data
 from neorl_train.judging._pool import LEARNER, Candidate, Pool
 from neorl_train.runs._checkpoints import Checkpoints
-from neorl_train.training._checks import (
+from neorl_train.training._memory import TrainingMemory, require_room, require_room_for_states
+from neorl_train.training._mesh import Placement, placements_for, require_equal_parts
+from neorl_train.training._plan import (
+    DEFAULT_PLAN,
+    Plan,
     check_trainable,
     require_finite_metrics,
     require_finite_states,
 )
-from neorl_train.training._memory import TrainingMemory, require_room, require_room_for_states
-from neorl_train.training._mesh import Placement, placements_for, require_equal_parts
-from neorl_train.training._plan import DEFAULT_PLAN, Plan
 from neorl_train.training._processes import LeaderCheckpoints
 from neorl_train.training._queues import Form, SeedQueues, chosen_form, offline_seeds
 

@@ -12,8 +12,7 @@ from jax.sharding import NamedSharding
 
 from neorl_agents import Learner
 from neorl_core import InputError, as_arrays
-from neorl_train.data._streamed import StreamedData
-from neorl_train.data._training_data import TrainingData
+from neorl_train.data._training_data import StreamedData, TrainingData
 
 CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),

@@ -1,11 +1,26 @@
-"""Length of a training, and its division into chunks."""
+"""Length of a training, and the checks of its learner, its data and its numbers."""
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeAlias
 
-from neorl_core import InputError
-from neorl_train.configuration._memory import memory_limit
-from neorl_train.configuration._sections import CheckpointConfig, Config, TrainingConfig
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents import Learner
+from neorl_agents.learning import Log, reads_costs, require_log
+from neorl_core import InputError, Transition
+from neorl_train.configuration._sections import (
+    CheckpointConfig,
+    Config,
+    TrainingConfig,
+    memory_limit,
+)
+from neorl_train.data._training_data import StreamedData, TrainingData, require_streamable
+from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.training._processes import LeaderCheckpoints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,3 +81,178 @@ def plan_in_chunks(updates: int, cycle: int = 1, *, checkpoints: bool = False) -
     lengths = range(cycle, max(1000, cycle) + 1, cycle)
     chunk = max(length for length in lengths if updates % length == 0)
     return Plan(updates, chunk, chunk if checkpoints else updates)
+
+
+def check_trainable(learner: Learner, data: TrainingData | StreamedData, plan: Plan) -> None:
+    """Refuses an invalid learner, invalid hyperparameters, a partial update, and too few rows."""
+    check_learner(learner, plan)
+    name, has_rollouts = type(learner).__name__, learner.source(Log()).cycle > 0
+    if has_rollouts and plan.chunk % stride(learner):
+        raise InputError(
+            f"training.chunk of a run (Plan.chunk) must be a multiple of {stride(learner)}, after "
+            f"which {name} makes new rollouts (rollouts.every), got {plan.chunk}"
+        )
+    if isinstance(data, StreamedData):
+        require_streamable(name, learner, data.readers)
+        if has_rollouts:
+            raise InputError(
+                f"{name} starts model rollouts from rows of the log, which is too large for "
+                "data.memory; raise data.memory so that the log is read into memory, or choose "
+                "another learner"
+            )
+    if learner.batch_size > data.n_rows:
+        raise InputError(
+            f"{name} takes batches of {learner.batch_size} rows, and there are {data.n_rows} to "
+            "train on; set a smaller steps.batch_size"
+        )
+
+
+def check_logs(learners: Sequence[Learner], data: TrainingData | StreamedData) -> None:
+    """Refuses a log that one of several learners cannot use, before any of them is trained.
+
+    The learners that a learner fits first, such as a model, are checked too. The checks read whole
+    columns; of a log that stays in its file, the costs of every episode and the range of every
+    action.
+    """
+    parts = [
+        part
+        for learner in learners
+        for part in (learner, *(fit.learner for fit in learner.fits().values()))
+    ]
+    if isinstance(data, StreamedData):
+        has_costs = any(reads_costs(part) for part in parts)
+        episodes = _episode_rows(data, has_costs=has_costs)
+        for part in parts:
+            require_log(part, data.spec, episodes)
+    else:
+        for part in parts:
+            require_log(part, data.spec, data.rows_for(part))
+
+
+def _episode_rows(data: StreamedData, *, has_costs: bool) -> Transition:
+    """Two rows for each episode, of which the costs are those that its limits bound.
+
+    Actions, observations and rewards are the smallest and the largest of the log, so they move if
+    those of any rows do. Costs are read from the file only if a learner reads them.
+    """
+    statistics = data.statistics
+    n_episodes = int(statistics.episode_length.count)
+    obs, action, reward = (
+        np.stack([np.asarray(field.min), np.asarray(field.max)] * n_episodes)
+        for field in (statistics.obs, statistics.action, statistics.reward)
+    )
+    cost = None
+    if has_costs and data.spec.cost:
+        first = data.limited_costs()
+        # The second row changes neither the sum of a cost nor its worst step.
+        second = np.where([channel.per == "step" for channel in data.spec.cost], first, 0)
+        cost = np.stack([first, second], axis=1).reshape(2 * n_episodes, -1)
+    columns: dict[str, Any] = {
+        "obs": obs,
+        "action": action,
+        "reward": reward,
+        "next_obs": obs,
+        "terminated": np.zeros(2 * n_episodes, bool),
+        "truncated": np.tile([False, True], n_episodes),
+        "cost": cost,
+    }
+    return Transition(**columns)
+
+
+def stride(learner: Learner) -> int:
+    """Number of critic gradient steps that a chunk of training on a log must be a multiple of."""
+    return learner.batches_per_update * max(1, learner.source(Log()).cycle)
+
+
+def check_learner(learner: Learner, plan: Plan) -> None:
+    """Refuses an invalid learner, invalid hyperparameters, and a partial update."""
+    if isinstance(learner, type | str) or not isinstance(learner, Learner):
+        raise InputError(
+            f"expected a learner, such as neorl_agents.IQL(), got {learner!r}; create an instance "
+            "of a class first, and look up a name with neorl_agents.ALGORITHMS['iql']()"
+        )
+    name, per_update = type(learner).__name__, learner.batches_per_update
+    try:
+        learner.validate()
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if plan.chunk % per_update:
+        raise InputError(
+            f"Plan.chunk must be a multiple of {per_update}, the critic steps of one update of "
+            f"{name}, got {plan.chunk}"
+        )
+
+
+AnyCheckpoints: TypeAlias = Checkpoints | LeaderCheckpoints | None
+MAX_NAMED = 3
+"""Number of tensors that are named; the others are counted."""
+
+
+def require_finite_metrics(
+    name: str,
+    seeds: Sequence[int],
+    step: int,
+    metrics: Sequence[dict[str, float]],
+    snapshot: Any,
+    checkpoints: AnyCheckpoints,
+) -> None:
+    """Refuses a metric that is not finite.
+
+    ``snapshot`` returns all states, stacked by seed; it is called only if needed.
+    """
+    for i, (seed, metrics_of_seed) in enumerate(zip(seeds, metrics, strict=True)):
+        for metric, value in metrics_of_seed.items():
+            if not math.isfinite(value):
+                tensors = _enumeration(_not_finite(snapshot(), i))
+                _raise_diverged(
+                    name, f"{metric} of seed {seed} is {value}{tensors}", step, checkpoints
+                )
+
+
+def require_finite_states(
+    name: str,
+    seeds: Sequence[int],
+    step: int,
+    snapshot: Any,
+    checkpoints: AnyCheckpoints,
+) -> None:
+    """Refuses states that are not finite, even if every metric so far was.
+
+    Metrics are computed before a step, so none of them shows the effect of the very last step.
+    """
+    for i, seed in enumerate(seeds):
+        if nonfinite := _not_finite(snapshot, i):
+            first, *others = nonfinite
+            fault = f"{first} of seed {seed}{_enumeration(others)} is not finite"
+            _raise_diverged(name, fault, step, checkpoints)
+
+
+def _not_finite(snapshot: Any, i: int) -> list[str]:
+    """The tensors of a learner's state that contain a non-finite number."""
+    learner = snapshot["state"].learner
+    return [
+        jax.tree_util.keystr(path, simple=True, separator=".")
+        for path, leaf in jax.tree.leaves_with_path(learner)
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and not np.isfinite(leaf[i]).all()
+    ]
+
+
+def _enumeration(tensors: list[str]) -> str:
+    if not tensors:
+        return ""
+    more = len(tensors) - MAX_NAMED
+    return f" (and so {', '.join(tensors[:MAX_NAMED])}{f' and {more} more' if more > 0 else ''})"
+
+
+def _raise_diverged(name: str, fault: str, step: int, checkpoints: AnyCheckpoints) -> NoReturn:
+    checkpoint = "no checkpoint was saved"
+    if checkpoints is not None:
+        checkpoints.wait()
+        steps = checkpoints.steps()
+        checkpoint = (
+            f"the last good checkpoint is that of update {steps[-1]}" if steps else checkpoint
+        )
+    raise InputError(
+        f"{name} diverged: {fault} at update {step}; {checkpoint}; lower its learning rates, or "
+        "scale the reward"
+    )

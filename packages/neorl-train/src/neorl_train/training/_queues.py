@@ -24,8 +24,7 @@ from neorl_agents.learning import (
     train_chunk,
 )
 from neorl_core import InputError, Policy, Transition, as_arrays
-from neorl_train.data._streamed import StreamedData
-from neorl_train.data._training_data import TrainingData
+from neorl_train.data._training_data import StreamedData, TrainingData
 from neorl_train.training._memory import TrainingMemory, memory_of, tree_bytes
 from neorl_train.training._mesh import Placement, SharedBatches, batch_devices_of, put, put_own_rows
 

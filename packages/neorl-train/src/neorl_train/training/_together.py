@@ -12,9 +12,7 @@ import numpy as np
 from neorl_agents import Learner
 from neorl_agents.learning import for_run, log_tables, train_chunk
 from neorl_core import InputError, Policy, as_arrays
-from neorl_train.data._streamed import StreamedData
-from neorl_train.data._training_data import TrainingData
-from neorl_train.training._checks import AnyCheckpoints, check_trainable
+from neorl_train.data._training_data import StreamedData, TrainingData
 from neorl_train.training._loop import (
     UNWATCHED,
     Trained,
@@ -24,7 +22,7 @@ from neorl_train.training._loop import (
     loop_chunks,
     never,
 )
-from neorl_train.training._plan import DEFAULT_PLAN, Plan
+from neorl_train.training._plan import DEFAULT_PLAN, AnyCheckpoints, Plan, check_trainable
 from neorl_train.training._queues import (
     Device,
     Feed,

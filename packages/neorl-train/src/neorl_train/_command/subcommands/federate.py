@@ -12,18 +12,25 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.shared import Flags, print_json, run_results
 from neorl_train._command.subcommands.run import fields_of, part_of
 from neorl_train._process.progress import IMPORTS, REST_OF_IMPORTS, Reporter, Timings
-from neorl_train.configuration._sections import Config, config_to_dict, config_type
-from neorl_train.configuration._toml import dump_toml, update
-from neorl_train.configuration._untrained import refuse_untrained, require_importable
-from neorl_train.federation._rules import Fault
+from neorl_train.configuration._sections import (
+    Config,
+    config_to_dict,
+    config_type,
+    dump_toml,
+    update,
+)
+from neorl_train.configuration._validation import refuse_untrained, require_importable
 from neorl_train.federation._settings import (
+    SECTIONS,
+    Fault,
     Federation,
     FederationConfig,
+    FederationPlan,
     GossipConfig,
     MessagesConfig,
     PrivacyConfig,
+    federation_plan,
 )
-from neorl_train.federation._sites import SECTIONS, FederationPlan, federation_plan
 
 USAGE = """neorl-train federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
 

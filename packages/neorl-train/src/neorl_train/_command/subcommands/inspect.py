@@ -8,9 +8,7 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.shared import JsonFlag, RunArgument, print_json, run_results
 from neorl_train._command.subcommands.list import state_of, verdict_of
 from neorl_train.runs._checkpoints import complete_steps
-from neorl_train.runs._directory import RunDirectory
-from neorl_train.runs._lock import holder
-from neorl_train.runs._names import FAILED, FINISHED, REPORT, STOPPED
+from neorl_train.runs._directory import FAILED, FINISHED, REPORT, STOPPED, RunDirectory, holder
 from neorl_train.runs._records import read_records
 
 

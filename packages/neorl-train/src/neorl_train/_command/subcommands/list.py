@@ -16,9 +16,15 @@ from neorl_core.infrastructure.command_line import (
 )
 from neorl_train._command.learner_sections import learner_sections
 from neorl_train._command.shared import JsonFlag, print_json
-from neorl_train.runs._directory import RunDirectory, numbered_runs
-from neorl_train.runs._lock import holder
-from neorl_train.runs._names import RECORD, RUNNING, STOPPED, VERDICT
+from neorl_train.runs._directory import (
+    RECORD,
+    RUNNING,
+    STOPPED,
+    VERDICT,
+    RunDirectory,
+    holder,
+    numbered_runs,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,9 +25,10 @@ from neorl_train.configuration._sections import (
     config_hash,
     config_to_dict,
     config_type,
+    dump_toml,
+    load_toml,
 )
-from neorl_train.configuration._toml import dump_toml, load_toml
-from neorl_train.configuration._untrained import refuse_untrained, require_importable
+from neorl_train.configuration._validation import refuse_untrained, require_importable
 
 USAGE = """neorl-train run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
 

@@ -19,7 +19,7 @@ from neorl_train.pages._html import (
 )
 from neorl_train.pages._inputs import Inputs
 from neorl_train.pages._terminal import next_steps
-from neorl_train.runs._names import policy_file
+from neorl_train.runs._directory import policy_file
 
 
 def what_it_says(inputs: Inputs) -> Html:
