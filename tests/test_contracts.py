@@ -39,6 +39,7 @@ WITHIN = [
     ("neorl_core.losses", "neorl_core.costs"),
     ("neorl_core.losses", "neorl_core.infrastructure"),
     ("neorl_core.costs", "neorl_core.linear_systems"),
+    ("neorl_core.linear_systems", "neorl_core.loops"),
     ("neorl_envs.closed_loop", "neorl_envs.recording"),
     ("neorl_envs.datasets", "neorl_envs.ingest"),
     ("neorl_envs.recording", "neorl_envs.plants"),

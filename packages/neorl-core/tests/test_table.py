@@ -90,6 +90,22 @@ ELSEWHERE = {
     "linear_systems/test_known_systems.py": {
         "test_the_masses_are_found_in_their_log": "LinearModel",
     },
+    "loops/test_known_loops.py": {
+        "test_the_forms_of_vendors_make_the_loop_of_their_manual": (
+            "VENDOR_FORMS VendorForm PIDForm"
+        ),
+        "test_a_faceplate_comes_back_exactly": "Faceplate PIDGains",
+        "test_an_integrator_with_dead_time_has_the_margins_of_its_formula": (
+            "LoopMargins TransferFunction"
+        ),
+        "test_a_loop_without_dynamics_is_a_matter_of_arithmetic": (
+            "SampledModel StepFigures StepResponse"
+        ),
+        "test_rows_of_nothing_have_no_figures": (
+            "LoopHealth HarrisIndex Oscillation StictionFit StictionCorrelation"
+        ),
+        "test_valves_do_what_their_papers_tabulate": "ValveState valve_state",
+    },
     "off_policy_evaluation/test_off_policy.py": {
         "test_weights_of_nothing_are_reported": "LoggedTrajectories",
     },

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from neorl_core import graphs as graphs
     from neorl_core import infrastructure as infrastructure
     from neorl_core import linear_systems as linear_systems
+    from neorl_core import loops as loops
     from neorl_core import losses as losses
     from neorl_core import off_policy_evaluation as off_policy_evaluation
     from neorl_core import projections as projections
@@ -63,6 +64,7 @@ __all__ = [
     "highs",
     "infrastructure",
     "linear_systems",
+    "loops",
     "losses",
     "lows",
     "off_policy_evaluation",
