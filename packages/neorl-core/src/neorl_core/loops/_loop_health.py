@@ -1,7 +1,7 @@
 """Figures of a running loop from its rows: use, variability, valve work, benchmark, oscillation."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -298,7 +298,7 @@ def harris_index(
 
 @functools.partial(jax.jit, static_argnames=("delay", "order", "blocks"))
 def _harris(
-    error: Array, valid: Array, level: Array, *, delay: int, order: int, blocks: int
+    error: Array, valid: Array, level: Any, *, delay: int, order: int, blocks: int
 ) -> HarrisIndex:
     length = error.shape[0]
     valid = valid & jnp.isfinite(error)
