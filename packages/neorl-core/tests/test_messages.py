@@ -13,8 +13,9 @@ COMMANDS = ROOT / "infrastructure" / "command_line"
 MODULES = sorted(
     {*ROOT.rglob("*.py")} - {*(ROOT / "testing").rglob("*.py"), *COMMANDS.rglob("*.py")}
 )
-# What is made by another function says there what to do; a mapping has to raise KeyError.
-ELSEWHERE = ("unknown_name(", "KeyError(")
+# What is made by another function says there what to do; a mapping has to raise KeyError; and a
+# setting out of its range says the range, which is what to do.
+ELSEWHERE = ("unknown_name(", "KeyError(", "InputError(f'{name} must be {expected}")
 
 
 def refusals(path):

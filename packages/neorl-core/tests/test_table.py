@@ -59,8 +59,8 @@ ELSEWHERE = {
         "test_its_own_entries_are_a_mapping": "Registry",
     },
     "infrastructure/test_settings.py": {
-        "test_the_field_and_what_it_must_be_are_named": "require_settings setting",
-        "test_a_range_is_inherited_with_another_default": "MAX_SEED Range range_of",
+        "test_the_field_and_what_it_must_be_are_named": "require_settings",
+        "test_a_range_is_inherited_with_another_default": "MAX_SEED Range range_of setting",
     },
     "control/test_delay_line.py": {
         "test_containers_start_empty": "DelayLine delay_line",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from neorl_core import InputError
-from neorl_core.infrastructure import Range, range_of, require_settings, setting
+from neorl_core.infrastructure import MAX_SEED, Range, range_of, require_settings, setting
 from neorl_core.testing import check_ranges
 
 if TYPE_CHECKING:
@@ -110,6 +110,10 @@ def test_traced_values_pass() -> None:
 
 
 def test_a_range_is_inherited_with_another_default() -> None:
+    seed = setting(0, low=0, high=MAX_SEED)
+    assert range_of(dataclasses.make_dataclass("Seeded", [("seed", int, seed)]), "seed") == Range(
+        low=0, high=2**31 - 1
+    )
     assert range_of(Other, "rate") == Range(above=0, below=1)
     assert range_of(Other, "plain") is None
     with pytest.raises(InputError, match=r"Other\.rate must be a number in \(0, 1\), got 1"):
