@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -15,9 +16,9 @@ from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
 from neorl_train._job.artefacts import parity_observations
-from neorl_train._job.candidates import with_plants
+from neorl_train._job.candidates import choose, with_plants
 from neorl_train._job.plant_model import log_context, policies_beside
-from neorl_train.candidates import Material, RunInputs, check_candidate
+from neorl_train.candidates import Candidate, Material, Pool, RunInputs, check_candidate
 from neorl_train.candidates._residual import residual_sentences
 from neorl_train.choosing import ChooseOptions, check_plant_model, select_candidates
 from neorl_train.configuration import RetuningConfig
@@ -93,6 +94,34 @@ def test_a_network_on_top_competes_too_and_is_left_as_a_file(runs):
     assert any(line.startswith("residual-0: predicted gain") for line in run.record["choice"])
     wanted = "residual: a network" if artefact.kind == "residual" else "no network is added to"
     assert any(line.startswith(wanted) for line in run.record["controllers"])
+
+
+def test_the_pool_delivers_a_candidate_of_a_family_from_outside(monkeypatch):
+    """Where the plant model predicts the most for it; the rule is that of every candidate."""
+    usual = dict.fromkeys(Prediction.__dataclass_fields__, ())
+    rows = {"PI": 0.0, "retuned-0": 1.0, "table": 2.0}
+    compared = []
+
+    def predicted(plants, policies, incumbent, rule, **_):
+        compared.extend(policies)
+        table = [
+            Prediction(**{**usual, "name": name, "gain": gain, "low": gain, "returns_reach": 0.1})
+            for name, gain in rows.items()
+        ]
+        return max(rows, key=rows.get), table
+
+    own = SimpleNamespace(predicted=-1.0, logged=-1.0, episodes=8)
+    monkeypatch.setattr("neorl_train._job.candidates.select", predicted)
+    monkeypatch.setattr("neorl_train._job.candidates.own_returns", lambda *_: own)
+    config = configure(retuning={"controller": "PI"}, evaluation={"candidate": "best"})
+    pool = Pool((Candidate("retuned", "retuned", "r", (0,)), Candidate("table", "shift", "t")))
+    material = Material(
+        config, CSTR.spec, plants=SimpleNamespace(scale=1.0), incumbent="PI", pool=pool
+    )
+    delivered = choose(material)
+    assert compared == ["PI", "retuned-0", "table"]
+    assert delivered.candidate.family == "shift"
+    assert "table was chosen from the predictions alone" in delivered.notes[-1]
 
 
 def test_what_a_network_may_do_is_said_in_units():
