@@ -109,6 +109,19 @@ def test_traced_values_pass() -> None:
     assert jax.jit(checked)(-1.0) == -1.0
 
 
+@pytest.mark.parametrize("field", ["rate", "plain"])
+def test_known_arrays_are_checked_inside_a_trace(field: str) -> None:
+    fitting, unknown = jnp.float32(0.5), jnp.float32(math.nan)  # in the trace they would be traced
+
+    def checked(number: Any, value: Any) -> Any:
+        require_settings(Outer(**{field: value}))
+        return number
+
+    jax.eval_shape(lambda number: checked(number, fitting), 1.0)
+    with pytest.raises(InputError, match=f"{field} must be"):
+        jax.eval_shape(lambda number: checked(number, unknown), 1.0)
+
+
 def test_a_range_is_inherited_with_another_default() -> None:
     seed = setting(0, low=0, high=MAX_SEED)
     assert range_of(dataclasses.make_dataclass("Seeded", [("seed", int, seed)]), "seed") == Range(

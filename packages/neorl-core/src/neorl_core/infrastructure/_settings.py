@@ -71,6 +71,7 @@ class Range:
 
     def admits(self, numbers: Any) -> bool:
         """Whether a number, or every number of an array, is in the range; NaN never is."""
+        numbers = _on_host(numbers)
         inside = (numbers > -math.inf) & (numbers < math.inf)
         for end, keeps in KEEPS.items():
             if (limit := getattr(self, end)) is not None:
@@ -221,7 +222,7 @@ def _fits(value: Any, kind: Any, range_: Range | None) -> bool:
     if kind is str or _is_traced(value):
         return kind is not str or isinstance(value, str)
     if range_ is None:  # any number but NaN, which is no number and unequal to itself
-        return _is_numeric(value, kind is int) and _all(value == value)
+        return _is_numeric(value, kind is int) and _all((known := _on_host(value)) == known)
     return _is_numeric(value, kind is int) and range_.admits(value)
 
 
@@ -243,6 +244,11 @@ def _is_numeric(value: Any, integer: bool) -> bool:
         return not isinstance(value, bool) and not (integer and isinstance(value, float))
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     return bool(kind) and kind in ("iu" if integer else "iufV")  # "V" is bfloat16
+
+
+def _on_host(numbers: Any) -> Any:
+    """A number, or a known array as one of NumPy, which compares at once inside a trace too."""
+    return numbers if isinstance(numbers, int | float) else numbers.__array__()
 
 
 def _all(condition: Any) -> bool:
