@@ -139,7 +139,7 @@ from neorl_train.judging import _summary
 from neorl_train.pages import _style
 
 _summary.RESAMPLES = 1_000
-_style.drawn = lambda *_, **__: "<svg></svg>"
+_style.svg_figure = lambda *_, **__: "<svg></svg>"
 """
 """By day, where a process trains: pictures and intervals would take as long as a run."""
 
