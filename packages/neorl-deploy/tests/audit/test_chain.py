@@ -5,12 +5,17 @@ import json
 import os
 import re
 import shutil
+import threading
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from neorl_deploy.audit import AuditError, AuditLog, records, verify_chain
+from neorl_deploy.audit import _chain as chains
 from neorl_deploy.audit import _log as writer
+from neorl_deploy.audit._chain import line_of
+from neorl_deploy.bundle._strict_json import dump_compact
 
 
 def written(folder, count=8, **settings):
@@ -147,11 +152,103 @@ def test_a_full_disk_loses_nothing_that_is_there_and_the_log_goes_on(tmp_path, m
     assert [record.get("i") for record, _ in records(tmp_path)] == [None, 0, 2]
 
 
+def test_a_log_in_use_is_good_so_far(tmp_path):
+    """The records follow the head while a loop writes, which is no sign of a forger."""
+    log, ending = AuditLog(tmp_path, lambda: {}, largest=20_000, files=3), threading.Event()
+
+    def write():
+        while not ending.is_set():
+            log.append({"kind": "cycle", "text": "x" * 300})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        found = [verify_chain(tmp_path)]
+        while len(found) < 30 or (found[-1].first == 0 and len(found) < 1000):
+            found.append(verify_chain(tmp_path))
+    finally:
+        ending.set()
+        writer.join()
+        log.close()
+    assert all(chain.in_use for chain in found)
+    assert found[-1].first > found[0].first
+    chain = verify_chain(tmp_path, head=log.head)
+    assert not chain.in_use
+    assert chain.head == log.head
+
+
+def test_a_record_behind_the_head_of_a_log_at_rest_is_found(folder):
+    noted = verify_chain(folder)
+    last = noted.files[-1]
+    line, _ = line_of(noted.head, {"kind": "cycle", "n": noted.records})
+    last.write_bytes(last.read_bytes() + line)
+    for head in (None, noted.head):
+        with pytest.raises(AuditError, match="left by a crash, or added by a person"):
+            verify_chain(folder, head=head)
+
+
+@pytest.mark.parametrize("with_file", [False, True])
+def test_deleted_files_are_found_though_a_rotation_is_claimed(tmp_path, with_file):
+    """A forger who can write anything claims that rotation removed seven of ten files."""
+    written(tmp_path, 60, largest=1200)
+    chain = verify_chain(tmp_path)
+    kept = chain.files[7:]
+    opening = json.loads(kept[0].read_bytes().splitlines()[0][65:])
+    n, head, number, path = chain.records, chain.head, len(chain.files), chain.files[-1]
+    lines = []
+    if with_file:  # which states another rule from then on
+        lines.append({"kind": "file", "format": "neorl-audit", "version": 1, "file": number + 1})
+        lines[0] |= {"before": head, "torn": "", "keep": 3, "oldest": opening["n"]}
+        path = tmp_path / f"audit-{number + 1:06d}.jsonl"
+        path.touch()
+    lines.append({"kind": "forgotten", "before": opening["n"]})
+    for record in lines:
+        line, head = line_of(head, {**record, "n": n})
+        path.write_bytes(path.read_bytes() + line)
+        (tmp_path / "head.json").write_bytes(dump_compact({"n": n, "hash": head}))
+        n += 1
+    for old in chain.files[:7]:
+        old.unlink()
+    if with_file:  # without a noted head, it is a log whose rule was changed
+        assert verify_chain(tmp_path).first == opening["n"]
+        with pytest.raises(AuditError, match="when the noted record was written and were to be"):
+            verify_chain(tmp_path, head=chain.head)
+    else:
+        with pytest.raises(AuditError, match="its file states that all are kept"):
+            verify_chain(tmp_path)
+
+
+def test_rotation_goes_on_under_a_noted_head(tmp_path):
+    log = AuditLog(tmp_path, lambda: {}, largest=4000, files=3)
+    for i in range(100):
+        log.append({"kind": "cycle", "value": i, "text": "x" * 100})
+    noted, first = log.head, verify_chain(tmp_path).first
+    for i in range(40):
+        log.append({"kind": "cycle", "value": i, "text": "x" * 100})
+    log.close()
+    assert verify_chain(tmp_path, head=noted).first > first
+
+
+def test_a_check_holds_one_record_at_a_time_and_parses_no_period(tmp_path, monkeypatch):
+    """A year of records is hashed in minutes and needs no memory for them."""
+    written(tmp_path, 5000)
+    parsed, real = [], chains.parse_strict
+    monkeypatch.setattr(chains, "parse_strict", lambda *given: parsed.append(0) or real(*given))
+    tracemalloc.start()
+    try:
+        assert verify_chain(tmp_path).records == 5001
+        assert tracemalloc.get_traced_memory()[1] < 200_000  # the log has 700,000 bytes
+    finally:
+        tracemalloc.stop()
+    assert len(parsed) <= 3  # the opening of the file, and the head
+
+
 def test_what_is_no_log_is_one_line(tmp_path):
     with pytest.raises(AuditError, match="holds no audit log"):
         verify_chain(tmp_path)
     with pytest.raises(AuditError, match="cannot read"):
         verify_chain(tmp_path / "none")
+    (tmp_path / "head.json").write_bytes(dump_compact({"n": 0, "hash": "0" * 64}))
     (tmp_path / "audit-000001.jsonl").write_text(json.dumps({"n": 0}) + "\n")
     with pytest.raises(AuditError, match="is not a record"):
         verify_chain(tmp_path)

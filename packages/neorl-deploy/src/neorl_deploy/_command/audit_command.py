@@ -49,6 +49,7 @@ def verify_audit(
             "files": len(chain.files),
             "first": chain.first,
             "decisions_recomputed": decisions,
+            "in_use": chain.in_use,
             "head": chain.head,
             "compared_with": head,
         }
@@ -62,6 +63,8 @@ def verify_audit(
         print(f"  it begins at record {chain.first}; rotation removed the records before it")
     if decisions is not None:
         print(f"  {decisions} decisions were computed again and are identical")
+    if chain.in_use:
+        print("  a loop writes to it now: in use, good so far")
     print(f"  head {chain.head}")
     if head is None:
         print("No record was changed since it was written. This does not rule out a forger who")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,7 @@ class AuditLog:
             self._resume()
             flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
             self._head_file = os.open(folder / HEAD, flags, 0o640)
+            _mark_in_use(self._head_file)
             self._begin_file()
         except OSError as error:
             raise AuditError(f"cannot write the audit log {folder}: {error.strerror}") from error
@@ -124,6 +127,7 @@ class AuditLog:
         opening = {"kind": "file", "format": KIND, "version": VERSION, "file": number}
         opening |= {"before": self._head, "torn": self._torn, **self._opening(), "n": self._n}
         start = self._n
+        opening |= {"keep": self._keep, "oldest": min(self._starts.values(), default=start)}
         try:
             self._write(opening, durable=True)
         except OSError:
@@ -170,3 +174,19 @@ class AuditLog:
         os.ftruncate(self._head_file, len(head))
         if durable:
             os.fsync(self._head_file)
+
+
+def _mark_in_use(head_file: int) -> None:
+    """Locks the head for as long as it is open, so that a check knows that records may follow it.
+
+    A check that looks for the lock holds it for an instant; without the mark, at worst a check
+    reports a record behind the head.
+    """
+    with contextlib.suppress(ImportError):
+        import fcntl
+
+        for _ in range(10):
+            with contextlib.suppress(OSError):
+                fcntl.flock(head_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.01)
