@@ -11,6 +11,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from neorl_deploy._command.audit_command import event_lines
 from neorl_deploy.audit import AuditError, AuditLog, records, verify_chain
 from neorl_deploy.audit import _chain as chains
 from neorl_deploy.audit import _log as writer
@@ -111,11 +112,54 @@ def test_a_log_goes_on_and_a_cut_record_of_a_crash_is_told(folder):
         verify_chain(folder)
 
 
-def test_a_changed_log_is_not_gone_on_with(folder):
-    path = sorted(folder.glob("*.jsonl"))[0]
-    path.write_bytes(path.read_bytes().replace(b"0.33", b"0.34"))
+def test_a_changed_end_is_not_gone_on_with(folder):
+    """The last file is checked at every start; the older ones by ``verify``."""
+    path = sorted(folder.glob("*.jsonl"))[-1]
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"text":"10', b'"text":"11'))
     with pytest.raises(AuditError, match="was changed"):
         written(folder, 1)
+    path.write_bytes(whole)
+    path = sorted(folder.glob("*.jsonl"))[0]
+    path.write_bytes(path.read_bytes().replace(b"0.33", b"0.34"))
+    written(folder, 1)
+    with pytest.raises(AuditError, match="was changed"):
+        verify_chain(folder)
+
+
+def test_a_start_reads_the_last_file_and_what_a_crash_kept_it_from_repeating(folder, monkeypatch):
+    read, real = [], writer.records_of
+    monkeypatch.setattr(writer, "records_of", lambda files: read.append(len(files)) or real(files))
+    log = AuditLog(folder, dict, largest=600)
+    log.append({"kind": "checked", "by": "shift leader"}, standing=True)
+    log.append({"kind": "stage", "at": 2}, standing=True)
+    log.close()
+    log = AuditLog(folder, dict)
+    log.close()
+    assert read == [1, 1]
+    last = sorted(folder.glob("*.jsonl"))[-1]
+    rows = last.read_bytes().splitlines(keepends=True)
+    last.write_bytes(b"".join(rows[:2]))  # the second was not yet repeated
+    log = AuditLog(folder, dict)
+    log.close()
+    assert read == [1, 1, 1, 2]
+    assert log.standing("checked") is not None
+    assert log.standing("stage") == {"kind": "stage", "at": 2, "standing": True, "n": 13}
+
+
+def test_the_next_start_records_that_the_log_did_not_end_with_its_head(tmp_path):
+    AuditLog(tmp_path, dict).close()
+    noted = verify_chain(tmp_path)
+    line, _ = line_of(noted.head, {"kind": "note", "n": 1})
+    noted.files[0].write_bytes(noted.files[0].read_bytes() + line)
+    AuditLog(tmp_path, dict).close()
+    verify_chain(tmp_path, head=noted.head)
+    (event,) = [line for line in event_lines(tmp_path) if "head.json" in line]
+    assert "named record 0 at this start, while the log ended with record 1: a crash, or" in event
+    (tmp_path / "head.json").write_text("{}")
+    AuditLog(tmp_path, dict).close()
+    verify_chain(tmp_path)
+    assert "could not be read at this start" in [*event_lines(tmp_path)][-1]
 
 
 def test_rotation_keeps_so_many_files_and_says_what_it_removed(tmp_path):

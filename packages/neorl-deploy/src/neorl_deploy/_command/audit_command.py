@@ -105,9 +105,9 @@ def event_lines(folder: Path) -> Iterator[str]:
             event = _cycle_event(record)
             if not event:
                 quiet, mode = quiet + 1, record["mode"]
-        elif kind == "file" and record.get("bundle", "") != bundle:
+        elif kind == "file":
+            event = "; ".join(_file_events(record, bundle))
             bundle = record.get("bundle", "")
-            event = f"decisions are made by the bundle {bundle}"
         elif kind == "rollout" and (record["stage"], record["why"]) != stage:
             stage = record["stage"], record["why"]
             event = f"roll-out: {record['stage']}, {record['why']}"
@@ -121,6 +121,19 @@ def event_lines(folder: Path) -> Iterator[str]:
             yield f"{when}record {record['n']}: {event}"
     if quiet:
         yield f"  {quiet} period{'s' * (quiet != 1)} in {mode} without an event"
+
+
+def _file_events(record: dict[str, Any], bundle: str) -> Iterator[str]:
+    """What changed with a new file: the bundle, or the end of the log while no loop ran."""
+    if record.get("bundle", "") != bundle:
+        yield f"decisions are made by the bundle {record.get('bundle', '')}"
+    found = record.get("head_found")
+    if found is not None:
+        named = f"named record {found['n']}" if found else "could not be read"
+        yield (
+            f"head.json {named} at this start, while the log ended with record {record['n'] - 1}: "
+            "a crash, or a person"
+        )
 
 
 def _cycle_event(record: dict[str, Any]) -> str:

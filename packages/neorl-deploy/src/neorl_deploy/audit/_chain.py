@@ -212,6 +212,28 @@ def records_of(
         yield _parsed(body, where), digest
 
 
+def opening_of(path: Path) -> dict[str, Any]:
+    """The first record of a file; its hash is not checked."""
+    with _opened(path) as file:
+        line = file.readline()
+    if not line.endswith(b"\n"):
+        raise AuditError(f"{path}: it holds no complete record")
+    _require_form(line, f"{path}, line 1")
+    record = _parsed(line[65:-1], f"{path}, line 1")
+    if type(record.get("file")) is not int:
+        raise AuditError(f"{path}, line 1: it is not the first record of a file")
+    return record
+
+
+def head_found(folder: Path, n: int, digest: str) -> dict[str, Any] | None:
+    """What ``head.json`` says if it does not name the last record; empty if it cannot be read."""
+    try:
+        head = _head(folder, in_use=False)
+    except AuditError:
+        return {}
+    return None if head == {"n": n, "hash": digest} else head
+
+
 def is_in_use(folder: Path) -> bool:
     """Whether a process writes to a log; false where the system has no locks."""
     try:

@@ -10,7 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from neorl_deploy.audit._chain import HEAD, KIND, NAME, SEED, VERSION, AuditError, line_of, records
+from neorl_deploy.audit._chain import (
+    HEAD,
+    KIND,
+    NAME,
+    SEED,
+    VERSION,
+    AuditError,
+    files_of,
+    head_found,
+    line_of,
+    opening_of,
+    records_of,
+)
 from neorl_deploy.bundle._strict_json import dump_compact
 
 LARGEST_FILE = 2**26
@@ -28,7 +40,7 @@ class AuditLog:
             keeps all.
 
     Raises:
-        AuditError: If the existing log was changed, or cannot be written.
+        AuditError: If the last file of the existing log was changed, or it cannot be written.
     """
 
     def __init__(
@@ -45,6 +57,7 @@ class AuditLog:
         self._size = 0
         self._starts: dict[int, int] = {}
         self._standing: dict[str, dict[str, Any]] = {}
+        self._found: dict[str, Any] | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._resume()
@@ -99,23 +112,40 @@ class AuditLog:
         self._file = self._head_file = -1
 
     def _resume(self) -> None:
-        """Continues the chain at its end; a record cut off by a crash is reported, not removed."""
-        present = sorted(p for p in self.folder.iterdir() if NAME.fullmatch(p.name))
-        if not present:
+        """Continues the chain at its end; a record cut off by a crash is reported, not removed.
+
+        Only the last file is read whole, and the files before it as long as a crash has kept a file
+        from repeating what stands; :func:`verify_chain` checks the others.
+        """
+        if not any(NAME.fullmatch(path.name) for path in self.folder.iterdir()):
             return
+        files = files_of(self.folder)
+        for path in files:
+            opening = opening_of(path)
+            self._starts[opening["file"]] = opening["n"]
+        count = 1
+        while not self._read_end(files[-count:]) and count < len(files):
+            count += 1
+        self._number = int(files[-1].stem[-6:])
+        self._found = head_found(self.folder, self._n - 1, self._head)
+
+    def _read_end(self, files: list[Path]) -> bool:
+        """Reads the last files; whether the first of them repeats all that stood at its start."""
+        opening, repeated = {}, 0
+        self._standing.clear()
         try:
-            for record, digest in records(self.folder):
+            for record, digest in records_of(files):
                 self._head, self._n = digest, record["n"] + 1
-                if record["kind"] == "file":
-                    self._starts[record["file"]] = record["n"]
-                elif record.get("standing"):
+                opening = opening or record
+                if record.get("standing"):
                     self._standing[record["kind"]] = record
+                    repeated += record["n"] <= opening["n"] + opening.get("repeats", 0)
         except AuditError as error:
-            tail = present[-1].read_bytes().rpartition(b"\n")[2]
+            tail = files[-1].read_bytes().rpartition(b"\n")[2]
             if not tail or "cut off" not in str(error):
                 raise
             self._torn = hashlib.sha256(tail).hexdigest()
-        self._number = int(present[-1].stem[-6:])
+        return repeated == opening.get("repeats")
 
     def _begin_file(self) -> None:
         number = self._number + 1
@@ -128,6 +158,7 @@ class AuditLog:
         opening |= {"before": self._head, "torn": self._torn, **self._opening(), "n": self._n}
         start = self._n
         opening |= {"keep": self._keep, "oldest": min(self._starts.values(), default=start)}
+        opening |= {"repeats": len(self._standing), "head_found": self._found}
         try:
             self._write(opening, durable=True)
         except OSError:
@@ -138,6 +169,7 @@ class AuditLog:
         if before[0] >= 0:
             os.close(before[0])
         self._number, self._torn, self._starts[number] = number, "", start
+        self._found = None
         for record in self._standing.values():
             self._write({**record, "n": self._n}, durable=True)
         self._forget()
