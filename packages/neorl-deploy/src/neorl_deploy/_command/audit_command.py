@@ -97,7 +97,8 @@ def event_lines(folder: Path) -> Iterator[str]:
     An event is a change of mode, a fault, an order, another bundle, another stage of a roll-out, or
     the removal of old records. Periods without an event are counted.
     """
-    quiet, mode, wall, bundle, stage = 0, "", 0.0, "", ("", "")
+    quiet, mode, wall, stage = 0, "", 0.0, ("", "")
+    opening: dict[str, Any] = {}
     for record, _ in records(folder):
         kind, event = record["kind"], ""
         if kind == "cycle":
@@ -106,8 +107,8 @@ def event_lines(folder: Path) -> Iterator[str]:
             if not event:
                 quiet, mode = quiet + 1, record["mode"]
         elif kind == "file":
-            event = "; ".join(_file_events(record, bundle))
-            bundle = record.get("bundle", "")
+            event = "; ".join(_file_events(record, opening))
+            opening = record
         elif kind == "rollout" and (record["stage"], record["why"]) != stage:
             stage = record["stage"], record["why"]
             event = f"roll-out: {record['stage']}, {record['why']}"
@@ -123,10 +124,22 @@ def event_lines(folder: Path) -> Iterator[str]:
         yield f"  {quiet} period{'s' * (quiet != 1)} in {mode} without an event"
 
 
-def _file_events(record: dict[str, Any], bundle: str) -> Iterator[str]:
-    """What changed with a new file: the bundle, or the end of the log while no loop ran."""
-    if record.get("bundle", "") != bundle:
-        yield f"decisions are made by the bundle {record.get('bundle', '')}"
+CHANGES = {
+    "bundle": "decisions are made by the bundle {}",
+    "tags": "the tag map is {}",
+    "versions": "the software is {}",
+    "machine": "the machine is {}",
+    "account": "the account is {}",
+}
+
+
+def _file_events(record: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
+    """What changed with a new file: what decides, or the end of the log while no loop ran."""
+    for name, text in CHANGES.items():
+        value = record.get(name)
+        if value is not None and value != before.get(name):
+            named = isinstance(value, dict)
+            yield text.format(", ".join(" ".join(p) for p in value.items()) if named else value)
     found = record.get("head_found")
     if found is not None:
         named = f"named record {found['n']}" if found else "could not be read"

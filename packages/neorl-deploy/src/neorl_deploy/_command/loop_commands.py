@@ -206,7 +206,9 @@ def _serve(options: argparse.Namespace) -> int:
         runtime = load_bundle(bundle.path, state=folder / "state", form=options.form)
         plant = connect(tags)
         try:
-            log = audit_log(folder / "audit", bundle, form=options.form, files=options.keep)
+            log = audit_log(
+                folder / "audit", bundle, tags=tags, form=options.form, files=options.keep
+            )
         except AuditError as error:
             advice = "keep that folder as it is, and start in another one with --directory"
             raise AuditError(f"{error}; {advice}") from error
@@ -373,7 +375,7 @@ def _check(options: argparse.Namespace) -> int:
         findings = check_tags(
             tags, bundle.manifest, plant, SystemClock(), confirmed=options.confirm
         )
-        log = audit_log(options.directory / "audit", bundle)
+        log = audit_log(options.directory / "audit", bundle, tags=tags)
         with contextlib.closing(log):
             record = check_record(tags, findings, options.by)
             log.append(record, durable=True, standing=True)
