@@ -83,6 +83,7 @@ def add_loop_commands(commands, add) -> None:
     http.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
     http.add_argument("--name", default="policy", help="name of the model (policy)")
     http.add_argument("--token-file", type=Path, help="file with a token that clients must send")
+    _add_host_name(http)
     http.add_argument("--rate", type=float, default=200.0, help="requests a second (200)")
     add_form(http)
     model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
@@ -133,8 +134,19 @@ def _add_serve(commands, add) -> argparse.ArgumentParser:
     serve.add_argument(
         "--token-file", type=Path, help="file with a token that clients of --http must send"
     )
+    _add_host_name(serve)
     add_form(serve)
     return serve
+
+
+def _add_host_name(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--host-name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name of the server for clients, besides localhost and addresses; repeatable",
+    )
 
 
 def add_form(command: argparse.ArgumentParser) -> None:
@@ -265,7 +277,7 @@ def _http_server(options: argparse.Namespace, board: Board, dt: float):
 
     token = "" if options.token_file is None else read_token(options.token_file)
     print(f"http://{options.host}:{options.http}/", flush=True)
-    limits = ServingLimits(token=token)
+    limits = ServingLimits(token=token, names=tuple(options.host_name))
     return beside(board, dt, host=options.host, port=options.http, limits=limits)
 
 
@@ -317,7 +329,12 @@ def _http(options: argparse.Namespace) -> int:
     if not options.rate > 0 or not 0 < options.port < 65_536 or not options.name.isidentifier():
         raise DeployError("--rate must be above zero, --port from 1 to 65535, and --name one word")
     token = "" if options.token_file is None else read_token(options.token_file)
-    limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
+    limits = ServingLimits(
+        token=token,
+        rate=options.rate,
+        burst=max(1, round(options.rate)),
+        names=tuple(options.host_name),
+    )
     require_token_beyond_this_machine(options.host, limits)
     runtime = loaded_runtime(_read_bundle(options), options.form)
     settle_memory()

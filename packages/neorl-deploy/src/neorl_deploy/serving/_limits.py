@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
+import ipaddress
 import stat
 import time
+import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,25 @@ class ServingLimits:
         largest: Largest request in bytes.
         rate: Average number of requests allowed per second.
         burst: Number of requests allowed at the same time.
+        names: Names by which clients may address the server, besides ``localhost`` and IP
+            addresses. Another name is refused, because a page of a browser may have made it point
+            to this machine (DNS rebinding).
     """
 
     token: str = ""
     largest: int = 65_536
     rate: float = 200.0
     burst: int = 200
+    names: tuple[str, ...] = ()
+
+    def answers_to(self, host: str) -> bool:
+        """Whether a client may address the server as in this ``Host`` header."""
+        name = urllib.parse.urlsplit(f"//{host}").hostname if host else "localhost"
+        try:
+            ipaddress.ip_address(name or "")
+        except ValueError:
+            return name in ("localhost", *(known.lower() for known in self.names))
+        return True
 
     def admits(self, authorization: str | None) -> bool:
         """Whether a header contains the token; compared in constant time."""
@@ -93,6 +108,12 @@ def refusal(
 
     Paths in ``free`` need no token and do not count towards the rate.
     """
+    try:
+        known = limits.answers_to(request.headers.get("host", ""))
+    except ValueError:  # it is no host at all
+        known = False
+    if not known:
+        return 421, "this server has another name; declare further ones with --host-name"
     if request.url.path in free:
         return None
     if not limits.admits(request.headers.get("authorization")):
