@@ -102,11 +102,16 @@ def too_large(limits: ServingLimits) -> str:
 
 
 def refusal(
-    request: Any, limits: ServingLimits, bucket: Bucket, free: frozenset[str]
+    request: Any,
+    limits: ServingLimits,
+    bucket: Bucket,
+    free: frozenset[str],
+    urgent: frozenset[str] = frozenset(),
 ) -> tuple[int, str] | None:
     """Status and reason for refusing a request, before its body is read.
 
-    Paths in ``free`` need no token and do not count towards the rate.
+    Paths in ``free`` need no token and do not count towards the rate; those in ``urgent`` need a
+    token, and are taken at any rate.
     """
     try:
         known = limits.answers_to(request.headers.get("host", ""))
@@ -118,7 +123,7 @@ def refusal(
         return None
     if not limits.admits(request.headers.get("authorization")):
         return 401, "send the token: Authorization: Bearer TOKEN"
-    if not bucket.take():
+    if request.url.path not in urgent and not bucket.take():
         return 429, f"at most {limits.rate:g} requests a second"
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length) > limits.largest:
