@@ -16,7 +16,6 @@ from neorl_deploy._errors import DeployError
 if TYPE_CHECKING:
     from neorl_deploy.bundle._read import Bundle
     from neorl_deploy.loop._board import Board
-    from neorl_deploy.loop._control import ControlLoop
     from neorl_deploy.loop._cycle import Cycle
     from neorl_deploy.loop._serve import OrderBox, Watchdog
     from neorl_deploy.loop._staged_rollout import StagedRollout
@@ -250,7 +249,7 @@ def _serve(options: argparse.Namespace) -> int:
             "`neorl-deploy mode`"
         )
         try:
-            with _http_server(options, board, loop):
+            with _http_server(options, board, runtime.manifest.dt, orders):
                 serve(
                     loop,
                     _InterruptibleClock(clock, ending),
@@ -269,7 +268,7 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _http_server(options: argparse.Namespace, board: Board, loop: ControlLoop):
+def _http_server(options: argparse.Namespace, board: Board, dt: float, orders: OrderBox):
     """The HTTP server that runs beside the loop, if one was requested."""
     if options.http is None:
         return contextlib.nullcontext()
@@ -279,24 +278,7 @@ def _http_server(options: argparse.Namespace, board: Board, loop: ControlLoop):
     token = "" if options.token_file is None else read_token(options.token_file)
     print(f"http://{options.host}:{options.http}/", flush=True)
     limits = ServingLimits(token=token, names=tuple(options.host_name))
-    return beside(
-        board,
-        loop.runtime.manifest.dt,
-        host=options.host,
-        port=options.http,
-        limits=limits,
-        stop=lambda by: _stop(options.directory, loop, by),
-    )
-
-
-def _stop(folder: Path, loop: ControlLoop, by: str) -> None:
-    """Stops a loop of this process, by an order that outlives it where the disk takes one."""
-    from neorl_deploy.loop._serve import order
-
-    try:
-        order(folder, "stop", by)
-    except DeployError:  # a full or read-only disk
-        loop.stop(by)
+    return beside(board, dt, host=options.host, port=options.http, limits=limits, stop=orders.stop)
 
 
 def _status(rollout: StagedRollout) -> tuple[str, str]:
