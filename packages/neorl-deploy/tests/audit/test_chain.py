@@ -297,6 +297,20 @@ def test_a_check_holds_one_record_at_a_time_and_parses_no_period(tmp_path, monke
     assert len(parsed) <= 3  # the opening of the file, and the head
 
 
+def test_a_process_may_keep_as_many_files_as_the_last_one(tmp_path):
+    """So that a check of the tag map between two runs of a loop does not change the rule."""
+    written(tmp_path, 40, largest=400, files=3)
+    for _ in range(2):
+        AuditLog(tmp_path, dict, files=writer.AS_BEFORE).close()
+    noted = verify_chain(tmp_path)
+    assert len(noted.files) == 3
+    log = AuditLog(tmp_path, dict, files=3)
+    log.close()
+    assert verify_chain(tmp_path, head=noted.head).first > noted.first
+    AuditLog(tmp_path / "new", dict, files=writer.AS_BEFORE).close()
+    assert next(iter(records(tmp_path / "new")))[0]["keep"] is None
+
+
 def test_what_is_no_log_is_one_line(tmp_path):
     with pytest.raises(AuditError, match="holds no audit log"):
         verify_chain(tmp_path)

@@ -377,6 +377,7 @@ def _mlflow(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from neorl_deploy.audit._log import AS_BEFORE
     from neorl_deploy.loop._check import check_record, check_tags
     from neorl_deploy.loop._cycle import audit_log
     from neorl_deploy.loop._plant import SystemClock, connect
@@ -392,7 +393,7 @@ def _check(options: argparse.Namespace) -> int:
         findings = check_tags(
             tags, bundle.manifest, plant, SystemClock(), confirmed=options.confirm
         )
-        log = audit_log(options.directory / "audit", bundle, tags=tags)
+        log = audit_log(options.directory / "audit", bundle, tags=tags, files=AS_BEFORE)
         with contextlib.closing(log):
             record = check_record(tags, findings, options.by)
             log.append(record, durable=True, standing=True)

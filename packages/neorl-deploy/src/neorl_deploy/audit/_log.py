@@ -28,6 +28,9 @@ from neorl_deploy.bundle._strict_json import dump_compact
 LARGEST_FILE = 2**26
 """Bytes after which a new file is started."""
 
+AS_BEFORE = 0
+"""Keeps as many files as the log did before."""
+
 
 class AuditLog:
     """Appends records to a chain; one writer at a time (a loop locks its folder).
@@ -37,7 +40,7 @@ class AuditLog:
         opening: Additional entries of the first record of every file, such as the bundle's digest.
         largest: Bytes after which a new file is started.
         files: Number of files to keep; older ones are removed, and a record states this. ``None``
-            keeps all.
+            keeps all, and :data:`AS_BEFORE` as many as the last file states.
 
     Raises:
         AuditError: If the last file of the existing log was changed, or it cannot be written.
@@ -61,6 +64,7 @@ class AuditLog:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._resume()
+            self._keep = self._keep or None
             flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
             self._head_file = os.open(folder / HEAD, flags, 0o640)
             _mark_in_use(self._head_file)
@@ -123,6 +127,8 @@ class AuditLog:
         for path in files:
             opening = opening_of(path)
             self._starts[opening["file"]] = opening["n"]
+        if self._keep == AS_BEFORE:
+            self._keep = opening.get("keep")
         count = 1
         while not self._read_end(files[-count:]) and count < len(files):
             count += 1
