@@ -11,10 +11,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError, AuditLog, records, verify_chain
 from neorl_deploy.audit import _log as writer
+from neorl_deploy.bundle import Signer
 
 
 def compact(value):
@@ -255,7 +258,7 @@ def test_deleted_files_are_found_though_a_rotation_is_claimed(tmp_path, with_fil
         lines[0] |= {"before": head, "torn": "", "keep": 3, "oldest": opening["n"]}
         path = tmp_path / f"audit-{number + 1:06d}.jsonl"
         path.touch()
-    lines.append({"kind": "forgotten", "before": opening["n"]})
+    lines.append({"kind": "forgotten", "before": opening["n"], "hash": opening["before"]})
     for record in lines:
         line, head = line_of(head, {**record, "n": n})
         path.write_bytes(path.read_bytes() + line)
@@ -277,7 +280,7 @@ def test_rotation_goes_on_under_a_noted_head(tmp_path):
     for i in range(100):
         log.append({"kind": "cycle", "value": i, "text": "x" * 100})
     noted, first = log.head, verify_chain(tmp_path).first
-    for i in range(40):
+    for i in range(25):
         log.append({"kind": "cycle", "value": i, "text": "x" * 100})
     log.close()
     assert verify_chain(tmp_path, head=noted).first > first
@@ -295,6 +298,48 @@ def test_a_check_holds_one_record_at_a_time_and_parses_no_period(tmp_path, monke
     finally:
         tracemalloc.stop()
     assert len(parsed) <= 3  # the opening of the file, and the head
+
+
+def test_a_removal_is_signed_and_a_forged_one_is_found(tmp_path, capsys):
+    """The forger keeps to the rule of the log, and has no key."""
+    keys = {}
+    for name in ("plant", "forger"):
+        path, private = tmp_path / name, ed25519.Ed25519PrivateKey.generate()
+        path.touch(0o600)
+        form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        path.write_bytes(private.private_bytes(serialization.Encoding.PEM, *form))
+        public = serialization.PublicFormat.SubjectPublicKeyInfo
+        pem = private.public_key().public_bytes(serialization.Encoding.PEM, public)
+        (tmp_path / f"{name}.pub").write_bytes(pem)
+        keys[name] = Signer(path)
+    trusted, log = keys["plant"].public_key, tmp_path / "log"
+    written(log, 60, largest=1500, files=4, signer=keys["plant"])
+    noted = verify_chain(log, trusted_key=trusted)
+    assert noted.first > 0
+    assert main(["verify", str(log), "--public-key", str(tmp_path / "plant.pub")]) == 0
+    assert main(["verify", str(log), "--public-key", str(tmp_path / "forger.pub")]) == 2
+    assert "signed by" in capsys.readouterr().err
+    AuditLog(log, dict, files=writer.AS_BEFORE).close()  # without the key, it removes nothing
+    noted = verify_chain(log, trusted_key=trusted)
+    assert len(noted.files) == 5
+    shutil.copytree(log, tmp_path / "signed")
+    written(tmp_path / "signed", 3, largest=1500, files=4, signer=keys["plant"])
+    assert verify_chain(tmp_path / "signed", head=noted.head, trusted_key=trusted).first > 0
+    for signer in (None, keys["forger"]):
+        forged = tmp_path / f"forged {signer is None}"
+        shutil.copytree(log, forged)
+        AuditLog(forged, dict, files=2, signer=signer).close()
+        found = verify_chain(forged)
+        assert found.first > noted.first
+        line, head = line_of(
+            found.head,
+            {"kind": "forgotten", "before": found.first + 1, "hash": "0" * 64, "n": sum(found[:2])},
+        )  # as if more was still to be removed
+        found.files[-1].write_bytes(found.files[-1].read_bytes() + line)
+        (forged / "head.json").write_bytes(compact({"hash": head, "n": sum(found[:2])}) + b"\n")
+        for more in ({"trusted_key": trusted}, {"head": noted.head}):
+            with pytest.raises(AuditError, match=f"no removal that fits, signed by {trusted}"):
+                verify_chain(forged, **more)
 
 
 def test_a_process_may_keep_as_many_files_as_the_last_one(tmp_path):

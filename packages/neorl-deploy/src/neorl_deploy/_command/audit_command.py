@@ -32,13 +32,17 @@ def verify_audit(
     bundle: Path | None,
     head: str | None,
     *,
+    trusted_key: str | None = None,
     show: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Verifies a log, which must contain a record of the hash ``head``, and prints the result."""
+    """Verifies a log, which must contain a record of the hash ``head``, and prints the result.
+
+    With ``trusted_key``, that key must have signed every removal of old files.
+    """
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise DeployError(f"--head takes the whole hash of a record (64 digits), got {head!r}")
-    chain = verify_chain(folder, head=head)
+    chain = verify_chain(folder, head=head, trusted_key=trusted_key)
     events = [one_line(line) for line in event_lines(folder)] if show else []
     decisions = None if bundle is None else _recompute(folder, bundle)
     if as_json:

@@ -14,11 +14,13 @@ from neorl_deploy._command.text import command_prefix, one_line
 from neorl_deploy._errors import DeployError
 
 if TYPE_CHECKING:
+    from neorl_deploy.audit._log import AuditLog
     from neorl_deploy.bundle._read import Bundle
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._cycle import Cycle
     from neorl_deploy.loop._serve import OrderBox, Watchdog
     from neorl_deploy.loop._staged_rollout import StagedRollout
+    from neorl_deploy.loop._tags import TagMap
 
 MODE_HELP = (
     "manual, shadow, advisory, closed-loop, stop or release (of a stop); rollout, full (of a "
@@ -114,6 +116,9 @@ def _add_serve(commands, add) -> argparse.ArgumentParser:
         "--keep", type=int, metavar="N", help="files of 64 MiB of the audit log to keep (all)"
     )
     serve.add_argument(
+        "--audit-key", type=Path, metavar="KEY", help="ed25519 key that signs what --keep removes"
+    )
+    serve.add_argument(
         "--trial", action="store_true", help='let a policy that is "worth a trial" close the loop'
     )
     serve.add_argument(
@@ -192,11 +197,10 @@ def _write_draft(path: Path, text: str) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from neorl_deploy.audit._chain import AuditError
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._check import RECORD, unchecked
     from neorl_deploy.loop._control import ControlLoop
-    from neorl_deploy.loop._cycle import audit_log, recorder
+    from neorl_deploy.loop._cycle import recorder
     from neorl_deploy.loop._modes import Mode
     from neorl_deploy.loop._plant import SystemClock, connect
     from neorl_deploy.loop._serve import OrderBox, Watchdog, drop_old_orders, loop_lock, serve
@@ -217,13 +221,7 @@ def _serve(options: argparse.Namespace) -> int:
             print(one_line(line))
         runtime = load_bundle(bundle.path, state=folder / "state", form=options.form)
         plant = connect(tags)
-        try:
-            log = audit_log(
-                folder / "audit", bundle, tags=tags, form=options.form, files=options.keep
-            )
-        except AuditError as error:
-            advice = "keep that folder as it is, and start in another one with --directory"
-            raise AuditError(f"{error}; {advice}") from error
+        log = _audit_log(options, bundle, tags)
         loop = ControlLoop(
             runtime,
             tags,
@@ -266,6 +264,25 @@ def _serve(options: argparse.Namespace) -> int:
     print(f"Ended in {loop.mode}; the loop no longer writes to the plant")
     print(f"Head of the audit log: {log.head}")
     return 0
+
+
+def _audit_log(options: argparse.Namespace, bundle: Bundle, tags: TagMap) -> AuditLog:
+    from neorl_deploy.audit._chain import AuditError
+    from neorl_deploy.bundle._signature import Signer
+    from neorl_deploy.loop._cycle import audit_log
+
+    try:
+        return audit_log(
+            options.directory / "audit",
+            bundle,
+            tags=tags,
+            form=options.form,
+            files=options.keep,
+            signer=None if options.audit_key is None else Signer(options.audit_key),
+        )
+    except AuditError as error:
+        advice = "keep that folder as it is, and start in another one with --directory"
+        raise AuditError(f"{error}; {advice}") from error
 
 
 def _http_server(options: argparse.Namespace, board: Board, dt: float, orders: OrderBox):

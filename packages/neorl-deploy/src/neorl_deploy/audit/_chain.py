@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from neorl_deploy._errors import BundleError, DeployError
+from neorl_deploy.bundle._signature import is_signed_removal
 from neorl_deploy.bundle._strict_json import dump_compact, parse_strict
 
 KIND, VERSION = "neorl-audit", 1
@@ -84,7 +85,7 @@ def files_of(folder: Path) -> list[Path]:
     return [numbers[number] for number in sorted(numbers)]
 
 
-def verify_chain(folder: Path, *, head: str | None = None) -> Chain:
+def verify_chain(folder: Path, *, head: str | None = None, trusted_key: str | None = None) -> Chain:
     """Checks every byte of a log, also while a loop writes to it.
 
     This detects any record or file that was changed, removed, added, swapped or truncated. A forger
@@ -98,6 +99,9 @@ def verify_chain(folder: Path, *, head: str | None = None) -> Chain:
     Args:
         folder: The folder of the log.
         head: Hash of a record that the log must contain, as noted elsewhere.
+        trusted_key: Hexadecimal public key that must have signed every removal of files. With
+            ``None``, what was removed after the noted record must be signed by the key, if any,
+            that the file of that record states.
 
     Returns:
         A summary of the log.
@@ -108,14 +112,14 @@ def verify_chain(folder: Path, *, head: str | None = None) -> Chain:
     for _ in range(ROTATIONS - 1):
         in_use = is_in_use(folder)
         try:
-            return _verify(folder, head, in_use=in_use)
+            return _verify(folder, head, trusted_key, in_use=in_use)
         except _AbsentError:  # perhaps removed by the rotation of the loop that writes
             if not in_use:
                 raise
-    return _verify(folder, head, in_use=is_in_use(folder))
+    return _verify(folder, head, trusted_key, in_use=is_in_use(folder))
 
 
-def _verify(folder: Path, noted: str | None, *, in_use: bool) -> Chain:
+def _verify(folder: Path, noted: str | None, trusted_key: str | None, *, in_use: bool) -> Chain:
     files_of(folder)  # what holds no log is told as such
     # The head before the records: whatever a loop appends in the meantime then follows it.
     named = _head(folder, in_use=in_use)
@@ -133,8 +137,10 @@ def _verify(folder: Path, noted: str | None, *, in_use: bool) -> Chain:
         )
     if found != named["hash"]:
         raise AuditError(f"{folder / HEAD} names a record that is not in the log: some are missing")
+    key = trusted_key
     if noted is not None:
-        _require_noted(folder, noted, rule, walk.first)
+        key = key or _stated_key(folder, noted, rule, walk.first)
+    _require_removal(folder, walk, key)
     if named["n"] != walk.n and not in_use:
         in_use = _head(folder, in_use=True) != named  # where the system has no locks
         if not in_use:
@@ -152,12 +158,15 @@ class _Walk:
         first: Number of the first record.
         n: Number of the last record read.
         forgotten: Number before which rotation has removed the records.
+        anchor: Hash before the first record.
+        removals: The records of removals that include all before the first.
         opening: The first record of the file that is read.
     """
 
     def __init__(self) -> None:
         self.first = self.n = -1
-        self.forgotten = 0
+        self.forgotten, self.anchor = 0, SEED
+        self.removals: list[dict[str, Any]] = []
         self.opening: dict[str, Any] = {}
 
     def take(self, body: bytes, where: str) -> None:
@@ -166,11 +175,14 @@ class _Walk:
         if b'"kind":"cycle"' not in body:  # a quotation mark inside a text has a backslash
             record = _parsed(body, where)
             if self.first < 0:
-                self.first = self.n = record["n"]
+                self.first, self.anchor = record["n"], record["before"]
+                self.n = self.first
             if record["kind"] == "file":
                 self.opening = record
             elif record["kind"] == "forgotten":
                 self.forgotten = max(self.forgotten, record["before"])
+                if record["before"] >= self.first:
+                    self.removals.append(record)
                 if self.opening.get("keep", 0) is None:
                     raise AuditError(
                         f"{where} says that files were removed, but its file states that all are "
@@ -180,8 +192,41 @@ class _Walk:
             raise AuditError(f"{where}: record {self.n} is missing, another one follows")
 
 
-def _require_noted(folder: Path, noted: str, rule: dict[str, Any] | None, first: int) -> None:
-    """Requires a noted record, and what its file states of the files to keep."""
+def removal_of(record: dict[str, Any]) -> bytes:
+    """What is signed of a removal: the first record that is kept, and the hash before it."""
+    return dump_compact({"before": record["before"], "hash": record["hash"]})
+
+
+def _require_removal(folder: Path, walk: _Walk, key: str | None) -> None:
+    """Requires that the first record follows what a removal names, and the key's signature."""
+    # A removal of more than is missing may still be under way.
+    fitting = [
+        one
+        for one in walk.removals
+        if one["before"] > walk.first or one.get("hash", walk.anchor) == walk.anchor
+    ]
+    if key is not None:
+        fitting = [
+            one
+            for one in fitting
+            if "hash" in one and is_signed_removal(key, one.get("signature"), removal_of(one))
+        ]
+    if walk.first == 0:
+        return
+    if not fitting:
+        by = "" if key is None else f", signed by {key}"
+        raise AuditError(
+            f"{folder}: the records before {walk.first} are missing, and no removal that fits"
+            f"{by} is recorded"
+        )
+
+
+def _stated_key(folder: Path, noted: str, rule: dict[str, Any] | None, first: int) -> str | None:
+    """The key that must have signed what was removed after a noted record, as its file states.
+
+    Raises:
+        AuditError: If the record is not there, or its file states that no file is removed.
+    """
     if rule is None:
         raise AuditError(f"{folder}: the record {noted} that was noted is not in this log")
     if first > rule.get("oldest", first) and rule["keep"] is None:
@@ -189,6 +234,7 @@ def _require_noted(folder: Path, noted: str, rule: dict[str, Any] | None, first:
             f"{folder}: the records from {rule['oldest']} to {first - 1} are missing, which were "
             "there when the noted record was written and were to be kept"
         )
+    return rule.get("removals_signed_by") if first > rule.get("oldest", first) else None
 
 
 def records(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:

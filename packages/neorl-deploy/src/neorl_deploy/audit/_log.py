@@ -22,14 +22,16 @@ from neorl_deploy.audit._chain import (
     line_of,
     opening_of,
     records_of,
+    removal_of,
 )
+from neorl_deploy.bundle._signature import Signer
 from neorl_deploy.bundle._strict_json import dump_compact
 
 LARGEST_FILE = 2**26
 """Bytes after which a new file is started."""
 
 AS_BEFORE = 0
-"""Keeps as many files as the log did before."""
+"""Keeps as many files as the log did before, under the same key."""
 
 
 class AuditLog:
@@ -41,6 +43,7 @@ class AuditLog:
         largest: Bytes after which a new file is started.
         files: Number of files to keep; older ones are removed, and a record states this. ``None``
             keeps all, and :data:`AS_BEFORE` as many as the last file states.
+        signer: Key that signs every removal of files; ``None`` signs none.
 
     Raises:
         AuditError: If the last file of the existing log was changed, or it cannot be written.
@@ -53,7 +56,9 @@ class AuditLog:
         *,
         largest: int = LARGEST_FILE,
         files: int | None = None,
+        signer: Signer | None = None,
     ) -> None:
+        self._signer, self._key = signer, None if signer is None else signer.public_key
         self.folder, self._opening, self._largest, self._keep = folder, opening, largest, files
         self._head, self._n, self._number, self._torn = SEED, 0, 0, ""
         self._file = self._head_file = -1
@@ -129,6 +134,7 @@ class AuditLog:
             self._starts[opening["file"]] = opening["n"]
         if self._keep == AS_BEFORE:
             self._keep = opening.get("keep")
+            self._key = self._key or opening.get("removals_signed_by")
         count = 1
         while not self._read_end(files[-count:]) and count < len(files):
             count += 1
@@ -164,6 +170,7 @@ class AuditLog:
         opening |= {"before": self._head, "torn": self._torn, **self._opening(), "n": self._n}
         start = self._n
         opening |= {"keep": self._keep, "oldest": min(self._starts.values(), default=start)}
+        opening |= {"removals_signed_by": self._key}
         opening |= {"repeats": len(self._standing), "head_found": self._found}
         try:
             self._write(opening, durable=True)
@@ -181,13 +188,17 @@ class AuditLog:
         self._forget()
 
     def _forget(self) -> None:
-        if self._keep is None:
-            return
+        if self._keep is None or (self._key is not None and self._signer is None):
+            return  # what must be signed is left to a process that has the key
         old = sorted(self._starts)[: -self._keep]
         if not old:
             return
         kept = sorted(self._starts)[-self._keep]
-        record = {"kind": "forgotten", "before": self._starts[kept], "n": self._n}
+        first = opening_of(self.folder / f"audit-{kept:06d}.jsonl")
+        record = {"kind": "forgotten", "before": first["n"], "hash": first["before"]}
+        if self._signer is not None:
+            record["signature"] = self._signer.sign_removal(removal_of(record))
+        record["n"] = self._n
         self._write(record, durable=True)  # recorded before the files are removed
         for number in old:
             (self.folder / f"audit-{number:06d}.jsonl").unlink(missing_ok=True)
