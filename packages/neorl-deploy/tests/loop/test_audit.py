@@ -1,5 +1,7 @@
 """Every decision of a loop is recorded before it is written, and decided again to the same bits."""
 
+import dataclasses
+import importlib.metadata
 import json
 
 import pytest
@@ -56,6 +58,28 @@ def test_the_events_of_a_log_are_printed_with_who_when_and_why(driven, capsys):
     quiet = [r for r in cycles if r["mode"] == r["before"] and not r["notes"]]
     assert sum(counted) >= len(quiet) > 0
     assert any(line.startswith("No record was changed since") for line in lines)
+
+
+def test_every_file_names_what_decided_where_and_for_whom(make, fresh, tmp_path, capsys):
+    """A wrong scale of the past is found, because the tag map of the time is named."""
+    tags = make().loop.tags
+    wrong = dataclasses.replace(
+        tags, inputs=(dataclasses.replace(tags.inputs[0], scale=10.0), *tags.inputs[1:])
+    )
+    for one in (tags, wrong):
+        log = audit_log(tmp_path, fresh.bundle, tags=one, largest=1)
+        log.append({"kind": "note"})
+        log.close()
+    first, *others = [record for record, _ in records(tmp_path) if record["kind"] == "file"]
+    assert first["tags"] == others[0]["tags"] != others[1]["tags"] == others[2]["tags"]
+    assert first["bundle"] == f"sha256:{fresh.bundle.digest}"
+    assert first["signed_by"] == fresh.bundle.signed_by
+    assert first["versions"]["neorl-deploy"] == importlib.metadata.version("neorl-deploy")
+    assert {"python", "numpy"} <= set(first["versions"])
+    assert first["machine"]
+    assert first["account"]
+    assert main(["verify", str(tmp_path), "--show"]) == 0
+    assert capsys.readouterr().out.count("the tag map is sha256:") == 2
 
 
 def test_a_loop_by_numpy_alone_is_decided_again_in_the_form_that_decided(make, fresh, tmp_path):

@@ -153,6 +153,53 @@ def test_a_running_loop_answers_whether_it_turns_and_what_it_counts(driven):
         pass
 
 
+def test_a_person_with_the_token_stops_the_loop_over_http(make, fresh):
+    """In the next period, and at any rate of requests."""
+    bench, board, port = make().close(), Board(fresh.manifest), free_port()
+    limits = ServingLimits(token=TOKEN, rate=1e-3, burst=1)
+
+    def post(body, token=TOKEN, path="/stop"):
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        with contextlib.closing(client):
+            client.request("POST", path, body, {"Authorization": f"Bearer {token}"})
+            return client.getresponse().status
+
+    with beside(board, 30.0, host="127.0.0.1", port=port, limits=limits, stop=bench.loop.stop):
+        by = json.dumps({"by": "operator 7: steam leak"})
+        assert post(by, token="wrong" * 8) == 401
+        for body in ("", "[]", '{"by": " "}', '{"by": 7}', '{"by": NaN}'):
+            assert post(body) == 422
+        assert post("x" * 70_000) == 413
+        assert ask(port, "/stop")[0] == 405
+        bench.step()
+        assert (bench.loop.mode, bench.loop.stopped) == (Mode.CLOSED_LOOP, "")
+        while ask(port, "/metrics")[0] == 200:  # the rate of others is used up
+            pass
+        assert post(by) == 202
+        bench.step()
+    assert bench.loop.mode is Mode.FALLBACK
+    assert bench.loop.stopped == "operator 7: steam leak (over HTTP)"
+
+
+def test_without_a_token_nobody_stops_a_loop_over_http(driven):
+    _, board, _ = driven
+    port, stops = free_port(), []
+    with beside(
+        board, 30.0, host="127.0.0.1", port=port, limits=ServingLimits(), stop=stops.append
+    ):
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        with contextlib.closing(client):
+            client.request("POST", "/stop", '{"by": "a page in a browser"}')
+            assert client.getresponse().status == 403
+    assert stops == []
+    limits = ServingLimits(token=TOKEN)
+    with beside(board, 30.0, host="127.0.0.1", port=port, limits=limits):
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        with contextlib.closing(client):
+            client.request("POST", "/stop", "{}", {"Authorization": f"Bearer {TOKEN}"})
+            assert client.getresponse().status == 403
+
+
 def test_a_browser_shows_a_running_loop(driven, browser, tmp_path):
     _, board, _ = driven
     port = free_port()

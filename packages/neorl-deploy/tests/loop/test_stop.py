@@ -316,3 +316,18 @@ def test_after_a_stop_the_policy_writes_nothing_until_a_person_releases_it(make,
                 world.happen(event)
             for _ in range(periods):
                 world.step()
+
+
+@pytest.mark.parametrize("disk", ["writable", "without a folder for orders"])
+def test_a_stop_by_a_thread_of_the_process_needs_no_disk(make, tmp_path, disk):
+    bench = make().close()
+    with loop_lock(tmp_path):
+        box = OrderBox(tmp_path, bench.loop)
+        if disk != "writable":
+            (tmp_path / "orders").rmdir()
+        box.stop("operator 7: steam leak")
+        assert len(list(tmp_path.glob("orders/*.json"))) == (disk == "writable")
+        box.take()
+        bench.step()
+    assert bench.loop.mode is Mode.FALLBACK
+    assert bench.loop.stopped == "operator 7: steam leak"

@@ -17,6 +17,7 @@ from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.runtime import LastSent, Runtime
 from neorl_deploy.serving import ServingLimits, serve_http
+from neorl_deploy.serving import _server as servers
 from neorl_deploy.serving._limits import Bucket, read_token
 from neorl_deploy.serving._server import make_server
 
@@ -148,6 +149,9 @@ BAD = {
     "twice": ([tensor("obs", MIDDLE), tensor("obs", MIDDLE)], "given twice"),
     "narrow": ([tensor("obs", [1.0])], "obs must have the shape [1, 3], got [1, 1]"),
     "a text": ([tensor("obs", [1.0, "2", 3.0])], "obs must hold numbers, with null"),
+    "a huge integer": ([tensor("obs", [1.0, 10**400, 3.0])], "no float can represent"),
+    "a list for a name": ([{**tensor("obs", MIDDLE), "name": ["obs"]}], "['obs'] is unknown"),
+    "an object for a name": ([{**tensor("obs", MIDDLE), "name": {}}], "{} is unknown"),
     "a flag": ([tensor("obs", [1.0, True, 3.0])], "obs must hold numbers"),
     "another type": ([tensor("obs", MIDDLE, "FP64")], "obs must be FP32, got 'FP64'"),
     "another carry": (
@@ -211,6 +215,90 @@ def test_the_rate_is_limited_and_the_end_is_announced_and_graceful(runtime):
     running.end()
     assert not running.thread.is_alive()
     assert running.server.config.app.state.ready is False
+
+
+def test_half_requests_turn_no_supervisor_away(served):
+    """64 connections that send half a header, and 64 that send half a body."""
+    body = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    for half in ("GET /rea", f"{body}Content-Length: 1000\r\n\r\n{{"):
+        with contextlib.ExitStack() as stack:
+            held = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", served.port), 30))
+                for _ in range(64)
+            ]
+            for one in held:
+                one.sendall(half.encode())
+            for path in ("/ready", "/health"):
+                assert served.ask("GET", path, token="")[0] == 200
+            time.sleep(2 * servers.BURST)
+            assert served.ask("GET", "/ready", token="")[0] == 200
+            until = time.monotonic() + 60
+            while served.server.server_state.connections and time.monotonic() < until:
+                time.sleep(0.05)
+            assert not served.server.server_state.connections
+
+
+def test_a_client_keeps_only_so_many_connections_that_wait(served):
+    with contextlib.ExitStack() as stack:
+        for wave in range(4):
+            for _ in range(servers.WAITING):
+                stack.enter_context(socket.create_connection(("127.0.0.1", served.port), 30))
+            assert served.ask("GET", "/health", token="")[0] == 200
+            if wave % 2:
+                time.sleep(1.2 * servers.BURST)
+        assert served.ask("GET", "/health", token="")[0] == 200
+        assert len(served.server.server_state.connections) <= 2 * servers.WAITING + 1
+
+
+def test_a_second_half_request_on_a_connection_is_not_awaited_for_ever(served):
+    whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), 60) as client:
+        client.sendall(whole)
+        assert client.recv(4096).startswith(b"HTTP/1.1 200")
+        client.sendall(whole[:-2])
+        began = time.monotonic()
+        while client.recv(4096):  # what is left of the first response, then the end
+            pass
+        assert time.monotonic() - began > servers.ARRIVAL / 2
+
+
+def test_a_name_that_was_not_declared_is_refused(runtime):
+    """A page in a browser reaches this machine by a name that it controls."""
+    running = Served(runtime, names=("Plant-7.example",))
+
+    def status(host):
+        with socket.create_connection(("127.0.0.1", running.port), 30) as client:
+            client.sendall(f"GET /ready HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            return int(client.recv(4096).split()[1])
+
+    try:
+        for host in ("localhost", "localhost:8000", "127.0.0.1:1", "[::1]:8000", "10.0.0.7"):
+            assert status(host) == 200
+        assert status("plant-7.EXAMPLE:8000") == 200
+        for host in ("evil.example", "localhost.evil.example", "evil.example:8000", "[::1", "@"):
+            assert status(host) == 421
+    finally:
+        running.end()
+
+
+def test_a_request_that_has_begun_is_finished_at_the_end_and_no_other_begins(runtime):
+    running = Served(runtime)
+    body = json.dumps({"inputs": [tensor("obs", MIDDLE)]}).encode()
+    head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with socket.create_connection(("127.0.0.1", running.port), 30) as client:
+        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+        while not running.server.server_state.tasks:
+            time.sleep(0.01)
+        running.server.should_exit = True
+        while running.server.servers[0].is_serving():
+            time.sleep(0.01)
+        assert running.server.config.app.state.ready is False
+        with pytest.raises(OSError, match="refused"):
+            running.ask("GET", "/ready")
+        client.sendall(body[5:])
+        assert client.recv(65_536).startswith(b"HTTP/1.1 200")
+    running.thread.join(10)
+    assert not running.thread.is_alive()
 
 
 def test_a_bucket_fills_with_time():

@@ -32,13 +32,17 @@ def verify_audit(
     bundle: Path | None,
     head: str | None,
     *,
+    trusted_key: str | None = None,
     show: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Verifies a log, which must contain a record of the hash ``head``, and prints the result."""
+    """Verifies a log, which must contain a record of the hash ``head``, and prints the result.
+
+    With ``trusted_key``, that key must have signed every removal of old files.
+    """
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise DeployError(f"--head takes the whole hash of a record (64 digits), got {head!r}")
-    chain = verify_chain(folder, head=head)
+    chain = verify_chain(folder, head=head, trusted_key=trusted_key)
     events = [one_line(line) for line in event_lines(folder)] if show else []
     decisions = None if bundle is None else _recompute(folder, bundle)
     if as_json:
@@ -49,6 +53,7 @@ def verify_audit(
             "files": len(chain.files),
             "first": chain.first,
             "decisions_recomputed": decisions,
+            "in_use": chain.in_use,
             "head": chain.head,
             "compared_with": head,
         }
@@ -62,6 +67,8 @@ def verify_audit(
         print(f"  it begins at record {chain.first}; rotation removed the records before it")
     if decisions is not None:
         print(f"  {decisions} decisions were computed again and are identical")
+    if chain.in_use:
+        print("  a loop writes to it now: in use, good so far")
     print(f"  head {chain.head}")
     if head is None:
         print("No record was changed since it was written. This does not rule out a forger who")
@@ -94,7 +101,8 @@ def event_lines(folder: Path) -> Iterator[str]:
     An event is a change of mode, a fault, an order, another bundle, another stage of a roll-out, or
     the removal of old records. Periods without an event are counted.
     """
-    quiet, mode, wall, bundle, stage = 0, "", 0.0, "", ("", "")
+    quiet, mode, wall, stage = 0, "", 0.0, ("", "")
+    opening: dict[str, Any] = {}
     for record, _ in records(folder):
         kind, event = record["kind"], ""
         if kind == "cycle":
@@ -102,9 +110,9 @@ def event_lines(folder: Path) -> Iterator[str]:
             event = _cycle_event(record)
             if not event:
                 quiet, mode = quiet + 1, record["mode"]
-        elif kind == "file" and record.get("bundle", "") != bundle:
-            bundle = record.get("bundle", "")
-            event = f"decisions are made by the bundle {bundle}"
+        elif kind == "file":
+            event = "; ".join(_file_events(record, opening))
+            opening = record
         elif kind == "rollout" and (record["stage"], record["why"]) != stage:
             stage = record["stage"], record["why"]
             event = f"roll-out: {record['stage']}, {record['why']}"
@@ -118,6 +126,31 @@ def event_lines(folder: Path) -> Iterator[str]:
             yield f"{when}record {record['n']}: {event}"
     if quiet:
         yield f"  {quiet} period{'s' * (quiet != 1)} in {mode} without an event"
+
+
+CHANGES = {
+    "bundle": "decisions are made by the bundle {}",
+    "tags": "the tag map is {}",
+    "versions": "the software is {}",
+    "machine": "the machine is {}",
+    "account": "the account is {}",
+}
+
+
+def _file_events(record: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
+    """What changed with a new file: what decides, or the end of the log while no loop ran."""
+    for name, text in CHANGES.items():
+        value = record.get(name)
+        if value is not None and value != before.get(name):
+            named = isinstance(value, dict)
+            yield text.format(", ".join(" ".join(p) for p in value.items()) if named else value)
+    found = record.get("head_found")
+    if found is not None:
+        named = f"named record {found['n']}" if found else "could not be read"
+        yield (
+            f"head.json {named} at this start, while the log ended with record {record['n'] - 1}: "
+            "a crash, or a person"
+        )
 
 
 def _cycle_event(record: dict[str, Any]) -> str:

@@ -14,11 +14,13 @@ from neorl_deploy._command.text import command_prefix, one_line
 from neorl_deploy._errors import DeployError
 
 if TYPE_CHECKING:
+    from neorl_deploy.audit._log import AuditLog
     from neorl_deploy.bundle._read import Bundle
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._cycle import Cycle
     from neorl_deploy.loop._serve import OrderBox, Watchdog
     from neorl_deploy.loop._staged_rollout import StagedRollout
+    from neorl_deploy.loop._tags import TagMap
 
 MODE_HELP = (
     "manual, shadow, advisory, closed-loop, stop or release (of a stop); rollout, full (of a "
@@ -83,6 +85,7 @@ def add_loop_commands(commands, add) -> None:
     http.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
     http.add_argument("--name", default="policy", help="name of the model (policy)")
     http.add_argument("--token-file", type=Path, help="file with a token that clients must send")
+    _add_host_name(http)
     http.add_argument("--rate", type=float, default=200.0, help="requests a second (200)")
     add_form(http)
     model = add(commands, "mlflow", _mlflow, "write a folder that MLflow loads as a model")
@@ -113,6 +116,9 @@ def _add_serve(commands, add) -> argparse.ArgumentParser:
         "--keep", type=int, metavar="N", help="files of 64 MiB of the audit log to keep (all)"
     )
     serve.add_argument(
+        "--audit-key", type=Path, metavar="KEY", help="ed25519 key that signs what --keep removes"
+    )
+    serve.add_argument(
         "--trial", action="store_true", help='let a policy that is "worth a trial" close the loop'
     )
     serve.add_argument(
@@ -133,8 +139,19 @@ def _add_serve(commands, add) -> argparse.ArgumentParser:
     serve.add_argument(
         "--token-file", type=Path, help="file with a token that clients of --http must send"
     )
+    _add_host_name(serve)
     add_form(serve)
     return serve
+
+
+def _add_host_name(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--host-name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name of the server for clients, besides localhost and addresses; repeatable",
+    )
 
 
 def add_form(command: argparse.ArgumentParser) -> None:
@@ -180,11 +197,10 @@ def _write_draft(path: Path, text: str) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from neorl_deploy.audit._chain import AuditError
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._check import RECORD, unchecked
     from neorl_deploy.loop._control import ControlLoop
-    from neorl_deploy.loop._cycle import audit_log, recorder
+    from neorl_deploy.loop._cycle import recorder
     from neorl_deploy.loop._modes import Mode
     from neorl_deploy.loop._plant import SystemClock, connect
     from neorl_deploy.loop._serve import OrderBox, Watchdog, drop_old_orders, loop_lock, serve
@@ -205,11 +221,7 @@ def _serve(options: argparse.Namespace) -> int:
             print(one_line(line))
         runtime = load_bundle(bundle.path, state=folder / "state", form=options.form)
         plant = connect(tags)
-        try:
-            log = audit_log(folder / "audit", bundle, form=options.form, files=options.keep)
-        except AuditError as error:
-            advice = "keep that folder as it is, and start in another one with --directory"
-            raise AuditError(f"{error}; {advice}") from error
+        log = _audit_log(options, bundle, tags)
         loop = ControlLoop(
             runtime,
             tags,
@@ -235,7 +247,7 @@ def _serve(options: argparse.Namespace) -> int:
             "`neorl-deploy mode`"
         )
         try:
-            with _http_server(options, board, runtime.manifest.dt):
+            with _http_server(options, board, runtime.manifest.dt, orders):
                 serve(
                     loop,
                     _InterruptibleClock(clock, ending),
@@ -254,7 +266,26 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _http_server(options: argparse.Namespace, board: Board, dt: float):
+def _audit_log(options: argparse.Namespace, bundle: Bundle, tags: TagMap) -> AuditLog:
+    from neorl_deploy.audit._chain import AuditError
+    from neorl_deploy.bundle._signature import Signer
+    from neorl_deploy.loop._cycle import audit_log
+
+    try:
+        return audit_log(
+            options.directory / "audit",
+            bundle,
+            tags=tags,
+            form=options.form,
+            files=options.keep,
+            signer=None if options.audit_key is None else Signer(options.audit_key),
+        )
+    except AuditError as error:
+        advice = "keep that folder as it is, and start in another one with --directory"
+        raise AuditError(f"{error}; {advice}") from error
+
+
+def _http_server(options: argparse.Namespace, board: Board, dt: float, orders: OrderBox):
     """The HTTP server that runs beside the loop, if one was requested."""
     if options.http is None:
         return contextlib.nullcontext()
@@ -263,8 +294,8 @@ def _http_server(options: argparse.Namespace, board: Board, dt: float):
 
     token = "" if options.token_file is None else read_token(options.token_file)
     print(f"http://{options.host}:{options.http}/", flush=True)
-    limits = ServingLimits(token=token)
-    return beside(board, dt, host=options.host, port=options.http, limits=limits)
+    limits = ServingLimits(token=token, names=tuple(options.host_name))
+    return beside(board, dt, host=options.host, port=options.http, limits=limits, stop=orders.stop)
 
 
 def _status(rollout: StagedRollout) -> tuple[str, str]:
@@ -315,7 +346,12 @@ def _http(options: argparse.Namespace) -> int:
     if not options.rate > 0 or not 0 < options.port < 65_536 or not options.name.isidentifier():
         raise DeployError("--rate must be above zero, --port from 1 to 65535, and --name one word")
     token = "" if options.token_file is None else read_token(options.token_file)
-    limits = ServingLimits(token=token, rate=options.rate, burst=max(1, round(options.rate)))
+    limits = ServingLimits(
+        token=token,
+        rate=options.rate,
+        burst=max(1, round(options.rate)),
+        names=tuple(options.host_name),
+    )
     require_token_beyond_this_machine(options.host, limits)
     runtime = loaded_runtime(_read_bundle(options), options.form)
     settle_memory()
@@ -358,6 +394,7 @@ def _mlflow(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from neorl_deploy.audit._log import AS_BEFORE
     from neorl_deploy.loop._check import check_record, check_tags
     from neorl_deploy.loop._cycle import audit_log
     from neorl_deploy.loop._plant import SystemClock, connect
@@ -373,7 +410,7 @@ def _check(options: argparse.Namespace) -> int:
         findings = check_tags(
             tags, bundle.manifest, plant, SystemClock(), confirmed=options.confirm
         )
-        log = audit_log(options.directory / "audit", bundle)
+        log = audit_log(options.directory / "audit", bundle, tags=tags, files=AS_BEFORE)
         with contextlib.closing(log):
             record = check_record(tags, findings, options.by)
             log.append(record, durable=True, standing=True)

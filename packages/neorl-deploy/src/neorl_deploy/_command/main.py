@@ -305,12 +305,19 @@ def _replay(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     from neorl_deploy._command.audit_command import audit_of, verify_audit
     from neorl_deploy._command.text import bundle_lines, limit_lines, proof_lines, verdict_lines
+    from neorl_deploy.bundle._signature import read_public_key
 
     audit = audit_of(options.bundle)
     _require_options_of(options, audit=audit is not None)
     if audit is not None:
+        key = None if options.public_key is None else read_public_key(options.public_key)
         return verify_audit(
-            audit, options.decided_by, options.head, show=options.show, as_json=options.json
+            audit,
+            options.decided_by,
+            options.head,
+            trusted_key=key,
+            show=options.show,
+            as_json=options.json,
         )
     bundle, worst = _read(options.bundle, options), None
     if options.self_test:
@@ -345,7 +352,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _require_options_of(options: argparse.Namespace, *, audit: bool) -> None:
     """Refuses options that would be ignored, so that no requested check is silently skipped."""
     own = ("decided_by", "head", "show")
-    other = ("self_test", "require_deploy", "public_key") if audit else own
+    other = ("self_test", "require_deploy") if audit else own
     if skipped := [f"--{name.replace('_', '-')}" for name in other if getattr(options, name)]:
         kind, other_kind = ("an audit log", "a bundle") if audit else ("a bundle", "an audit log")
         raise DeployError(

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from neorl_deploy.audit._chain import HEAD, KIND, NAME, SEED, VERSION, AuditError, line_of, records
+from neorl_deploy.audit._chain import (
+    HEAD,
+    KIND,
+    NAME,
+    SEED,
+    VERSION,
+    AuditError,
+    files_of,
+    head_found,
+    line_of,
+    opening_of,
+    records_of,
+    removal_of,
+)
+from neorl_deploy.bundle._signature import Signer
 from neorl_deploy.bundle._strict_json import dump_compact
 
 LARGEST_FILE = 2**26
 """Bytes after which a new file is started."""
+
+AS_BEFORE = 0
+"""Keeps as many files as the log did before, under the same key."""
 
 
 class AuditLog:
@@ -23,10 +42,11 @@ class AuditLog:
         opening: Additional entries of the first record of every file, such as the bundle's digest.
         largest: Bytes after which a new file is started.
         files: Number of files to keep; older ones are removed, and a record states this. ``None``
-            keeps all.
+            keeps all, and :data:`AS_BEFORE` as many as the last file states.
+        signer: Key that signs every removal of files; ``None`` signs none.
 
     Raises:
-        AuditError: If the existing log was changed, or cannot be written.
+        AuditError: If the last file of the existing log was changed, or it cannot be written.
     """
 
     def __init__(
@@ -36,18 +56,23 @@ class AuditLog:
         *,
         largest: int = LARGEST_FILE,
         files: int | None = None,
+        signer: Signer | None = None,
     ) -> None:
+        self._signer, self._key = signer, None if signer is None else signer.public_key
         self.folder, self._opening, self._largest, self._keep = folder, opening, largest, files
         self._head, self._n, self._number, self._torn = SEED, 0, 0, ""
         self._file = self._head_file = -1
         self._size = 0
         self._starts: dict[int, int] = {}
         self._standing: dict[str, dict[str, Any]] = {}
+        self._found: dict[str, Any] | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._resume()
+            self._keep = self._keep or None
             flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
             self._head_file = os.open(folder / HEAD, flags, 0o640)
+            _mark_in_use(self._head_file)
             self._begin_file()
         except OSError as error:
             raise AuditError(f"cannot write the audit log {folder}: {error.strerror}") from error
@@ -96,23 +121,43 @@ class AuditLog:
         self._file = self._head_file = -1
 
     def _resume(self) -> None:
-        """Continues the chain at its end; a record cut off by a crash is reported, not removed."""
-        present = sorted(p for p in self.folder.iterdir() if NAME.fullmatch(p.name))
-        if not present:
+        """Continues the chain at its end; a record cut off by a crash is reported, not removed.
+
+        Only the last file is read whole, and the files before it as long as a crash has kept a file
+        from repeating what stands; :func:`verify_chain` checks the others.
+        """
+        if not any(NAME.fullmatch(path.name) for path in self.folder.iterdir()):
             return
+        files = files_of(self.folder)
+        for path in files:
+            opening = opening_of(path)
+            self._starts[opening["file"]] = opening["n"]
+        if self._keep == AS_BEFORE:
+            self._keep = opening.get("keep")
+            self._key = self._key or opening.get("removals_signed_by")
+        count = 1
+        while not self._read_end(files[-count:]) and count < len(files):
+            count += 1
+        self._number = int(files[-1].stem[-6:])
+        self._found = head_found(self.folder, self._n - 1, self._head)
+
+    def _read_end(self, files: list[Path]) -> bool:
+        """Reads the last files; whether the first of them repeats all that stood at its start."""
+        opening, repeated = {}, 0
+        self._standing.clear()
         try:
-            for record, digest in records(self.folder):
+            for record, digest in records_of(files):
                 self._head, self._n = digest, record["n"] + 1
-                if record["kind"] == "file":
-                    self._starts[record["file"]] = record["n"]
-                elif record.get("standing"):
+                opening = opening or record
+                if record.get("standing"):
                     self._standing[record["kind"]] = record
+                    repeated += record["n"] <= opening["n"] + opening.get("repeats", 0)
         except AuditError as error:
-            tail = present[-1].read_bytes().rpartition(b"\n")[2]
+            tail = files[-1].read_bytes().rpartition(b"\n")[2]
             if not tail or "cut off" not in str(error):
                 raise
             self._torn = hashlib.sha256(tail).hexdigest()
-        self._number = int(present[-1].stem[-6:])
+        return repeated == opening.get("repeats")
 
     def _begin_file(self) -> None:
         number = self._number + 1
@@ -124,6 +169,9 @@ class AuditLog:
         opening = {"kind": "file", "format": KIND, "version": VERSION, "file": number}
         opening |= {"before": self._head, "torn": self._torn, **self._opening(), "n": self._n}
         start = self._n
+        opening |= {"keep": self._keep, "oldest": min(self._starts.values(), default=start)}
+        opening |= {"removals_signed_by": self._key}
+        opening |= {"repeats": len(self._standing), "head_found": self._found}
         try:
             self._write(opening, durable=True)
         except OSError:
@@ -134,18 +182,23 @@ class AuditLog:
         if before[0] >= 0:
             os.close(before[0])
         self._number, self._torn, self._starts[number] = number, "", start
+        self._found = None
         for record in self._standing.values():
             self._write({**record, "n": self._n}, durable=True)
         self._forget()
 
     def _forget(self) -> None:
-        if self._keep is None:
-            return
+        if self._keep is None or (self._key is not None and self._signer is None):
+            return  # what must be signed is left to a process that has the key
         old = sorted(self._starts)[: -self._keep]
         if not old:
             return
         kept = sorted(self._starts)[-self._keep]
-        record = {"kind": "forgotten", "before": self._starts[kept], "n": self._n}
+        first = opening_of(self.folder / f"audit-{kept:06d}.jsonl")
+        record = {"kind": "forgotten", "before": first["n"], "hash": first["before"]}
+        if self._signer is not None:
+            record["signature"] = self._signer.sign_removal(removal_of(record))
+        record["n"] = self._n
         self._write(record, durable=True)  # recorded before the files are removed
         for number in old:
             (self.folder / f"audit-{number:06d}.jsonl").unlink(missing_ok=True)
@@ -170,3 +223,19 @@ class AuditLog:
         os.ftruncate(self._head_file, len(head))
         if durable:
             os.fsync(self._head_file)
+
+
+def _mark_in_use(head_file: int) -> None:
+    """Locks the head for as long as it is open, so that a check knows that records may follow it.
+
+    A check that looks for the lock holds it for an instant; without the mark, at worst a check
+    reports a record behind the head.
+    """
+    with contextlib.suppress(ImportError):
+        import fcntl
+
+        for _ in range(10):
+            with contextlib.suppress(OSError):
+                fcntl.flock(head_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.01)

@@ -5,6 +5,7 @@ from neorl_deploy.bundle._manifest import ChannelEntry as ChannelEntry
 from neorl_deploy.bundle._manifest import Manifest as Manifest
 from neorl_deploy.bundle._read import Bundle as Bundle
 from neorl_deploy.bundle._read import read_bundle as read_bundle
+from neorl_deploy.bundle._signature import Signer as Signer
 from neorl_deploy.bundle._signature import read_public_key as read_public_key
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Bundle",
     "ChannelEntry",
     "Manifest",
+    "Signer",
     "read_bundle",
     "read_public_key",
 ]

@@ -13,6 +13,10 @@ CONTEXT = b"neorl-bundle-signature-v1\0"
 """Prefixed to the signed data, so that a signature is valid only for a bundle."""
 
 
+REMOVAL = b"neorl-audit-removal-v1\0"
+"""As :data:`CONTEXT`, for the removal of old files of an audit log."""
+
+
 class Signer:
     """A private key, ready for signing.
 
@@ -35,6 +39,20 @@ class Signer:
     def sign(self, checksums: bytes) -> bytes:
         """The signature file for a checksum list."""
         return _signature_file(self.claim, self._key.sign(CONTEXT + checksums).hex())
+
+    def sign_removal(self, removal: bytes) -> str:
+        """The signature, in hexadecimal, of the removal of old files of an audit log."""
+        return self._key.sign(REMOVAL + removal).hex()
+
+
+def is_signed_removal(public_key: str, signature: Any, removal: bytes) -> bool:
+    """Whether a key has signed a removal.
+
+    Raises:
+        DeployError: If ``cryptography`` is not installed.
+    """
+    digits = isinstance(signature, str) and re.fullmatch("[0-9a-f]{128}", signature)
+    return bool(digits) and _is_valid(public_key, str(signature), REMOVAL + removal)
 
 
 def require_signature(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
-from neorl_deploy.bundle._strict_json import dump_compact
 from neorl_deploy.loop._contract import UNATTENDED, Claim, objection
 from neorl_deploy.loop._plant import Clock, Plant, PlantError, Quality, Reading
 from neorl_deploy.loop._tags import Input, Output, TagMap
@@ -50,11 +47,6 @@ class Finding(NamedTuple):
     fault: str = ""
 
 
-def digest_of(tags: TagMap) -> str:
-    """Digest of everything that a tag map says."""
-    return hashlib.sha256(dump_compact(_plain(dataclasses.asdict(tags)))).hexdigest()
-
-
 def unchecked(tags: TagMap, record: Mapping[str, Any] | None) -> str:
     """Why a tag map may not close a loop; empty if its check has passed.
 
@@ -65,7 +57,7 @@ def unchecked(tags: TagMap, record: Mapping[str, Any] | None) -> str:
     advice = "run `neorl-deploy check BUNDLE TAGS --by NAME` with this folder"
     if record is None:
         return f"the tag map has not been checked at the plant: {advice}"
-    if record["tags"] != digest_of(tags):
+    if record["tags"] != tags.digest:
         return f"the tag map has changed since it was checked: {advice}"
     if record["faults"]:
         return f"the check of the tag map has failed ({'; '.join(record['faults'])}): {advice}"
@@ -77,7 +69,7 @@ def check_record(tags: TagMap, findings: Sequence[Finding], by: str) -> dict[str
     return {
         "kind": RECORD,
         "bundle": tags.bundle,
-        "tags": digest_of(tags),
+        "tags": tags.digest,
         "by": by,
         "checked": [finding.name for finding in findings],
         "faults": [f"{finding.name}: {finding.fault}" for finding in findings if finding.fault],
@@ -234,12 +226,3 @@ def _heartbeats(
         fault = "" if len(set(shown)) == LOOKS else "it does not change in every period"
         findings.append(Finding(f"plant_heartbeat {loop.plant_heartbeat}", fault))
     return findings
-
-
-def _plain(value: Any) -> Any:
-    """A value without infinities, which JSON cannot hold."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

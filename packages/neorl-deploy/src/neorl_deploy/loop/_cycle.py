@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
+import getpass
+import importlib.metadata
 import math
+import os
+import platform
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +23,7 @@ from neorl_deploy.loop._inputs import Measurements, TagMemory
 from neorl_deploy.loop._modes import Mode
 from neorl_deploy.loop._orders import NOT_SHOWN, ModeTag
 from neorl_deploy.loop._plant import Instant
+from neorl_deploy.loop._tags import TagMap
 from neorl_deploy.runtime._decision import Decision
 from neorl_deploy.runtime._forms import FormName
 
@@ -128,13 +134,22 @@ class Memory:
 
 
 def audit_log(
-    folder: Path, bundle: Bundle, *, form: FormName = "stablehlo", **settings: Any
+    folder: Path,
+    bundle: Bundle,
+    *,
+    tags: TagMap | None = None,
+    form: FormName = "stablehlo",
+    **settings: Any,
 ) -> AuditLog:
     """The audit log of a loop, continued or newly created.
+
+    The first record of every file names the bundle and who signed it, the digest of the tag map,
+    versions of the software, the machine, and the account of the process.
 
     Args:
         folder: Folder of the log.
         bundle: The bundle that makes the decisions.
+        tags: The tag map that binds it to the plant; ``None`` if there is none.
         form: The form that makes the decisions; another form may round differently.
         settings: Settings of :class:`~neorl_deploy.audit.AuditLog`: ``largest``, ``files``.
 
@@ -143,9 +158,32 @@ def audit_log(
     """
 
     def opening() -> dict[str, Any]:
-        return {"bundle": f"sha256:{bundle.digest}", "form": form}
+        return {
+            "bundle": f"sha256:{bundle.digest}",
+            "signed_by": bundle.signed_by,
+            "tags": None if tags is None else f"sha256:{tags.digest}",
+            "form": form,
+            "versions": _versions(),
+            "machine": f"{platform.node()}, {platform.machine()}, {platform.system()}",
+            "account": _account(),
+        }
 
     return AuditLog(folder, opening, **settings)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in ("neorl-deploy", "numpy", "jax", "jaxlib"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # JAX is an extra
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def _account() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container may know no name for its user
+        return f"user {os.getuid()}" if hasattr(os, "getuid") else "unknown"
 
 
 def recorder(log: AuditLog) -> Callable[[Cycle], None]:

@@ -237,6 +237,16 @@ class OrderBox:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 LOGGER.error("the order %s is not carried out: %r", path.name, error)
 
+    def stop(self, by: str) -> None:
+        """Stops the loop from its next step on. Any thread of its process may call it.
+
+        The stop is an order that outlives this process, where the disk takes one.
+        """
+        try:
+            order(self._folder.parent, STOP, by)
+        except DeployError:  # a full or read-only disk
+            self._loop.stop(by)
+
     def settle(self) -> None:
         """Deletes the orders that a step has carried out, if their effect is stored."""
         if not self._loop.runtime.stored:

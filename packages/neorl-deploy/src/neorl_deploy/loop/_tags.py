@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import hashlib
 import json
 import math
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.bundle._strict_json import dump_compact
 
 TODO = "TODO"
 """Placeholder in a drafted tag map where a person has to enter a tag."""
@@ -206,6 +209,11 @@ class TagMap:
         )
 
     @property
+    def digest(self) -> str:
+        """SHA-256 of everything that it says."""
+        return hashlib.sha256(dump_compact(_plain(dataclasses.asdict(self)))).hexdigest()
+
+    @property
     def watched(self) -> tuple[str, ...]:
         """Tags that are read once more directly before a write: all that are read but inputs."""
         return self.read[len(self.inputs) :]
@@ -216,6 +224,15 @@ class TagMap:
         tags = {self.loop.heartbeat, *(self.block.written if self.block else ())}
         tags.update(tag for output in self.outputs for tag in (output.tag, output.advice))
         return frozenset(tags - {""})
+
+
+def _plain(value: Any) -> Any:
+    """A value without infinities, which JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_tags(path: Path, bundle: Bundle) -> TagMap:

@@ -101,7 +101,7 @@ def parse_request(document: Any, manifest: Manifest, n_words: int) -> InferenceR
     given: dict[str, np.ndarray] = {}
     for tensor in document["inputs"]:
         name = tensor.get("name") if isinstance(tensor, dict) else None
-        if name not in known or name in given:
+        if not isinstance(name, str) or name not in known or name in given:
             raise RequestError(
                 f"the input {name!r} is unknown or given twice; the inputs are {', '.join(known)}"
             )
@@ -137,8 +137,11 @@ def _tensor(tensor: dict[str, Any], name: str, datatype: str, width: int) -> np.
         return np.array(data, np.uint32)
     if not all(value is None or type(value) in (int, float) for value in data):
         raise RequestError(f"{name} must hold numbers, with null where one is missing")
-    with np.errstate(over="ignore"):
-        return np.array([math.nan if value is None else value for value in data], np.float32)
+    try:
+        with np.errstate(over="ignore"):
+            return np.array([math.nan if value is None else value for value in data], np.float32)
+    except OverflowError as error:  # JSON bounds no integer
+        raise RequestError(f"{name} holds an integer that no float can represent") from error
 
 
 def inference_response(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
+import ipaddress
 import stat
 import time
+import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,25 @@ class ServingLimits:
         largest: Largest request in bytes.
         rate: Average number of requests allowed per second.
         burst: Number of requests allowed at the same time.
+        names: Names by which clients may address the server, besides ``localhost`` and IP
+            addresses. Another name is refused, because a page of a browser may have made it point
+            to this machine (DNS rebinding).
     """
 
     token: str = ""
     largest: int = 65_536
     rate: float = 200.0
     burst: int = 200
+    names: tuple[str, ...] = ()
+
+    def answers_to(self, host: str) -> bool:
+        """Whether a client may address the server as in this ``Host`` header."""
+        name = urllib.parse.urlsplit(f"//{host}").hostname if host else "localhost"
+        try:
+            ipaddress.ip_address(name or "")
+        except ValueError:
+            return name in ("localhost", *(known.lower() for known in self.names))
+        return True
 
     def admits(self, authorization: str | None) -> bool:
         """Whether a header contains the token; compared in constant time."""
@@ -87,17 +102,28 @@ def too_large(limits: ServingLimits) -> str:
 
 
 def refusal(
-    request: Any, limits: ServingLimits, bucket: Bucket, free: frozenset[str]
+    request: Any,
+    limits: ServingLimits,
+    bucket: Bucket,
+    free: frozenset[str],
+    urgent: frozenset[str] = frozenset(),
 ) -> tuple[int, str] | None:
     """Status and reason for refusing a request, before its body is read.
 
-    Paths in ``free`` need no token and do not count towards the rate.
+    Paths in ``free`` need no token and do not count towards the rate; those in ``urgent`` need a
+    token, and are taken at any rate.
     """
+    try:
+        known = limits.answers_to(request.headers.get("host", ""))
+    except ValueError:  # it is no host at all
+        known = False
+    if not known:
+        return 421, "this server has another name; declare further ones with --host-name"
     if request.url.path in free:
         return None
     if not limits.admits(request.headers.get("authorization")):
         return 401, "send the token: Authorization: Bearer TOKEN"
-    if not bucket.take():
+    if request.url.path not in urgent and not bucket.take():
         return 429, f"at most {limits.rate:g} requests a second"
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length) > limits.largest:

@@ -1,21 +1,26 @@
-"""HTTP interface of a running loop: readiness, metrics and a page (extra ``http``)."""
+"""HTTP interface of a running loop: readiness, metrics, a page and a stop (extra ``http``)."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy._errors import BundleError, DeployError, missing_extra
+from neorl_deploy.bundle._strict_json import parse_strict
 from neorl_deploy.dashboard import live_page
 from neorl_deploy.loop import Board, Mode
-from neorl_deploy.serving._limits import Bucket, ServingLimits, refusal
+from neorl_deploy.serving._limits import Bucket, ServingLimits, refusal, too_large
 from neorl_deploy.serving._server import require_token_beyond_this_machine, server_of
 
 OPEN = frozenset({"/", "/health", "/ready"})
 """Routes that need no token: the page without its data, and the checks of a supervisor."""
+
+URGENT = frozenset({"/stop"})
+"""Routes that are taken at any rate of requests."""
 
 SILENT = 3
 """Periods without a step after which the loop is not ready."""
@@ -27,18 +32,23 @@ def loop_application(
     *,
     limits: ServingLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
+    stop: Callable[[str], None] | None = None,
 ):
-    """A read-only ASGI application beside a loop.
+    """An ASGI application beside a loop, which shows its state and can stop it.
 
     ``GET /health`` reports that the process is alive, ``/ready`` that the loop runs (503 before its
     first step, and after three periods without one), ``/metrics`` gives counts in the Prometheus
-    format, ``/state.json`` gives the whole state, and ``/`` is the page that shows it.
+    format, ``/state.json`` gives the whole state, and ``/`` is the page that shows it. ``POST
+    /stop`` with ``{"by": "NAME: REASON"}`` is an emergency stop; it needs a token, and nothing
+    here closes the loop or releases a stop.
 
     Args:
         board: The state that the loop publishes.
         dt: Control period in seconds.
         limits: Token, size and rate; ``None`` for the defaults.
         clock: Returns seconds on the clock of the loop's cycles.
+        stop: Stops the loop for a person, named with the reason; ``None`` for a server that only
+            shows it. Called in a thread of the server.
 
     Returns:
         A FastAPI application.
@@ -61,7 +71,7 @@ def loop_application(
     app.state.ready = True
 
     async def guarded(request: Any, forward: Callable[[Any], Awaitable[Any]]) -> Any:
-        turned_away = refusal(request, bounds, bucket, OPEN)
+        turned_away = refusal(request, bounds, bucket, OPEN, URGENT)
         if turned_away is not None:
             return JSONResponse({"error": turned_away[1]}, turned_away[0])
         return await forward(request)
@@ -84,10 +94,39 @@ def loop_application(
         return HTMLResponse(page)
 
     app.middleware("http")(guarded)
+    app.add_route("/stop", _stopping(stop, bounds, JSONResponse), methods=["POST"])
     routes = {"/": shown, "/health": health, "/ready": ready, "/metrics": metrics}
     for path, function in {**routes, "/state.json": state}.items():
         app.add_route(path, function, methods=["GET"])
     return app
+
+
+def _stopping(
+    stop: Callable[[str], None] | None, limits: ServingLimits, answer: Callable[..., Any]
+) -> Callable[[Any], Awaitable[Any]]:
+    """The route of an emergency stop; without a token, any page in a browser could ask for it."""
+
+    async def stopped(request: Any) -> Any:
+        if stop is None:
+            return answer({"error": "this server only shows the loop"}, 403)
+        if not limits.token:
+            return answer({"error": "a stop needs a token; serve with --token-file"}, 403)
+        body = b""
+        async for chunk in request.stream():  # the stated length may be missing
+            body += chunk
+            if len(body) > limits.largest:
+                return answer({"error": too_large(limits)}, 413)
+        try:
+            document = parse_strict(body, "the request")
+        except BundleError as error:
+            return answer({"error": str(error)}, 422)
+        by = document.get("by") if isinstance(document, dict) else None
+        if not isinstance(by, str) or not by.strip():
+            return answer({"error": 'say who stops it and why: {"by": "NAME: REASON"}'}, 422)
+        await asyncio.to_thread(stop, f"{by.strip()} (over HTTP)")  # it may wait for a disk
+        return answer({"ordered": "stop"}, 202)
+
+    return stopped
 
 
 @contextlib.contextmanager
@@ -99,10 +138,12 @@ def beside(
     port: int,
     limits: ServingLimits,
     clock: Callable[[], float] = time.monotonic,
+    stop: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
     """Serves the application in its own thread while a loop runs."""
     require_token_beyond_this_machine(host, limits)
-    server = server_of(loop_application(board, dt, limits=limits, clock=clock), host, port)
+    app = loop_application(board, dt, limits=limits, clock=clock, stop=stop)
+    server = server_of(app, host, port)
     thread = threading.Thread(target=_run, args=(server,), daemon=True)
     thread.start()
     while not server.started and thread.is_alive():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+from collections.abc import Iterable
 from typing import Any
 
 from neorl_deploy._errors import DeployError, missing_extra
@@ -11,6 +13,15 @@ from neorl_deploy.serving._app import application
 from neorl_deploy.serving._limits import ServingLimits
 
 GRACE = 5
+"""Seconds in which open requests are completed at the end."""
+ARRIVAL = 5
+"""Seconds within which a request must have arrived, once its connection is open or it has begun."""
+WAITING = 32
+"""Connections without a whole request that one client may keep; the oldest ones are closed."""
+BURST = 0.5
+"""Seconds for which a connection is not closed for the sake of others."""
+CONNECTIONS = 256
+"""Connections beyond which requests are answered with 503."""
 
 
 def serve_http(
@@ -21,7 +32,7 @@ def serve_http(
     name: str = "policy",
     limits: ServingLimits | None = None,
 ) -> None:
-    """Serves a bundle until SIGINT or SIGTERM, then reports not ready and completes open requests.
+    """Serves a bundle until SIGINT or SIGTERM, then accepts no connection and completes requests.
 
     Args:
         runtime: A loaded bundle.
@@ -56,7 +67,7 @@ def server_of(app: Any, host: str, port: int) -> Any:
         raise missing_extra("serving over HTTP", "http", error) from error
 
     class Server(uvicorn.Server):
-        """Reports that it is not ready before it ends."""
+        """Reports on its open connections that it is not ready before it ends."""
 
         async def shutdown(self, sockets: Any = None) -> None:
             app.state.ready = False
@@ -64,16 +75,81 @@ def server_of(app: Any, host: str, port: int) -> Any:
 
     config = uvicorn.Config(
         app,
+        http=_protocol(),
         host=host,
         port=port,
         log_level="warning",
         timeout_graceful_shutdown=GRACE,
         timeout_keep_alive=5,
-        limit_concurrency=64,
+        limit_concurrency=CONNECTIONS,
         h11_max_incomplete_event_size=16_384,
         server_header=False,
     )
     return Server(config)
+
+
+def _protocol() -> type[asyncio.Protocol]:
+    """The protocol of a connection: that of uvicorn, with limits on requests that do not arrive.
+
+    Without them, clients that send half a request take all connections, and a supervisor that asks
+    for the health of a loop is turned away.
+    """
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Protocol(H11Protocol):
+        """One connection."""
+
+        opened_at = 0.0
+        deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.opened_at = self.loop.time()
+            self.deadline = self.loop.call_later(ARRIVAL, self.expire)
+            for other in _surplus(self, self.connections):
+                other.transport.close()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if _waits(self):
+                # Not later because of more data: a client may send a byte a second.
+                self.deadline = self.deadline or self.loop.call_later(ARRIVAL, self.expire)
+            else:
+                self.cancel()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.cancel()
+            super().connection_lost(exc)
+
+        def expire(self) -> None:
+            """Closes the connection if its request has still not arrived."""
+            self.deadline = None
+            if _waits(self):
+                self.transport.close()
+
+        def cancel(self) -> None:
+            """Ends the wait for a request."""
+            if self.deadline is not None:
+                self.deadline.cancel()
+                self.deadline = None
+
+    return Protocol
+
+
+def _waits(connection: Any) -> bool:
+    """Whether the next request of a connection has not arrived whole."""
+    cycle = connection.cycle  # None before the first request
+    return cycle is None or cycle.response_complete or cycle.more_body
+
+
+def _surplus(newest: Any, connections: Iterable[Any]) -> list[Any]:
+    """The connections to close because one client keeps too many that wait, oldest first."""
+    address = newest.client and newest.client[0]
+    waiting = [
+        one for one in connections if _waits(one) and (one.client and one.client[0]) == address
+    ]
+    waiting.sort(key=lambda one: one.opened_at)
+    return [one for one in waiting[:-WAITING] if newest.opened_at - one.opened_at > BURST]
 
 
 def require_token_beyond_this_machine(host: str, limits: ServingLimits) -> None:
