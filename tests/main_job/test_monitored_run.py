@@ -225,7 +225,7 @@ def test_the_safety_report_of_a_bundle_exits_0_where_every_hard_constraint_is_ke
         (
             "false_alarms = 0.2",
             "false_alarms = 0.0",
-            "monitors.false_alarms must be above 0 and be",
+            "monitors.false_alarms must be a number in (0, 1)",
         ),
         ("false_alarms = 0.2", "false_alarms = 0.01", "for it: 399 episodes are needed"),
         (

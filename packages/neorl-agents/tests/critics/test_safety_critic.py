@@ -173,7 +173,7 @@ TWO = replace(chain.SPEC, cost=(*chain.SPEC.cost, CostChannel("leak", "1", 0.0, 
             chain.SPEC,
             FEW,
             r"0 of 20 episodes have a step that counts against full; among episodes like these, 0 "
-            r"to 16\.8 % have one \(.*95 %\).*no evidence",
+            r"to 16\.8 % have one \(.*95 %\).*says nothing",
         ),
         (NEVER._replace(cost=np.ones((200, 1))), chain.SPEC, FEW, "every step counts against full"),
         (NEVER, chain.SPEC, replace(FEW, quantity="cost"), "the cost full is 0 in every step"),
