@@ -25,7 +25,7 @@ import notebooks
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError
 from neorl_envs._command.main import main
-from neorl_envs.plant_logs import todays_controller
+from neorl_envs.datasets import todays_controller
 from neorl_train._command.subcommands.run import read_run_options
 
 ROOT = Path(__file__).resolve().parent.parent

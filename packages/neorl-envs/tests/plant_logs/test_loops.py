@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from neorl_core import InputError
+from neorl_envs.datasets import todays_controller
 from neorl_envs.plant_logs import (
     convert_log,
     draft_plant_log,
     plant_log_from_dict,
-    todays_controller,
 )
 
 from .conftest import WIDE, Tank, wide_lines

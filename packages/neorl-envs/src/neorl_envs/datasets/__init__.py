@@ -1,6 +1,8 @@
 """Datasets of logged episodes, their files, and batches read from them."""
 
 from neorl_envs.datasets._dataset import dataset_from_columns as dataset_from_columns
+from neorl_envs.datasets._loops import TodaysController as TodaysController
+from neorl_envs.datasets._loops import todays_controller as todays_controller
 from neorl_envs.datasets._nested import flatten_columns as flatten_columns
 from neorl_envs.datasets._shards import require_content_hash as require_content_hash
 from neorl_envs.datasets._shards import stored_bytes as stored_bytes
@@ -14,6 +16,7 @@ from neorl_envs.datasets._stream import batch_stream as batch_stream
 
 __all__ = [
     "BatchStream",
+    "TodaysController",
     "batch_stream",
     "data_statistics",
     "dataset_from_columns",
@@ -22,6 +25,7 @@ __all__ = [
     "split_episodes",
     "split_indices",
     "stored_bytes",
+    "todays_controller",
     "write_manifest",
     "write_shards",
 ]

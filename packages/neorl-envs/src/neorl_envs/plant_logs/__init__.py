@@ -11,8 +11,6 @@ from neorl_envs.plant_logs._declared_plant import DeclaredPlant as DeclaredPlant
 from neorl_envs.plant_logs._declared_plant import declared_plant as declared_plant
 from neorl_envs.plant_logs._draft import draft_plant_log as draft_plant_log
 from neorl_envs.plant_logs._interlocks import DeclaredInterlocks as DeclaredInterlocks
-from neorl_envs.plant_logs._loops import TodaysController as TodaysController
-from neorl_envs.plant_logs._loops import todays_controller as todays_controller
 
 __all__ = [
     "DeclaredInterlocks",
@@ -20,12 +18,10 @@ __all__ = [
     "DeclaredPlant",
     "PlantLog",
     "Tag",
-    "TodaysController",
     "convert_file",
     "convert_log",
     "declared_plant",
     "draft_plant_log",
     "plant_log_from_dict",
     "read_plant_log",
-    "todays_controller",
 ]

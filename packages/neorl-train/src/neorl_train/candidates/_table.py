@@ -8,7 +8,7 @@ from typing import Any
 from neorl_core import InputError, Policy, Spec
 from neorl_core.infrastructure import Registry, unknown_name
 from neorl_envs import Dataset
-from neorl_envs.plant_logs import todays_controller
+from neorl_envs.datasets import todays_controller
 from neorl_envs.plants import Plant
 from neorl_train.candidates._declared import DECLARATIONS, DECLARED
 from neorl_train.candidates._family import (

@@ -3,19 +3,15 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from neorl_core import InputError
-from neorl_core.infrastructure import unknown_name
 from neorl_envs.datasets._dataset import Dataset
-
-if TYPE_CHECKING:
-    from neorl_envs.plant_logs._configuration import PlantLog
 
 UNNAMED = "PID of plant.toml"
 """Name of a controller whose loops have no tags."""
 MINUTE = 60.0
 SECONDS = {"s": 1.0, "min": MINUTE}
+"""Units of times on a faceplate."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,41 +82,6 @@ class FaceplateLoop:
             return 100.0 / self.proportional_band * output / measurement
         assert self.gain is not None  # one of the two was checked
         return self.gain * (output / measurement if self.gain_unit == "percent" else 1.0)
-
-
-def check_loops(config: "PlantLog", source: str) -> None:
-    """Refuses loops whose tags do not exist, and numbers that no faceplate shows."""
-    known = [tag.name for tag in config.tags]
-    moved = [tag.name for tag in config.of_role("manipulated")]
-    seen: set[str] = set()
-    for loop in config.loops:
-        for name in filter(None, (loop.controlled, loop.setpoint_channel)):
-            if name not in known:
-                raise unknown_name(f"tag of {loop.label}", name, known)
-        if loop.manipulated not in moved:
-            raise unknown_name(f"manipulated tag of {loop.label}", loop.manipulated, moved)
-        if loop.manipulated in seen:
-            raise InputError(
-                f"{source}: {loop.label}: another loop moves {loop.manipulated} already"
-            )
-        seen.add(loop.manipulated)
-        _check_numbers(loop, f"{source}: {loop.label}")
-
-
-def _check_numbers(loop: FaceplateLoop, where: str) -> None:
-    if (loop.gain is None) == (loop.proportional_band is None):
-        raise InputError(f"{where}: give either gain or proportional_band")
-    if (loop.setpoint is None) == (not loop.setpoint_channel):
-        raise InputError(f"{where}: give either setpoint or setpoint_channel")
-    for key in ("gain", "proportional_band"):
-        value = getattr(loop, key)
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(f"{where}: {key} must be above 0, got {value}")
-    if not loop.integral >= 0 or (loop.integral == 0 and loop.integral_unit in SECONDS):
-        raise InputError(
-            f"{where}: integral must be above 0, got {loop.integral}; leave it out for a loop "
-            "without an integral"
-        )
 
 
 class TodaysController(NamedTuple):
