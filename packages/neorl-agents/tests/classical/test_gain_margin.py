@@ -11,7 +11,6 @@ from neorl_agents.classical import (
     FirstOrderModel,
     ImitatedPID,
     Loop,
-    PIDGains,
     SmithPID,
     Task,
     TunedPID,
@@ -23,6 +22,7 @@ from neorl_agents.classical._pid_controllers import tuning_warnings
 from neorl_agents.classical._task import checked_log
 from neorl_agents.classical._tuning import gain_margin
 from neorl_core import Channel, InputError, Spec, Transition
+from neorl_core.loops import PIDGains
 
 DT = 2.0
 SPEC = Spec(

@@ -24,7 +24,7 @@ LOOP = {
     "direction": "direct",
     "setpoint_channel": "setpoint",
 }
-PERCENT = {"gain": 0.1, "gain_unit": "percent", "integral": 20, "integral_unit": "min"}
+PERCENT = {"gain": 0.1, "gain_unit": "percent", "integral": 20, "integral_unit": "minutes"}
 
 
 def declared(*loops: dict[str, Any]) -> dict[str, Any]:
@@ -44,19 +44,37 @@ def test_a_faceplate_becomes_engineering_units_and_seconds(tank: Tank, tmp_path)
     assert today.sentences == ("LC-1: gain 5 % per m, integral time 1200 s, direct acting",)
 
 
+SERIES = {"structure": "series", "gain": 5.0, "integral": 100, "derivative": 10}
+
+
 @pytest.mark.parametrize(
     ("numbers", "gain", "seconds"),
     [
         ({"gain": 5.0, "integral": 1200}, 5.0, 1200.0),
-        ({"proportional_band": 1000, "integral": 20, "integral_unit": "min"}, 5.0, 1200.0),
-        ({"gain": 5.0, "integral": 0.05, "integral_unit": "repeats per min"}, 5.0, 1200.0),
-        ({"gain": 5.0, "integral": 0, "integral_unit": "repeats per min"}, 5.0, math.inf),
+        ({"proportional_band": 1000, "integral": 20, "integral_unit": "minutes"}, 5.0, 1200.0),
+        ({"gain": 5.0, "integral": 0.05, "integral_unit": "per_minute"}, 5.0, 1200.0),
+        ({"structure": "parallel", "gain": 5.0, "integral": 0.25, "integral_unit": "per_minute"},
+         5.0, 1200.0),
+        # (1 + 0.01 / s)(1 + 10 s) = 1.1 (1 + 1 / (110 s) + ...), with a filter that is far away.
+        ({**SERIES, "derivative_filter": 1e9}, 5.5, 110.0),
+        ({"gain": 5.0, "integral": 0, "integral_unit": "per_minute", "bias": 50.0}, 5.0, None),
+        ({"gain": 5.0, "bias": 50.0}, 5.0, None),
     ],
-)
+)  # fmt: skip
 def test_the_same_loop_in_other_forms(numbers, gain, seconds) -> None:
     (loop,) = plant_log_from_dict(declared({**LOOP, **numbers}), "plant.toml").loops
-    assert loop.gain_in_units(measurement=2.0, output=100.0) == pytest.approx(gain)
-    assert loop.integral_seconds == pytest.approx(seconds)
+    standard = loop.standard(measurement=2.0, output=100.0)
+    assert standard["gain"] == pytest.approx(gain, rel=1e-9)
+    expected = None if seconds is None else pytest.approx(seconds, rel=1e-9)
+    assert standard.get("integral_time") == expected
+
+
+def test_a_derivative_keeps_its_time_and_its_filter() -> None:
+    numbers = {"gain": 5.0, "integral": 1200, "derivative": 2, "derivative_unit": "minutes"}
+    (loop,) = plant_log_from_dict(declared({**LOOP, **numbers}), "plant.toml").loops
+    standard = loop.standard(measurement=2.0, output=100.0)
+    assert standard["derivative_time"] == pytest.approx(120.0, rel=1e-9)
+    assert standard["derivative_filter"] == pytest.approx(10.0, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -65,11 +83,16 @@ def test_the_same_loop_in_other_forms(numbers, gain, seconds) -> None:
         ({"gain": None}, "give either gain or proportional_band"),
         ({"proportional_band": 100.0}, "give either gain or proportional_band"),
         ({"gain": -0.1}, "gain must be above 0"),
+        ({"gain": math.nan}, "must be finite"),
         ({"setpoint": 1.0}, "give either setpoint or setpoint_channel"),
-        ({"integral": 0}, "leave it out for a loop without an integral"),
+        ({"integral": 0}, "integral must be positive"),
+        ({"integral": math.inf}, "needs its bias"),
+        ({"derivative": -1.0}, "derivative must be not negative"),
         ({"manipulated": "level"}, "manipulated tag of LC-1"),
         ({"controlled": "levle"}, "did you mean"),
+        ({"controlled": "mode"}, "observed tag of LC-1"),
         ({"direction": "up"}, "direction"),
+        ({"name": "LC/1"}, "also names files"),
     ],
 )
 def test_numbers_that_no_faceplate_shows_are_refused(change, message) -> None:

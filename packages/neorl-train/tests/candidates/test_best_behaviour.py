@@ -11,7 +11,7 @@ import pytest
 
 from neorl_agents import load_policy
 from neorl_agents.controllers import TrackingPID
-from neorl_core import InputError
+from neorl_core import Channel, InputError
 from neorl_envs import Dataset, make, write_dataset
 from neorl_train import Run, configure, start
 from neorl_train._job.plant_model import log_context
@@ -345,7 +345,7 @@ DECLARED_LOOP = {
     "direction": "direct",
     "gain": 2.0,
     "integral": 20,
-    "integral_unit": "min",
+    "integral_unit": "minutes",
     "setpoint": 0.0,
 }
 RANGES = [{"name": name, "low": -9.0, "high": 9.0, "unit": "%"} for name in ("level", "valve")]
@@ -379,6 +379,16 @@ def test_what_the_run_says_itself_is_left(make_log) -> None:
         dataclasses.replace(given, classical=classical),
     ):
         assert with_todays_controller(config, None, log) == (config, [])
+
+
+def test_a_controller_with_a_loop_missing_is_named_and_not_retuned(make_log) -> None:
+    log = log_with_loops(make_log)
+    valves = (*log.spec.action, Channel("pump", "%", 0.0, 100.0))
+    log = dataclasses.replace(log, spec=dataclasses.replace(log.spec, action=valves))
+    config = configure()
+    left, notes = with_todays_controller(config, None, log)
+    assert left == config
+    assert "declares no loop for pump" in notes[0]
 
 
 def test_a_log_without_loops_changes_nothing(make_log) -> None:

@@ -15,7 +15,6 @@ from neorl_agents.classical._task import ClassicalController as ClassicalControl
 from neorl_agents.classical._task import FittedController as FittedController
 from neorl_agents.classical._task import Loop as Loop
 from neorl_agents.classical._task import Task as Task
-from neorl_agents.classical._tuning import PIDGains as PIDGains
 from neorl_agents.classical._tuning import lambda_tuning as lambda_tuning
 from neorl_agents.classical._tuning import simc as simc
 
@@ -31,7 +30,6 @@ __all__ = [
     "ImitatedPID",
     "Item",
     "Loop",
-    "PIDGains",
     "SmithPID",
     "Task",
     "TunedPID",

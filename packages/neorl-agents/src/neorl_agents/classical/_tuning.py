@@ -1,34 +1,17 @@
 """PI and PID gains from a first-order model, and their gain margin on a second, flexible one."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from neorl_agents.classical._first_order import FirstOrderModel, LagModel, regress_on_lags
 from neorl_agents.classical._task import Log
 from neorl_core import InputError
+from neorl_core.loops import PIDGains
 
 # PI and PID gains from a first-order-plus-dead-time model.
 
 
 FILTER_SHARE = 0.1
 """Time constant of the derivative filter over the derivative time (N = 10)."""
-
-
-class PIDGains(NamedTuple):
-    """Gains of one loop in parallel form, ``u = kp e + ki integral(e) - kd dy/dt``.
-
-    Attributes:
-        kp: Units of the loop's output per unit of measurement.
-        ki: The same per second.
-        kd: The same times seconds.
-        tau: Time constant of the derivative filter in seconds.
-    """
-
-    kp: float
-    ki: float
-    kd: float
-    tau: float
 
 
 def simc(model: FirstOrderModel, *, closed_loop: float = 1.0, derivative: bool = False) -> PIDGains:

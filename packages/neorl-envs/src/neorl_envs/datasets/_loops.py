@@ -5,33 +5,35 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import jax
+
+from neorl_core.loops import Faceplate, PIDForm, pid_gains
 from neorl_envs.datasets._dataset import Dataset
 
 UNNAMED = "PID of plant.toml"
 """Name of a controller whose loops have no tags."""
-MINUTE = 60.0
-SECONDS = {"s": 1.0, "min": MINUTE}
-"""Units of times on a faceplate."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FaceplateLoop:
-    """One PID loop of the control system, in standard form.
+    """One PID loop of the control system; :class:`neorl_core.loops.PIDForm` says what its form is.
 
     Attributes:
         controlled: Name of the tag that the loop controls.
         manipulated: Name of the manipulated tag that it moves.
         direction: ``"reverse"`` if the output falls when the measurement rises, ``"direct"`` if it
             rises.
+        structure: ``"standard"``, ``"parallel"`` or ``"series"``.
         gain: Size of the gain, positive; ``None`` if ``proportional_band`` is given.
         gain_unit: ``"engineering"`` for units of the output per unit of the measurement, or
             ``"percent"`` for percent of the output's range per percent of the measurement's.
         proportional_band: Percent of the measurement's range that moves the output over its whole
             range: 100 divided by the gain in percent per percent.
         integral: Integral time or rate, in ``integral_unit``; infinite for a loop without one.
-        integral_unit: ``"s"``, ``"min"`` or ``"repeats per min"``.
+        integral_unit: ``"seconds"`` or ``"minutes"`` (per repeat), ``"per_second"`` or
+            ``"per_minute"`` (repeats).
         derivative: Derivative time, in ``derivative_unit``.
-        derivative_unit: ``"s"`` or ``"min"``.
+        derivative_unit: ``"seconds"`` or ``"minutes"``.
         derivative_filter: ``N``: the derivative is filtered with its time divided by ``N``.
         setpoint: Constant setpoint, in the unit of the measurement.
         setpoint_channel: Name of the tag that carries the setpoint, in place of ``setpoint``.
@@ -44,13 +46,14 @@ class FaceplateLoop:
     controlled: str
     manipulated: str
     direction: Literal["reverse", "direct"]
+    structure: Literal["standard", "parallel", "series"] = "standard"
     gain: float | None = None
     gain_unit: Literal["engineering", "percent"] = "engineering"
     proportional_band: float | None = None
     integral: float = math.inf
-    integral_unit: Literal["s", "min", "repeats per min"] = "s"
+    integral_unit: Literal["seconds", "minutes", "per_second", "per_minute"] = "seconds"
     derivative: float = 0.0
-    derivative_unit: Literal["s", "min"] = "s"
+    derivative_unit: Literal["seconds", "minutes"] = "seconds"
     derivative_filter: float = 10.0
     setpoint: float | None = None
     setpoint_channel: str = ""
@@ -64,24 +67,49 @@ class FaceplateLoop:
         """The loop in messages."""
         return self.name or f"the loop of {self.controlled} by {self.manipulated}"
 
-    @property
-    def integral_seconds(self) -> float:
-        """The integral time in seconds; infinite without an integral."""
-        if self.integral_unit == "repeats per min":
-            return MINUTE / self.integral if self.integral > 0 else math.inf
-        return self.integral * SECONDS[self.integral_unit]
-
-    def gain_in_units(self, measurement: float, output: float) -> float:
-        """The gain in units of the output per unit of the measurement.
+    def standard(self, measurement: float, output: float) -> dict[str, float]:
+        """The same loop in the standard form, engineering units and seconds.
 
         Args:
             measurement: Range of the measurement, its high end minus its low end.
             output: Range of the output.
+
+        Returns:
+            ``gain``, positive, and where the loop has them ``integral_time``, ``derivative_time``
+            and ``derivative_filter``.
+
+        Raises:
+            ValueError: If a number is out of its range, or both ``gain`` and ``proportional_band``
+                are given.
         """
-        if self.proportional_band is not None:
-            return 100.0 / self.proportional_band * output / measurement
-        assert self.gain is not None  # one of the two was checked
-        return self.gain * (output / measurement if self.gain_unit == "percent" else 1.0)
+        if (self.gain is None) == (self.proportional_band is None):
+            raise ValueError("give either gain or proportional_band")
+        banded = self.proportional_band is not None
+        form = PIDForm(
+            self.structure,
+            "band" if banded else "gain",
+            self.integral_unit,
+            self.derivative_unit,
+            units="percent" if banded else self.gain_unit,
+            measurement_span=measurement,
+            output_span=output,
+        )
+        rate = self.integral_unit.startswith("per_")
+        integral = 0.0 if rate and math.isinf(self.integral) else self.integral
+        shown = self.proportional_band if banded else self.gain
+        numbers = Faceplate(shown, integral, self.derivative, self.derivative_filter)
+        with jax.enable_x64(True):  # Ten digits of a faceplate stay ten digits.
+            kp, ki, kd, tau = map(float, pid_gains(numbers, form=form))
+        if kp <= 0:
+            raise ValueError(f"gain must be above 0, got {shown}; direction gives its sign")
+        standard = {"gain": kp}
+        if ki > 0:
+            standard["integral_time"] = kp / ki
+        if kd > 0:
+            standard["derivative_time"] = kd / kp
+            if tau > 0:
+                standard["derivative_filter"] = kd / kp / tau
+        return standard
 
 
 class TodaysController(NamedTuple):
@@ -108,24 +136,16 @@ def todays_controller(dataset: Dataset) -> TodaysController:
     configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
     if not isinstance(configuration, Mapping):
         configuration = {}
-    records: Sequence[Mapping[str, Any]] = configuration.get("loop", ())
+    declared: Sequence[Mapping[str, Any]] = configuration.get("loop", ())
     tags = {tag["name"]: tag for tag in configuration.get("tag", ())}
-    loops = [FaceplateLoop(**{key: _number(x) for key, x in one.items()}) for one in records]
+    loops = [FaceplateLoop(**{key: _number(x) for key, x in one.items()}) for one in declared]
+    records = tuple(_record(loop, tags) for loop in loops)
     names = [loop.name for loop in loops]
     return TodaysController(
         " + ".join(names) if all(names) else UNNAMED,
-        tuple(_record(loop, tags) for loop in loops),
-        tuple(_sentence(loop, tags) for loop in loops),
+        records,
+        tuple(_sentence(*both, tags) for both in zip(loops, records, strict=True)),
     )
-
-
-def _sentence(loop: FaceplateLoop, tags: Mapping[str, Mapping[str, Any]]) -> str:
-    units = [tags[name].get("unit", "") for name in (loop.manipulated, loop.controlled)]
-    record = _record(loop, tags)
-    integral = record.get("integral_time")
-    time = f"integral time {integral:g} s" if integral else "no integral"
-    gain = f"gain {record['gain']:.4g} {' per '.join(units)}"
-    return f"{loop.label}: {gain}, {time}, {loop.direction} acting"
 
 
 def _number(value: Any) -> Any:
@@ -138,19 +158,24 @@ def _record(loop: FaceplateLoop, tags: Mapping[str, Mapping[str, Any]]) -> dict[
         float(tags[name]["high"]) - float(tags[name]["low"])
         for name in (loop.controlled, loop.manipulated)
     )
-    record = {
-        "controlled": loop.controlled,
-        "manipulated": loop.manipulated,
-        "gain": loop.gain_in_units(measurement, output),
-        "direction": loop.direction,
-        "derivative_time": loop.derivative * SECONDS[loop.derivative_unit],
-        "derivative_filter": loop.derivative_filter,
+    given = {key: getattr(loop, key) for key in ("setpoint", "bias", "low", "high")}
+    return {
+        **{key: getattr(loop, key) for key in ("controlled", "manipulated", "direction")},
+        **loop.standard(measurement, output),
+        **{key: value for key, value in given.items() if value is not None},
+        **({"setpoint_channel": loop.setpoint_channel} if loop.setpoint_channel else {}),
     }
-    if math.isfinite(loop.integral_seconds):
-        record["integral_time"] = loop.integral_seconds
-    for key in ("setpoint", "bias", "low", "high"):
-        if getattr(loop, key) is not None:
-            record[key] = getattr(loop, key)
-    if loop.setpoint_channel:
-        record["setpoint_channel"] = loop.setpoint_channel
-    return record
+
+
+def _sentence(
+    loop: FaceplateLoop, record: Mapping[str, Any], tags: Mapping[str, Mapping[str, Any]]
+) -> str:
+    units = [tags[name].get("unit", "") for name in (loop.manipulated, loop.controlled)]
+    integral, derivative = record.get("integral_time"), record.get("derivative_time")
+    parts = [
+        f"gain {record['gain']:.4g} {' per '.join(units)}",
+        f"integral time {integral:g} s" if integral else "no integral",
+        *([f"derivative time {derivative:g} s"] if derivative else []),
+        f"{loop.direction} acting",
+    ]
+    return f"{loop.label}: {', '.join(parts)}"

@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from neorl_core import InputError
 from neorl_core.infrastructure import unknown_name
-from neorl_envs.datasets._loops import SECONDS, FaceplateLoop
+from neorl_envs.datasets._loops import FaceplateLoop
 from neorl_envs.plant_logs._numbers import Decimal, Notation, Thousands
 
 Role = Literal[
@@ -272,7 +273,6 @@ def check_plant_log(config: PlantLog, source: str) -> None:
     _check_numbers(config, source)
     _check_roles(config, source)
     _check_terms(config, source)
-    _check_loops(config, source)
     for field in ("name", "logged_as"):
         names = [getattr(tag, field) for tag in config.tags]
         repeated = sorted({name for name in names if names.count(name) > 1})
@@ -302,6 +302,7 @@ def check_plant_log(config: PlantLog, source: str) -> None:
         _check_range(tag, where)
         _check_conversions(tag, where)
         _check_role(tag, config, where)
+    _check_loops(config, source)
 
 
 def _check_roles(config: PlantLog, source: str) -> None:
@@ -347,37 +348,32 @@ def _check_numbers(config: PlantLog, source: str) -> None:
 
 def _check_loops(config: PlantLog, source: str) -> None:
     """Refuses loops whose tags do not exist, and numbers that no faceplate shows."""
-    known = [tag.name for tag in config.tags]
-    moved = [tag.name for tag in config.of_role("manipulated")]
+    observed = {tag.name: tag for tag in config.of_role(*OBSERVED)}
+    moved = {tag.name: tag for tag in config.of_role("manipulated")}
     seen: set[str] = set()
     for loop in config.loops:
+        where = f"{source}: {loop.label}"
         for name in filter(None, (loop.controlled, loop.setpoint_channel)):
-            if name not in known:
-                raise unknown_name(f"tag of {loop.label}", name, known)
+            if name not in observed:
+                raise unknown_name(f"observed tag of {loop.label}", name, observed)
         if loop.manipulated not in moved:
             raise unknown_name(f"manipulated tag of {loop.label}", loop.manipulated, moved)
         if loop.manipulated in seen:
-            raise InputError(
-                f"{source}: {loop.label}: another loop moves {loop.manipulated} already"
-            )
+            raise InputError(f"{where}: another loop moves {loop.manipulated} already")
         seen.add(loop.manipulated)
-        _check_faceplate(loop, f"{source}: {loop.label}")
-
-
-def _check_faceplate(loop: FaceplateLoop, where: str) -> None:
-    if (loop.gain is None) == (loop.proportional_band is None):
-        raise InputError(f"{where}: give either gain or proportional_band")
-    if (loop.setpoint is None) == (not loop.setpoint_channel):
-        raise InputError(f"{where}: give either setpoint or setpoint_channel")
-    for key in ("gain", "proportional_band"):
-        value = getattr(loop, key)
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(f"{where}: {key} must be above 0, got {value}")
-    if not loop.integral >= 0 or (loop.integral == 0 and loop.integral_unit in SECONDS):
-        raise InputError(
-            f"{where}: integral must be above 0, got {loop.integral}; leave it out for a loop "
-            "without an integral"
-        )
+        if (loop.setpoint is None) == (not loop.setpoint_channel):
+            raise InputError(f"{where}: give either setpoint or setpoint_channel")
+        if re.search(r"[^\w. +()-]", loop.name):
+            raise InputError(
+                f"{where}: its name also names files; use letters, digits, spaces and _ . + ( ) -"
+            )
+        span = (tag.high - tag.low for tag in (observed[loop.controlled], moved[loop.manipulated]))
+        try:
+            standard = loop.standard(*span)
+        except ValueError as error:
+            raise InputError(f"{where}: {error}") from None
+        if "integral_time" not in standard and loop.bias is None:
+            raise InputError(f"{where}: a loop without an integral needs its bias")
 
 
 def _check_range(tag: Tag, where: str) -> None:

@@ -434,7 +434,7 @@ def _loops(parts: dict[str, dict[str, str]]) -> list[str]:
                 "# gain = 1.0  # as the faceplate shows it, or proportional_band",
                 '# gain_unit = "percent"  # or "engineering"',
                 "# integral = 10.0",
-                '# integral_unit = "min"  # or "s" or "repeats per min"',
+                '# integral_unit = "minutes"  # or "seconds" or "per_minute" (repeats)',
             ]
     return lines
 

@@ -180,6 +180,14 @@ def with_todays_controller(
     today = todays_controller(dataset)
     if not today.loops:
         return config, []
+    moved = {loop["manipulated"] for loop in today.loops}
+    missing = [channel.name for channel in dataset.spec.action if channel.name not in moved]
+    if missing:
+        return config, [
+            "the plant.toml of the log declares no loop for "
+            f"{', '.join(missing)}, so today's controller is not complete and nothing is retuned; "
+            "add a [[loop]] for each, and convert the log again"
+        ]
     declared = dataclasses.replace(config.classical, declared={today.name: today.loops})
     retuning = dataclasses.replace(config.retuning, controller=today.name)
     evaluation = dataclasses.replace(config.evaluation, incumbent=today.name)
