@@ -46,6 +46,21 @@ def test_the_reasons_to_deploy_are_the_gain_the_limits_and_the_networks(finished
         assert f"{name} in {round(16 * (1 - row.satisfied.value))} of 16" in others
 
 
+def test_the_answer_of_the_readme_has_the_words_of_the_demo(finished: Path, checkout: Path) -> None:
+    """Its numbers are those of a run of the demo, and its words those that are printed today."""
+    readme = (checkout / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```text\n(DEPLOY .+?)```", readme, flags=re.DOTALL)
+    answer, *shown = block.splitlines()
+    assert answer == "DEPLOY  retuned-0 behind its guard may be deployed"
+    for line, reason in zip(shown, demo.reasons(read_evaluation(finished).tables), strict=True):
+        # Numbers aside; a space within an interval does not break.
+        words, printed = (
+            " ".join(re.sub(r"-?[\d.]+", "0", text).split())
+            for text in (line.split(". ", 1)[1], reason)
+        )
+        assert printed.startswith(words.removesuffix(" 0")), reason
+
+
 def test_the_commands_cannot_reach_another_machine(command, tmp_path: Path) -> None:
     """The guard of these tests would notice."""
     line = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=2)"

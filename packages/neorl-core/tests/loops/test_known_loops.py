@@ -67,9 +67,10 @@ def test_the_forms_of_vendors_make_the_loop_of_their_manual():
     for name, numbers in shown.items():
         gains = pid_gains(Faceplate(*numbers), form=forms[name])
         np.testing.assert_allclose(gains, (4.0, 4 / 240, 120.0, 3.0), rtol=1e-6, err_msg=name)
-    series = pid_gains(Faceplate(2.0, 240.0, 30.0, 0.0), form=forms["Emerson fieldbus PID, series"])
+    form = dataclasses.replace(forms["Emerson fieldbus PID, standard"], structure="series")
+    series = pid_gains(Faceplate(2.0, 240.0, 30.0, 0.0), form=form)
     np.testing.assert_allclose(series, (4.5, 4 / 240, 120.0, 0.0), rtol=1e-6)
-    assert set(shown) | {"Emerson fieldbus PID, series"} == set(VENDOR_FORMS)
+    assert set(shown) == set(VENDOR_FORMS)
     with pytest.raises(ValueError, match="structure must be one of standard, parallel, series"):
         PIDForm("interacting")
     with pytest.raises(ValueError, match="measurement_span must be finite and positive"):

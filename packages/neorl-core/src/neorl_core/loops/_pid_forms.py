@@ -333,11 +333,10 @@ VENDOR_FORMS: Mapping[str, VendorForm] = types.MappingProxyType(
         "Siemens PID_Compact": VendorForm(
             PIDForm("standard", "gain", "seconds", "seconds", "ratio", "engineering"), _SIEMENS
         ),
+        # The block scales measurement and output by PV_SCALE and OUT_SCALE; its other structure,
+        # series, stands in the manual as a picture that could not be read, so it is left out.
         "Emerson fieldbus PID, standard": VendorForm(
             PIDForm("standard", "gain", "seconds", "seconds", "ratio"), _FIELDBUS
-        ),
-        "Emerson fieldbus PID, series": VendorForm(
-            PIDForm("series", "gain", "seconds", "seconds", "ratio"), _FIELDBUS
         ),
         "GE fieldbus PID": VendorForm(PIDForm("standard", "gain", "seconds", "seconds"), _GE),
     }

@@ -107,6 +107,8 @@ def choudhury_step(
 
     Source: Choudhury, Thornhill and Shah, Modelling valve stiction, Control Eng. Practice 13 (2005)
     641.
+    Not compared with the authors' programs or figures, which could not be had; tested on cases that
+    follow from the description.
     """
     require_scalar("signal", signal)
     stickband = checked_positive("stickband", stickband, or_zero=True)
@@ -164,6 +166,8 @@ def he_step(
 
     Source: He, Wang, Pottmann and Qin, A curve fitting method for detecting valve stiction in
     oscillating control loops, Ind. Eng. Chem. Res. 46 (2007) 4549.
+    Not compared with the authors' programs or figures, which could not be had; tested on cases that
+    follow from the description.
     """
     require_scalar("signal", signal)
     static = checked_positive("static", static, or_zero=True)
@@ -257,6 +261,8 @@ def stiction_curve_fit(
 
     Source: He, Wang, Pottmann and Qin, A curve fitting method for detecting valve stiction in
     oscillating control loops, Ind. Eng. Chem. Res. 46 (2007) 4549.
+    Not compared with the authors' programs or figures, which could not be had; tested on cases that
+    follow from the description.
     """
     require_series(signal=signal, valid=valid)
     valid = checked_mask("valid", valid)
@@ -400,6 +406,8 @@ def stiction_correlation(
 
     Source: Horch, A simple method for detection of stiction in control valves, Control Eng.
     Practice 7 (1999) 1221. For sines, the limits are those of 30 and 60 degrees from the even case.
+    Not compared with the authors' programs or figures, which could not be had; tested on cases that
+    follow from the description.
     """
     require_series(output=output, measurement=measurement, valid=valid)
     valid = checked_mask("valid", valid)
