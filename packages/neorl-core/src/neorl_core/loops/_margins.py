@@ -146,8 +146,9 @@ def _continuous(process: Any, gains: PIDGains, *, points: int) -> LoopMargins:
     )
     half = (high - low) / 2 + _DECADES * math.log(10)
     grid = jnp.exp(jnp.linspace(-half, half, points, dtype=unit.dtype))
-    integrates = (gains.ki != 0).astype(unit.dtype)
-    degree = process.denominator.shape[0] - 1 + integrates + (gains.tau > 0).astype(unit.dtype)
+    # With an integral and with a filter the controller has a pole each.
+    poles = jnp.stack([jnp.not_equal(gains.ki, 0), jnp.greater(gains.tau, 0)]).sum()
+    degree = process.denominator.shape[0] - 1 + poles.astype(unit.dtype)
     return _margins(_continuous_parts, loop, grid, degree * jnp.pi / 2, end=False)
 
 
@@ -218,7 +219,8 @@ def _grid_to_nyquist(low: Array, period: Array, points: int) -> Array:
     return grid.at[-1].set(jnp.pi / period)
 
 
-def _complex(real: Array) -> Array:
+def _complex(real: float | Array) -> Array:
+    real = jnp.asarray(real)
     return jax.lax.complex(real, jnp.zeros_like(real))
 
 

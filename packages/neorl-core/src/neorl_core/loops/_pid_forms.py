@@ -41,10 +41,10 @@ class PIDGains(NamedTuple):
         tau: Time constant of the derivative's filter in seconds, not negative.
     """
 
-    kp: Float[Array, ""]
-    ki: Float[Array, ""]
-    kd: Float[Array, ""]
-    tau: Float[Array, ""]
+    kp: float | Float[Array, ""]
+    ki: float | Float[Array, ""]
+    kd: float | Float[Array, ""]
+    tau: float | Float[Array, ""]
 
 
 class Faceplate(NamedTuple):
@@ -57,10 +57,10 @@ class Faceplate(NamedTuple):
         derivative_filter: Filter of the derivative; without a derivative it has no effect.
     """
 
-    proportional: Float[Array, ""]
-    integral: Float[Array, ""]
-    derivative: Float[Array, ""]
-    derivative_filter: Float[Array, ""]
+    proportional: float | Float[Array, ""]
+    integral: float | Float[Array, ""]
+    derivative: float | Float[Array, ""]
+    derivative_filter: float | Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)

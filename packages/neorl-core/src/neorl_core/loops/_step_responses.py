@@ -118,7 +118,8 @@ def step_response(
     steps = checked_integer("steps", steps, 1, "give the number of periods")
     require_scalar("setpoint", setpoint)
     require_scalar("load", load)
-    setpoint, load = like(setpoint, gains.kp), like(load, gains.kp)
+    kp = jnp.asarray(gains.kp)
+    setpoint, load = like(setpoint, kp), like(load, kp)
     return narrow(_simulate(process, gains, dt, setpoint, load, steps=steps), dtype)
 
 

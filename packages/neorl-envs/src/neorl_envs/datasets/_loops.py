@@ -82,9 +82,10 @@ class FaceplateLoop:
             ValueError: If a number is out of its range, or both ``gain`` and ``proportional_band``
                 are given.
         """
-        if (self.gain is None) == (self.proportional_band is None):
-            raise ValueError("give either gain or proportional_band")
         banded = self.proportional_band is not None
+        shown = self.proportional_band if banded else self.gain
+        if shown is None or (banded and self.gain is not None):
+            raise ValueError("give either gain or proportional_band")
         form = PIDForm(
             self.structure,
             "band" if banded else "gain",
@@ -96,7 +97,6 @@ class FaceplateLoop:
         )
         rate = self.integral_unit.startswith("per_")
         integral = 0.0 if rate and math.isinf(self.integral) else self.integral
-        shown = self.proportional_band if banded else self.gain
         numbers = Faceplate(shown, integral, self.derivative, self.derivative_filter)
         with jax.enable_x64(True):  # Ten digits of a faceplate stay ten digits.
             kp, ki, kd, tau = map(float, pid_gains(numbers, form=form))
