@@ -1,43 +1,47 @@
 import dataclasses
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS, IQL
-from neorl_agents.testing import sized
 from neorl_core import InputError
-from neorl_envs import read_dataset, write_dataset
+from neorl_envs import Dataset, read_dataset, write_dataset
 from neorl_train import Config
 from neorl_train.configuration import DataConfig, config_type
-from neorl_train.data import StreamedData, training_experience
+from neorl_train.data import Experience, StreamedData, training_experience
 from neorl_train.data._source import is_streamed, read_log
 from neorl_train.judging import classical_imitators
 
 
-def configured(*, held_out: float, batch_size: int = 8) -> Config:
-    """With a batch that fits every learner."""
-    config = config_type(ALGORITHMS)()
-    learners = {
-        name: sized(getattr(config.algorithms, name), batch_size=batch_size)
-        for name in config.training.algorithms
-    }
-    return dataclasses.replace(
-        config,
-        data=DataConfig(held_out=held_out),
-        algorithms=dataclasses.replace(config.algorithms, **learners),
+def configured(*, held_out: float) -> Config:
+    return dataclasses.replace(config_type(ALGORITHMS)(), data=DataConfig(held_out=held_out))
+
+
+def experience_of(
+    config: Config, dataset: Dataset, path: Path | None = None, batch_size: int = 8
+) -> Experience:
+    """What a run of a configuration trains on."""
+    return training_experience(
+        config.data,
+        dataset,
+        dataset.spec,
+        penalty=config.penalty,
+        batch_sizes={"bc": batch_size},
+        path=path,
     )
 
 
 def test_a_batch_of_more_rows_than_the_training_part_is_refused(make_log):
     with pytest.raises(InputError, match=r"a batch of bc has 128 rows, and there are 84"):
-        training_experience(configured(held_out=0.3, batch_size=128), make_log(), make_log().spec)
+        experience_of(configured(held_out=0.3), make_log(), batch_size=128)
 
 
 def test_episodes_are_trained_on_or_held_out_and_rewards_priced_for_learners_alone(make_log):
     log = make_log(n_cost=1)  # 20 episodes of 6 rows
     config = dataclasses.replace(configured(held_out=0.3), penalty={"cost_0": 2.0})
-    experience = training_experience(config, log, log.spec)
+    experience = experience_of(config, log)
     data, held_out = experience.training, experience.held_out.transitions
     training = data.rows
     assert experience.dataset is log
@@ -65,8 +69,8 @@ def test_a_log_in_its_file_gives_what_it_gives_in_memory(make_log, tmp_path):
     assert is_streamed(small.data, path)
     assert not is_streamed(config.data, path)
     dataset = read_dataset(path)
-    inside = training_experience(config, dataset, dataset.spec, path)
-    outside = training_experience(small, read_log(small.data, path), dataset.spec, path)
+    inside = experience_of(config, dataset, path)
+    outside = experience_of(small, read_log(small.data, path), path)
     assert isinstance(outside.training, StreamedData)
     assert outside.dataset.content_hash == inside.dataset.content_hash
     assert outside.training.n_rows == inside.training.n_rows

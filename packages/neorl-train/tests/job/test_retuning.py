@@ -272,12 +272,12 @@ def test_a_run_leaves_the_other_mode_of_its_log_out_of_a_fit_if_asked_to():
         retuning={"controller": "PI", "updates": 2, "generations": 1, "held_out_modes": 1},
     )
     log = collect_log(CSTR, n_steps=4_000, key=jax.random.key(0))
-    done, lines = with_plants(Material(config, CSTR.spec, CSTR, log), {})
+    done, lines = with_plants(Material(config, CSTR.spec, CSTR, log), {}, config.limits)
     assert [one.name for one in done.plants.held_out] == ["PI feed-forward"]
     assert sum(line.startswith("held-out mode: ") for line in lines) == 1
     unasked = dataclasses.replace(config.retuning, held_out_modes=0)
     config = dataclasses.replace(config, retuning=unasked)
-    done, _ = with_plants(Material(config, CSTR.spec, CSTR, log), {})
+    done, _ = with_plants(Material(config, CSTR.spec, CSTR, log), {}, config.limits)
     assert done.plants.held_out == ()
 
 

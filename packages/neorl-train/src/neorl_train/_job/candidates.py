@@ -34,7 +34,8 @@ from neorl_train.candidates._table import (
 )
 from neorl_train.choosing import logged_episodes, movement_rows, other_estimates, value_estimates
 from neorl_train.choosing._model_trust import log_modes, mode_checks, own_returns, why_no_mode
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._classical import RetuningConfig
+from neorl_train.configuration._guard import LimitsConfig
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.data._experience import Experience, training_sample
@@ -178,7 +179,7 @@ def fit_controllers(
     The material has those that may be delivered, the mapping all of them by name.
     """
     config = run.config
-    if not has_controllers(config):
+    if not has_controllers(material.config):
         return material, {}
     names = config.classical.controllers
     if names and material.dataset is not None:
@@ -205,7 +206,7 @@ def retune_stage(
         return material
     session.reporter.stage(f"learning the plant from the log and retuning {name}")
     with session.timings.stage("retune"):
-        material, lines = with_plants(material, controllers)
+        material, lines = with_plants(material, controllers, run.config.limits)
         material, further = make_candidates((RETUNED, RESIDUAL), material)
     lines += further
     (retuned,) = material.pool.of(RETUNED)
@@ -220,7 +221,7 @@ def retune_stage(
 
 
 def with_plants(
-    material: Material, controllers: Mapping[str, Policy]
+    material: Material, controllers: Mapping[str, Policy], limits: LimitsConfig
 ) -> tuple[Material, list[str]]:
     """Learns the plant from the training episodes of the log.
 
@@ -231,15 +232,17 @@ def with_plants(
     assert dataset is not None  # a plant is learned from a log
     name, seed = config.retuning.controller, config.retuning.seed
     known = {**controllers, **({} if environment is None else environment.tunings())}
-    part, settings = training_sample(config.data, dataset), retune_settings(config)
+    part, settings = training_sample(config.data, dataset), retune_settings(config.retuning)
     by_incumbent = own_episodes(part, name)
-    facts, notes = run_facts(config, environment, part)
+    facts, notes = run_facts(limits, config.retuning.exogenous, environment, part)
     try:
         plants = learned_plants(
             part.transitions, material.spec, seed, facts, settings, by_incumbent=by_incumbent
         )
         plants = plants.with_model_error(known[name], _others(part, plants, known, name))
-        plants, checked = _with_held_out_modes(config, part, plants, known, facts, settings)
+        plants, checked = _with_held_out_modes(
+            config.retuning, part, plants, known, facts, settings
+        )
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
     return material._replace(plants=plants, incumbent=known[name]), [*notes, *checked]
@@ -260,7 +263,7 @@ def _others(
 
 
 def _with_held_out_modes(
-    config: Config,
+    retuning: RetuningConfig,
     dataset: Dataset,
     plants: LearnedPlants,
     known: Mapping[str, Policy],
@@ -268,11 +271,11 @@ def _with_held_out_modes(
     settings: RetuneSettings,
 ) -> tuple[LearnedPlants, list[str]]:
     """The plants with the modes that the run leaves out of a fit, and the result in words."""
-    most, seed = config.retuning.held_out_modes, config.retuning.seed
+    most, seed = retuning.held_out_modes, retuning.seed
     if not most:
         return plants, []
     modes = log_modes(dataset, known)
-    name = config.retuning.controller
+    name = retuning.controller
     left_out = held_out_modes(plants, modes, seed, facts, settings, incumbent=name, most=most)
     unit, spec = reward_unit(dataset), plants.model.spec
     checks = mode_checks(left_out, spec, unit, why_no_mode(modes, most))

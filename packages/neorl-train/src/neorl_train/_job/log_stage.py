@@ -9,6 +9,7 @@ from neorl_core import InputError, Spec
 from neorl_envs import Dataset
 from neorl_envs.inspection import contradiction_sentences, contradictions, signal_warnings
 from neorl_train._job.resolved_run import ResolvedRun, Session
+from neorl_train.configuration._sections import batch_sizes
 from neorl_train.data._data_warnings import constant_fallback_warnings, data_warnings, zero_limits
 from neorl_train.data._experience import Experience, training_experience
 from neorl_train.data._source import (
@@ -62,7 +63,14 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
         for sentence in zero_limits(dataset, run.spec):
             reporter.print_line(f"{path.name}: {sentence}")
     with session.timings.stage("split and statistics"):
-        experience = training_experience(config, dataset, run.spec, path)
+        experience = training_experience(
+            config.data,
+            dataset,
+            run.spec,
+            penalty=config.penalty,
+            batch_sizes=batch_sizes(config),
+            path=path,
+        )
         experience = dataclasses.replace(experience, signal_warnings=tuple(signal_sentences))
     training = experience.training
     for sentence in data_warnings(

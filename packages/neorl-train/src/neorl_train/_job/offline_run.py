@@ -99,7 +99,7 @@ def fine_tuning_defaults(path: str) -> Config:
     candidate = candidate if candidate in names else ""
     incumbent = config.evaluation.incumbent
     given = config.evaluation.incumbent_file or incumbent in config.classical.declared
-    if simulator(config) is None and not given:
+    if simulator(config.data, config.evaluation, config.finetune) is None and not given:
         incumbent = ""  # no tuning could be named, so the plant's own is chosen again
     return replace(
         config,

@@ -13,8 +13,8 @@ from neorl_envs.plants import PLANTS, Plant
 from neorl_train.candidates._given import artefact_for
 from neorl_train.candidates._table import run_controllers
 from neorl_train.choosing import ChooseOptions
-from neorl_train.configuration._guard import limited_spec
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._guard import LimitsConfig, limited_spec
+from neorl_train.configuration._sections import CandidateConfig, Config
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.data._experience import training_sample
 from neorl_train.data._source import known_plant, simulator, source_named
@@ -84,17 +84,22 @@ def log_context(path: Path) -> LogContext:
         dataset = dataclasses.replace(dataset, spec=limited_spec(dataset.spec, config.limits.cost))
     retuning_config = config if config is not None and config.retuning.controller else None
     # Loops are fitted as in the run, which may not know the plant of its log.
-    environment = None if config is None else simulator(config)
+    environment = (
+        None if config is None else simulator(config.data, config.evaluation, config.finetune)
+    )
     plant = known_plant(environment, dataset)
     named: tuple[str, ...] = ()
     own: dict[str, Policy] = {}
     if config is not None:
         named = (config.evaluation.runs_today, config.retuning.controller)
-        own = run_controllers(config, dataset, environment, dataset.spec, digests)
+        candidates = CandidateConfig.of(config)
+        own = run_controllers(candidates, dataset, environment, dataset.spec, digests)
     if plant is None:
         facts, notes = declared_facts(dataset)
         if retuning_config is not None:
-            facts, notes = run_facts(retuning_config, None, dataset)
+            facts, notes = run_facts(
+                retuning_config.limits, retuning_config.retuning.exogenous, None, dataset
+            )
         incumbent = next((name for name in named if name in own), "")
         return LogContext(dataset, facts, own, notes, incumbent, retuning_config)
     facts = PlantFacts(
@@ -104,7 +109,9 @@ def log_context(path: Path) -> LogContext:
     usual, _ = usual_incumbent(plant, dataset)
     incumbent = next((name for name in named if name in controllers), usual)
     if retuning_config is not None:
-        facts, _ = run_facts(retuning_config, environment, dataset)
+        facts, _ = run_facts(
+            retuning_config.limits, retuning_config.retuning.exogenous, environment, dataset
+        )
     return LogContext(dataset, facts, controllers, (), incumbent, retuning_config)
 
 
@@ -136,7 +143,7 @@ def declared_facts(
 
 
 def run_facts(
-    config: Config, environment: Plant | None, log: Dataset
+    limits: LimitsConfig, exogenous: Sequence[str], environment: Plant | None, log: Dataset
 ) -> tuple[PlantFacts, tuple[str, ...]]:
     """Declarations about the plant of a run, and sentences on which of them are used.
 
@@ -144,12 +151,12 @@ def run_facts(
     """
     plant = known_plant(environment, log)
     if plant is None:
-        up, down = config.limits.rate_up, config.limits.rate_down
+        up, down = limits.rate_up, limits.rate_down
         rates = [min(up[channel.name], down[channel.name]) for channel in log.spec.action]
-        return declared_facts(log, rates, config.retuning.exogenous)
-    exogenous = dict.fromkeys((*plant.exogenous, *config.retuning.exogenous))
+        return declared_facts(log, rates, exogenous)
+    both = dict.fromkeys((*plant.exogenous, *exogenous))
     rates = tuple(plant.action_rates())
-    return PlantFacts(rates, tuple(exogenous), plant.interlock, plant.objective), ()
+    return PlantFacts(rates, tuple(both), plant.interlock, plant.objective), ()
 
 
 def policies_beside(path: Path, files: Sequence[str], spec: Spec) -> dict[str, Policy]:

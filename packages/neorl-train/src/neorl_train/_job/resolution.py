@@ -47,6 +47,7 @@ from neorl_train.configuration._guard import (
 )
 from neorl_train.configuration._monitors import declared_watches
 from neorl_train.configuration._sections import (
+    CandidateConfig,
     Config,
     batch_sizes,
     config_hash,
@@ -101,10 +102,13 @@ def resolve(config: Config) -> Resolved:
     source, kind, environment = (
         source_named(config.data.source, config.data.constants),
         kind_of(config),
-        simulator(config),
+        simulator(config.data, config.evaluation, config.finetune),
     )
     dataset = _log(config, source)
-    config, loop_notes = with_todays_controller(config, environment, dataset)
+    candidates, loop_notes = with_todays_controller(
+        CandidateConfig.of(config), environment, dataset
+    )
+    config = candidates.within(config)
     kind.check(config, source, environment, dataset)
     if environment is not None and dataset is not None:
         require_same_channels(environment.spec, dataset.spec, environment.name)
@@ -113,7 +117,9 @@ def resolve(config: Config) -> Resolved:
     spec, rates, reference = own.spec, None, ""
     if environment is not None:
         rates, reference = environment.action_rates(), environment.reference
-    penalty = declared_penalty(config, tuple(channel.name for channel in spec.cost))
+    penalty = declared_penalty(
+        config.penalty, environment, tuple(channel.name for channel in spec.cost)
+    )
     known = known_plant(environment, dataset)
     config = _with_exogenous(_with_graphs(config, spec, known), spec, known)
     declared, limits = _limits(config, spec, rates, dataset)
@@ -132,7 +138,7 @@ def resolve(config: Config) -> Resolved:
     declared_watches(config.monitors, spec)  # refused by name before anything is written
     files = filter(None, (*config.evaluation.policies, config.evaluation.incumbent_file))
     given_policies = {file: artefact_for(Path(file), spec).digest for file in files}
-    check_controllers(config, spec, logged=dataset is not None or config.data.steps != 0)
+    check_controllers(config.classical, spec, logged=dataset is not None or config.data.steps != 0)
     constraints = hard_constraints(limits, spec)
     limit_sentences = _sentences(limits, spec)
     text = fallback_sentence(
@@ -142,7 +148,10 @@ def resolve(config: Config) -> Resolved:
         given=config.fallback.kind != "default",
         declared=config.classical.declared,
     )
-    config, incumbent_notes = with_candidate_and_incumbent(config, environment, dataset)
+    candidates, incumbent_notes = with_candidate_and_incumbent(
+        CandidateConfig.of(config), environment, dataset
+    )
+    config = candidates.within(config)
     complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)
     complete = _with_starts(complete)
     return Resolved(
@@ -166,7 +175,8 @@ def resolve(config: Config) -> Resolved:
 def reopen(config: Config) -> ResolvedRun:
     """A run that was resolved when it began."""
     source = source_named(config.data.source, config.data.constants)
-    return _run(config, source, kind_of(config), simulator(config), _log(config, source))
+    environment = simulator(config.data, config.evaluation, config.finetune)
+    return _run(config, source, kind_of(config), environment, _log(config, source))
 
 
 def _log(config: Config, source: RunSource) -> Dataset | None:

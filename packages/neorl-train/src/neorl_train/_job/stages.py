@@ -47,7 +47,7 @@ from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates._family import Material
 from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
 from neorl_train.configuration._guard import fallback_policies
-from neorl_train.configuration._sections import config_to_dict, hyperparameters
+from neorl_train.configuration._sections import CandidateConfig, config_to_dict, hyperparameters
 from neorl_train.data._experience import Experience
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
@@ -75,7 +75,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         # A log may be refused for its loops, so this happens before training.
         dataset = None if experience is None else experience.dataset
         digests = session.directory.record().get("given_policies", {})
-        material = Material(config, run.spec, run.environment, dataset, digests)
+        material = Material(CandidateConfig.of(config), run.spec, run.environment, dataset, digests)
         material = material._replace(pool=Pool(incumbent=config.evaluation.runs_today))
         material, controllers = fit_controllers(run, session, material)
         material, notes = make_candidates((TUNED, GIVEN), material)

@@ -6,8 +6,12 @@ from neorl_agents.controllers import TrackingPID
 from neorl_core import InputError, Policy, Spec
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
 from neorl_train.candidates._fitted import tuning_text
-from neorl_train.configuration._classical import declared_controller, declared_loops
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._classical import (
+    ClassicalConfig,
+    declared_controller,
+    declared_loops,
+)
+from neorl_train.configuration._sections import CandidateConfig
 from neorl_train.data._experience import training_sample
 from neorl_train.judging._pool import Candidate
 from neorl_train.judging._wording import number
@@ -16,9 +20,9 @@ DECLARED = "declared"
 """Family of the controllers of ``classical.declared``."""
 
 
-def check_controllers(config: Config, spec: Spec, *, logged: bool) -> None:
+def check_controllers(classical: ClassicalConfig, spec: Spec, *, logged: bool) -> None:
     """Refuses declared controllers that do not fit the channels, before anything is written."""
-    for name, records in config.classical.declared.items():
+    for name, records in classical.declared.items():
         declared_controller(name, records, spec)
         without = [loop for loop in declared_loops(name, records) if loop.bias is None]
         if without and not logged:
@@ -51,7 +55,7 @@ def _declare(material: Material) -> Made:
     return Made(candidates, notes)
 
 
-def _bias_text(name: str, config: Config, policy: Policy, spec: Spec) -> str:
+def _bias_text(name: str, config: CandidateConfig, policy: Policy, spec: Spec) -> str:
     """The biases that a declared controller takes from the log; empty if it declares all."""
     records = config.classical.declared[name]
     without = {loop.manipulated for loop in declared_loops(name, records) if loop.bias is None}

@@ -7,7 +7,7 @@ from neorl_agents.retuning import LearnedPlants
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._sections import CandidateConfig
 from neorl_train.judging._pool import Candidate, Pool
 
 
@@ -15,12 +15,12 @@ class RunInputs(NamedTuple):
     """What is known of a run before anything is written.
 
     Attributes:
-        config: Configuration, validated.
+        config: Its configuration, validated, as far as candidates need it.
         environment: Plant on which policies can act; ``None`` if there is only a log.
         dataset: The log, if it is a file; ``None`` for one that the run collects.
     """
 
-    config: Config
+    config: CandidateConfig
     environment: Plant | None
     dataset: Dataset | None
 
@@ -34,7 +34,7 @@ class Material(NamedTuple):
     """What the candidates of a run are made from.
 
     Attributes:
-        config: Configuration, resolved: every option has its value.
+        config: Its configuration, resolved, as far as candidates need it.
         spec: Channels, with the limits of the run.
         environment: Plant on which policies can act; ``None`` if there is only a log.
         dataset: Complete log; ``None`` if there is none. Its held-out episodes must not be used;
@@ -46,7 +46,7 @@ class Material(NamedTuple):
         pool: The candidates so far, in the order of the families.
     """
 
-    config: Config
+    config: CandidateConfig
     spec: Spec
     environment: Plant | None = None
     dataset: Dataset | None = None

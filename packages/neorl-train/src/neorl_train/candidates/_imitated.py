@@ -13,7 +13,6 @@ from neorl_envs import Dataset
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
 from neorl_train.candidates._fitted import fit_inputs, identification_lines
 from neorl_train.configuration._classical import settings_of
-from neorl_train.configuration._guard import limited_spec
 from neorl_train.data._behaviours import behaviours_of, imitation_name, own_episodes
 from neorl_train.judging._evaluate import reward_unit
 from neorl_train.judging._pool import Candidate
@@ -67,7 +66,7 @@ def _imitate(material: Material) -> Made:
             "the best one"
         )
     elif config.retuning.modes:
-        spec = limited_spec(part.spec, config.limits.cost)
+        spec = material.spec
         best, notes = best_behaviour(part, spec, config.evaluation.level)
     candidates: list[Candidate] = []
     chosen = [best] if best else []

@@ -28,7 +28,7 @@ def _refine(material: Material) -> Made:
     if not retuning.residual or plants is None:
         return Made([], [])
     (retuned,) = material.pool.of(RETUNED)
-    settings = retune_settings(material.config)
+    settings = retune_settings(retuning)
     try:
         result = refine(plants, retuned.policy, retuning.seed, settings)
     except InputError as error:

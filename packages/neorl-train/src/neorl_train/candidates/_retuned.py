@@ -18,7 +18,8 @@ from neorl_agents.retuning import (
 from neorl_core import InputError, Policy
 from neorl_core.control import TunableController
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._classical import RetuningConfig
+from neorl_train.configuration._sections import CandidateConfig
 from neorl_train.judging._pool import RETUNED, Candidate
 from neorl_train.judging._wording import number, with_ends
 
@@ -26,11 +27,11 @@ RULE = ChoiceRule()
 """When a policy may be preferred to today's controller."""
 
 
-def retune_settings(config: Config) -> RetuneSettings:
+def retune_settings(retuning: RetuningConfig) -> RetuneSettings:
     """Settings of the plant model, of the search in it, and of the choice by it."""
     return RetuneSettings(
-        model=HistoryModelSettings(updates=config.retuning.updates),
-        search=SearchSettings(generations=config.retuning.generations),
+        model=HistoryModelSettings(updates=retuning.updates),
+        search=SearchSettings(generations=retuning.generations),
         rule=RULE,
     )
 
@@ -64,9 +65,13 @@ def _retune(material: Material) -> Made:
     return Made([retuned], _sentences(name, result, plants, changes))
 
 
-def _result(plants: LearnedPlants, controller: Policy, config: Config) -> RetuneResult:
+def _result(plants: LearnedPlants, controller: Policy, config: CandidateConfig) -> RetuneResult:
     """The result of the search; a policy in a file that declares no parameter stays as it is."""
-    seed, settings, today = config.retuning.seed, retune_settings(config), config.evaluation
+    seed, settings, today = (
+        config.retuning.seed,
+        retune_settings(config.retuning),
+        config.evaluation,
+    )
     given = bool(today.incumbent_file) and config.retuning.controller == today.runs_today
     tunable = isinstance(controller, TunableController) and controller.tunables(plants.model.spec)
     if not given or tunable:

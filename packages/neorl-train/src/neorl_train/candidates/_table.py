@@ -27,7 +27,7 @@ from neorl_train.candidates._residual import NETWORK
 from neorl_train.candidates._retuned import SEARCHED
 from neorl_train.candidates._tuned import MODES, TUNED
 from neorl_train.configuration._classical import INCUMBENT, check_retuning
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._sections import CandidateConfig
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.judging._pool import GIVEN, LEARNER, RESIDUAL, RETUNED
 from neorl_train.judging._results import BEHAVIOUR, LINE, LOG, MEAN
@@ -65,7 +65,7 @@ BEST = "best"
 """Requests that the candidate be chosen from the pool without the plant."""
 
 
-def families_after_training(config: Config) -> tuple[str, ...]:
+def families_after_training(config: CandidateConfig) -> tuple[str, ...]:
     """The families that need the trained policies, and those of other distributions."""
     return (LEARNER, AVERAGE, *config.evaluation.families)
 
@@ -85,7 +85,7 @@ def candidate_names(inputs: RunInputs) -> dict[str, str]:
     return names
 
 
-def _twice(config: Config, name: str, first: str, second: str) -> str:
+def _twice(config: CandidateConfig, name: str, first: str, second: str) -> str:
     if second == GIVEN:
         return _of_file(config, name)
     if first == LEARNER and second in CLASSICAL:
@@ -99,7 +99,7 @@ def _twice(config: Config, name: str, first: str, second: str) -> str:
     )
 
 
-def _of_file(config: Config, name: str) -> str:
+def _of_file(config: CandidateConfig, name: str) -> str:
     files = [file for file in config.evaluation.policies if Path(file).stem == name]
     return (
         f"evaluation.policies has {files[-1]}, but another policy of the run is called {name}; "
@@ -168,8 +168,8 @@ TAKEN = (RETUNED, RESIDUAL, BEST, INCUMBENT, BEHAVIOUR, LOG, MEAN, LINE, FALLBAC
 
 
 def with_todays_controller(
-    config: Config, environment: Plant | None, dataset: Dataset | None
-) -> tuple[Config, list[str]]:
+    config: CandidateConfig, environment: Plant | None, dataset: Dataset | None
+) -> tuple[CandidateConfig, list[str]]:
     """Retunes the controller that the log declares, unless the run says what runs today.
 
     The notes say what was declared, in engineering units, and how to leave it out.
@@ -201,8 +201,8 @@ def with_todays_controller(
 
 
 def with_candidate_and_incumbent(
-    config: Config, environment: Plant | None, dataset: Dataset | None
-) -> tuple[Config, list[str]]:
+    config: CandidateConfig, environment: Plant | None, dataset: Dataset | None
+) -> tuple[CandidateConfig, list[str]]:
     """Names the candidate, the incumbent and the retuned controller of a run.
 
     The notes are on choices that the user may not expect.
@@ -254,7 +254,7 @@ def with_candidate_and_incumbent(
     return dataclasses.replace(config, evaluation=given), notes
 
 
-def default_candidate(config: Config) -> tuple[str, list[str]]:
+def default_candidate(config: CandidateConfig) -> tuple[str, list[str]]:
     """The candidate if nobody names one, and why it is that one if there are several learners.
 
     With a plant model the pool is compared in it. Without one, nothing but the plant could say
@@ -272,7 +272,7 @@ def default_candidate(config: Config) -> tuple[str, list[str]]:
     ]
 
 
-def _check_own_names(config: Config, tunings: Sequence[str]) -> None:
+def _check_own_names(config: CandidateConfig, tunings: Sequence[str]) -> None:
     """Refuses a declared controller, or the incumbent's file, that has the name of another."""
     for name in config.classical.declared:
         if name in (*tunings, *TAKEN):
@@ -290,7 +290,7 @@ def _check_own_names(config: Config, tunings: Sequence[str]) -> None:
         )
 
 
-def has_controllers(config: Config) -> bool:
+def has_controllers(config: CandidateConfig) -> bool:
     """Whether a run fits a classical controller, declares one, or names the incumbent's file."""
     return bool(config.classical.names or config.evaluation.incumbent_file)
 
@@ -318,7 +318,7 @@ def with_controllers(material: Material) -> tuple[Material, dict[str, Policy], l
 
 
 def run_controllers(
-    config: Config,
+    config: CandidateConfig,
     dataset: Dataset | None,
     environment: Any,
     spec: Spec,

@@ -319,6 +319,40 @@ class Config:
     algorithms: Any = None
 
 
+@dataclasses.dataclass(frozen=True)
+class CandidateConfig:
+    """The sections of a configuration that decide which candidates a run has.
+
+    Hyperparameters, limits and everything about the running are not among them, so that a family of
+    candidates depends on little.
+
+    Attributes:
+        data: Source of the experience.
+        training: Learners to train, and with which seeds.
+        evaluation: The candidate, today's controller, and given files.
+        classical: Classical controllers that are fitted to the log, or declared.
+        retuning: The controller that is retuned in a plant model learned from the log.
+    """
+
+    data: DataConfig
+    training: TrainingConfig
+    evaluation: EvaluationConfig
+    classical: ClassicalConfig
+    retuning: RetuningConfig
+
+    @classmethod
+    def of(cls, config: Config) -> "CandidateConfig":
+        """Those of a whole configuration."""
+        return cls(
+            config.data, config.training, config.evaluation, config.classical, config.retuning
+        )
+
+    def within(self, config: Config) -> Config:
+        """A whole configuration with these sections."""
+        sections = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return dataclasses.replace(config, **sections)
+
+
 def config_type(table: Mapping[str, type]) -> type[Config]:
     """:class:`Config` with one typed section of hyperparameters for every algorithm.
 

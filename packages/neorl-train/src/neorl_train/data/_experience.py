@@ -13,9 +13,7 @@ from neorl_envs import Dataset
 from neorl_envs.datasets import split_indices
 from neorl_train.configuration._sections import (
     SAMPLE,
-    Config,
     DataConfig,
-    batch_sizes,
     memory_bytes,
 )
 from neorl_train.data._source import data_keys, is_streamed
@@ -126,33 +124,41 @@ class Experience:
 
 
 def training_experience(
-    config: Config, dataset: Dataset, spec: Spec, path: Path | None = None
+    data: DataConfig,
+    dataset: Dataset,
+    spec: Spec,
+    *,
+    penalty: Mapping[str, float],
+    batch_sizes: Mapping[str, int],
+    path: Path | None = None,
 ) -> Experience:
     """Splits a log; the training part includes the declared penalties.
 
     Args:
-        config: A resolved configuration.
+        data: How the log is read and split.
         dataset: Complete log.
         spec: Channels with the cost limits of the run.
+        penalty: Penalty of every cost, by name.
+        batch_sizes: Rows of a batch of every learner, by name.
         path: Its file, if the log may stay there.
 
     Raises:
         InputError: If the log cannot be split, every row of the training part is masked, or a
             batch is larger than it.
     """
-    check_split(config.data, dataset)
-    penalty_weights = tuple(config.penalty.get(channel.name, 0.0) for channel in spec.cost)
+    check_split(data, dataset)
+    penalty_weights = tuple(penalty.get(channel.name, 0.0) for channel in spec.cost)
     try:
-        trained_on, held_out_episodes = training_and_held_out(config.data, dataset)
-        if path is not None and is_streamed(config.data, path):
-            held_out = dataset.select_episodes(sample_of(config.data, dataset, held_out_episodes))
+        trained_on, held_out_episodes = training_and_held_out(data, dataset)
+        if path is not None and is_streamed(data, path):
+            held_out = dataset.select_episodes(sample_of(data, dataset, held_out_episodes))
             training = streamed_data(
                 path,
                 dataset=dataset,
                 episodes=trained_on,
                 penalty_weights=penalty_weights,
                 spec=spec,
-                readers=config.data.readers,
+                readers=data.readers,
             )
         else:
             held_out = dataset.select_episodes(held_out_episodes)
@@ -160,6 +166,6 @@ def training_experience(
                 dataset.select_episodes(trained_on), penalty_weights=penalty_weights, spec=spec
             )
     except ValueError as error:
-        raise InputError(f"{config.data.source}: {one_line(error)}") from error
-    check_batches(batch_sizes(config), training.n_rows)
+        raise InputError(f"{data.source}: {one_line(error)}") from error
+    check_batches(batch_sizes, training.n_rows)
     return Experience(dataset, held_out, training)

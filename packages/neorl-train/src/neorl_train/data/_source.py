@@ -28,7 +28,13 @@ from neorl_envs.datasets import require_content_hash, stored_bytes
 from neorl_envs.ingest import log_suffixes, reader_name
 from neorl_envs.plants import PLANTS, Plant, SimulatedPlant
 from neorl_envs.recording import quality
-from neorl_train.configuration._sections import PEAK, Config, DataConfig, stays_on_disk
+from neorl_train.configuration._online import FineTuningConfig
+from neorl_train.configuration._sections import (
+    PEAK,
+    DataConfig,
+    EvaluationConfig,
+    stays_on_disk,
+)
 from neorl_train.runs._directory import LOG_CACHE
 
 
@@ -126,7 +132,9 @@ def read_log(data: DataConfig, path: Path) -> Dataset:
     return dataset
 
 
-def simulator(config: Config) -> Plant | None:
+def simulator(
+    data: DataConfig, evaluation: EvaluationConfig, finetune: FineTuningConfig
+) -> Plant | None:
     """The plant on which policies of a run can act; ``None`` if there is only a log.
 
     It is the environment that generated the log, or the one that an evaluation or a fine-tuning
@@ -136,8 +144,8 @@ def simulator(config: Config) -> Plant | None:
         InputError: If the source is neither an environment nor a file, an option names no
             environment, or it names another one than the source or the other option.
     """
-    source = source_named(config.data.source, config.data.constants)
-    judge, trainer = config.evaluation.environment, config.finetune.environment
+    source = source_named(data.source, data.constants)
+    judge, trainer = evaluation.environment, finetune.environment
     if judge and judge not in PLANTS:
         raise unknown_name("simulated plant as evaluation.environment", judge, PLANTS)
     if judge and isinstance(source, PlantSource) and judge != source.name:
@@ -174,26 +182,28 @@ def _names_and_units(spec: Spec) -> list[tuple[str, str]]:
     return [(channel.name, channel.unit) for channel in channels]
 
 
-def declared_penalty(config: Config, names: tuple[str, ...]) -> dict[str, float]:
+def declared_penalty(
+    penalty: Mapping[str, float], environment: Plant | None, names: tuple[str, ...]
+) -> dict[str, float]:
     """Penalty of every cost, by name: as configured, otherwise as the environment declares it.
 
     Args:
-        config: A validated configuration.
+        penalty: The configured ones.
+        environment: Plant of the run, if there is one.
         names: Names of the cost channels.
 
     Raises:
         InputError: If a cost has no penalty, or a penalty belongs to no cost.
     """
-    environment = simulator(config)
     weights = {} if environment is None else environment.penalty_weights()
-    declared = {**weights, **config.penalty}
-    for name in config.penalty:
+    declared = {**weights, **penalty}
+    for name in penalty:
         if name not in names:
             raise unknown_name("cost in penalty", name, names)
     missing = [name for name in names if name not in declared]
     if missing:
         single = len(missing) == 1
-        pairs = {**config.penalty, **dict.fromkeys(missing, 0.5)}
+        pairs = {**penalty, **dict.fromkeys(missing, 0.5)}
         raise InputError(
             f"penalty.{' and penalty.'.join(missing)} {'is' if single else 'are'} not declared; "
             f"state how much one unit of {'that cost' if single else 'each cost'} subtracts from "

@@ -16,9 +16,11 @@ from neorl_envs.plants import PLANTS, Plant
 from neorl_envs.recording import QUALITIES, behaviour_policies, quality
 from neorl_train.candidates._family import Material
 from neorl_train.candidates._table import with_controllers
+from neorl_train.configuration._guard import limited_spec
 from neorl_train.configuration._sections import (
     MIXED,
     PAIRED_STARTS_SEED,
+    CandidateConfig,
     Config,
     dump_toml,
     hyperparameters,
@@ -420,7 +422,8 @@ def log_baselines(path: Path, settings: Mapping[str, object]) -> tuple[Evaluatio
     environment = make(name) if name in PLANTS else None
     if environment is not None and environment.spec != dataset.spec:
         environment = None
-    material = Material(config, dataset.spec, environment, dataset)
+    spec = limited_spec(dataset.spec, config.limits.cost)
+    material = Material(CandidateConfig.of(config), spec, environment, dataset)
     _, controllers, text = with_controllers(material)
     if environment is None:
         return _evaluate_in_shadow(config, dataset, controllers), text

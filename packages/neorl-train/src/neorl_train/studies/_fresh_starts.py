@@ -23,6 +23,7 @@ from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train.candidates._given import stored_pool
 from neorl_train.candidates._table import run_controllers
+from neorl_train.configuration._sections import CandidateConfig
 from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.data._source import RunSource, require_same_channels, source_named
@@ -189,7 +190,8 @@ def _evaluate(
     dataset = _log(resolved_run.source, run)
     digests = run.record().get("given_policies", {})
     config, spec = resolved_run.config, resolved_run.spec
-    controllers = run_controllers(config, dataset, resolved_run.environment, spec, digests)
+    candidates, plant = CandidateConfig.of(config), resolved_run.environment
+    controllers = run_controllers(candidates, dataset, plant, spec, digests)
     subject = read_policy_under_test(run.path, candidate)
     fields = ("constraints", "fallbacks", "settings")
     return evaluate_on_plant(
