@@ -24,7 +24,7 @@ from neorl_safety.constraints import (
 )
 from neorl_safety.guards import GuardSettings, settings_from_dict, settings_to_dict
 from neorl_train.configuration._guard import LimitsConfig
-from neorl_train.configuration._sections import Config, config_hash
+from neorl_train.configuration._sections import CheckpointConfig
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import (
     CONSTRAINTS,
@@ -136,7 +136,8 @@ def evenly_spaced_rows(n_rows: int) -> np.ndarray:
 
 def run_checkpoints(
     run: RunDirectory,
-    config: Config,
+    settings: CheckpointConfig,
+    config_hash: str,
     name: str,
     dataset_hash: str,
     print_line: Callable[[str], None],
@@ -146,12 +147,12 @@ def run_checkpoints(
         run.checkpoints(name),
         identity={
             "run": run.record()["id"],
-            "config_hash": config_hash(config),
+            "config_hash": config_hash,
             "dataset_hash": dataset_hash,
             "algorithm": name,
         },
-        interval=config.checkpoints.interval,
-        keep=config.checkpoints.keep,
+        interval=settings.interval,
+        keep=settings.keep,
         print_line=print_line,
     )
 

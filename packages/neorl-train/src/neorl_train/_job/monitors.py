@@ -1,7 +1,7 @@
 """Monitors fitted on the log of a run, with thresholds from its held-out episodes."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,30 +22,32 @@ from neorl_safety.monitoring import (
     neighbour_monitor,
     policy_ensemble,
 )
+from neorl_train.candidates._family import Material
 from neorl_train.candidates._learner import learner_of
 from neorl_train.configuration._monitors import (
     DISAGREEMENT,
     DRIFT,
     MonitorsConfig,
+    SupervisorConfig,
     declared_watches,
     supervision_of,
 )
-from neorl_train.configuration._sections import Config
+from neorl_train.configuration._sections import DataConfig
 from neorl_train.data._behaviours import padded_episodes
 from neorl_train.data._experience import Experience, training_and_held_out, training_sample
-from neorl_train.judging._pool import Pool
 
 SHORTEST_STRETCH = 100
 """In steps: five times as many as the moving mean of a drift monitor averages."""
 
 
-def fitted_watches(config: Config, experience: Experience | None, spec: Spec) -> list[NamedMonitor]:
+def fitted_watches(
+    monitors: MonitorsConfig, data: DataConfig, experience: Experience | None, spec: Spec
+) -> list[NamedMonitor]:
     """All monitors except those that need trained policies.
 
     Raises:
         InputError: If the log is too short for the promised rate; the message names the monitor.
     """
-    monitors = config.monitors
     if experience is None:
         return declared_watches(monitors, spec)
     _require_enough(monitors, experience.held_out)
@@ -57,7 +59,7 @@ def fitted_watches(config: Config, experience: Experience | None, spec: Spec) ->
         DRIFT: drift_monitor,
     }
     kinds = [name for name in monitors.calibrated if name in fitters]
-    rows = _rows(config, experience.dataset) if kinds else np.zeros((0, spec.n_obs))
+    rows = _rows(data, experience.dataset) if kinds else np.zeros((0, spec.n_obs))
     uncalibrated = {name: fitters[name](rows) for name in kinds}
     fitted = [
         _calibrate(name, monitor, monitors, experience.held_out)
@@ -67,36 +69,42 @@ def fitted_watches(config: Config, experience: Experience | None, spec: Spec) ->
 
 
 def disagreement_watch(
-    config: Config, experience: Experience | None, pool: Pool
+    monitors: MonitorsConfig, experience: Experience | None, material: Material
 ) -> list[NamedMonitor]:
     """The monitor of disagreement between the candidate's seeds, if configured.
 
     Raises:
         InputError: If the seeds' policies have memory.
     """
-    if not config.monitors.disagreement or experience is None:
+    if not monitors.disagreement or experience is None:
         return []
+    config = material.config
     learners = config.training.algorithms
-    seeds = pool.named(learner_of(config.evaluation.candidate, learners) or learners[-1])
+    named = learner_of(config.evaluation.candidate, learners) or learners[-1]
+    seeds = material.pool.named(named)
     try:
         uncalibrated = policy_ensemble(
             [candidate.policy for candidate in seeds], experience.dataset.spec
         )
     except InputError as error:
         raise InputError(f"monitors.disagreement: {error}") from error
-    watch = _calibrate(DISAGREEMENT, uncalibrated, config.monitors, experience.held_out)
+    watch = _calibrate(DISAGREEMENT, uncalibrated, monitors, experience.held_out)
     return [dataclasses.replace(watch, policies=tuple(candidate.id for candidate in seeds))]
 
 
 def guard_settings(
-    config: Config, spec: Spec, watches: Sequence[NamedMonitor], fallbacks: Sequence[str]
+    supervisor: SupervisorConfig,
+    monitors: MonitorsConfig,
+    spec: Spec,
+    watches: Sequence[NamedMonitor],
+    fallbacks: Sequence[str],
 ) -> GuardSettings:
     """Combines supervisor, monitors, ages and fallbacks of a run."""
     return GuardSettings(
-        supervision=supervision_of(config.supervisor, spec.dt),
+        supervision=supervision_of(supervisor, spec.dt),
         monitors=tuple(watches),
         fallbacks=tuple(fallbacks),
-        max_age=dict(config.monitors.max_age),
+        max_age=dict(monitors.max_age),
     )
 
 
@@ -122,9 +130,9 @@ def monitor_records(
     return records
 
 
-def _rows(config: Config, dataset: Dataset) -> np.ndarray:
+def _rows(data: DataConfig, dataset: Dataset) -> np.ndarray:
     """Training observations, as many as memory has room for, without lost readings."""
-    part = training_sample(config.data, dataset)
+    part = training_sample(data, dataset)
     columns: Any = part.transitions
     obs = np.asarray(columns.obs)
     return obs[np.asarray(columns.mask) & np.isfinite(obs).all(axis=1)]
@@ -181,7 +189,11 @@ def _require_enough(monitors: MonitorsConfig, held_out: Dataset) -> None:
 
 
 def trend_arguments(
-    config: Config, spec: Spec, dataset: Dataset, guarding: Mapping[str, Any]
+    data: DataConfig,
+    loops: Iterable[str],
+    spec: Spec,
+    dataset: Dataset,
+    guarding: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Inputs for drawing the trends of a log: loops, the guard, and held-out episodes.
 
@@ -191,7 +203,7 @@ def trend_arguments(
         guarding[name] for name in ("settings", "constraints", "fallbacks")
     )
     return {
-        "held_out_episodes": training_and_held_out(config.data, dataset)[1].tolist(),
-        "loops": tuple(config.classical.manipulated),
+        "held_out_episodes": training_and_held_out(data, dataset)[1].tolist(),
+        "loops": tuple(loops),
         "guard": lambda policy: guard_with(settings, policy, constraints, fallbacks, spec),
     }

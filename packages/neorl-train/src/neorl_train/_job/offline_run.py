@@ -186,7 +186,14 @@ def offline_states(
     seeds = offline_config.training.seeds
     queues = offline_seeds(algorithm, experience.training, seeds, devices_for(seeds))
     content = experience.dataset.content_hash
-    checkpoints = run_checkpoints(run, offline_config, name, content, print_line)
+    checkpoints = run_checkpoints(
+        run,
+        offline_config.checkpoints,
+        config_hash(offline_config),
+        name,
+        content,
+        print_line,
+    )
     try:
         restored = checkpoints.restore(queues.snapshot())
     finally:

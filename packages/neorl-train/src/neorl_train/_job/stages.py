@@ -47,7 +47,12 @@ from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates._family import Material
 from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
 from neorl_train.configuration._guard import fallback_policies
-from neorl_train.configuration._sections import CandidateConfig, config_to_dict, hyperparameters
+from neorl_train.configuration._sections import (
+    CandidateConfig,
+    config_hash,
+    config_to_dict,
+    hyperparameters,
+)
 from neorl_train.data._experience import Experience
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
@@ -71,7 +76,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         if experience is not None:
             learners = [hyperparameters(config, name) for name in config.training.algorithms]
             check_logs(learners, experience.training)
-        watches = fitted_watches(config, experience, run.spec)
+        watches = fitted_watches(config.monitors, config.data, experience, run.spec)
         # A log may be refused for its loops, so this happens before training.
         dataset = None if experience is None else experience.dataset
         digests = session.directory.record().get("given_policies", {})
@@ -87,7 +92,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         end_together()
         _record_exploration(run, session, learned)
         material, notes = with_learners(material, learned)
-        watches += disagreement_watch(config, experience, material.pool)
+        watches += disagreement_watch(config.monitors, experience, material)
         guarding = _save_guard(run, session, experience, controllers, watches)
         choice, pool = choose_stage(run, session, experience, material, notes)
         candidate, prediction = choice.candidate.id, choice.prediction
@@ -159,7 +164,9 @@ def task_of(
     """Inputs for training one learner."""
     config, print_line = run.config, session.reporter.print_line
     content = _content_hash(experience)
-    own = run_checkpoints(session.directory, config, name, content, print_line)
+    own = run_checkpoints(
+        session.directory, config.checkpoints, config_hash(config), name, content, print_line
+    )
     return Task(
         name=name,
         learner=hyperparameters(config, name),
@@ -267,7 +274,13 @@ def _evaluate(
         controllers=controllers,
         level=settings.level,
         episode_margin=settings.episode_margin,
-        **trend_arguments(run.config, run.spec, experience.dataset, guarding),
+        **trend_arguments(
+            run.config.data,
+            run.config.classical.manipulated,
+            run.spec,
+            experience.dataset,
+            guarding,
+        ),
     )
 
 
@@ -305,7 +318,7 @@ def _save_guard(
     fallback_list = fallback_policies(config.fallback, run.environment, spec, controllers)
     constraints = hard_constraints(config.limits, spec)
     fallbacks = dict(zip(fallback_names(len(fallback_list)), fallback_list, strict=True))
-    settings = guard_settings(config, spec, watches, list(fallbacks))
+    settings = guard_settings(config.supervisor, config.monitors, spec, watches, list(fallbacks))
     observations = _observations(run, experience)
     write_guard_files(session.directory, constraints, fallbacks, settings, spec, observations)
     held_out = None if experience is None else experience.held_out
