@@ -166,7 +166,7 @@ def _decision(
     if packed:
         step = _forms.packed_step(run, layout, len(start))
         calm = _forms.pack(layout, start)
-        stopped = _forms.pack(layout, jax.tree.leaves(safe.stopped(safe.initial_carry())))
+        stopped = _forms.pack(layout, jax.tree.leaves(safe.stop(safe.initial_carry())))
         pressed = np.flatnonzero(calm != stopped)
         held = [jax.device_put(calm), sent]
 

@@ -52,7 +52,7 @@ from neorl_core.statistics import DEFAULT_LEVEL, area_under_roc
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns, split_episodes
 from neorl_envs.recording import quality
-from neorl_safety.monitoring import CriticMonitor, calibrated, episode_scores
+from neorl_safety.monitoring import CriticMonitor, calibrate, episode_scores
 from neorl_train.data._behaviours import padded_episodes
 from neorl_train.judging import fraction_estimates, recorded_episodes
 
@@ -175,7 +175,7 @@ def calibrate(
     """The threshold of a monitor, and its alarms in fresh episodes."""
     within_limits = ~violates_limits(threshold_episodes)
     obs, action, mask = padded_episodes(threshold_episodes.select_episodes(within_limits))
-    monitor = calibrated(monitor, obs, action, mask, false_alarms=false_alarms)
+    monitor = calibrate(monitor, obs, action, mask, false_alarms=false_alarms)
     scores = np.asarray(episode_scores(monitor, *padded_episodes(test_episodes)))
     alarmed = scores > float(monitor.threshold)
     violated, n = violates_limits(test_episodes), int(within_limits.sum())

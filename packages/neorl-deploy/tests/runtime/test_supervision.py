@@ -18,7 +18,7 @@ from neorl_deploy.shadow import read_log, replay
 from neorl_safety.guards import GuardSettings, settings_to_dict, supervision
 from neorl_safety.monitoring import (
     NamedMonitor,
-    calibrated,
+    calibrate,
     formula_monitor,
     mahalanobis_monitor,
     policy_ensemble,
@@ -40,8 +40,8 @@ def watched(tmp_path_factory, finished_run, spec, log_columns):
     obs = jnp.asarray(columns["obs"]).reshape(shape)
     sent = jnp.asarray(columns["action"]).reshape(shape)
     pair = [load_policy(run / f"policies/iql-{i}.safetensors").policy for i in (0, 1)]
-    far = calibrated(mahalanobis_monitor(columns["obs"]), obs, sent, false_alarms=0.1)
-    apart = calibrated(policy_ensemble(pair, spec), obs, sent, false_alarms=0.1)
+    far = calibrate(mahalanobis_monitor(columns["obs"]), obs, sent, false_alarms=0.1)
+    apart = calibrate(policy_ensemble(pair, spec), obs, sent, false_alarms=0.1)
     watches = (
         NamedMonitor("range", range_monitor(spec)),
         NamedMonitor("full", formula_monitor(read_formula(FULL, spec), spec)),

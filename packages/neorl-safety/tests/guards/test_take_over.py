@@ -67,7 +67,7 @@ def test_neither_a_stop_nor_a_lost_sensor_waits_for_wear(wear, fallback):
     safe = guard(Ramp(), limits, ConstantPolicy(jnp.array([fallback])), SPEC, supervision=settings)
     carry, actions, _ = run(safe, safe.initial_carry(), 5, told=20.0)
     assert actions[-1] >= 20.0
-    _, stopped, flags = run(safe, safe.stopped(carry), 3)
+    _, stopped, flags = run(safe, safe.stop(carry), 3)
     assert stopped == [fallback] * 3
     assert all({"emergency_stop", "fallback_used"} <= one for one in flags)
     assert not any("wear_active" in one for one in flags)

@@ -16,7 +16,7 @@ from neorl_safety.monitoring import (
     NamedMonitor,
     above,
     always,
-    calibrated,
+    calibrate,
     describe_monitor,
     drift_monitor,
     formula_monitor,
@@ -62,7 +62,7 @@ def watches():
         "apart": members,
     }
     set_ = [
-        NamedMonitor(name, calibrated(one, obs, sent, false_alarms=0.1), 0.1, 19,
+        NamedMonitor(name, calibrate(one, obs, sent, false_alarms=0.1), 0.1, 19,
               tuple(POLICIES) if name == "apart" else ())
         for name, one in fitted.items()
     ]  # fmt: skip

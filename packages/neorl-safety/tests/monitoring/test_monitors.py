@@ -13,7 +13,7 @@ from neorl_safety.monitoring import (
     Monitor,
     MonitorInput,
     alarms_per_day,
-    calibrated,
+    calibrate,
     drift_monitor,
     episode_scores,
     frozen_monitor,
@@ -119,7 +119,7 @@ def test_the_false_alarms_promised_are_those_measured(name):
         threshold = float(conformal_quantile(jnp.asarray(scores[:99]), miscoverage=0.1))
         rates.append(np.mean(scores[99:] > threshold))
     held_out = episodes(99)
-    monitor = calibrated(FITTED[name], *held_out, false_alarms=0.1)
+    monitor = calibrate(FITTED[name], *held_out, false_alarms=0.1)
     again = np.asarray(operation_scores(FITTED[name], *held_out))
     np.testing.assert_allclose(monitor.threshold, np.sort(again)[89], rtol=1e-5)
     # Each rate is Beta(10, 90) and binomial noise: the mean of 20 has a deviation below 0.01.
@@ -130,12 +130,12 @@ def test_the_false_alarms_promised_are_those_measured(name):
 
 def test_too_few_episodes_promise_nothing():
     with pytest.raises(InputError, match=r"0.05 false alarms per episode .* with 18 .*: 19 with"):
-        calibrated(FITTED["drift"], *episodes(18), false_alarms=0.05)
+        calibrate(FITTED["drift"], *episodes(18), false_alarms=0.05)
 
 
 @pytest.mark.parametrize("name", FITTED)
 def test_a_lost_reading_is_an_alarm_or_does_not_count(name):
-    monitor = calibrated(FITTED[name], *episodes(99), false_alarms=0.1)
+    monitor = calibrate(FITTED[name], *episodes(99), false_alarms=0.1)
     ((value, alarm),) = run(monitor, [[1.0, np.nan]])
     assert (value, alarm) == (np.inf, True) or (name == "drift" and not alarm)
 
@@ -211,7 +211,7 @@ def test_a_slow_healthy_plant_keeps_the_promised_alarms_a_day():
     held_out, operation = slow(rng, 400, 50), slow(rng, 40, 2000)
     none = np.zeros((400, 50, 1))
     anew = conformal_quantile(episode_scores(monitor, held_out, none), miscoverage=0.05)
-    kept = calibrated(monitor, held_out, none, false_alarms=0.05).threshold
+    kept = calibrate(monitor, held_out, none, false_alarms=0.05).threshold
     scores = np.asarray(operation_scores(monitor, operation, np.zeros((40, 2000, 1)), stretch=50))
     assert float(anew) < float(kept)
     assert (scores > float(anew)).mean() > (scores > float(kept)).mean()

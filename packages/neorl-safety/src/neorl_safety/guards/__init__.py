@@ -17,8 +17,8 @@ from neorl_safety.guards._settings import usable_ages as usable_ages
 from neorl_safety.guards._supervisor import Supervision as Supervision
 from neorl_safety.guards._supervisor import SupervisorCarry as SupervisorCarry
 from neorl_safety.guards._supervisor import initial_supervisor as initial_supervisor
-from neorl_safety.guards._supervisor import released as released
-from neorl_safety.guards._supervisor import stopped as stopped
+from neorl_safety.guards._supervisor import release as release
+from neorl_safety.guards._supervisor import stop as stop
 from neorl_safety.guards._supervisor import supervise as supervise
 from neorl_safety.guards._supervisor import supervision as supervision
 
@@ -37,10 +37,10 @@ __all__ = [
     "guard",
     "guard_with",
     "initial_supervisor",
-    "released",
+    "release",
     "settings_from_dict",
     "settings_to_dict",
-    "stopped",
+    "stop",
     "supervise",
     "supervision",
     "usable_ages",

@@ -19,8 +19,8 @@ from neorl_safety.guards._supervisor import (
     Supervision,
     SupervisorCarry,
     initial_supervisor,
-    released,
-    stopped,
+    release,
+    stop,
     supervise,
     supervision,
 )
@@ -244,17 +244,17 @@ class GuardedPolicy(eqx.Module):
         nobody = jnp.full_like(carry.acted, NOBODY)
         return self._applied_to(carry, action, nobody)._replace(acted=nobody)
 
-    def stopped(self, carry: GuardCarry) -> GuardCarry:
+    def stop(self, carry: GuardCarry) -> GuardCarry:
         """The carry after an emergency stop: the fallback acts from the next step on.
 
         It acts immediately by its own law, within the limits but without the offset of a hand-over,
-        and stays in charge until :meth:`released`.
+        and stays in charge until :meth:`release`.
         """
-        return carry._replace(supervisor=stopped(carry.supervisor))
+        return carry._replace(supervisor=stop(carry.supervisor))
 
-    def released(self, carry: GuardCarry) -> GuardCarry:
+    def release(self, carry: GuardCarry) -> GuardCarry:
         """The carry after the latch is released: the policy acts again if nothing is wrong."""
-        return carry._replace(supervisor=released(carry.supervisor))
+        return carry._replace(supervisor=release(carry.supervisor))
 
     def _applied_to(self, carry: GuardCarry, action: Array, acted: Array) -> GuardCarry:
         known = jnp.isfinite(action)

@@ -148,13 +148,13 @@ def supervise(
     )
 
 
-def stopped(carry: SupervisorCarry) -> SupervisorCarry:
+def stop(carry: SupervisorCarry) -> SupervisorCarry:
     """The carry after an emergency stop: latched, whatever ``latch_after`` says."""
     yes = jnp.ones_like(carry.latched)
     return carry._replace(tripped=yes, latched=yes, stopped=yes)
 
 
-def released(carry: SupervisorCarry) -> SupervisorCarry:
+def release(carry: SupervisorCarry) -> SupervisorCarry:
     """The carry after an operator released the latch or the stop, with zero take-overs counted."""
     no = jnp.zeros_like(carry.latched)
     return carry._replace(latched=no, stopped=no, trips=jnp.zeros_like(carry.trips))

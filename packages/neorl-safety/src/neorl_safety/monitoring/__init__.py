@@ -8,7 +8,7 @@ from neorl_safety.monitoring._monitor import Monitor as Monitor
 from neorl_safety.monitoring._monitor import MonitorInput as MonitorInput
 from neorl_safety.monitoring._monitor import Score as Score
 from neorl_safety.monitoring._monitor import alarms_per_day as alarms_per_day
-from neorl_safety.monitoring._monitor import calibrated as calibrated
+from neorl_safety.monitoring._monitor import calibrate as calibrate
 from neorl_safety.monitoring._monitor import episode_alarms as episode_alarms
 from neorl_safety.monitoring._monitor import episode_scores as episode_scores
 from neorl_safety.monitoring._monitor import operation_scores as operation_scores
@@ -77,7 +77,7 @@ __all__ = [
     "alarms_per_day",
     "always",
     "below",
-    "calibrated",
+    "calibrate",
     "checked_constraints",
     "conjunction",
     "constraint_excess",

@@ -95,7 +95,7 @@ def policy_ensemble(
         threshold: Value above which it alarms; infinite by default, to be calibrated.
 
     Returns:
-        The monitor, for :func:`calibrated`.
+        The monitor, for :func:`calibrate`.
 
     Raises:
         InputError: If there are fewer than two, they differ in structure, or one has a memory.

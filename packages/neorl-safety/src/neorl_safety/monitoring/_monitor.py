@@ -108,7 +108,7 @@ def episode_alarms(
     return jnp.any(_episode_scan(monitor, obs, action, mask)[1], axis=1)
 
 
-def calibrated(
+def calibrate(
     monitor: AnyMonitor,
     obs: Float[Array, "episode time obs"],
     action: Float[Array, "episode time act"],

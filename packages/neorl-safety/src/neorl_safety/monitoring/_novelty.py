@@ -48,7 +48,7 @@ def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor
         obs: Observations of the log, more rows than channels.
 
     Returns:
-        The monitor, for :func:`calibrated`.
+        The monitor, for :func:`calibrate`.
 
     Raises:
         InputError: If there are too few rows or one is not finite.
@@ -103,7 +103,7 @@ def neighbour_monitor(
         keep: Number of rows to keep.
 
     Returns:
-        The monitor, for :func:`calibrated`.
+        The monitor, for :func:`calibrate`.
 
     Raises:
         InputError: If there are fewer rows than neighbours, or one is not finite.
@@ -188,7 +188,7 @@ def drift_monitor(obs: Float[np.ndarray, "row obs"], *, weight: float = 0.05) ->
         weight: Weight of the latest observation, in (0, 1].
 
     Returns:
-        The monitor, for :func:`calibrated`.
+        The monitor, for :func:`calibrate`.
 
     Raises:
         InputError: If the weight is out of range, or there are too few rows.

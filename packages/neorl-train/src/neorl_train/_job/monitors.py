@@ -14,7 +14,7 @@ from neorl_safety.guards import GuardSettings, guard_with
 from neorl_safety.monitoring import (
     Monitor,
     NamedMonitor,
-    calibrated,
+    calibrate,
     describe_monitor,
     drift_monitor,
     episode_alarms,
@@ -145,7 +145,7 @@ def _calibrate(
     lengths = held_out.episode_lengths
     steps = stretch_of(lengths, conformal_sample_size(monitors.false_alarms_each))
     try:
-        monitor = calibrated(
+        monitor = calibrate(
             uncalibrated, obs, action, mask, false_alarms=monitors.false_alarms_each, stretch=steps
         )
     except InputError as error:
