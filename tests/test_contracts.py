@@ -58,7 +58,7 @@ WITHIN = [
     ("neorl_agents.learning", "neorl_agents.algorithms"),
     ("neorl_agents.algorithms", "neorl_agents.critics"),
     ("neorl_agents.algorithms", "neorl_agents.artefact"),
-    ("neorl_train._errors", "neorl_train.runs"),
+    ("neorl_train.runs", "neorl_train.data"),
     ("neorl_train.data", "neorl_train.judging"),
     ("neorl_train.runs", "neorl_train.judging"),
     ("neorl_train.judging", "neorl_train.training"),

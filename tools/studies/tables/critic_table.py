@@ -163,13 +163,13 @@ def fit_critics(
         report["safety_critic"] = {"none": str(error)}
     for name, (critic, score) in critics.items():
         uncalibrated = CriticMonitor(critic, jnp.asarray(jnp.inf, jnp.float32), score)
-        report[name]["monitor"] = calibrate(
+        report[name]["monitor"] = calibrate_and_test(
             uncalibrated, threshold_episodes, test_episodes, options.false_alarms
         )
     return fitted.ensemble, report
 
 
-def calibrate(
+def calibrate_and_test(
     monitor: CriticMonitor, threshold_episodes: Dataset, test_episodes: Dataset, false_alarms: float
 ) -> dict[str, Any]:
     """The threshold of a monitor, and its alarms in fresh episodes."""

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
-    from neorl_train._errors import InterruptedRunError as InterruptedRunError
     from neorl_train._job.run import Run as Run
     from neorl_train._job.run import resume as resume
     from neorl_train._job.run import start as start
+    from neorl_train._process.control import InterruptedRunError as InterruptedRunError
     from neorl_train.configuration._sections import Config as Config
     from neorl_train.configuration._validation import configure as configure
     from neorl_train.judging._evaluate import evaluate as evaluate

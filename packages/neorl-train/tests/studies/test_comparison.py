@@ -18,10 +18,10 @@ from neorl_train._command.main import main
 from neorl_train._job.evaluation import write_results
 from neorl_train.judging import ActionFit, Clause, Estimate, Verdict
 from neorl_train.judging._summary import paired_comparison
-from neorl_train.pages._study_figures import Dots
 from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
 from neorl_train.studies._comparison import _flat
+from neorl_train.studies._figures import Dots
 from neorl_train.studies._files import _comparison_figures
 from neorl_train.studies._tables import comparison_tables
 

@@ -16,13 +16,12 @@ import jax
 from neorl_core import InputError
 from neorl_core.infrastructure import cache_fault, is_full_disk
 from neorl_core.infrastructure.command_line import one_line
-from neorl_train._errors import InterruptedRunError
 from neorl_train._job.evaluation import is_complete
 from neorl_train._job.resolution import Resolved, reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import all_stages
 from neorl_train._job.watcher import READY
-from neorl_train._process.control import StopSignal
+from neorl_train._process.control import InterruptedRunError, StopSignal
 from neorl_train._process.progress import Profile, Reporter, Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict, dump_toml
 from neorl_train.configuration._validation import validate

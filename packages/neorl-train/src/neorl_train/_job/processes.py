@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_train._errors import InterruptedRunError
 from neorl_train._job.log_stage import read_experience
 from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun, Session
-from neorl_train._process.control import SIGNALS, StopSignal
+from neorl_train._process.control import SIGNALS, InterruptedRunError, StopSignal
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.configuration._validation import configure

@@ -13,8 +13,7 @@ from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import keep_compiled_programs
-from neorl_core.infrastructure.command_line import cache_directory, one_line
-from neorl_train._errors import InterruptedRunError
+from neorl_core.infrastructure.command_line import StoppedError, cache_directory, one_line
 
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -24,6 +23,10 @@ SECONDS_TO_JOIN = 300
 SECONDS_TO_NOTICE = 30
 """Seconds until a process that stopped responding counts as lost."""
 SECONDS_TO_SAY = 2
+
+
+class InterruptedRunError(StoppedError):
+    """A signal stopped a run, which can be resumed; ``resume`` is the command for this."""
 
 
 def cores() -> int:

@@ -24,9 +24,9 @@ from neorl_train.pages._html import (
     table,
     tag,
 )
-from neorl_train.pages._study_figures import Curves, Dots, Picture, Profiles, study_figure
 from neorl_train.studies._benchmark import PROFILE, Benchmark
 from neorl_train.studies._comparison import THRESHOLDS, ComparedRow, Comparison, LearnerAggregate
+from neorl_train.studies._figures import Curves, Dots, Picture, Profiles, study_figure
 from neorl_train.studies._tables import (
     SUFFIXES,
     Table,
