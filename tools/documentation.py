@@ -2,10 +2,10 @@
 
 The site is built in .cache/docs, from a copy of docs/pages into which `built` writes tables and
 help texts. The menu is made from its folders, in the order of ``SECTIONS``, so a new page needs no
-entry anywhere. The pages of docs/results are built too, outside menu and search. Formulas become
-MathML, which browsers typeset without a script, so that the site works offline; while serving they
-stay LaTeX. After building, no page may show a formula as text, a role of a docstring (``:func:``)
-or a link that was not resolved.
+entry anywhere; learners are grouped as on their index. The pages of docs/results are built too,
+outside menu and search. Formulas become MathML, which browsers typeset without a script, so that
+the site works offline; while serving they stay LaTeX. After building, no page may show a formula as
+text, a role of a docstring (``:func:``) or a link that was not resolved.
 
 Usage:
     python tools/documentation.py build
@@ -100,9 +100,19 @@ def follow(site: subprocess.Popen[bytes], pages: Path) -> None:
 
 def navigation(pages: Path) -> list[object]:
     """The menu: the first page, the sections in their order, what belongs to none of them."""
-    sections = [{title: _folder(pages, pages / folder)} for title, folder in SECTIONS.items()]
+    folders = {title: _folder(pages, pages / folder) for title, folder in SECTIONS.items()}
+    index = (pages / "learners/index.md").read_text(encoding="utf-8")
+    folders["Learners"] = _grouped(folders["Learners"], groups_of_learners(index))
+    sections = [{title: entries} for title, entries in folders.items()]
     project = [{title: f"{page}.md"} for page, title in PROJECT.items()]
     return [{"Home": "index.md"}, *sections, {"Project": project}]
+
+
+def groups_of_learners(index: str) -> dict[str, list[str]]:
+    """By section of the learners' index, the pages that its table lists in their order."""
+    sections = re.findall(r"(?ms)^## ([^\n]+)\n(.+?)(?=^## |\Z)", index)
+    row = re.compile(r"(?m)^\| `[^|]+ \| \[[^|]+\]\(([\w-]+\.md)\) \|")
+    return {title: pages for title, text in sections if (pages := row.findall(text))}
 
 
 def typeset(page: Path, convert: Callable[..., str]) -> None:
@@ -141,6 +151,17 @@ def _folder(pages: Path, folder: Path) -> list[object]:
     ]
     below = [path for path in sorted(folder.iterdir()) if path.is_dir()]
     return entries + [{_name(path): _folder(pages, path)} for path in below]
+
+
+def _grouped(entries: list[object], groups: dict[str, list[str]]) -> list[object]:
+    """Entries of a folder with some of them in groups, between its index and the others."""
+    of_page = {
+        path.rpartition("/")[2]: entry
+        for entry in entries
+        for path in (entry.values() if isinstance(entry, dict) else [str(entry)])
+    }
+    made = [{title: [of_page.pop(page) for page in of]} for title, of in groups.items()]
+    return [of_page.pop("index.md"), *made, *of_page.values()]
 
 
 def _rank(page: Path, order: list[str]) -> tuple[int, int, str]:

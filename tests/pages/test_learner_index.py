@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import documentation
 from learner_numbers import with_times
 from neorl_agents import ALGORITHMS
 from neorl_agents.sampling import Rows
@@ -15,6 +16,29 @@ PAGE = ROOT / "docs/pages/learners/index.md"
 STORED = ROOT / "tools/studies/benchmarks/results/learner_times.json"
 TIMES = json.loads(STORED.read_text())["learners"]
 ON_PLANT = {"sac", "td3", "dqn", "ppo", "ppo_lag", "reinforce", "reinforce_lag"}
+
+
+def test_the_index_and_the_menu_have_every_learner_in_one_of_four_groups() -> None:
+    """The tree of questions has a leaf for each of them."""
+    text = PAGE.read_text()
+    groups = documentation.groups_of_learners(text)
+    leaves = re.findall(r"(?m)^ +- \*(?:Yes|No)\b.+?\]\(#([\w-]+)\)", text)
+    assert sorted(leaves) == sorted(title.lower().replace(" ", "-") for title in groups)
+    assert len(groups) == 4
+    pages = [page for group in groups.values() for page in group]
+    others = {"index.md", "memory.md", "graphs.md"}
+    assert sorted(pages) == sorted({page.name for page in PAGE.parent.glob("*.md")} - others)
+    (menu,) = (
+        entry["Learners"]
+        for entry in documentation.navigation(PAGE.parents[1])
+        if "Learners" in entry
+    )
+    shown = {title: of for entry in menu[1:] for title, of in entry.items()}
+    assert menu[0] == "learners/index.md"
+    for title, group in groups.items():
+        assert [path for entry in shown[title] for path in entry.values()] == [
+            f"learners/{page}" for page in group
+        ]
 
 
 def needs() -> dict[str, str]:
