@@ -1,9 +1,10 @@
-"""The plants' pages, and the measured baselines that their tables show."""
+"""The plants' pages, their diagrams, and the measured baselines that their tables show."""
 
 import itertools
 import json
 import re
 import sys
+import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from neorl_envs import environment_names, make
 from neorl_envs.blocks import named_constants
 from neorl_envs.scoring import test_mode
 from neorl_train.judging._evaluate import NEORL2_RETURNS
-from plant_pages import ROOT, page_of, tables
+from plant_diagrams import diagram, drawn, explained, named, tags
+from plant_pages import ROOT, baselines, gallery, overview, page_of, role
 
 PLANTS = environment_names()
 
@@ -26,22 +28,88 @@ def test_a_page_has_equations_sources_provenance_and_a_picture(name: str) -> Non
     text = page_of(name).read_text()
     assert f"::: {package}" in text
     assert f"\n<!-- built: plant {name} -->\n" in text
+    assert f"\n<!-- built: plant_baselines {name} -->\n" in text
     assert re.search(r"\$[^$]+\$|``[^`]+(=|<-)[^`]+``", docstring), "no equation"
     assert "ublished" in docstring or "Source:" in docstring
     assert re.search(r"[Oo]wn choice|\*Own|[Oo]ur own", docstring), "nothing is said to be our own"
-    (picture,) = re.findall(r"!\[A run under [^\]]+\]\(([^)]+)\)", tables(name))
+    (picture,) = re.findall(r"!\[A run under [^\]]+\]\(([^)]+)\)", overview(name))
     assert (page_of(name).parent / picture).resolve().stat().st_size > 1000
     for constant, declared, _ in named_constants(env.constants):
         assert declared.source, constant
 
 
+def channels_of(name: str) -> dict[str, list[str]]:
+    spec = make(name).spec
+    return {
+        "measured": [channel.name for channel in spec.obs],
+        "manipulated": [channel.name for channel in spec.action],
+    }
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_diagram_has_every_channel_of_the_plant_in_its_colour(name: str) -> None:
+    channels = channels_of(name)
+    (svg,) = ElementTree.fromstring(diagram(name, *channels.values()))
+    shown: dict[str, list[str]] = {kind: [] for kind in channels}
+    for group in svg.iter("{http://www.w3.org/2000/svg}g"):
+        words = group.find("{*}text").text.replace(" … ", "..")
+        for kind in group.get("class").split()[1:]:
+            shown[kind] += named(words, channels[kind])
+    assert {kind: sorted(names) for kind, names in shown.items()} == {
+        kind: sorted(names) for kind, names in channels.items()
+    }
+    width, height = (float(word) for word in svg.get("viewBox").split()[2:])
+    placed = tags(name)
+    for tag, left, middle, wide in placed:
+        assert left >= 0, tag
+        assert left + wide <= width, tag
+        assert 10 <= middle <= height - 10, tag
+    for (one, x, y, wide), (other, x2, y2, wide2) in itertools.combinations(placed, 2):
+        apart = abs(y - y2) > 20 or x + wide < x2 or x2 + wide2 < x
+        assert apart, f"{one} and {other} overlap"
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_every_channel_is_explained_and_nothing_else(name: str) -> None:
+    channels = channels_of(name)
+    for kind, names in channels.items():
+        texts = explained(name, kind, names)
+        assert all(len(text) > 3 for text in texts.values())
+        for words in drawn()[name].get(kind, {}):
+            assert named(words, names), words
+    for words in drawn()[name].get("channels", {}):
+        assert any(named(words, names) for names in channels.values()), words
+    assert set(drawn()) == set(PLANTS)
+
+
 def test_the_tables_say_what_the_plant_declares() -> None:
-    text = tables("ChemicalReactor-v0")
+    text = overview("ChemicalReactor-v0")
     env = make("ChemicalReactor-v0")
-    for channel in (*env.spec.obs, *env.spec.action, *env.spec.cost):
-        assert f"| {channel.name} | {channel.unit} |" in text
+    for channel in (*env.spec.obs, *env.spec.action):
+        assert f"| `{channel.name}` | {channel.unit} |" in text
+    for cost in env.spec.cost:
+        assert f"| {cost.name} | {cost.unit} |" in text
     for policy in (*env.tunings(), "random", "best constant"):
-        assert f"{policy}" in text
+        assert f"{policy}" in baselines("ChemicalReactor-v0")
+    assert "| `T_zone_1` to `T_zone_6` | degC | 0 to 1200 |" in overview("SteelAnnealing-v0")
+
+
+def test_the_role_of_a_channel_follows_the_declarations() -> None:
+    reactor, tank = make("ChemicalReactor-v0"), make("CSTR-v0")
+    assert role(reactor, "T_R") == "kept from 361.15 to 365.15"
+    assert role(reactor, "P") == "at most 3.5"
+    assert role(reactor, "T_S") == ""
+    assert role(tank, "C_A") == "follows `C_A_SP`"
+    assert role(tank, "C_A_SP") == "setpoint"
+    assert role(make("WaterTreatment-v0"), "demand") == "given from outside"
+
+
+def test_the_gallery_has_a_diagram_of_every_plant_and_a_link_to_its_page() -> None:
+    text = gallery()
+    linked = re.findall(r"(?m)^## \[(\w+)\]\((\w+\.md)\)$", text)
+    assert [f"{name}-v0" for name, _ in linked] == list(PLANTS)
+    assert {page for _, page in linked} == {page_of(name).name for name in PLANTS}
+    assert text.count("<svg ") == len(PLANTS)
 
 
 def test_the_anchors_are_those_of_the_baselines() -> None:

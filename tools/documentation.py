@@ -34,6 +34,7 @@ SECTIONS = {
     "Tutorials": "tutorials",
     "How-to": "how-to",
     "Learners": "learners",
+    "Plants": "plants",
     "Reference": "reference",
     "Explanation": "explanation",
 }

@@ -1,9 +1,10 @@
-"""The tables of every plant's page, which the build of the site fills in, and its picture.
+"""What the build of the site fills into the page of a plant, and the picture of a typical run.
 
 Usage:
     python tools/studies/tables/plant_pages.py [NAME ...]  draw the typical runs of plants (all)
 
-The tables come from the plant's declarations and from tools/studies/baselines/NAME.json, which
+The tables come from the plant's declarations, from tools/pages/plant_diagrams.toml, which says what
+the channels are, and from tools/studies/baselines/NAME.json, which
 tools/studies/tables/baseline_table.py measures.
 """
 
@@ -20,9 +21,10 @@ from baseline_table import RESULTS, table
 from neorl_envs import environment_names, make
 from neorl_envs._command.describe import penalty
 from neorl_envs.blocks import named_constants
+from plant_diagrams import diagram, drawn, explained
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ROOT / "docs/pages/reference/envs/plants"
+PAGES = ROOT / "docs/pages/plants"
 PICTURES = ROOT / "docs/pages/images/plants"
 COLOURS = 64
 TRUTH = (
@@ -54,32 +56,105 @@ def page_of(name: str) -> Path:
     return PAGES / f"{_folder(name)}.md"
 
 
-def tables(name: str) -> str:
-    """All tables of a plant as Markdown."""
+def overview(name: str) -> str:
+    """The head of a plant's page: diagram, channels, costs and a typical run, as Markdown."""
     env: Any = make(name)
-    parts = [*_channels(env), *_costs(env), *_baselines(env), *_picture(env), *_constants(env)]
+    spec = env.spec
+    parts = [
+        f"{drawn()[name]['about']} Its name in commands is `{name}`.\n",
+        _diagram(env),
+        *_picture(env),
+        f"## Channels\n\nThe control period is {spec.dt:g} s, and an episode has at most "
+        f"{spec.horizon} steps. {TRUTH}{BETWEEN.get(name, '')}\n",
+        *_measured(env),
+        *_manipulated(env),
+        *_costs(env),
+    ]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _channels(env: Any) -> list[str]:
+def baselines(name: str) -> str:
+    """The end of a plant's page: what controllers reach, and the constants, as Markdown."""
+    env: Any = make(name)
+    return "\n".join([*_baselines(env), *_constants(env)]).rstrip() + "\n"
+
+
+def gallery() -> str:
+    """A section for each plant with its diagram, and links to the pages."""
+    parts = []
+    for name in environment_names():
+        env: Any = make(name)
+        spec = env.spec
+        counts = f"{spec.n_obs} measured and {spec.n_action} manipulated channels"
+        limits = ", ".join(f"*{cost.name}*" for cost in spec.cost)
+        parts += [
+            f"## [{name.removesuffix('-v0')}]({_folder(name)}.md)\n",
+            f"{drawn()[name]['about']} It has {counts}, and a period of {spec.dt:g} s. "
+            + (f"Limited costs: {limits}.\n" if limits else "It has no costs.\n"),
+            _diagram(env),
+        ]
+    return "\n".join(parts)
+
+
+def _diagram(env: Any) -> str:
+    channels = ([c.name for c in of] for of in (env.spec.obs, env.spec.action))
+    return f"{diagram(env.name, *channels)}\n"
+
+
+def _measured(env: Any) -> list[str]:
     spec = env.spec
-    lines = [f"## {env.name}", ""]
-    lines += [f"Control period {spec.dt:g} s, at most {spec.horizon} steps.", ""]
-    lines += [f"{TRUTH}{_between_samples(env)}", ""]
-    lines += ["| Measured | Unit | Range | Dead time |", "|---" * 4 + "|"]
-    for c, wait in zip(spec.obs, _dead_times(env.instruments, spec.dt), strict=True):
-        lines.append(f"| {c.name} | {c.unit} | {c.low:g} to {c.high:g} | {wait} |")
-    head = "| Manipulated | Unit | Range | Largest change per second | Dead time |"
-    lines += ["", head, "|---" * 5 + "|"]
+    waits = _dead_times(env.instruments, spec.dt)
+    rows = [
+        (c.name, c.unit, f"{c.low:g} to {c.high:g}", role(env, c.name), wait)
+        for c, wait in zip(spec.obs, waits, strict=True)
+    ]
+    head = ["Measured", "Unit", "Range", "Role", "Dead time", "What it is"]
+    return _channel_table(env.name, "measured", head, rows)
+
+
+def _manipulated(env: Any) -> list[str]:
+    spec = env.spec
     waits = _dead_times(env.actuators, spec.dt)
-    for c, rate, wait in zip(spec.action, env.action_rates(), waits, strict=True):
-        shown = f"{rate:.4g}" if np.isfinite(rate) else "no limit"
-        lines.append(f"| {c.name} | {c.unit} | {c.low:g} to {c.high:g} | {shown} | {wait} |")
+    rows = [
+        (c.name, c.unit, f"{c.low:g} to {c.high:g}", f"{r:.4g}" if np.isfinite(r) else "any", wait)
+        for c, r, wait in zip(spec.action, env.action_rates(), waits, strict=True)
+    ]
+    head = ["Manipulated", "Unit", "Range", "Largest change per second", "Dead time", "What it is"]
+    return _channel_table(env.name, "manipulated", head, rows)
+
+
+def role(env: Any, channel: str) -> str:
+    """What a measured channel is to a controller, from the declarations of the plant."""
+    if channel in env.tracked:
+        return f"follows `{env.tracked[channel]}`"
+    if channel in env.tracked.values():
+        return "setpoint"
+    if channel in env.bands():
+        low, high = env.bands()[channel]
+        return f"kept from {low:g} to {high:g}" if np.isfinite(low) else f"at most {high:g}"
+    return "given from outside" if channel in env.exogenous else ""
+
+
+def _channel_table(
+    plant: str, kind: str, head: list[str], rows: list[tuple[str, ...]]
+) -> list[str]:
+    """A row for each channel, or one for neighbours that differ in their names alone."""
+    texts = explained(plant, kind, [row[0] for row in rows])
+    alike: list[list[str]] = []
+    last: tuple[str, ...] = ()
+    for name, *cells in rows:
+        now = (*cells, texts[name])
+        if now != last:
+            alike.append([])
+        alike[-1].append(name)
+        last = now
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    cells_of = {name: cells for name, *cells in rows}
+    for names in alike:
+        shown = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` to `{names[-1]}`"
+        cells = [shown, *cells_of[names[0]], texts[names[0]]]
+        lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
-
-
-def _between_samples(env: Any) -> str:
-    return BETWEEN.get(env.name, "")
 
 
 def _dead_times(devices: Any, dt: float) -> list[str]:
@@ -199,7 +274,7 @@ def _picture(env: Any) -> list[str]:
     path = PICTURES / f"{_folder(env.name)}.png"
     if not path.exists():
         return []
-    return [f"![A run under {env.reference}](../../../images/plants/{path.name})", ""]
+    return [f"![A run under {env.reference}](../images/plants/{path.name})", ""]
 
 
 def draw(name: str) -> None:
