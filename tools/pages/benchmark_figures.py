@@ -1,6 +1,7 @@
 """The three figures of the benchmark page, drawn from stored results as inline SVG.
 
-`built` puts them into the page; every cell has its numbers as a title, which browsers show.
+`built` puts them into the page; every mark has its numbers as a title, which browsers show. Text
+has the colour of the page's text, and greys are translucent, so that both themes suit.
 """
 
 import json
@@ -12,10 +13,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEEDS = ROOT / "tools/studies/benchmarks/results/learners.json"
-BETTER, WORSE, UNDECIDED, EMPTY = "#0b6fa4", "#c2410c", "#cbd5e1", "#f1f5f9"
-PEERS = {"corl": "#0b6fa4", "d3rlpy": "#c2410c", "unifloral": "#64748b"}
-ANSWERS = {"deploy": BETTER, "kept": UNDECIDED, "no": "#fbbf24", "harm": WORSE}
+BETTER, WORSE, UNDECIDED, EMPTY = "#2a86b8", "#c2410c", "#94a3b880", "#94a3b81f"
+LINE = "#94a3b8"
+PEERS = {"corl": BETTER, "d3rlpy": WORSE, "unifloral": "#64748b"}
+ANSWERS = {"deploy": BETTER, "kept": LINE, "no": "#fbbf24", "harm": WORSE}
 CELL, LABEL, ROW = 26, 96, 24
+TURN = 55
+"""Degrees by which the names of logs are turned."""
+CHARACTER = 7.2
+"""Width of a character, in pixels; all other lengths are in pixels too."""
 TITLES = {
     "deploy": "better on the plant within all limits",
     "kept": "today's controller kept",
@@ -41,17 +47,17 @@ def legend(x: float, y: float, entries: Iterable[tuple[str, str]]) -> list[str]:
     parts = []
     for colour, words in entries:
         parts += [box(x, y - 11, 14, 14, colour, words), text(x + 20, y + 1, words)]
-        x += 36 + 7.2 * len(words)
+        x += 36 + CHARACTER * len(words)
     return parts
 
 
 def figure(width: float, height: float, words: str, parts: Sequence[str]) -> str:
-    """An SVG that fits its column and keeps its own background in a dark theme."""
+    """An SVG that fits its column and is never larger than it was drawn."""
     return (
         f'<div class="figure"><svg xmlns="http://www.w3.org/2000/svg" role="img" '
         f'aria-label="{escape(words)}" viewBox="0 0 {width:g} {height:g}" '
-        f'font-family="sans-serif" font-size="13" fill="#111827">'
-        f'<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>{"".join(parts)}</svg></div>'
+        f'font-family="sans-serif" font-size="13" fill="currentColor" '
+        f'style="max-width: {width:g}px">{"".join(parts)}</svg></div>'
     )
 
 
@@ -64,9 +70,10 @@ def learners(
         plants: Names of the logs, in the order of the columns.
         results: By learner and log the difference to behaviour cloning with its interval.
     """
-    parts, top = [], 150
+    parts, longest = [], CHARACTER * max(map(len, plants))
+    top = 24 + longest * math.sin(math.radians(TURN))
     for column, log in enumerate(plants):
-        parts.append(text(LABEL + column * CELL + 17, top - 8, log, turn=-55))
+        parts.append(text(LABEL + column * CELL + 17, top - 8, log, turn=-TURN))
     for row, (learner, cells) in enumerate(results.items()):
         y = top + row * ROW
         parts.append(text(LABEL - 8, y + 16, learner, "end"))
@@ -80,7 +87,8 @@ def learners(
     end = top + len(results) * ROW + 26
     names = ((BETTER, "above bc"), (UNDECIDED, "undecided"), (WORSE, "below bc"), (EMPTY, "no row"))
     parts += legend(LABEL, end, names)
-    return figure(LABEL + len(plants) * CELL + 90, end + 16, "Learners beside cloning", parts)
+    right = longest * math.cos(math.radians(TURN))
+    return figure(LABEL + len(plants) * CELL + right, end + 16, "Learners beside cloning", parts)
 
 
 def speeds() -> str:
@@ -106,33 +114,48 @@ def speeds() -> str:
         y += 8
     for ratio in (1, 2, 5, 10, 20, 50):
         x = place(ratio)
-        parts.append(f'<line x1="{x:g}" x2="{x:g}" y1="{top - 6}" y2="{y}" stroke="#94a3b8"/>')
+        parts.append(f'<line x1="{x:g}" x2="{x:g}" y1="{top - 6}" y2="{y}" stroke="{LINE}"/>')
         parts.append(text(x, top - 12, f"{ratio}x", "middle"))
     parts += legend(left, y + 20, ((colour, peer) for peer, colour in PEERS.items()))
     return figure(left + width + 40, y + 36, "Time of an update beside other libraries", parts)
 
 
-def retuned(answers: dict[str, list[str]]) -> str:
-    """A square for each log of a plant: what became of the choice that was made from it.
+def retuned(results: dict[str, list[tuple[str, tuple[float, float, float], str]]]) -> str:
+    """A dot for each log of a plant: how far the choice that was made from it came.
 
     Args:
-        answers: By plant, one of the keys of `TITLES` for each log.
+        results: By plant and log one of the keys of `TITLES`, the share of the way from today's
+            controller to the reference with its interval, and the gain in words.
     """
-    left, top = 180, 16
+    left, width, top = 180, 460, 30
+    ends = [end for of_logs in results.values() for _, interval, _ in of_logs for end in interval]
+    least, most = min(0.0, *ends), max(1.0, *ends)
+
+    def place(share: float) -> float:
+        return left + 20 + (width - 40) * (share - least) / (most - least)
+
     parts = []
-    for row, (plant, of_logs) in enumerate(answers.items()):
+    end = top + len(results) * ROW
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        x = place(share)
+        parts.append(f'<line x1="{x:g}" x2="{x:g}" y1="{top}" y2="{end}" stroke="{LINE}"/>')
+        parts.append(text(x, top - 8, f"{share:.0%}".replace("%", " %"), "middle"))
+    for row, (plant, of_logs) in enumerate(results.items()):
         y = top + row * ROW
-        parts.append(text(left - 8, y + 16, plant, "end"))
-        for column, answer in enumerate(of_logs):
-            words = f"{plant}, log {column}: {TITLES[answer]}"
+        parts.append(text(left, y + 16, plant, "end"))
+        for column, (answer, (mean, low, high), gain) in enumerate(of_logs):
+            middle, colour = y + 4 + 4 * column, ANSWERS[answer]
+            words = escape(f"{plant}, log {column}: {TITLES[answer]}, {gain}")
             parts.append(
-                box(left + column * CELL, y + 1, CELL - 2, ROW - 2, ANSWERS[answer], words)
+                f'<g fill="{colour}" stroke="{colour}"><title>{words}</title>'
+                f'<line x1="{place(low):.1f}" x2="{place(high):.1f}" y1="{middle}" y2="{middle}" '
+                f'stroke-width="1.5"/><circle cx="{place(mean):.1f}" cy="{middle}" r="3.5"/></g>'
             )
-    end = top + len(answers) * ROW + 24
+    end += 24
     for name, colour in ANSWERS.items():
         parts += legend(left, end, ((colour, TITLES[name]),))
         end += 20
-    return figure(560, end, "What retuning brought on every plant", parts)
+    return figure(left + width, end, "What retuning brought on every plant", parts)
 
 
 def _peers(case: dict[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ import benchmark_figures
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "docs/pages"
 RESULTS = ROOT / "docs/results"
-OUT_OF_SEARCH = "---\nsearch:\n  exclude: true\n---\n\n"
+OUT_OF_SEARCH = "---\nsearch:\n  exclude: true\nhide:\n  - navigation\n---\n\n"
 MARK = re.compile(r"(?m)^<!-- built: (\w+)(?: (\S+))? -->$")
 STUDIES = ROOT / "tools/studies/tables"
 
@@ -101,13 +101,22 @@ def benchmark_learners() -> str:
 
 def benchmark_retuned() -> str:
     module = study("choice.retuning_page")
-    answers = {}
+    results = {}
     for plant, rows in study("retuning_table").every_row().items():
         kind = module.Kind(module.LOGS[0], False, module.PICK)
-        answers[plant.removesuffix("-v0")] = [
-            module.answer(row) for row in rows if module.kind_of(row) == kind
+        stored_rows = json.loads((module.BASELINES / f"{plant}.json").read_text(encoding="utf-8"))
+        returns = {row["policy"]: row["return"] for row in stored_rows["rows"]}
+        best = returns[stored_rows["reference"]]
+        results[plant.removesuffix("-v0")] = [
+            (
+                module.answer(row),
+                tuple(gain / (best - returns[row["controller"]]) for gain in row["gain"]),
+                f"gain {module.gain_words(row['gain'])} {module.make(plant).reward_unit}",
+            )
+            for row in rows
+            if module.kind_of(row) == kind
         ]
-    return benchmark_figures.retuned(answers)
+    return benchmark_figures.retuned(results)
 
 
 def changelog() -> str:
