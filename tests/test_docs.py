@@ -540,12 +540,14 @@ def test_formulas_are_typeset_and_code_is_left(tmp_path: Path) -> None:
     page.write_text(
         r'<p>With <span class="arithmatex">\(a &lt; b\)</span>:</p>'
         r'<div class="arithmatex">\[x^2\]</div><code>\(a\)</code>'
+        rf'<span class="arithmatex">\({"x" * 50}\)</span>'
     )
     documentation.typeset(page, lambda latex, display: f"<math>{display}: {latex}</math>")
     assert page.read_text() == (
         "<p>With <math>inline: a < b</math>:</p>"
-        '<div style="overflow-x: auto"><math>block: x^2</math></div>'
+        '<div class="formula"><math>block: x^2</math></div>'
         r"<code>\(a\)</code>"
+        f'<span class="formula"><math>inline: {"x" * 50}</math></span>'
     )
 
 

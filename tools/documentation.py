@@ -61,6 +61,10 @@ FORMULA = re.compile(r'(?s)<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]
 """What ``pymdownx.arithmatex`` makes of `$...$` and `$$...$$`."""
 
 
+LONG_FORMULA = 50
+"""Characters of LaTeX from which a formula in a line may be wider than a phone."""
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Build or serve the documentation site.")
     parser.add_argument("command", choices=("build", "serve"))
@@ -125,9 +129,10 @@ def typeset(page: Path, convert: Callable[..., str]) -> None:
     """
 
     def replaced(match: re.Match[str]) -> str:
-        inline = match[1] == "span"
-        formula = convert(html.unescape(match[2]).strip(), display="inline" if inline else "block")
-        return formula if inline else f'<div style="overflow-x: auto">{formula}</div>'
+        kind, latex = match[1], html.unescape(match[2]).strip()
+        formula = convert(latex, display="inline" if kind == "span" else "block")
+        short = kind == "span" and len(latex) < LONG_FORMULA
+        return formula if short else f'<{kind} class="formula">{formula}</{kind}>'
 
     text = page.read_text(encoding="utf-8")
     changed = FORMULA.sub(replaced, text)

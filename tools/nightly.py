@@ -48,6 +48,7 @@ ENVIRONMENTS = {
     "packages/neorl-train/tests/runs/test_tracking.py::test_a_server": "mlflow-server",
     "packages/neorl-deploy/tests/mlflow_model": "mlflow-model",
     "tests/installs": "installs",
+    "tests/pages/test_browser.py": "site",
 }
 """Environment of the tests whose identifier begins so."""
 
