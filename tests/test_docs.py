@@ -551,6 +551,30 @@ def test_formulas_are_typeset_and_code_is_left(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "remote", ["git@example.org:owner/neorl.git", "https://example.org/owner/neorl"]
+)
+def test_a_repository_on_the_web_is_linked_and_no_other(remote: str) -> None:
+    lines = documentation.about_the_checkout(remote).splitlines()
+    assert "repo_url: https://example.org/owner/neorl" in lines
+    version, *others = documentation.about_the_checkout("/srv/neorl").splitlines()
+    assert re.fullmatch(r"copyright: neorl \d+\.\d+\.\d+, Apache-2.0", version)
+    assert others == []
+
+
+def test_only_what_was_written_can_be_edited(tmp_path: Path) -> None:
+    page, start = tmp_path / "page.html", '<a href="https://example.org/neorl/edit/main/docs'
+    edit = '" title="Edit this page" class="md-icon" rel="edit">\n<svg/></a>'
+    page.write_text(
+        f'<a href="x" data-md-component="source">neorl</a>{start}/pages/learners/iql.md{edit}'
+        f"{start}/pages/results/guard.md{edit}{start}/pages/changelog.md{edit}"
+    )
+    documentation.correct_repository_links(page)
+    assert page.read_text() == (
+        f'<a href="x">neorl</a>{start}/pages/learners/iql.md{edit}{start}/results/guard.md{edit}'
+    )
+
+
 def cells_of(name: str) -> list[str]:
     page = (ROOT / f"docs/pages/tutorials/{name}.md").read_text()
     made = notebooks.notebook(page, name)

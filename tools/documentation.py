@@ -7,8 +7,12 @@ outside menu and search. Formulas become MathML, which browsers typeset without 
 the site works offline; while serving they stay LaTeX. After building, no page may show a formula as
 text, a role of a docstring (``:func:``) or a link that was not resolved.
 
+The footer names the version. If the checkout has a remote on the web, or ``--repository`` gives its
+address, every page that someone wrote has a link to edit it there.
+
 Usage:
     python tools/documentation.py build
+    python tools/documentation.py build --repository https://github.com/OWNER/NAME
     python tools/documentation.py serve --dev-addr localhost:8001
 """
 
@@ -25,7 +29,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent / "pages"))
 
-from built import copy_pages, sources
+from built import PAGES, copy_pages, sources
 from notebooks import write_notebooks
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -61,6 +65,7 @@ FORMULA = re.compile(r'(?s)<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]
 """What ``pymdownx.arithmatex`` makes of `$...$` and `$$...$$`."""
 
 
+EDIT = re.compile(r'(?s)<a href="[^"]+/docs/pages/([^"]+)"[^>]* rel="edit".*?</a>')
 LONG_FORMULA = 50
 """Characters of LaTeX from which a formula in a line may be wider than a phone."""
 
@@ -68,6 +73,7 @@ LONG_FORMULA = 50
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Build or serve the documentation site.")
     parser.add_argument("command", choices=("build", "serve"))
+    parser.add_argument("--repository", default=remote(), help="address of the repository")
     options, others = parser.parse_known_args(arguments)
     command = options.command
     pages = BUILT / "pages"
@@ -77,7 +83,7 @@ def main(arguments: list[str]) -> int:
     text = (DOCS / "mkdocs.yml").read_text().replace("../packages", str(DOCS.parent / "packages"))
     text = text.replace("docstrings.py", str(DOCS / "docstrings.py"))
     configuration = BUILT / "mkdocs.yml"
-    configuration.write_text(f"{text}nav: {menu}\n")
+    configuration.write_text(f"{text}{about_the_checkout(options.repository)}nav: {menu}\n")
     strict = ["--strict"] if command == "build" else []
     site = subprocess.Popen(["zensical", command, *strict, "-f", str(configuration), *others])
     if command == "serve":
@@ -88,6 +94,7 @@ def main(arguments: list[str]) -> int:
     pages = sorted((BUILT / "site").rglob("*.html"))
     for page in pages:
         typeset(page, convert)
+        correct_repository_links(page)
     faults = [fault for page in pages for fault in raw(page)]
     print(*faults, sep="\n" if faults else "")
     return int(bool(faults))
@@ -118,6 +125,44 @@ def groups_of_learners(index: str) -> dict[str, list[str]]:
     sections = re.findall(r"(?ms)^## ([^\n]+)\n(.+?)(?=^## |\Z)", index)
     row = re.compile(r"(?m)^\| `[^|]+ \| \[[^|]+\]\(([\w-]+\.md)\) \|")
     return {title: pages for title, text in sections if (pages := row.findall(text))}
+
+
+def remote() -> str:
+    """The address of the checkout's remote repository; empty without one."""
+    words = ["git", "config", "--get", "remote.origin.url"]
+    done = subprocess.run(words, cwd=DOCS, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def about_the_checkout(repository: str) -> str:
+    """Lines of configuration: the version, and the repository if it is on the web.
+
+    Args:
+        repository: Its address as git has it, ``https://HOST/...`` or ``git@HOST:...``.
+    """
+    citation = (DOCS.parent / "CITATION.cff").read_text(encoding="utf-8")
+    (version,) = re.findall(r"(?m)^version: (\S+)$", citation)
+    lines = [f"copyright: neorl {version}, Apache-2.0"]
+    address = re.sub(r"^git@([^:]+):", r"https://\1/", repository).removesuffix(".git")
+    if address.startswith("https://"):
+        lines += [f"repo_url: {address}", "repo_name: neorl", "edit_uri: edit/main/docs/pages/"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def correct_repository_links(page: Path) -> None:
+    """Lets a built page ask no other host for the repository's stars, and edit what was written.
+
+    Pages that are made as a whole have no source, and that of a result is in docs/results.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        edited = match[0].replace("/docs/pages/results/", "/docs/results/")
+        return "" if match[1] in PAGES else edited
+
+    text = page.read_text(encoding="utf-8")
+    changed = EDIT.sub(replaced, text.replace(' data-md-component="source"', ""))
+    if changed != text:
+        page.write_text(changed, encoding="utf-8")
 
 
 def typeset(page: Path, convert: Callable[..., str]) -> None:

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.nightly
 
 SCREEN, PHONE = 1400, 390
 HEIGHT = 1000
+REPOSITORY = "https://example.org/neorl/neorl"
+TIMEOUT = 300_000
+"""Milliseconds that a page may take on a machine that does other work."""
 PICTURED = {
     "home": "",
     "benchmark": "explanation/benchmark/",
@@ -88,7 +91,10 @@ def site(chromium: Any) -> Iterator[tuple[str, list[str]]]:
     """The address of the built site, and its pages."""
     script = Path(documentation.__file__)
     done = subprocess.run(
-        [sys.executable, script, "build"], capture_output=True, text=True, check=False
+        [sys.executable, script, "build", "--repository", REPOSITORY],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     folder = documentation.BUILT / "site"
@@ -106,6 +112,7 @@ def test_nothing_is_cut_on_any_page(width: int, chromium: Any, site: tuple[str, 
     address, pages = site
     assert {*PICTURED.values()} <= {*pages}
     context = chromium.new_context(viewport={"width": width, "height": HEIGHT})
+    context.set_default_timeout(TIMEOUT)
     page = context.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -151,6 +158,7 @@ def test_pages_are_pictured_in_light_and_dark(
     for width in (SCREEN, PHONE):
         size = {"width": width, "height": HEIGHT}
         context = chromium.new_context(viewport=size, color_scheme=scheme)
+        context.set_default_timeout(TIMEOUT)
         page = context.new_page()
         for name, place in PICTURED.items():
             page.goto(f"{address}{place}")
