@@ -73,6 +73,30 @@ def test_every_page_can_be_reached_from_the_first() -> None:
     assert {*PAGES, *RESULTS} <= reached, {*PAGES, *RESULTS} - reached
 
 
+def clicks_from(first: Path) -> dict[Path, int]:
+    """The least number of links from a page to every other one."""
+    clicks, waiting = {first: 0}, [first]
+    for page in waiting:
+        for target in links(page) if page.suffix == ".md" and page not in MADE else ():
+            place = (page.parent / target).resolve()
+            if place not in clicks and place.is_file():
+                clicks[place] = clicks[page] + 1
+                waiting.append(place)
+    return clicks
+
+
+@pytest.mark.parametrize("first", ["README.md", "docs/pages/index.md"])
+def test_what_most_readers_look_for_is_at_most_two_clicks_away(first: str) -> None:
+    clicks = clicks_from(ROOT / first)
+    pages = ROOT / "docs/pages"
+    for place in (
+        "explanation/benchmark", "faq", "learners/index", "plants/index", "tutorials/from-a-csv",
+    ):  # fmt: skip
+        assert clicks[pages / f"{place}.md"] == 1, place
+    for page in (*pages.glob("learners/*.md"), *pages.glob("plants/*.md")):
+        assert clicks[page] <= 2, page
+
+
 def pages_missing_or_stale(root: Path, package: str) -> set[str]:
     """Namespaces of a package without their page of the reference, and pages of no namespace."""
     source = root / f"packages/neorl-{package}/src/neorl_{package}"
