@@ -13,7 +13,7 @@ import pytest
 from neorl_agents import ALGORITHMS
 from neorl_agents.optimisers import OPTIMISERS
 from neorl_core import InputError
-from neorl_train._command.main import NAMES, main
+from neorl_train._command.main import GONE, NAMES, SUBCOMMANDS, main
 from neorl_train._command.shared import RunArgument, named_run
 from neorl_train._command.subcommands.run import RunFlags, read_run_options, single_seed_note
 from neorl_train.configuration import config_to_dict, validate
@@ -268,6 +268,23 @@ def test_the_module_is_the_command():
     assert result.returncode == 2
     assert result.stderr.startswith("neorl-train: unknown command 'wrong'")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_command_that_is_gone_names_one_that_there_is(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert name not in SUBCOMMANDS
+    assert main([name, "runs/0001"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"neorl-train: there is no command {name!r} any more; ")
+    assert said.count("\n") == 1
+    named = re.search(r"`neorl-train (\S+) \S+( --[a-z]+)?", said)
+    if named is None:  # a script took its place
+        (script,) = re.findall(r"\S+\.py", said)
+        assert (Path(__file__).parents[4] / "docs/pages/how-to/templates" / script).is_file()
+    else:
+        assert named[2] is None or named[2].strip() in SUBCOMMANDS[named[1]].help("x", [])
 
 
 def test_a_learner_that_cannot_be_imported_is_named_and_harms_no_list(

@@ -103,6 +103,18 @@ def test_a_mistyped_subcommand(program: Program, capsys: pytest.CaptureFixture[s
     )
 
 
+@pytest.mark.parametrize("words", [["doze"], ["doze", "--help"], ["help", "doze"]])
+def test_a_subcommand_of_an_earlier_version_says_what_replaced_it(
+    program: Program, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    changed = dataclasses.replace(program, gone={"doze": "`neorl-envs rest` does the same"})
+    assert changed.run(words) == BAD_INPUT
+    assert capsys.readouterr().err == (
+        "neorl-envs: there is no command 'doze' any more; `neorl-envs rest` does the same\n"
+    )
+    assert PREPARED == []
+
+
 ENDS = {
     "bad input": (InputError("log.h5:\n  no such file"), 2, "log.h5: no such file"),
     "Ctrl-C": (KeyboardInterrupt(), 130, "stopped by Ctrl-C"),

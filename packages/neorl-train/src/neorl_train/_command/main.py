@@ -111,6 +111,17 @@ SUBCOMMANDS = {
 }
 """One module in ``subcommands`` each (a dash is an underscore), except those in ``MODULES``."""
 
+GONE = {
+    "select": "`neorl-train choose RUN_OR_LOG` chooses among candidates without the plant",
+    "model": "`neorl-train choose RUN_OR_LOG --show model` says whether a learned model of the "
+    "plant may be used",
+    "critic": "`neorl-train choose RUN_OR_LOG --show risk` shows the risk of every candidate",
+    "hunt": "the page on the treasure hunt has a script that does the same, treasure_hunt.py",
+    "report": "`neorl-train inspect RUN --report` writes the report of a run again",
+    "track": "`neorl-train inspect RUN --track` copies the records of a run into MLflow",
+}
+"""Subcommands of earlier versions, and what replaced each."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line.
@@ -124,6 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         subcommands=SUBCOMMANDS,
         prepare=prepare_process,
         without_prepare=("list",),
+        gone=GONE,
         when_memory_ends="start a run with a smaller steps.batch_size or networks.hidden, fewer "
         "seeds, starts or rows, or continue this one on a machine with more",
     )

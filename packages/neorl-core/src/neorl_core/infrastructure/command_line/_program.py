@@ -120,6 +120,7 @@ class Program:
         prepare: Called before the subcommand is imported; sets process switches.
         when_memory_ends: Advice if an array did not fit into memory.
         without_prepare: Subcommands without computation, which are called without ``prepare``.
+        gone: What replaced each subcommand of an earlier version, as the end of a message.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Program:
     prepare: Callable[[], object]
     when_memory_ends: str
     without_prepare: tuple[str, ...] = ()
+    gone: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Runs the command line; any failure prints one line to standard error.
@@ -207,6 +209,8 @@ class Program:
         print(shtab.complete(parser, words[0]), end="")
 
     def _run_subcommand(self, name: str, words: list[str]) -> None:
+        if name in self.gone:
+            raise InputError(f"there is no command {name!r} any more; {self.gone[name]}")
         if name not in self.subcommands:
             raise unknown_name("command", name, self.subcommands)
         if name not in self.without_prepare:
