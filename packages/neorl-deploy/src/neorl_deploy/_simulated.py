@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import threading
 import time
@@ -58,6 +59,8 @@ class SimulatedPlant:
             from asyncua import ua
         except ImportError as error:
             raise missing_extra("a simulated plant", "opcua", error) from error
+        # It listens on this machine alone, so its warnings of an open connection are no news.
+        logging.getLogger("asyncua").addHandler(logging.NullHandler())
         self._asyncua, self._ua, self._manifest = asyncua, ua, manifest
         self.address = f"opc.tcp://127.0.0.1:{port}/"
         low = tuple(float(channel.low) for channel in manifest.action)

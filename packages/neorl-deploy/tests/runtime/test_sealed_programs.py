@@ -15,6 +15,7 @@ from neorl_deploy import BundleError, NotDeployable
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._files import checksums, program_names
+from neorl_deploy.bundle._manifest import permitted_use
 from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.runtime import LastSent, Runtime, load_bundle
 from neorl_deploy.runtime._forms import open_programs
@@ -228,6 +229,7 @@ def test_a_verdict_other_than_deploy_is_logged_at_load_and_refused_on_request(
         load_bundle(doubtful, self_test=False)
     messages = [record.getMessage() for record in caplog.records]
     assert any("is 'cannot tell': it is for shadow mode only" in line for line in messages)
+    assert "a trial with `serve --trial`" in permitted_use("worth a trial")
 
 
 def lost(runtime, decision):

@@ -15,11 +15,13 @@ LONGEST_LINE = 1_000
 
 def verdict_lines(bundle: Bundle) -> Iterator[str]:
     """The verdict, with a prominent warning unless it is "deploy"."""
+    from neorl_deploy.bundle._manifest import permitted_use
+
     verdict = bundle.manifest.verdict
     document = bundle.manifest.document["verdict"]
     yield f"Verdict of run {bundle.manifest.run}: {verdict}"
     if verdict != "deploy":
-        yield f"  *** {verdict.upper()} *** This bundle is for shadow mode only."
+        yield f"  *** {verdict.upper()} *** This bundle is {permitted_use(verdict)}."
     sentence = document.get("sentence") or document.get("reason")
     if isinstance(sentence, str) and sentence:
         yield f"  {sentence}"

@@ -19,6 +19,13 @@ ANSWERS = (DEPLOY, TRIAL, REFUSE, UNKNOWN)
 RELATIONS = (">", "<=")
 
 
+def permitted_use(verdict: str) -> str:
+    """What a bundle that is not for deployment may be used for, as the end of a sentence."""
+    if verdict == TRIAL:
+        return "for shadow mode, and for a trial with `serve --trial`"
+    return "for shadow mode only"
+
+
 def contradiction(verdict: Mapping[str, Any]) -> str:
     """Describes how a verdict contradicts itself; empty if it does not.
 

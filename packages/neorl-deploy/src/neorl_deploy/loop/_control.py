@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from neorl_deploy.bundle._manifest import DEPLOY
+from neorl_deploy.bundle._manifest import DEPLOY, TRIAL
 from neorl_deploy.loop._block import COUNTERS
 from neorl_deploy.loop._contract import objection, watch_owner
 from neorl_deploy.loop._cycle import Cycle, Memory
@@ -34,8 +34,6 @@ from neorl_deploy.loop._writing import Writer, good
 from neorl_deploy.runtime._decision import WITHOUT_STATE, Decision
 from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
 from neorl_deploy.runtime._state import StateError
-
-TRIAL = "worth a trial"
 
 
 class ControlLoop:

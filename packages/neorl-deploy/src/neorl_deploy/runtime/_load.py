@@ -6,7 +6,7 @@ import os
 from typing import Literal
 
 from neorl_deploy._errors import NotDeployable
-from neorl_deploy.bundle._manifest import DEPLOY
+from neorl_deploy.bundle._manifest import DEPLOY, permitted_use
 from neorl_deploy.bundle._read import Bundle, read_bundle
 from neorl_deploy.runtime._decision import LOGGER, WITHOUT_STATE
 from neorl_deploy.runtime._forms import FormName, open_programs
@@ -96,7 +96,8 @@ def loaded_runtime(
     if verdict != DEPLOY:
         if require_deploy:
             raise NotDeployable(f"the verdict of {bundle.path} is {verdict!r}; it is not loaded")
-        LOGGER.warning("the verdict of %s is %r: it is for shadow mode only", bundle.path, verdict)
+        use = permitted_use(verdict)
+        LOGGER.warning("the verdict of %s is %r: it is %s", bundle.path, verdict, use)
     if form == "stablehlo":
         open_programs(bundle)  # refuse first what can be detected without running the programs
         require_trial(bundle, time_limit)
