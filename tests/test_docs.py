@@ -1,12 +1,10 @@
 """The pages lead somewhere, and what they show runs."""
 
 import functools
-import gzip
 import json
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +22,6 @@ import neorl_envs
 import notebooks
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError
-from neorl_envs._command.main import main
 from neorl_envs.datasets import todays_controller
 from neorl_train._command.subcommands.run import read_run_options
 
@@ -224,22 +221,6 @@ def test_the_examples_of_a_readme_run(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[list[str]], str]:
-    """Runs `neorl-envs` in a folder, in this process, which has everything imported."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
-
-    def run(words: list[str]) -> str:
-        capsys.readouterr()
-        assert main(words) == 0
-        return capsys.readouterr().out
-
-    return run
-
-
 def test_the_readme_leads_from_a_table_to_a_dataset_file(
     tmp_path: Path, command: Callable[[list[str]], str]
 ) -> None:
@@ -259,45 +240,6 @@ def test_the_readme_leads_from_a_table_to_a_dataset_file(
     results = [command(words) for words in others]
     assert "reward is constant" not in "".join(results)
     assert "39 rows" in results[-1]
-
-
-def completed(drafted: str, lines: list[str], loop: str) -> str:
-    """A draft with the lines of the tutorial in place of those marked TODO, and its loop."""
-    head, table, _ = drafted.partition("# [[loop]]")
-    assert table
-    remaining = iter(lines)
-
-    def replaced(match: re.Match[str]) -> str:
-        new = next(remaining)
-        assert match["key"] == new.partition(" = ")[0]
-        return new
-
-    # A range is two lines, and the first one has the mark.
-    todo = r"(?m)^(?P<key>\w+) = .*# TODO.*$|(?<=\n)(?P<high>high) = .*$"
-    text = re.sub(todo, lambda m: next(remaining) if m["high"] else replaced(m), head)
-    assert next(remaining, None) is None
-    return text + loop
-
-
-@pytest.fixture
-def reactor(tmp_path: Path, command: Callable[[list[str]], str]) -> str:
-    """The tutorial from a CSV to an answer, done up to the dataset; its page."""
-    folder = ROOT / "docs/pages/tutorials"
-    text = (folder / "from-a-csv.md").read_text()
-    shutil.copy(folder / "reactor.csv.gz", tmp_path)
-    commands = re.findall(r"(?m)^neorl-envs .+$", text)
-    lines, loop = re.findall(r"```toml\n(.+?)```", text, flags=re.DOTALL)
-    shown = re.findall(r"```text\n(.+?)```", text, flags=re.DOTALL)
-    head = gzip.decompress((tmp_path / "reactor.csv.gz").read_bytes()).decode("cp1252")
-    assert head.startswith(shown[0])
-    printed = command(commands[0].split()[1:])
-    assert all(line in printed for line in shown[1].splitlines())
-    plan = completed((tmp_path / "plant.toml").read_text(), lines.splitlines(), loop)
-    (tmp_path / "plant.toml").write_text(plan)
-    assert shown[2] in command(commands[1].split()[1:])
-    command(commands[2].split()[1:])
-    assert "<h2>Trends</h2>" in (tmp_path / "reactor.html").read_text()
-    return text
 
 
 def test_the_tutorial_from_a_csv_declares_the_loop_of_the_faceplate(

@@ -53,7 +53,14 @@ PROJECT = {
 }
 """Pages at the top of the folder, and their titles in the menu."""
 FIRST = {
-    "tutorials": ["first-run", "from-a-csv", "compare-learners", "historian", "pieces"],
+    "tutorials": [
+        "first-run",
+        "from-a-csv",
+        "beside-a-plant",
+        "compare-learners",
+        "historian",
+        "pieces",
+    ],
     "reference": ["dataset-file", "plant-toml"],
 }
 """Pages that a reader should meet before the others of their folder."""

@@ -17,8 +17,8 @@ RATES = {"semicolons": (";", 3.0), "figures": (r"(?<![\w.-])-?\d[\d.,]*", 15.0)}
 ABOVE_THE_GOAL: dict[tuple[str, str], float] = {}
 """Rates of sections that are still above the goal."""
 WORDS = {
-    "explanation": 9_300, "how-to": 23_600, "learners": 13_800, "reference": 15_600,
-    "tutorials": 5_100,
+    "explanation": 9_300, "how-to": 23_600, "learners": 13_800, "reference": 15_900,
+    "tutorials": 5_900,
 }  # fmt: skip
 """Words of the pages of a section, tables and code too. Goals not reached yet: 19,200 words of
 how-to and 12,000 of learners."""
