@@ -1,16 +1,120 @@
-"""The page on running beside a plant lists the transitions that there are."""
+"""The page of the loop lists the transitions that there are, and failures that tests show."""
 
+import re
 from pathlib import Path
 
+import pytest
+
+from neorl_deploy.loop._block import BlockReason
 from neorl_deploy.loop._modes import TRANSITIONS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/pages/reference/loop.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/pages/reference/loop.md"
+TESTS = ROOT / "packages/neorl-deploy/tests"
+
+SHOWN_BY: dict[str, tuple[str, BlockReason | None]] = {
+    "a measurement is bad": (
+        "loop/test_faults.py::test_what_may_not_be_trusted_is_lost_and_the_fallback_acts_in_the_same_period",
+        None,
+    ),
+    "the connection is lost": ("opcua/test_plant_side.py::connection_lost", BlockReason.SILENT),
+    "the server or the plant's controller restarts": (
+        "opcua/test_plant_side.py::server_restarts",
+        BlockReason.TRIPPED,
+    ),
+    "a write is refused": ("loop/test_faults.py::test_a_refused_write_is_told_retried", None),
+    "a part of an action": (
+        "loop/test_write.py::test_an_action_that_is_refused_in_part_is_taken_back",
+        None,
+    ),
+    "a read-back or the heartbeat": (
+        "loop/test_faults.py::test_what_cannot_be_read_back_is_not_written",
+        None,
+    ),
+    "a hand moves": ("opcua/test_plant_side.py::hand_on_the_set_point", BlockReason.TRIPPED),
+    "a trip between": (
+        "opcua/test_plant_side.py::trip_between_reading_and_writing",
+        BlockReason.TRIPPED,
+    ),
+    "an actuator is outside": (
+        "loop/test_write.py::test_an_actuator_outside_its_declared_range_is_not_taken_over",
+        None,
+    ),
+    "a value is outside": ("opcua/test_plant_side.py::wrong_scale", BlockReason.OUTSIDE),
+    "a move is larger": ("opcua/test_plant_side.py::too_large_a_move", BlockReason.TOO_FAST),
+    "a permit is withdrawn": (
+        "opcua/test_plant_side.py::permit_of_one_variable",
+        BlockReason.NO_PERMIT,
+    ),
+    "a controller is switched": (
+        "opcua/test_plant_side.py::controller_in_local",
+        BlockReason.NOT_REMOTE,
+    ),
+    "another process writes": ("opcua/test_plant_side.py::another_owner", BlockReason.NOT_GRANTED),
+    "half an action": ("opcua/test_plant_side.py::half_a_write", BlockReason.SILENT),
+    "a decision is older": ("opcua/test_plant_side.py::old_sequence", BlockReason.VOID),
+    "the heartbeat of the plant": (
+        "loop/test_faults.py::test_a_plant_that_only_seems_alive_is_not_trusted",
+        None,
+    ),
+    "a decision comes late": (
+        "loop/test_write.py::test_a_decision_that_its_record_made_late_is_not_written",
+        None,
+    ),
+    "periods are missed": (
+        "loop/test_faults.py::test_missed_periods_are_skipped_counted_and_after_three",
+        BlockReason.SILENT,
+    ),
+    "the clock of this machine": (
+        "loop/test_faults.py::test_a_clock_that_is_set_moves_no_period",
+        None,
+    ),
+    "the process is killed": ("opcua/test_plant_side.py::killed", BlockReason.SILENT),
+    "the process is started again": (
+        "loop/test_faults.py::test_a_loop_that_is_started_again_begins_in_shadow",
+        None,
+    ),
+    "a period cannot be recorded": (
+        "loop/test_faults.py::test_what_cannot_be_recorded_is_not_written",
+        None,
+    ),
+}
+"""Beginning of each row, a function that shows it, and the reason that the block states."""
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Cells of the table rows of a section of the page, its headings aside."""
+    part = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    cells = [line.strip("|").split("|") for line in part.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in row] for row in cells]
 
 
 def test_the_page_lists_every_transition_with_its_cause():
-    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines()]
-    listed = {(row[0], row[1]): row[2] for row in rows if len(row) == 3}
-    for (mode, then), why in TRANSITIONS.items():
-        assert listed[mode, then] == why
+    listed = {
+        (mode, then): why
+        for before, after, why in rows("The modes")
+        for mode in before.split(", ")
+        for then in after.split(", ")
+    }
     modes = {mode for pair in TRANSITIONS for mode in pair}
-    assert {pair for pair in listed if pair[0] in modes and pair[1] in modes} == set(TRANSITIONS)
+    there = {pair: why for pair, why in listed.items() if {*pair} <= modes}
+    assert there == TRANSITIONS
+
+
+def test_every_failure_on_the_page_is_shown_by_a_test():
+    failures = rows("What the plant sees in each failure")[1:]
+    assert [name for name in SHOWN_BY for row in failures if row[0].startswith(name)] == [*SHOWN_BY]
+    assert len(failures) == len(SHOWN_BY)
+
+
+@pytest.mark.parametrize("name", SHOWN_BY)
+def test_a_failure_names_the_reason_of_the_block(name):
+    file, _, function = SHOWN_BY[name][0].partition("::")
+    text = (TESTS / file).read_text()
+    assert re.search(rf"(?m)^def {function}", text)
+    if not function.startswith("test_"):  # one fault of a campaign on a real server
+        assert re.search(rf"(?m)^    {function},$", text.partition("CAMPAIGN = [")[2])
+    (row,) = [row for row in rows("What the plant sees in each failure") if row[0].startswith(name)]
+    stated = {int(number) for number in re.findall(r"\b\d\b", row[2])}
+    reason = SHOWN_BY[name][1]
+    assert stated == (set() if reason is None else {int(reason)})
