@@ -163,7 +163,7 @@ def test_the_largest_lower_bound_without_a_refusal_is_chosen():
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({"least_gain": 1e6}, "the lower bound of its predicted gain"),
+        ({"least_gain": 1e6}, "the lower end of its predicted gain"),
         (
             {"outside": 0.0, "slack": -1.0, "extrapolation_penalty": math.inf},
             "away from the data of the log",

@@ -92,7 +92,7 @@ def test_a_policy_that_turns_bad_in_its_turn_is_rolled_back_by_itself(tank, roll
     until(tank, rollout, Stage.TRIAL_TURN)
     tank.inflow = 66.0
     until(tank, rollout, Stage.ROLLED_BACK)
-    assert "of what runs today" in rollout.why
+    assert "of today's controller" in rollout.why
     assert tank.levels[-1] < 1.6
     tank.run(150, rollout.after)
     assert rollout.stage is Stage.ROLLED_BACK  # only a person begins anew

@@ -116,7 +116,7 @@ def test_a_log_of_noise_is_no_ground_for_a_model(log):
     shuffled = dataclasses.replace(log, transitions=rows._replace(obs=noise, next_obs=after))
     unknown = check_plant_model(shuffled, "noise.h5", QUICK)
     assert not unknown.usable
-    # Nobody says what runs today, so what the logged actions lead to decides.
+    # Nobody says today's controller, so what the logged actions lead to decides.
     costs = {channel.name for channel in CSTR.spec.cost}
     assert {one.name for one in unknown.checks if not one.decides} == {"held-out mode", *costs}
 

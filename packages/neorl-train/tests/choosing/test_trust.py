@@ -1,4 +1,4 @@
-"""Checks of a plant model: modes left out of the fit, and the costs of what runs today."""
+"""Checks of a plant model: modes left out of the fit, and the costs of today's controller."""
 
 import numpy as np
 import pytest

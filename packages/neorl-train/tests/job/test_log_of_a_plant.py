@@ -137,7 +137,7 @@ def test_a_log_that_only_other_tunings_filled_is_compared_with_them(recorded, tm
     run = resolve(settings(path, evaluation=NAMED))
     assert run.run.config.evaluation.incumbent == "PI feed-forward"
     assert run.notes == [
-        f"PI feed-forward is taken as what runs today, because it recorded {len(others)} of "
+        f"PI feed-forward is taken as today's controller, because it recorded {len(others)} of "
         f"{len(others)} episodes of the log and PI, the plant's first tuning, none (name another "
         "with `--evaluation.incumbent 'PI'`)"
     ]

@@ -78,7 +78,8 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
     names = ["model", "return", "overflow", "support", "agreement", "excitation", "choice rule"]
     assert [clause.name for clause in decided.clauses] == names
     assert all(clause.holds for clause in decided.clauses)
-    assert "its predicted gain over PID, 2 [1.5, 2.5] EUR, is above 0.04 EUR" in decided.sentence
+    gain = "the model predicts 2 EUR more per episode than with PID (interval 1.5 to 2.5, whose"
+    assert f"{gain} lower end must be above 0.04)" in decided.sentence
     # Lower bound 1.5 of a spread of 4: 2 (2.8 * 4 / 1.5)^2 = 111.5 episodes of each.
     assert closing(decided).startswith("Run it in shadow first")
     assert "About 112 episodes of each show a gain of 1.5 EUR" in closing(decided)
@@ -137,7 +138,7 @@ def test_each_clause_refuses_alone_and_says_what_would_change_it(change, failed,
 
 
 REFUSALS = (
-    Refusal("return", "the lower bound of its predicted gain is not above 0.04"),
+    Refusal("return", "the lower end of its predicted gain is not above 0.04"),
     Refusal("agreement", "the linear part of the model predicts a loss of 1.5"),
     Refusal("support", "it is 0.2 standard deviations per step away from the data of the log"),
     Refusal("excitation", "the log does not show what the candidate would do"),
@@ -244,10 +245,13 @@ def test_the_clause_on_the_model_is_the_check_of_the_command():
         True,
         repeated.sentence,
     )
+    assert repeated.sentence.startswith("the model reproduces PID: it predicts a return of ")
     assert repeated.sentence.endswith(
-        "for PID and the log shows 10.5 EUR; the difference is within the allowed 1 EUR"
+        "and the log shows 10.5 EUR (a difference of 1 EUR is allowed)"
     )
-    assert not repeated._replace(replayed=11.51).holds
+    beyond = repeated._replace(replayed=11.51)
+    assert not beyond.holds
+    assert beyond.sentence.startswith("the model does not reproduce PID")
     diverged = trial_verdict(TABLES, changed(replayed=np.nan))
     assert diverged.answer == "cannot tell"
     assert "the model diverges when PID acts in it, so it does not reproduce" in diverged.sentence
@@ -307,7 +311,7 @@ def fitted_by(members, gap=0.5):
 
 
 def test_members_that_disagree_about_a_loss_refuse_nothing():
-    """All agree on average on a loss of 3, beyond the error of 0.5 on what runs today."""
+    """All agree on average on a loss of 3, beyond the error of 0.5 on today's controller."""
     prediction, today = GOOD.prediction, fitted_by([10.0, 11.0, 12.0, 13.0])
     bounds = {}
     for name, members in {

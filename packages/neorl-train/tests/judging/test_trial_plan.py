@@ -58,7 +58,7 @@ def test_the_plan_says_in_one_sentence_when_to_stop():
     first = "Stop at its first episode that breaks a limit, because none of 120 logged episodes"
     assert f"{first} does." in none
     often = trial_plan("PID", 9.0, 4.0, "EUR", BrokenEpisodes(7, 10))
-    assert "because 70 % of the logged episodes break a limit and 4 episodes cannot" in often
+    assert "70 % of the logged episodes break a limit, so 4 episodes cannot show" in often
     assert "a limit" not in trial_plan("PID", 1.5, 4.0, "EUR", None)
 
 

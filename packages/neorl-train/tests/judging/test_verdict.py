@@ -86,7 +86,15 @@ def test_deploy_when_the_return_is_above_and_every_cost_within():
     assert result.answer == "deploy"
     assert [clause.holds for clause in result.clauses] == [True] * 4
     assert "may be deployed" in result.sentence
-    assert "1 EUR, is above 0" in result.sentence
+    gain, worst, band, peak = [clause.sentence for clause in result.clauses]
+    assert gain == "it earns 2 EUR more per episode than PID (95 % interval 1 to 3)"
+    assert worst.startswith("even if 5.45 % of all episodes were as bad as its worst one (0 EUR)")
+    assert (
+        band == "band: at most 11 K min per episode on average; the limit is 12 K min per episode"
+    )
+    assert peak == (
+        "peak: at most 0.4 bar in the worst step of an episode; the limit is 0.5 bar per step"
+    )
 
 
 def test_single_episodes_over_a_limit_on_the_mean_are_counted_beside_those_of_the_reference():
@@ -141,7 +149,11 @@ def test_a_declared_margin_bounds_the_part_of_single_episodes_over_a_limit(
     upper = binomtest(violations, 100).proportion_ci(0.95, "exact").high
     assert (clause.bound, clause.limit) == (upper, of_reference / 100 + margin)
     assert result.answer == ("deploy" if holds else "do not deploy")
-    assert f"{'is' if holds else 'is not'} within" in clause.sentence
+    part = (
+        "at most {} % of the episodes exceed" if holds else "up to {} % of the episodes may exceed"
+    )
+    assert clause.sentence.startswith(part.format(f"{100 * upper:.3g}"))
+    assert f"(PID: {of_reference} %, plus a margin of {100 * margin:g} %)" in clause.sentence
 
 
 @pytest.mark.parametrize(
@@ -170,18 +182,22 @@ def test_a_policy_that_trips_more_often_than_the_reference_is_refused(count, of_
 @pytest.mark.parametrize(
     ("change", "named", "words"),
     [
-        ({0: centred(0.5)}, "return", "-0.5 EUR, is not above 0"),
-        ({0: Estimate(1.0, 0.0, 2.0)}, "return", "is not above 0"),
+        (
+            {0: centred(0.5)},
+            "return",
+            "0.5 EUR more per episode than PID, which chance may explain (95 % interval -0.5",
+        ),
+        ({0: Estimate(1.0, 0.0, 2.0)}, "return", "(95 % interval 0 to 2)"),
         (
             {1: centred(11.5)},
             "band",
-            "12.5 K min, is not within the limit of 12 K min per episode",
+            "band: up to 12.5 K min per episode on average, above the limit of 12 K min",
         ),
-        ({2: centred(0.4, 0.2)}, "peak", "0.6 bar, is not within the limit of 0.5 bar per step"),
+        ({2: centred(0.4, 0.2)}, "peak", "peak: up to 0.6 bar in the worst step"),
         (
             {3: 0.7},
             "peak",
-            "worst step of the cost peak, 0.7 bar, is not within the limit of 0.5 bar per step",
+            "up to 0.7 bar in the worst step of an episode, above the limit of 0.5 bar per step",
         ),
     ],
 )

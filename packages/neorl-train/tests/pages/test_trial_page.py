@@ -18,7 +18,7 @@ pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
 def test_a_refusal_on_a_log_alone_shows_its_clauses(tmp_path, noisy):
     """Such a verdict has no reason beside them."""
     numbers = (0.8, 0.1, 1.5, 1.5, "<=", 0.0, "K", False)
-    sentence = "the upper bound of its predicted cost is not within the limit"
+    sentence = "hot: predicted up to 1.5 K, above the limit"
     refused = dataclasses.replace(
         noisy.verdict,
         answer="do not deploy",
@@ -49,7 +49,7 @@ def test_a_refusal_on_a_log_alone_shows_its_clauses(tmp_path, noisy):
 
 def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy):
     """What an engineer would enter into the control system, before any clause of the rule."""
-    sentences = "the model reproduces PID", "the lower bound of the gain is above zero"
+    sentences = "the model reproduces PID", "it earns more than PID"
     plan = "Run it in shadow first."
     trial = dataclasses.replace(
         noisy.verdict,

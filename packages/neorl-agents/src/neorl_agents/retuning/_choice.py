@@ -356,8 +356,8 @@ def _refusals(one: Prediction, spec: Spec, scale: float, rule: ChoiceRule) -> li
         return [Refusal("divergence", "its rollouts in the model diverge")]
     if one.low <= rule.least_gain * scale:
         sentence = (
-            f"the lower bound of its predicted gain, {one.low:.4g}, is not above "
-            f"{rule.least_gain * scale:.4g}, which is {rule.least_gain:.0%} of the spread of "
+            f"the lower end of its predicted gain, {one.low:.3g}, is not above "
+            f"{rule.least_gain * scale:.3g}, which is {rule.least_gain:.0%} of the spread of "
             "returns in the log"
         )
         refusals.append(Refusal("return", sentence))

@@ -206,7 +206,7 @@ def held_out_modes(
     """Leaves modes of a log out of the fit, one after the other.
 
     The mode of the incumbent stays in every fit, because a log from which a candidate is chosen
-    contains what runs today. If more modes than ``most`` remain, those are left out whose return
+    contains today's controller. If more modes than ``most`` remain, those are left out whose return
     differs most from the incumbent's, or from the mean of all modes if it recorded nothing.
 
     Args:

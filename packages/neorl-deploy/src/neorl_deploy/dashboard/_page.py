@@ -61,7 +61,7 @@ def _snapshot(manifest: Manifest, cycles: list[Mapping[str, Any]]) -> dict[str, 
     changed = [cycle for cycle in cycles if cycle["mode"] != cycle["before"] or cycle["notes"]]
     numbers = np.array([cycle["number"] for cycle in cycles])
     steps = np.diff(numbers)
-    acts = "what runs today"
+    acts = "today's controller"
     if last["mode"] in {str(mode) for mode in WRITING}:
         acts = "the fallback" if last["flags"] & used else "the policy"
     return {

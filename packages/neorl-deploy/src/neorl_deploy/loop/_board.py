@@ -98,11 +98,11 @@ class Board:
 
     def _state(self, last: Cycle) -> dict[str, Any]:
         fell_back = self._fell_back(last)
-        acts = "what runs today"
+        acts = "today's controller"
         if last.mode in WRITING:
             acts = "the fallback" if fell_back else "the policy"
         elif last.mode is Mode.ADVISORY:
-            acts = "what runs today, advised"
+            acts = "today's controller, advised"
         flags = self._manifest.flag_names(last.decision.flags)
         return {
             "mode": str(last.mode),

@@ -76,7 +76,7 @@ def draft_plan(manifest: Manifest) -> str:
     turns = int(number[1]) if number else DEFAULT_TURNS
     lines = [
         f"# Plan of a roll-out, drafted from the bundle of run {manifest.run}.",
-        f"turns = {turns}           # turns of the policy, each followed by one of what runs today"
+        f"turns = {turns}           # of the policy, each followed by one of today's controller"
         + ("; as the verdict recommends" if number else ""),
         f"turn_steps = {manifest.horizon}      # steps of a turn, here one episode",
         f"shadow_steps = {2 * manifest.horizon}",
@@ -160,7 +160,7 @@ class Stage(enum.StrEnum):
     """The policy is observed; the present controller acts."""
     TRIAL_TURN = "turn of the policy"
     """The policy acts with bounded authority."""
-    INCUMBENT_TURN = "turn of what runs today"
+    INCUMBENT_TURN = "turn of today's controller"
     """The present controller acts, for comparison."""
     PASSED = "passed"
     """The turns are over and no rule was broken: a person decides whether to continue."""
@@ -381,8 +381,8 @@ class StagedRollout:
         if probability < self.plan.significance:
             return (
                 f"the limits were broken in {counts.violations} of {counts.steps} steps of the "
-                f"policy and in {self.incumbent.violations} of {self.incumbent.steps} of what runs "
-                f"today (probability {probability:.3f} at equal rates)"
+                f"policy and in {self.incumbent.violations} of {self.incumbent.steps} of today's "
+                f"controller (probability {probability:.3f} at equal rates)"
             )
         allowed = self.plan.most_fallback * max(self.plan.turn_steps, counts.steps)
         if counts.fallback > allowed:

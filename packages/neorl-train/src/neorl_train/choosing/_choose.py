@@ -102,7 +102,7 @@ def _notes(selection: Selection, incumbent: str) -> tuple[str, ...]:
         return ()
     return (
         f"the controller that recorded this log is not known, so {selection.incumbent} is taken "
-        "as what runs today; name another candidate with --incumbent",
+        "as today's controller; name another candidate with --incumbent",
     )
 
 

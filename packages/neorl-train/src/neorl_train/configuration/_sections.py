@@ -200,7 +200,7 @@ class EvaluationConfig:
             first recorded nothing; for a log without a simulator, ``"logged behaviour"``.
         level: Confidence level of every interval used by the verdict.
         episode_margin: Margin for the fraction of episodes over a cost's limit: its upper bound may
-            exceed the incumbent's fraction by at most this; ``inf`` sets no requirement on single
+            exceed that of today's controller by at most this; ``inf`` sets no requirement on single
             episodes.
         families: Families of candidates from other distributions that join the pool, by the names
             of their entry points ``neorl.candidates``.
@@ -224,7 +224,7 @@ class EvaluationConfig:
 
     @property
     def runs_today(self) -> str:
-        """The name in tables of what runs today: that of its file, without suffix, if it is one.
+        """The name in tables of today's controller: that of its file, without suffix, if it is one.
 
         Example:
             >>> EvaluationConfig(incumbent="policies/old.safetensors").runs_today

@@ -60,7 +60,7 @@ def usual_incumbent(environment: Plant, dataset: Dataset | None) -> tuple[str, s
         return first, ""
     name = max(recorded, key=lambda tuning: recorded[tuning])
     return name, (
-        f"{name} is taken as what runs today, because it recorded {recorded[name]} of "
+        f"{name} is taken as today's controller, because it recorded {recorded[name]} of "
         f"{dataset.n_episodes} episodes of the log and {first}, the plant's first tuning, none "
         f"(name another with `--evaluation.incumbent '{first}'`)"
     )

@@ -18,7 +18,7 @@ from neorl_train.judging import _sentences
 from neorl_train.judging._sentences import NOT_COUNTED, BrokenEpisodes
 from neorl_train.judging._tables import CostCell, Estimate, PolicyRow, ResultTables
 from neorl_train.judging._verdict import DEPLOY, REFUSE, TRIAL, UNKNOWN, Answer, Clause, Verdict
-from neorl_train.judging._wording import no_simulator, number, quantity
+from neorl_train.judging._wording import amount, no_simulator, short
 
 MIN_EPISODES = 64
 """Fewer paired episodes are not enough: with 16, a bound stated at 2.5 % misses in 10 to 39 %."""
@@ -33,10 +33,11 @@ def verdict(tables: ResultTables) -> Verdict:
 
     The answer is ``deploy`` if all of the following clauses hold:
 
-    - *Gain*: the lower bound of the paired difference in return from the reference is above zero.
-    - *Costs*: every cost is within its limit. For a limit per episode, this is the upper bound of
-      the mean sum; for a limit per step, the upper bound of the mean worst step, and the worst step
-      of all episodes.
+    - *Gain*: the lower end of the interval of the paired difference in return from the reference
+      is above zero.
+    - *Costs*: every cost is within its limit. For a limit per episode, this is the upper end of
+      the interval of the mean sum; for a limit per step, that of the mean worst step, and the worst
+      step of all episodes.
     - *Single episodes*, if the tables have an ``episode_margin``: the upper end of the exact
       interval of the share of episodes over a limit per episode must not exceed the reference's
       share by more than the margin. The same holds for the share of episodes that trip; an episode
@@ -116,18 +117,17 @@ def _gain_clauses(row: PolicyRow, tables: ResultTables) -> tuple[Clause, Clause]
     n = row.n_episodes
     fraction = undetected_fraction(n, tables.level)
     others = (n * estimate.value - worst_gain) / (n - 1)
-    compared = f"paired difference of the return to {tables.reference}"
     gain = Clause.of(
         "return",
-        f"{compared}, mean over {n} paired episodes",
+        f"return compared with {tables.reference}, mean over {n} paired episodes",
         estimate,
         *(">", 0.0, tables.reward_unit),
-        partial(_sentences.gain, reference=tables.reference),
+        partial(_sentences.gain, reference=tables.reference, level=tables.level),
     )
     worst = Clause.of(
         "worst episode",
-        f"{compared} in the worst of {n} episodes, and the mean if {number(100 * fraction)} % of "
-        "episodes were like it",
+        f"worst of {n} episodes: return compared with {tables.reference}, and the mean if "
+        f"{short(100 * fraction)} % of episodes were like it",
         worst_gain,
         *(">", 0.0, tables.reward_unit),
         partial(_sentences.worst_episode, fraction=fraction, episodes=n),
@@ -158,7 +158,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
     bound = max(estimate.high, cell.largest) if kind.bounds_largest else estimate.high
     if math.isnan(cell.largest):  # the result of max() would depend on the order of its arguments
         bound = cell.largest
-    worst = f"; worst of all {number(cell.largest)}" if kind.bounds_largest else ""
+    worst = f"; worst of all {short(cell.largest)}" if kind.bounds_largest else ""
     return Clause.of(
         cell.name,
         f"{kind.quantity}, mean over {n_episodes} paired episodes{worst}",
@@ -166,7 +166,7 @@ def _cost_clause(cell: CostCell, n_episodes: int) -> Clause:
         *("<=", cell.limit, cell.unit),
         partial(
             _sentences.cost,
-            subject="worst step of the" if kind.bounds_largest else "upper bound of the mean",
+            in_one_step=kind.bounds_largest,
             limit=kind.limit_words(cell.limit, cell.unit),
         ),
         bound=bound,
@@ -185,7 +185,7 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
     counted = [
         (
             f"{cell.name}, single episodes",
-            f"over the limit of {cell.name}",
+            f"exceed the limit of {cell.name}",
             *(cell.violating, of_reference.violating.value, of_reference.violations),
         )
         for cell, of_reference in zip(row.costs, reference.costs, strict=True)
@@ -193,11 +193,11 @@ def _episode_clauses(row: PolicyRow, tables: ResultTables) -> list[Clause]:
     ]
     if row.trips is not None and reference.trips is not None and (row.n_trips or reference.n_trips):
         of_trips = row.trips, reference.trips.value, reference.n_trips
-        counted.append(("trips", "that tripped", *of_trips))
+        counted.append(("trips", "trip", *of_trips))
     return [
         Clause.of(
             name,
-            f"episodes {violation}, of {row.n_episodes} paired episodes; {tables.reference}: "
+            f"episodes that {violation}, of {row.n_episodes} paired episodes; {tables.reference}: "
             f"{count}",
             fraction,
             *("<=", of_reference + tables.episode_margin, "1"),
@@ -326,8 +326,8 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     """Decides whether a candidate that has not been run yet is worth a trial.
 
     The answer is ``worth a trial`` if all of the following hold: the model reproduces the return of
-    the incumbent, the lower bound of the candidate's predicted gain is above the rule's least gain,
-    the upper bound of every predicted cost is within its limit, the candidate stays in the range of
+    the incumbent, the lower end of the candidate's predicted gain is above the rule's least gain,
+    the upper end of every predicted cost is within its limit, the candidate stays in the range of
     the log, no other estimator predicts a loss larger than its own error, the choice rule does not
     refuse it for another reason, every action also moved for other reasons than the measurements,
     and the log has no defect of its own. The answer is ``do not deploy`` if a cost is predicted
@@ -416,7 +416,7 @@ def _predicted_cost_clauses(tables: ResultTables, forecast: LogPrediction) -> li
     for channel, value, high, today in zip(tables.spec.cost, *means, strict=True):
         kind, note = limit_kind(channel.per), ""
         if not high <= channel.limit and today > channel.limit:  # NaN is not within it
-            mean = quantity(today, channel.unit)
+            mean = amount(today, channel.unit)
             note = _sentences.cost_of_incumbent(channel.name, incumbent, mean)
         clauses.append(
             Clause.of(
@@ -426,7 +426,8 @@ def _predicted_cost_clauses(tables: ResultTables, forecast: LogPrediction) -> li
                 *("<=", channel.limit, channel.unit),
                 partial(
                     _sentences.cost,
-                    subject="upper bound of its predicted",
+                    in_one_step=kind.bounds_largest,
+                    predicted=True,
                     limit=kind.limit_words(channel.limit, channel.unit),
                     note=note,
                 ),
@@ -454,8 +455,8 @@ def _log_clauses(tables: ResultTables, forecast: LogPrediction) -> tuple[Clause,
         clauses.append(
             Clause.of(
                 "excitation",
-                "smallest fraction of the variance of a logged action that does not follow from "
-                "the measurements and the other actions; 0 for a saturated action",
+                "share of an action's variance that the measurements and the other actions do not "
+                "explain (smallest of all actions)",
                 excitation.least,
                 *(">", excitation.required, "1"),
                 lambda _: _sentences.excitation(excitation),
@@ -476,8 +477,8 @@ def _agreement_clauses(others: Sequence[OtherEstimate], unit: str) -> list[Claus
     return [
         Clause.of(
             "agreement",
-            f"largest gain in discounted return that {worst.name} leaves possible, the smallest of "
-            f"{names}",
+            f"largest gain in discounted return that the least favourable estimator ({worst.name}) "
+            "allows",
             Estimate(worst.gain, 2 * worst.gain - worst.high, worst.high),
             *(">", 0.0, unit),
             partial(_sentences.agreement, estimator=worst.name, names=names),
@@ -498,8 +499,7 @@ def _choice_clause(prediction: Prediction, others: Sequence[Clause]) -> Clause:
     reasons = [one.sentence for one in prediction.refused_by if one.subject not in stated]
     return _none_clause(
         "choice rule",
-        "objections of the choice rule to the candidate, apart from those that another clause "
-        "states",
+        "other objections of the choice rule",
         reasons,
         "the choice rule has no other objection to it",
     )

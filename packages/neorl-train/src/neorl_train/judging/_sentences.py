@@ -10,14 +10,17 @@ from scipy.special import betainc
 from neorl_agents.retuning import Excitation
 from neorl_train.judging._tables import ResultTables
 from neorl_train.judging._verdict import REFUSE, Answer, Clause
-from neorl_train.judging._wording import confidence, number, quantity, with_ends, with_unit
+from neorl_train.judging._wording import amount, confidence, short
 
 RULE_ON_LOG = (
-    "predicted by a plant model learned from the log: the model reproduces what runs today, the "
+    "predicted by a plant model learned from the log: the model reproduces today's controller, the "
     "gain is above zero, every cost is within its limit, the policy stays within the data of the "
     "log, no other estimator contradicts the gain, every action also moved independently of the "
     "measurements, the log has no defect, and the choice rule does not refuse the policy"
 )
+
+NEAR = 0.001
+"""Distance from the data of the log, in standard deviations per step, that is not worth a word."""
 
 
 def rule_of(level: float, episode_margin: float) -> str:
@@ -30,57 +33,82 @@ def rule_of(level: float, episode_margin: float) -> str:
     if math.isinf(episode_margin):
         return rule
     return (
-        f"{rule}; and at most {number(100 * episode_margin)} % more of the episodes over a limit "
+        f"{rule}; and at most {short(100 * episode_margin)} % more of the episodes over a limit "
         "or tripped than with the reference"
     )
 
 
-def _is(clause: Clause) -> str:
-    return "is" if clause.holds else "is not"
-
-
-def gain(clause: Clause, *, reference: str) -> str:
+def gain(clause: Clause, *, reference: str, level: float) -> str:
     """On the gain in paired episodes."""
-    return (
-        f"the lower bound of its gain in return over {reference}, "
-        f"{quantity(clause.bound, clause.unit)}, {_is(clause)} above 0"
-    )
+    if math.isnan(clause.bound):
+        return f"its gain in return over {reference} is not a number"
+    ends = f"{confidence(level)} interval {short(clause.low)} to {short(clause.high)}"
+    earns = amount(abs(clause.value), clause.unit)
+    if clause.holds:
+        return f"it earns {earns} more per episode than {reference} ({ends})"
+    if clause.high < 0:
+        return f"it earns {earns} less per episode than {reference} ({ends})"
+    if clause.value > 0:
+        return (
+            f"it earns {earns} more per episode than {reference}, which chance may explain ({ends})"
+        )
+    return f"it earns no more per episode than {reference} ({ends})"
 
 
 def worst_episode(clause: Clause, *, fraction: float, episodes: int) -> str:
     """On the gain if the worst episode were as frequent as the episodes do not rule out."""
-    return (
-        f"if {number(100 * fraction)} % of the episodes were like its worst one "
-        f"({quantity(clause.value, clause.unit)}), which {episodes} episodes do not rule out, its "
-        f"gain would be {quantity(clause.bound, clause.unit)}, "
-        f"{'above' if clause.holds else 'not above'} 0"
+    if math.isnan(clause.bound):
+        return "the gain of its worst episode is not a number"
+    worst = (
+        f"if {short(100 * fraction)} % of all episodes were as bad as its worst one "
+        f"({amount(clause.value, clause.unit)})"
     )
+    mean = amount(abs(clause.bound), clause.unit)
+    if clause.holds:
+        return (
+            f"even {worst}, it would still gain {mean} per episode ({episodes} episodes cannot "
+            "rule out more than that)"
+        )
+    changes = f"lose {mean} per episode" if clause.bound < 0 else "gain nothing"
+    return f"{worst}, which {episodes} episodes cannot rule out, it would {changes}"
 
 
-def cost(clause: Clause, *, subject: str, limit: str, note: str = "") -> str:
+def cost(
+    clause: Clause, *, in_one_step: bool, limit: str, predicted: bool = False, note: str = ""
+) -> str:
     """On a cost and its limit, whether it was counted or predicted."""
-    return (
-        f"the {subject} cost {clause.name}, {quantity(clause.bound, clause.unit)}, {_is(clause)} "
-        f"within the limit of {limit}{note}"
-    )
+    if math.isnan(clause.bound):
+        return f"{clause.name} is not a number; the limit is {limit}{note}"
+    bound = amount(clause.bound, clause.unit, beside=clause.limit)
+    where = "in the worst step of an episode" if in_one_step else "per episode on average"
+    by = "predicted " if predicted else ""
+    if clause.holds:
+        return f"{clause.name}: {by}at most {bound} {where}; the limit is {limit}{note}"
+    return f"{clause.name}: {by}up to {bound} {where}, above the limit of {limit}{note}"
 
 
 def single_episodes(
     clause: Clause, *, violation: str, reference: str, of_reference: float, margin: float
 ) -> str:
     """On the fraction of the episodes that trip or exceed a limit."""
+    bound, limit = 100 * clause.bound, 100 * clause.limit
+    part = f"{short(bound, beside=limit)} % of the episodes"
+    opening = f"at most {part} {violation}" if clause.holds else f"up to {part} may {violation}"
     return (
-        f"the upper bound of the episodes {violation}, {number(100 * clause.bound)} %, "
-        f"{_is(clause)} within {number(100 * clause.limit)} %: the {number(100 * of_reference)} % "
-        f"of {reference} and a margin of {number(100 * margin)} %"
+        f"{opening}; {short(limit)} % is allowed ({reference}: {short(100 * of_reference)} %, plus "
+        f"a margin of {short(100 * margin)} %)"
     )
 
 
 def fallback(clause: Clause) -> str:
     """On the steps in which the fallback acted."""
+    value, limit = 100 * clause.value, 100 * clause.limit
+    allowed = f"; {short(limit)} % is allowed"
+    if not clause.holds:
+        allowed = f", more than the allowed {short(limit)} %"
     return (
-        f"the fallback acted instead of the policy in {number(100 * clause.value)} % of the steps, "
-        f"{'within' if clause.holds else 'not within'} {number(100 * clause.limit)} %"
+        "the fallback acted instead of the policy in "
+        f"{short(value, beside=limit)} % of the steps{allowed}"
     )
 
 
@@ -115,21 +143,26 @@ def replay(incumbent: str, replayed: float, logged: float, allowed: float, unit:
     """On whether a plant model reproduces the incumbent."""
     if not math.isfinite(replayed):
         return f"the model diverges when {incumbent} acts in it, so it does not reproduce the log"
-    holds = abs(replayed - logged) <= allowed
+    reproduces = "reproduces" if abs(replayed - logged) <= allowed else "does not reproduce"
     return (
-        f"the model predicts a return of {quantity(replayed, unit)} for {incumbent} and the log "
-        f"shows {quantity(logged, unit)}; the difference {'is within' if holds else 'exceeds'} the "
-        f"allowed {quantity(allowed, unit)}"
+        f"the model {reproduces} {incumbent}: it predicts a return of {amount(replayed, unit)}, "
+        f"and the log shows {amount(logged, unit)} (a difference of {amount(allowed, unit)} is "
+        "allowed)"
     )
 
 
 def predicted_gain(clause: Clause, *, incumbent: str) -> str:
     """On the gain that a plant model predicts."""
-    ends = with_unit(with_ends(clause.value, clause.low, clause.high), clause.unit)
-    return (
-        f"the lower bound of its predicted gain over {incumbent}, {ends}, {_is(clause)} above "
-        f"{quantity(clause.limit, clause.unit)}"
+    ends = (
+        f"interval {short(clause.low, beside=clause.limit)} to {short(clause.high)}, whose lower "
+        f"end must be above {short(clause.limit)}"
     )
+    earns = amount(abs(clause.value), clause.unit)
+    if clause.holds:
+        return f"the model predicts {earns} more per episode than with {incumbent} ({ends})"
+    if clause.high < 0:
+        return f"the model predicts {earns} less per episode than with {incumbent} ({ends})"
+    return f"the model predicts no clear gain over {incumbent} ({ends})"
 
 
 def cost_of_incumbent(name: str, incumbent: str, mean: str) -> str:
@@ -142,10 +175,15 @@ def cost_of_incumbent(name: str, incumbent: str, mean: str) -> str:
 
 def support(clause: Clause, *, incumbent: str, of_incumbent: float) -> str:
     """On the distance from the data of the log."""
+    if clause.value < NEAR:
+        return "it stays within the data of the log"
+    distance = short(clause.value, beside=clause.limit)
+    allowed = f"; {short(clause.limit)} is allowed"
+    if not clause.holds:
+        allowed = f", more than the allowed {short(clause.limit)}"
     return (
-        f"it leaves the data of the log by {number(clause.value)} standard deviations per step "
-        f"({incumbent}: {number(of_incumbent)}), {'within' if clause.holds else 'beyond'} the "
-        f"allowed {number(clause.limit)}"
+        f"it leaves the data of the log by {distance} standard deviations per step "
+        f"({incumbent}: {short(of_incumbent)}){allowed}"
     )
 
 
@@ -157,7 +195,7 @@ def agreement(clause: Clause, *, estimator: str, names: str) -> str:
         return f"{estimator} diverged and gives no number, so it does not support the gain"
     if clause.value == 0:  # for example if the candidate is the incumbent
         return f"{estimator} predicts no gain at all"
-    loss = quantity(abs(clause.value), clause.unit)
+    loss = amount(abs(clause.value), clause.unit)
     return f"{estimator} contradicts the gain: it predicts a loss of {loss}, beyond its own error"
 
 
@@ -240,7 +278,7 @@ def trial_plan(
     return (
         "Run it in shadow first, then with bounded authority, alternating with "
         f"{incumbent}.{stop} About {episodes} episodes of each show a gain of "
-        f"{quantity(gain, unit)} four times in five."
+        f"{amount(gain, unit)} four times in five."
     )
 
 
@@ -249,13 +287,13 @@ def _stopping_rule(incumbent: str, episodes: int, logged: BrokenEpisodes) -> str
         why = f", because none of {logged.episodes} logged episodes does" if logged.episodes else ""
         return f"Stop at its first episode that breaks a limit{why}."
     share = logged.broken / logged.episodes
-    today = f"{number(100 * share)} %"
+    today = f"{short(100 * share)} %"
     counts = stopping_counts(share, episodes)
     if not counts:
         return (
-            f"Agree beforehand on limits that {incumbent} keeps, and stop when one is broken, "
-            f"because {today} of the logged episodes break a limit and {episodes} episodes cannot "
-            "show that the policy breaks one more often."
+            f"{today} of the logged episodes break a limit, so {episodes} episodes cannot show "
+            f"that the policy is worse. Agree on limits that {incumbent} keeps, and stop at the "
+            "first episode that breaks one."
         )
     looks = " or ".join(
         f"{count} of its {'first ' if first < episodes else ''}{first}" for count, first in counts
@@ -263,7 +301,7 @@ def _stopping_rule(incumbent: str, episodes: int, logged: BrokenEpisodes) -> str
     return (
         f"Stop as soon as {looks} episodes break a limit; if it breaks one in {today} of its "
         "episodes, as in the log, the probability of stopping is at most "
-        f"{number(100 * STOP_LEVEL)} %."
+        f"{short(100 * STOP_LEVEL)} %."
     )
 
 

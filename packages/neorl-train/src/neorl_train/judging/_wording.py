@@ -159,6 +159,41 @@ def with_ends(value: float, low: float, high: float) -> str:
     return f"{number(value)} [{number(low)}, {number(high)}]"
 
 
+def short(value: float, *, beside: float | None = None) -> str:
+    """A number with three significant digits, and with all digits before the point.
+
+    It gets more digits where rounding would put it on the other side of a number, or onto it.
+
+    Args:
+        value: The number.
+        beside: Number that it is compared with, such as a limit.
+
+    Example:
+        >>> short(3.8729), short(-1234.5), short(5.0004, beside=5.0)
+        ('3.87', '-1234', '5.0004')
+    """
+    if value == 0 or not math.isfinite(value):
+        return number(value)
+    places = -math.floor(math.log10(abs(value)))
+    for digits in range(3, 10):
+        decimals = max(digits - 1 + places, 0)
+        text = f"{value:.{decimals}f}" if decimals < 7 else f"{value:.{digits - 1}e}"
+        if "." in text and "e" not in text:
+            text = text.rstrip("0").rstrip(".")
+        rounded = float(text)
+        if beside is None or (rounded > beside, rounded < beside) == (
+            value > beside,
+            value < beside,
+        ):
+            return text
+    return number(value)
+
+
+def amount(value: float, unit: str, *, beside: float | None = None) -> str:
+    """A number as :func:`short` writes it, with its unit."""
+    return with_unit(short(value, beside=beside), unit)
+
+
 def number(value: float) -> str:
     """A number with four significant digits, without an exponent if possible."""
     if value != value:

@@ -270,7 +270,7 @@ def _comparison_figures(
             ShownPicture(
                 "Returns",
                 f"Mean return with its {level} interval: learners behind their guard (dots), "
-                "controllers as they are (diamonds); the dashed line is what runs today.",
+                "controllers as they are (diamonds); the dashed line is today's controller.",
                 panels,
             )
         )
@@ -279,7 +279,7 @@ def _comparison_figures(
         unit = (
             f"gain over {comparison.against}, in standard deviations of today's return"
             if comparison.against
-            else "gain over what runs today, in standard deviations of its return"
+            else "gain over today's controller, in standard deviations of its return"
         )
         names = [_title(aggregate) for aggregate in aggregates]
         means = {name: aggregate.score for name, aggregate in zip(names, aggregates, strict=True)}

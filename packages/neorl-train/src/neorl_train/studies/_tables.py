@@ -374,7 +374,7 @@ def task_cells(rows: Sequence[BenchmarkRow]) -> list[list[str]]:
     has_curve = any(row.best is not None for row in rows)
     heads = ["policy", "seeds", *["failed"] * failed, "score, last"]
     heads += ["score, best on the way", "last there"] * has_curve
-    heads += ["return", "gain over what runs today", "over a limit in", "trips"]
+    heads += ["return", "gain over today's controller", "over a limit in", "trips"]
     lines = [heads]
     for row in rows:
         digits = decimals([row.returns])

@@ -18,14 +18,14 @@ three parts; --show names those that you want:
           evaluation by an ensemble of networks, and importance sampling
   risk    the costs of every candidate beside the limits, by the same estimators, and how likely a
           violation within the next steps is, by a safety critic
-Nothing is preferred to what runs today with a model that may not be used.
+Nothing is preferred to today's controller with a model that may not be used.
 Candidates are the policies of the run, the controllers of a built-in plant, those that the run
-identified from the log, and --policies. The incumbent is the plant's ordinary controller (if that
+identified from the log, and --policies. Today's controller is the plant's first tuning (if that
 recorded none of the log, the one that recorded most of it), or the controller that the run retuned
 or names as evaluation.incumbent. After a run that retuned a controller, the model learns
 from the training episodes of that run and judges on the same episodes, so that both answers agree;
 the check "model" is the clause of its verdict.
-If a log does not say who recorded it, name what runs today with --incumbent: the model must then
+If a log does not say who recorded it, name today's controller with --incumbent: the model must then
 reproduce its return. Without a name, its predictions from the logged actions decide.
 
 examples:

@@ -11,10 +11,10 @@ from neorl_train._command.shared import named_run
 USAGE = """neorl-train compare RUN RUN ... [--OPTION VALUE ...]
 
 Puts the results of several finished runs into one table: every learner behind its guard with all
-its seeds, every controller, what differs between the configurations, the paired gain over what runs
-today, limits, trips and verdicts. A run on a log without a simulator shows the predicted gain of
-its candidate instead. Learners that ran on two plants or more are also compared over these, by
-interquartile means. With --against, gains and p values are those over a learner or a controller of
+its seeds, every controller, what differs between the configurations, the paired gain over
+today's controller, limits, trips and verdicts. A run on a log without a simulator shows the
+predicted gain of its candidate instead. Learners that ran on two plants or more are also compared
+over these, by interquartile means. With --against, gains and p values are those over a learner or a controller of
 your choice. The ending of --output decides the format; columns that would be empty are left out,
 except in CSV and JSON.
 
@@ -33,7 +33,8 @@ class CompareOptions:
     """File and format of the table.
 
     Attributes:
-        against: Learner or controller that the others are compared with; empty for what runs today.
+        against: Learner or controller that the others are compared with; empty for today's
+            controller.
         output: File to write: .txt, .md, .tex, .csv, .json, or .html and .png for figures; empty
             writes none.
         json: Print JSON instead of the table.

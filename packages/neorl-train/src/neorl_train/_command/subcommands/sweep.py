@@ -18,7 +18,7 @@ USAGE = """neorl-train sweep SWEEP.toml [--OPTION VALUE ...]
 
 Starts a run for every combination of the values in [grid] of a file that is otherwise the
 configuration of a run: plants or logs, learners, seeds, any setting. With [search] instead of
-[grid], Optuna draws the settings; it maximises the gain over what runs today that a plant model
+[grid], Optuna draws the settings; it maximises the gain over today's controller that a plant model
 of the log predicts; the plant and the starts of the evaluation do not influence the choice.
 A stopped sweep continues with the same command; a cell that fails is counted, and the others
 continue. On one machine without --processes, settings that differ only in numbers, such as

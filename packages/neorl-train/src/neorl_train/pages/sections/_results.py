@@ -194,8 +194,8 @@ def pooled_table(tables: ResultTables) -> Html:
     order = sorted(tables.pooled, key=lambda row: (row.against_role, row.group, row.guarded))
     return table(
         "Seeds are pooled start by start; below each gain are the gains of the single seeds. "
-        "Better: the interval of the gain (these seeds) lies above zero, and no upper bound of "
-        "a cost is higher than that of the policy it is compared with.",
+        "Better: the interval of the gain (these seeds) lies above zero, and no cost is higher "
+        "than that of the policy it is compared with (upper ends of the intervals).",
         columns,
         [_pooled_cells(row, digits) for row in order],
     )
