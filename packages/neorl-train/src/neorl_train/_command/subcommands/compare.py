@@ -14,9 +14,9 @@ Puts the results of several finished runs into one table: every learner behind i
 its seeds, every controller, what differs between the configurations, the paired gain over
 today's controller, limits, trips and verdicts. A run on a log without a simulator shows the
 predicted gain of its candidate instead. Learners that ran on two plants or more are also compared
-over these, by interquartile means. With --against, gains and p values are those over a learner or a controller of
-your choice. The ending of --output decides the format; columns that would be empty are left out,
-except in CSV and JSON.
+over these, by interquartile means. With --against, gains and p values are those over a learner or
+a controller of your choice. The ending of --output decides the format; columns that would be
+empty are left out, except in CSV and JSON.
 
 examples:
   neorl-train compare runs/0001 runs/0002
