@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,9 +28,22 @@ WORLDS = 8
 
 
 def rows(text: str) -> dict[str, tuple[str, ...]]:
-    """The learners in the last column of the tables, by the name in the first one."""
-    matches = re.findall(r"(?m)^\| `(\w+)` \|.*\|([^|]*)\|$", text)
-    return {name: tuple(re.findall(r"`(\w+)`", learners)) for name, learners in matches}
+    """The learners in the last column of the tables, by the name in the first one.
+
+    A group of learners stands for those that its line names, but for those named after "but".
+    """
+    lines = re.findall(r"(?m)^- \*(\w+)\*: (`.+`)$", text)
+    groups = {group: re.findall(r"`(\w+)`", learners) for group, learners in lines}
+
+    def learners(cell: str) -> Iterator[str]:
+        for part in cell.split(", "):
+            whole, _, but = part.partition(" but ")
+            named = re.fullmatch(r"\*(\w+)\*", whole.strip())
+            members = groups[named[1]] if named else re.findall(r"`(\w+)`", whole)
+            yield from (name for name in members if f"`{name}`" not in but)
+
+    cells = re.findall(r"(?m)^\| `(\w+)` \|.*\|([^|]*)\|$", text)
+    return {name: tuple(learners(cell)) for name, cell in cells}
 
 
 def names_of(learner: Any) -> set[str]:
