@@ -16,6 +16,7 @@ from neorl_deploy.export._numpy_form import NoSuchOperationError, operation_list
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.runtime._operations import Operation, Operations, as_function, read_operations
 
+VECTOR = ArrayEntry("x", (2,), "float32")
 NUMBERS = np.array([0.0, -0.0, 1.5, -2.5, 3e38, -1e-40, np.nan, np.inf, -np.inf], np.float32)
 
 
@@ -126,17 +127,111 @@ def test_every_operation_answers_as_jax_does():
         np.testing.assert_allclose(ours, theirs, rtol=2e-6, err_msg=f"output {at}")
 
 
-def test_a_loop_has_no_list_and_the_reason_is_said():
-    def looped(x):
-        return (jax.lax.fori_loop(0, 3, lambda _, y: y * 2, x),)
+def operations_that_once_were_missing(x, at):
+    """Loops, branches, sorts, sums along an axis, and parts at places that are known only then."""
 
-    with pytest.raises(NoSuchOperationError, match=r"the operation (scan|while)"):
-        operation_list(looped, [ArrayEntry("x", (2,), "float32")])
-    with pytest.raises(NoSuchOperationError, match="rounding to integers"):
-        operation_list(lambda x: (x.astype(jnp.int32),), [ArrayEntry("x", (2,), "float32")])
+    def halved(state):
+        total, turns = state
+        return total / 2, turns + 1
+
+    largest, places = jax.lax.top_k(x, 3)
+    return (
+        *jax.lax.while_loop(lambda s: (s[0] > 1) & (s[1] < 50), halved, (x[2], at * 0)),
+        *jax.lax.scan(lambda h, u: (h * 0.5 + u, h), jnp.float32(0), x, reverse=True),
+        jax.lax.scan(lambda h, u: (h + 0.1 * u, None), x, jnp.ones((3, 9)))[0],
+        jax.lax.switch(at, [jnp.abs, jnp.negative, lambda y: jnp.cumsum(y)[::-1]], x),
+        jnp.cumsum(x),
+        jax.lax.cummax(x, reverse=True),
+        jax.lax.cummin(x),
+        largest,
+        places,
+        jnp.sort(x),
+        jnp.argsort(x),
+        *jnp.split(x, 3),
+        x.at[at].set(9.0),
+        x.at[at + jnp.arange(2)].set(9.0, mode="drop"),
+        x[at],
+        x.reshape(3, 3)[at % 3, jnp.array([2, 0])],
+        jax.lax.dynamic_slice(x, (at,), (4,)),
+        jax.lax.dynamic_update_slice(x, x[:2], (at,)),
+        jax.lax.pad(x, jnp.float32(7), [(2, -1, 1)]),
+        x.astype(jnp.int32),
+    )
 
 
-VECTOR = ArrayEntry("x", (2,), "float32")
+@pytest.mark.parametrize("at", [-20, -1, 0, 2, 7, 12])
+@pytest.mark.parametrize("shift", [0, 3])
+def test_loops_branches_and_moving_parts_answer_as_jax_does(at, shift):
+    x = np.roll(np.array([0.0, -0.0, 900.5, np.nan, 3e9, 1.5, -3e38, np.inf, -np.inf]), shift)
+    x, at = x.astype(np.float32), np.int32(at)
+    inputs = [ArrayEntry("x", (9,), "float32"), ArrayEntry("at", (), "int32")]
+    run = as_function(operation_list(operations_that_once_were_missing, inputs))
+    compiled = jax.jit(operations_that_once_were_missing)(x, at)
+    for i, (ours, theirs) in enumerate(zip(run(x, at), compiled, strict=True)):
+        theirs = np.asarray(theirs)
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), i
+        np.testing.assert_allclose(ours, theirs, rtol=2e-6, err_msg=f"output {i}")
+
+
+def test_a_random_key_that_nobody_reads_is_left_out():
+    def unread(x):
+        jax.random.key(0)
+        return (x + 1,)
+
+    assert len(operation_list(unread, [VECTOR]).operations) == 1
+
+
+def test_what_has_no_list_is_named():
+    with pytest.raises(NoSuchOperationError, match="numbers of type float64"), jax.enable_x64(True):
+        operation_list(lambda x: (x.astype(jnp.float64),), [VECTOR])
+    with pytest.raises(NoSuchOperationError, match="the operation erf"):
+        operation_list(lambda x: (jax.lax.erf(x),), [VECTOR])
+    with pytest.raises(NoSuchOperationError, match="a rounding to uint8"):
+        operation_list(lambda x: (x.astype(jnp.uint8),), [VECTOR])
+
+
+def test_a_loop_that_does_not_end_is_an_error_and_not_a_wait():
+    def endless(x):
+        return (jax.lax.while_loop(lambda y: y[0] < 1, lambda y: y, x),)
+
+    run = as_function(operation_list(endless, [VECTOR]))
+    assert run(np.ones(2, np.float32))[0].tolist() == [1, 1]
+    with pytest.raises(BundleError, match="did not end after 10000 turns"):
+        run(np.zeros(2, np.float32))
+
+
+def loop(**settings):
+    same = {"takes": 0, "operations": [], "outputs": [0]}
+    less = {"op": "lt", "in": [0, 0], "shape": [], "dtype": "bool"}
+    given = {"carry": 1, "condition": {**same, "operations": [less], "outputs": [1]}, "body": same}
+    return Operation("while", (0,), (), "several", {**given, **settings})
+
+
+def nested(depth):
+    lists = []
+    for _ in range(depth):
+        inner = {"op": "branch", "in": [0], "shape": [], "dtype": "several", "lists": lists}
+        lists = [{"takes": 1, "operations": [inner], "outputs": [0]}]
+    return {"lists": lists}
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        (loop(condition={"takes": 0, "operations": [], "outputs": [0]}), "is not one boolean"),
+        (loop(body={"takes": 3, "operations": [], "outputs": [0]}), "takes 4 arrays, and 1 are"),
+        (loop(body={"takes": 0, "operations": [], "outputs": [1]}), "not among its operations"),
+        (loop(body={"takes": 0, "operations": [], "outputs": [0, 0]}), "what it carries"),
+        (Operation("branch", (0,), (), "several", nested(6)), "deeper than 4 in one another"),
+        (Operation("branch", (0,), (), "several", {"lists": []}), "has no list"),
+        (Operation("while", (0,), (), "bool", loop().settings), "gives \\(\\) of bool"),
+    ],
+)
+def test_a_loop_that_is_none_is_refused_before_it_acts(operation, words):
+    scalar = ArrayEntry("x", (), "float32")
+    with pytest.raises(ValueError, match=words):
+        as_function(Operations((scalar,), (), (operation,), (0,)))
+    as_function(Operations((scalar,), (), (loop(),), (0,)))
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,15 @@ from neorl_deploy.export._read import GuardedParts, entries
 from neorl_deploy.export._stablehlo import carry_entries, flat_step
 from neorl_deploy.runtime._decision import findings
 from neorl_deploy.runtime._operations import (
+    MAX_TURNS,
+    PART,
     PLAIN,
+    SEVERAL,
     TYPES,
     Operation,
     Operations,
     as_function,
+    entry_of,
     operation_files,
 )
 
@@ -43,13 +47,21 @@ RENAMED = {
     "convert_element_type": "convert",
     "broadcast_in_dim": "broadcast",
     "squeeze": "reshape",
+    "expand_dims": "reshape",
+    "rev": "flip",
+    "cumsum": "cumulative_sum",
+    "cummax": "cumulative_max",
+    "cummin": "cumulative_min",
     "gather": "take",
+    "dynamic_slice": "window",
+    "dynamic_update_slice": "update",
     "scatter-min": "scatter_min",
     "scatter-max": "scatter_max",
     "scatter-add": "scatter_add",
 }
 FLOATS_ONLY = frozenset({"div", "pow", "integer_pow", "sqrt", "rsqrt", "exp", "log", "tanh"})
-WITHOUT_SETTINGS = frozenset({*PLAIN, "reshape", "convert", "bitcast", "take"})
+WITHOUT_SETTINGS = frozenset({*PLAIN, "reshape", "convert", "bitcast", "take", "window"})
+SCATTERS = frozenset({"scatter", "scatter-min", "scatter-max", "scatter-add"})
 
 
 class NoSuchOperationError(ValueError):
@@ -62,8 +74,7 @@ def operation_list(
     """Translates a pure JAX function of arrays to a list of operations.
 
     Raises:
-        NoSuchOperationError: If it contains an operation that the list cannot express, such as a
-            loop.
+        NoSuchOperationError: If it contains an operation that the list cannot express.
     """
     import jax
 
@@ -97,7 +108,7 @@ class _Draft:
             literal = hasattr(variable, "val")
             return np.asarray(variable.val, variable.aval.dtype) if literal else operands[variable]
 
-        for equation in jaxpr.eqns:
+        for equation in _needed(jaxpr):
             inputs = [operand(variable) for variable in equation.invars]
             name = equation.primitive.name
             if name in CALLS:
@@ -108,8 +119,12 @@ class _Draft:
                 results = inputs
             elif name == "platform_index":
                 results = [_other_platform(equation.params["platforms"])]
-            elif name == "cond":
-                results = self._both_branches(inputs, equation)
+            elif name in HELD:
+                results = getattr(self, HELD[name])(inputs, equation)
+            elif name == "split":
+                results = self._parts_of(inputs[0], equation)
+            elif name in ("top_k", "sort"):
+                results = self._with_several(*_sorting(name, equation), inputs, equation.outvars)
             else:
                 aval = equation.outvars[0].aval
                 results = [
@@ -135,26 +150,84 @@ class _Draft:
             return self._product(inputs, shape, dtype, equation)
         if name == "gather":
             _require_rows(equation)
-        if name in ("scatter-min", "scatter-max", "scatter-add"):
-            _require_scattered_rows(inputs, equation)
+        if name in SCATTERS:
+            _require_scattered_rows(equation)
+        if name == "convert_element_type" and equation.invars[0].aval.dtype.kind == "f":
+            return self._add("to_integers", tuple(inputs), shape, dtype)
         name = RENAMED.get(name, name)
         return self._add(name, tuple(inputs), shape, dtype, _settings(name, equation))
 
-    def _both_branches(self, inputs: list[Operand], equation: Any) -> list[Operand]:
-        """Computes both branches and selects one, because a list of operations cannot branch.
-
-        If the condition is a constant, only the branch taken is computed.
-        """
+    def _branch(self, inputs: list[Operand], equation: Any) -> list[Operand]:
+        """One of several lists; if the condition is a constant, the branch taken alone."""
         which, operands = inputs[0], inputs[1:]
         branches = equation.params["branches"]
         if isinstance(which, np.ndarray):
-            branch = branches[int(which)]
+            branch = branches[min(max(int(which), 0), len(branches) - 1)]
             return self.translate(branch.jaxpr, branch.consts, operands)
-        branches = [self.translate(branch.jaxpr, branch.consts, operands) for branch in branches]
+        lists, taken = [], []
+        for branch in branches:
+            listed, constants = _held_list(branch, equation.invars[1:])
+            lists.append(listed | {"takes": len(operands) + len(constants)})
+            taken += [*operands, *constants]
+        return self._with_several("branch", {"lists": lists}, [which, *taken], equation.outvars)
+
+    def _while(self, inputs: list[Operand], equation: Any) -> list[Operand]:
+        given, variables = equation.params, equation.invars
+        ends = given["cond_nconsts"], given["cond_nconsts"] + given["body_nconsts"]
+        carry, own = inputs[ends[1] :], (slice(0, ends[0]), slice(*ends))
+        settings: dict[str, Any] = {"carry": len(carry)}
+        taken: list[Operand] = list(carry)
+        for name, at in zip(("condition", "body"), own, strict=True):
+            jaxpr = given["cond_jaxpr" if name == "condition" else "body_jaxpr"]
+            # JAX passes what a list takes before the carry, and the list expects it after it.
+            order = [*range(at.stop - at.start, len(jaxpr.in_avals)), *range(at.stop - at.start)]
+            listed, constants = _held_list(jaxpr, [*variables[ends[1] :], *variables[at]], order)
+            settings[name] = listed | {"takes": len(inputs[at]) + len(constants)}
+            taken += [*inputs[at], *constants]
+        return self._with_several("while", settings, taken, equation.outvars)
+
+    def _scan(self, inputs: list[Operand], equation: Any) -> list[Operand]:
+        given, n_own, n_carry = (
+            equation.params,
+            equation.params["num_consts"],
+            equation.params["num_carry"],
+        )
+        body, count = given["jaxpr"], int(given["length"])
+        if not 0 < count <= MAX_TURNS:
+            raise NoSuchOperationError(f"a loop of {count} turns")
+        order = [*range(n_own, len(body.in_avals)), *range(n_own)]
+        listed, constants = _held_list(body, [body.in_avals[i] for i in order], order)
+        settings = {
+            "carry": n_carry,
+            "rows": len(inputs) - n_own - n_carry,
+            "count": count,
+            "reverse": bool(given["reverse"]),
+            "body": listed | {"takes": n_own + len(constants)},
+        }
+        taken = [*(inputs[i] for i in order), *constants]
+        return self._with_several("scan", settings, taken, equation.outvars)
+
+    def _with_several(
+        self, name: str, settings: dict[str, Any], inputs: Sequence[Operand], outvars: Sequence[Any]
+    ) -> list[Operand]:
+        """An operation with several results, and those results."""
+        at = self._append(name, tuple(inputs), (), SEVERAL, settings)
         return [
-            self._add("select_n", (which, *answers), tuple(out.aval.shape), out.aval.dtype.name)
-            for answers, out in zip(zip(*branches, strict=True), equation.outvars, strict=True)
+            self._append(PART, (at,), tuple(out.aval.shape), out.aval.dtype.name, {"index": i})
+            for i, out in enumerate(outvars)
         ]
+
+    def _parts_of(self, operand: Operand, equation: Any) -> list[Operand]:
+        """Consecutive slices along one axis."""
+        axis, start, parts = equation.params["axis"], 0, []
+        for out in equation.outvars:
+            shape = tuple(out.aval.shape)
+            first = [start if i == axis else 0 for i in range(len(shape))]
+            last = [begin + size for begin, size in zip(first, shape, strict=True)]
+            settings = {"start": first, "stop": last, "step": [1] * len(shape)}
+            parts.append(self._add("slice", (operand,), shape, out.aval.dtype.name, settings))
+            start += shape[axis]
+        return parts
 
     def _product(
         self, inputs: list[Operand], shape: tuple[int, ...], dtype: str, equation: Any
@@ -224,6 +297,16 @@ class _Draft:
             LARGEST_FOLDED if name != "transpose" else np.inf
         ):
             return _compute(name, inputs, shape, dtype, chosen)
+        return self._append(name, inputs, shape, dtype, chosen)
+
+    def _append(
+        self,
+        name: str,
+        inputs: tuple[Operand, ...],
+        shape: tuple[int, ...],
+        dtype: str,
+        chosen: dict[str, Any],
+    ) -> int:
         key = (name, tuple(map(_identity, inputs)), shape, dtype, json.dumps(chosen))
         if key not in self._known:
             self._known[key] = len(self._inputs) + len(self._operations)
@@ -268,6 +351,16 @@ class _Draft:
         )
 
 
+def _needed(jaxpr: Any) -> list[Any]:
+    """The equations on which an output depends; a fresh random key that nobody reads is none."""
+    wanted, needed = {id(variable) for variable in jaxpr.outvars}, []
+    for equation in reversed(jaxpr.eqns):
+        if any(id(variable) in wanted for variable in equation.outvars):
+            needed.append(equation)
+            wanted |= {id(variable) for variable in equation.invars}
+    return needed[::-1]
+
+
 def _compute(
     name: str, inputs: Sequence[Any], shape: tuple[int, ...], dtype: str, settings: dict[str, Any]
 ) -> np.ndarray:
@@ -302,8 +395,9 @@ def _require_types(name: str, dtype: str, equation: Any) -> None:
         raise NoSuchOperationError(f"numbers of type {dtype}")
     if name in FLOATS_ONLY and dtypes[0].kind != "f":
         raise NoSuchOperationError(f"{name} of {dtypes[0].name}")
-    if name == "convert_element_type" and dtypes[0].kind == "f" and dtype != dtypes[0].name:
-        raise NoSuchOperationError("a rounding to integers")
+    rounds = name == "convert_element_type" and dtypes[0].kind == "f" and dtype != dtypes[0].name
+    if rounds and dtype != "int32":
+        raise NoSuchOperationError(f"a rounding to {dtype}")
     if name == "shift_right_logical" and dtypes[0].kind == "i":
         raise NoSuchOperationError("a logical shift of signed numbers")
     if name == "bitcast_convert_type" and dtypes[0].itemsize != np.dtype(dtype).itemsize:
@@ -328,12 +422,24 @@ def _axes(params: Any) -> dict[str, Any]:
     return {"axes": [int(axis) for axis in params["axes"]]}
 
 
+def _accumulated(params: Any) -> dict[str, Any]:
+    return {"axis": int(params["axis"]), "reverse": bool(params["reverse"])}
+
+
 SETTINGS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "argmax": lambda given: {"axis": int(given["axes"][0])},
     "argmin": lambda given: {"axis": int(given["axes"][0])},
     "broadcast": lambda given: {"axes": [int(axis) for axis in given["broadcast_dimensions"]]},
+    "cumulative_max": _accumulated,
+    "cumulative_min": _accumulated,
+    "cumulative_sum": _accumulated,
+    "flip": lambda given: {"axes": [int(axis) for axis in given["dimensions"]]},
     "concatenate": lambda given: {"axis": int(given["dimension"])},
     "integer_pow": lambda given: {"power": int(given["y"])},
+    "pad": lambda given: {
+        "low": [int(low) for low, _, _ in given["padding_config"]],
+        "between": [int(between) for _, _, between in given["padding_config"]],
+    },
     "reduce_and": _axes,
     "reduce_max": _axes,
     "reduce_min": _axes,
@@ -347,37 +453,74 @@ SETTINGS: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 
 def _require_rows(equation: Any) -> None:
-    """Requires that a gather selects rows of the first axis, one index each."""
+    """Requires that a gather selects whole parts at indices of the first axes."""
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     operand, indices = (variable.aval for variable in equation.invars)
-    first = indices.ndim - 1
+    indexed, first = indices.shape[-1], indices.ndim - 1
+    leading = tuple(range(indexed))
     rows = (
-        tuple(numbers.collapsed_slice_dims) == (0,)
-        and tuple(numbers.start_index_map) == (0,)
+        tuple(numbers.collapsed_slice_dims) == leading
+        and tuple(numbers.start_index_map) == leading
         and not numbers.operand_batching_dims
-        and tuple(sizes) == (1, *operand.shape[1:])
-        and tuple(numbers.offset_dims) == tuple(range(first, first + operand.ndim - 1))
+        and tuple(sizes) == (1,) * indexed + tuple(operand.shape[indexed:])
+        and tuple(numbers.offset_dims) == tuple(range(first, first + operand.ndim - indexed))
         and "FILL" not in str(equation.params["mode"])
     )
     if not rows:
-        raise NoSuchOperationError("a gather of anything but rows")
+        raise NoSuchOperationError("a gather of anything but whole parts of the first axes")
 
 
-def _require_scattered_rows(inputs: Sequence[Operand], equation: Any) -> None:
-    """Requires that a scatter writes to rows of the first axis at known indices within range."""
-    numbers, operand = equation.params["dimension_numbers"], equation.invars[0].aval
-    indices, updates = inputs[1], equation.invars[2].aval
+def _require_scattered_rows(equation: Any) -> None:
+    """Requires that a scatter writes to rows of the first axis, and leaves out others."""
+    numbers, mode = equation.params["dimension_numbers"], str(equation.params["mode"])
+    indices, updates = (variable.aval for variable in equation.invars[1:])
     rows = (
-        isinstance(indices, np.ndarray)
-        and bool(((indices >= 0) & (indices < operand.shape[0])).all())
-        and indices.ndim == 2
-        and tuple(numbers.inserted_window_dims) == (0,)
+        tuple(numbers.inserted_window_dims) == (0,)
         and tuple(numbers.scatter_dims_to_operand_dims) == (0,)
         and not numbers.operand_batching_dims
-        and tuple(numbers.update_window_dims) == tuple(range(1, updates.ndim))
+        and tuple(numbers.update_window_dims) == tuple(range(indices.ndim - 1, updates.ndim))
+        and ("FILL" in mode or "PROMISE" in mode)
     )
     if not rows:
-        raise NoSuchOperationError("a scatter to anything but rows at constant indices")
+        raise NoSuchOperationError("a scatter to anything but rows")
+
+
+HELD = {"cond": "_branch", "while": "_while", "scan": "_scan"}
+"""Methods for operations that hold lists of operations, by JAX's names."""
+
+
+def _held_list(
+    closed: Any, given: Sequence[Any], order: Sequence[int] | None = None
+) -> tuple[dict[str, Any], tuple[np.ndarray, ...]]:
+    """A program inside a loop or branch as a list, without its number of inputs; its constants.
+
+    Args:
+        closed: The program.
+        given: Variables or shapes of its inputs, in the order in which the list takes them.
+        order: Place of each of them in the program; ``None`` if the order is that of the program.
+    """
+    avals = [getattr(one, "aval", one) for one in given]
+    inputs = tuple(
+        ArrayEntry(str(i), tuple(aval.shape), aval.dtype.name) for i, aval in enumerate(avals)
+    )
+    draft, operands = _Draft(inputs), dict(enumerate(range(len(inputs))))
+    if order is not None:
+        operands = {place: i for i, place in enumerate(order)}
+    numbers = [operands[place] for place in range(len(inputs))]
+    listed = draft.finish(draft.translate(closed.jaxpr, closed.consts, numbers))
+    entries = [entry_of(operation) for operation in listed.operations]
+    return {"operations": entries, "outputs": list(listed.outputs)}, listed.constants
+
+
+def _sorting(name: str, equation: Any) -> tuple[str, dict[str, Any]]:
+    given, operand = equation.params, equation.invars[0].aval
+    if name == "top_k":
+        if given.get("axis", -1) not in (-1, operand.ndim - 1):
+            raise NoSuchOperationError("the largest numbers of another axis than the last")
+        return "largest", {"count": int(given["k"])}
+    if given["num_keys"] != 1:
+        raise NoSuchOperationError("a sort by several arrays")
+    return "sort", {"axis": int(given["dimension"])}
 
 
 # The NumPy-only form of a guarded policy, with a check that it answers as trained.
@@ -388,8 +531,8 @@ def numpy_form(
 ) -> tuple[dict[str, bytes], str]:
     """The files of the NumPy-only form, if the guarded policy has one.
 
-    There is none if the program contains something that NumPy operations cannot express, such as a
-    loop, or if its answer to a test vector differs from the training side's.
+    There is none if the program contains something that NumPy operations cannot express, or if its
+    answer to a test vector differs from the training side's.
 
     Returns:
         Content by name, empty if there is no such form; and the reason, empty if there is one.
@@ -405,7 +548,7 @@ def numpy_form(
     try:
         operations = operation_list(flat_step(policy), inputs)
     except NoSuchOperationError as error:
-        return {}, f"it holds {error}"
+        return {}, f"the list of operations cannot hold {error}"
     initial = [np.asarray(leaf) for leaf in jax.tree.leaves(policy.initial_carry())]
     run, worst, same_flags = as_function(operations), 0.0, True
     for section, stored in vectors.items():
