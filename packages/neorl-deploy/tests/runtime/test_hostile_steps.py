@@ -58,7 +58,9 @@ def looping_bundle(finished_run, network, spec, log_columns, tmp_path_factory):
     save_policy(run / "policies/iql-0.safetensors", policy, spec, obs[:40], {"seed": 0})
     limits = constraints_to_dict(declared_constraints(spec, LIMITS))
     (run / "constraints.json").write_text(json.dumps(limits))
-    formula = read_formula("always[0 s, 300 s] (temperature <= 390 K or eventually[0 s, 90 s] (level >= 0.4 m))", spec)
+    formula = read_formula(
+        "always[0 s, 300 s] (temperature <= 390 K or eventually[0 s, 90 s] (level >= 0.4 m))", spec
+    )
     default = default_settings(spec)
     monitors = (
         *default.monitors,

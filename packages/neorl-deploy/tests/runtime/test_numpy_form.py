@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from neorl_deploy import BundleError
 from neorl_deploy.bundle import ArrayEntry, read_bundle
-from neorl_deploy.bundle._files import OPERATIONS, WEIGHTS
+from neorl_deploy.bundle._files import OPERATIONS, WEIGHTS, seal
+from neorl_deploy.export._jax_operations import as_jax
 from neorl_deploy.export._numpy_form import NoSuchOperationError, operation_list
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.runtime._operations import Operation, Operations, as_function, read_operations
@@ -116,8 +117,11 @@ def test_every_operation_answers_as_jax_does():
     whole = np.arange(-4, 5, dtype=np.int32)
     inputs = [ArrayEntry("x", (9,), "float32"), ArrayEntry("y", (9,), "float32")]
     inputs.append(ArrayEntry("whole", (9,), "int32"))
-    run = as_function(operation_list(operations_of_all_kinds, inputs))
+    listed = operation_list(operations_of_all_kinds, inputs)
+    run, traced = as_function(listed), jax.jit(as_jax(listed))(x, y, whole)
     compiled = jax.jit(operations_of_all_kinds)(x, y, whole)
+    for at, (again, theirs) in enumerate(zip(traced, compiled, strict=True)):
+        np.testing.assert_allclose(again, theirs, rtol=2e-6, err_msg=f"in JAX, output {at}")
     tiny = np.abs(x) < np.finfo(np.float32).tiny  # some processors take them for zero
     for at, (ours, theirs) in enumerate(zip(run(x, y, whole), compiled, strict=True)):
         theirs = np.asarray(theirs)
@@ -165,8 +169,11 @@ def test_loops_branches_and_moving_parts_answer_as_jax_does(at, shift):
     x = np.roll(np.array([0.0, -0.0, 900.5, np.nan, 3e9, 1.5, -3e38, np.inf, -np.inf]), shift)
     x, at = x.astype(np.float32), np.int32(at)
     inputs = [ArrayEntry("x", (9,), "float32"), ArrayEntry("at", (), "int32")]
-    run = as_function(operation_list(operations_that_once_were_missing, inputs))
+    listed = operation_list(operations_that_once_were_missing, inputs)
+    run, traced = as_function(listed), jax.jit(as_jax(listed))(x, at)
     compiled = jax.jit(operations_that_once_were_missing)(x, at)
+    for i, (again, theirs) in enumerate(zip(traced, compiled, strict=True)):
+        np.testing.assert_allclose(again, theirs, rtol=2e-6, err_msg=f"in JAX, output {i}")
     for i, (ours, theirs) in enumerate(zip(run(x, at), compiled, strict=True)):
         theirs = np.asarray(theirs)
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), i
@@ -269,10 +276,10 @@ def test_a_damaged_file_is_one_line(with_numpy, change, words):
     inputs = [*manifest.carry, ArrayEntry("obs", (3,), "float32")]
     inputs.append(ArrayEntry("last_sent", (2,), "float32"))
     with pytest.raises(BundleError, match=words):
-        read_operations(files, inputs, "plant.bundle")
+        read_operations(files, inputs, "plant.bundle", seal(manifest.document))
 
 
 def test_a_bundle_without_the_form_says_so(with_numpy):
     files = {n: d for n, d in with_numpy.bundle.files.items() if n != WEIGHTS}
     with pytest.raises(BundleError, match="no form for NumPy alone"):
-        read_operations(files, with_numpy.manifest.carry, "plant.bundle")
+        read_operations(files, with_numpy.manifest.carry, "plant.bundle", "")

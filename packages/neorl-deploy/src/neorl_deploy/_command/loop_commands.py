@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from neorl_deploy.loop._serve import OrderBox, Watchdog
     from neorl_deploy.loop._staged_rollout import StagedRollout
     from neorl_deploy.loop._tags import TagMap
+    from neorl_deploy.runtime._forms import FormName
 
 MODE_HELP = (
     "manual, shadow, advisory, closed-loop, stop or release (of a stop); rollout, full (of a "
@@ -154,14 +157,24 @@ def _add_host_name(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_form(command: argparse.ArgumentParser) -> None:
+def add_form(command: argparse.ArgumentParser, default: str | None = None) -> None:
     """Adds ``--form``, which selects the form of the bundle that decides."""
     command.add_argument(
         "--form",
         choices=("stablehlo", "numpy"),
-        default="stablehlo",
-        help="stablehlo: compiled, needs the extra jax; numpy: needs NumPy alone (stablehlo)",
+        default=default,
+        help="stablehlo: compiled, needs the extra jax; numpy: needs NumPy alone "
+        f"({default or 'the form of record, which is numpy where the bundle has it'})",
     )
+
+
+def chosen_form(options: argparse.Namespace, bundle: Bundle) -> FormName:
+    """The form that the user named, or the form of record; JAX is prepared where it is needed."""
+    form = options.form or bundle.manifest.form_of_record
+    if form == "numpy":
+        return "numpy"
+    require_jax(other=NUMPY_FORM if options.form else "")
+    return "stablehlo"
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -208,9 +221,10 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
 
-    if options.form == "stablehlo":
-        require_jax(other=NUMPY_FORM)
     bundle = _read_bundle(options)
+    form = chosen_form(options, bundle)
+    if form == "stablehlo":
+        print_promise(bundle)
     tags, clock, folder = read_tags(options.tags, bundle), SystemClock(), options.directory
     for line in shared_tags(tags, options.tags):
         print(one_line(line))
@@ -219,9 +233,9 @@ def _serve(options: argparse.Namespace) -> int:
     with loop_lock(folder):
         for line in drop_old_orders(folder):
             print(one_line(line))
-        runtime = load_bundle(bundle.path, state=folder / "state", form=options.form)
+        runtime = load_bundle(bundle.path, state=folder / "state", form=form)
         plant = connect(tags)
-        log = _audit_log(options, bundle, tags)
+        log = _audit_log(options, bundle, tags, form)
         loop = ControlLoop(
             runtime,
             tags,
@@ -266,7 +280,18 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _audit_log(options: argparse.Namespace, bundle: Bundle, tags: TagMap) -> AuditLog:
+def print_promise(bundle: Bundle) -> None:
+    """Warns of programs that a newer JAX may soon not open any more."""
+    from neorl_deploy.bundle._promise import warning_lines
+
+    today = datetime.datetime.now(datetime.UTC).date()
+    for line in warning_lines(bundle.manifest, bundle.path, today):
+        print(one_line(line), file=sys.stderr)
+
+
+def _audit_log(
+    options: argparse.Namespace, bundle: Bundle, tags: TagMap, form: FormName
+) -> AuditLog:
     from neorl_deploy.audit._chain import AuditError
     from neorl_deploy.bundle._signature import Signer
     from neorl_deploy.loop._cycle import audit_log
@@ -276,7 +301,7 @@ def _audit_log(options: argparse.Namespace, bundle: Bundle, tags: TagMap) -> Aud
             options.directory / "audit",
             bundle,
             tags=tags,
-            form=options.form,
+            form=form,
             files=options.keep,
             signer=None if options.audit_key is None else Signer(options.audit_key),
         )
@@ -337,8 +362,6 @@ class _InterruptibleClock:
 
 
 def _http(options: argparse.Namespace) -> int:
-    if options.form == "stablehlo":
-        require_jax(other=NUMPY_FORM)
     from neorl_deploy.runtime._load import loaded_runtime
     from neorl_deploy.serving._limits import ServingLimits, read_token
     from neorl_deploy.serving._server import require_token_beyond_this_machine, serve_http
@@ -353,7 +376,8 @@ def _http(options: argparse.Namespace) -> int:
         names=tuple(options.host_name),
     )
     require_token_beyond_this_machine(options.host, limits)
-    runtime = loaded_runtime(_read_bundle(options), options.form)
+    bundle = _read_bundle(options)
+    runtime = loaded_runtime(bundle, chosen_form(options, bundle))
     settle_memory()
     print(f"http://{options.host}:{options.port}/v2/models/{options.name}/infer", flush=True)
     serve_http(runtime, host=options.host, port=options.port, name=options.name, limits=limits)

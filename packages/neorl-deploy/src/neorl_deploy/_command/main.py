@@ -13,7 +13,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from neorl_deploy._command.loop_commands import add_form, add_loop_commands
+from neorl_deploy._command.loop_commands import (
+    add_form,
+    add_loop_commands,
+    chosen_form,
+    print_promise,
+)
 from neorl_deploy._command.switches import NUMPY_FORM, prepare_jax, require_jax
 from neorl_deploy._command.text import command_prefix, one_line
 from neorl_deploy._errors import DeployError, NotDeployable
@@ -31,9 +36,10 @@ examples:
   neorl-deploy verify loop --show
   neorl-deploy verify loop --decided-by line2.bundle
   neorl-deploy inspect line2.bundle
+  neorl-deploy renew line2.bundle --out line2-2027.bundle --sign plant-private.pem
   neorl-deploy init line2.bundle --plant plant.toml
   neorl-deploy serve line2.bundle tags.toml
-  neorl-deploy serve line2.bundle tags.toml --form numpy
+  neorl-deploy serve line2.bundle tags.toml --form stablehlo
   neorl-deploy init line2.bundle --rollout rollout.toml
   neorl-deploy serve line2.bundle tags.toml --rollout rollout.toml
   neorl-deploy mode rollout --by "shift leader: trial of 14 May"
@@ -47,6 +53,12 @@ examples:
   neorl-deploy completion fish > ~/.config/fish/completions/neorl-deploy.fish
 
 exit codes: 0 done; 2 bad input; 3 the verdict is not "deploy" (only with --require-deploy)
+"""
+RENEWAL = """\
+Makes the programs of a bundle anew from its sealed NumPy form, with the JAX that is installed here,
+before the promise of the JAX that wrote them ends (`verify` says when). Policy, guard, evidence and
+test vectors stay; the new program must answer as the sealed operations do. The old bundle is left as
+it is, and the new one names it. A signed bundle must be signed anew.
 """
 SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 COMPLETION = """\
@@ -123,8 +135,18 @@ def _parser() -> argparse.ArgumentParser:
     place = "where the numbers go (default replay.json beside the bundle); replaces an earlier "
     place += "replay of the same log and no other file"
     replay.add_argument("--json", type=Path, metavar="FILE", help=place)
-    add_form(replay)
+    add_form(replay, "stablehlo")
     verify = _add_verify(commands)
+    renew = _command(commands, "renew", _renew, "make the programs of a bundle anew", RENEWAL)
+    renew.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    renew.add_argument(
+        "--out", type=Path, help="bundle to write (default NAME-renewed.bundle beside it)"
+    )
+    renew.add_argument("--overwrite", action="store_true", help="replace an existing bundle")
+    renew.add_argument(
+        "--sign", type=Path, metavar="KEY", help="ed25519 private key, PEM; for a signed bundle"
+    )
+    renew.add_argument("--json", action="store_true", help="print the result as JSON")
     inspect = _command(commands, "inspect", _inspect, "print a summary of a bundle")
     inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     inspect.add_argument("--json", action="store_true", help="print the manifest as JSON")
@@ -141,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
             help='exit 3 unless the verdict is "deploy"'
             + ("; then writes nothing" if command is export else ""),
         )
-    for command in (replay, verify, inspect):
+    for command in (replay, verify, inspect, renew):
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
         )
@@ -168,7 +190,7 @@ def _add_verify(commands) -> argparse.ArgumentParser:
     verify.add_argument(
         "--self-test",
         action="store_true",
-        help="also answer the test vectors on this machine (needs the extra jax, or --form numpy)",
+        help="also answer the test vectors on this machine",
     )
     add_form(verify)
     return verify
@@ -325,11 +347,11 @@ def _verify(options: argparse.Namespace) -> int:
         from neorl_deploy.runtime._runtime import Runtime
         from neorl_deploy.runtime._trial import require_trial
 
-        if options.form == "stablehlo":
-            require_jax(other=NUMPY_FORM)
+        form = chosen_form(options, bundle)
+        if form == "stablehlo":
             open_programs(bundle)
-            require_trial(bundle)
-        worst = float(Runtime(bundle, options.form).self_test())
+        require_trial(bundle, form=form)
+        worst = float(Runtime(bundle, form).self_test())
     trusted = options.public_key is not None
     if options.json:
         proofs = {"signed_by": bundle.signed_by or None, "trusted": trusted, "self_test": worst}
@@ -344,6 +366,7 @@ def _verify(options: argparse.Namespace) -> int:
         _print_lines(limit_lines(bundle))
         _print_lines(verdict_lines(bundle))
         _print_lines(proof_lines(bundle, trusted=trusted))
+    print_promise(bundle)
     if options.require_deploy and bundle.manifest.verdict != "deploy":
         raise NotDeployable(f"the verdict of {options.bundle} is {bundle.manifest.verdict!r}")
     return 0
@@ -359,6 +382,32 @@ def _require_options_of(options: argparse.Namespace, *, audit: bool) -> None:
             f"{' or '.join(skipped)} applies to {other_kind}, and {options.bundle} is {kind}; name "
             f"{other_kind}, or leave the option out"
         )
+
+
+def _renew(options: argparse.Namespace) -> int:
+    require_jax()
+    from neorl_deploy._command.text import bundle_lines
+    from neorl_deploy.bundle._signature import read_public_key
+    from neorl_deploy.export._renew import PROBES, renew_bundle
+
+    renewal = renew_bundle(
+        options.bundle,
+        options.out,
+        sign_key=options.sign,
+        trusted_key=None if options.public_key is None else read_public_key(options.public_key),
+        overwrite=options.overwrite,
+    )
+    if options.json:
+        facts = {"before": f"sha256:{renewal.before.digest}", "difference": renewal.difference}
+        print(json.dumps({**_summary(renewal.bundle, "renewal"), **facts}))
+        return 0
+    print(
+        f"On {PROBES} steps the new program answers as the sealed operations, largest difference "
+        f"{renewal.difference:.1e} of a channel's size; the test vectors are answered as before"
+    )
+    _print_lines(bundle_lines(renewal.bundle))
+    print("It is another bundle: a loop that goes on with it begins stopped, until a release")
+    return 0
 
 
 def _inspect(options: argparse.Namespace) -> int:

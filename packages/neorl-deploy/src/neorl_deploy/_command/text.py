@@ -29,6 +29,8 @@ def verdict_lines(bundle: Bundle) -> Iterator[str]:
 
 def bundle_lines(bundle: Bundle) -> Iterator[str]:
     """Identity, proofs and contents of a verified bundle."""
+    from neorl_deploy.bundle._promise import promise_text
+
     document = bundle.manifest.document
     size = sum(len(data) for data in bundle.files.values())
     yield f"Bundle {bundle.path} ({len(bundle.files)} files, {size / 1024:.0f} KiB)"
@@ -54,7 +56,10 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
     yield f"  programs   StableHLO for {platforms}, calling convention " + str(
         bundle.manifest.calling_convention
     )
+    yield f"             {promise_text(bundle.manifest)}"
     yield from _form_lines(bundle)
+    for renewal in provenance.get("renewals", []):
+        yield f"  renewed    from {renewal['digest']}, whose programs were by JAX {renewal['jax']}"
 
 
 def _origin(metadata: Any) -> str:
@@ -80,9 +85,10 @@ def _form_lines(bundle: Bundle) -> Iterator[str]:
     for form, names in FORMS.items():
         if form in bundle.manifest.forms:
             size = sum(len(bundle.files[name]) for name in names) / 1024
-            yield f"             {texts[form]}: {', '.join(names)}, {size:.0f} KiB"
+            record = "; the form of record" if form == bundle.manifest.form_of_record else ""
+            yield f"             {texts[form]}: {', '.join(names)}, {size:.0f} KiB{record}"
     if why := bundle.manifest.document["programs"].get("without_numpy"):
-        yield f"             not for NumPy alone: {why}"
+        yield f"             not for NumPy alone: {why}; the program is the form of record"
 
 
 def proof_lines(bundle: Bundle, *, trusted: bool) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Parses the manifest of a bundle without trusting it."""
 
 import dataclasses
+import datetime
 import math
 import re
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from typing import Any
 
 from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._files import FORMS
+from neorl_deploy.bundle._promise import promised_until
 from neorl_deploy.bundle._strict_json import parse_strict, require_head
 
 # Checks that a verdict is consistent: its answer, its clauses and their numbers.
@@ -156,6 +158,11 @@ class Manifest:
         max_age: Seconds after which a measurement counts as lost, by channel name.
         verdict: ``"deploy"``, ``"worth a trial"``, ``"do not deploy"`` or ``"cannot tell"``.
         forms: Additional forms of the step: ``"numpy"``, ``"onnx"``.
+        form_of_record: ``"numpy"``, or ``"stablehlo"`` if the step has no NumPy form: the form on
+            which the seal rests, and that lasts.
+        jax: Release of JAX that wrote the programs; empty if it is not recorded.
+        promised_until: The last day on which a JAX may be released that is promised to open the
+            programs; ``None`` if it is unknown.
         document: The complete manifest as JSON.
     """
 
@@ -172,6 +179,9 @@ class Manifest:
     max_age: Mapping[str, float]
     verdict: str
     forms: tuple[str, ...]
+    form_of_record: str
+    jax: str
+    promised_until: datetime.date | None
     document: Mapping[str, Any]
 
     @property
@@ -231,6 +241,9 @@ def _manifest_of(document: dict[str, Any]) -> Manifest:
             raise TypeError(f"provenance does not say what the {name} is")
     if not isinstance(provenance["run"], str):
         raise TypeError("provenance names no run")
+    for renewal in provenance.get("renewals", []):
+        if not all(isinstance(renewal[key], str) for key in ("digest", "seal", "jax")):
+            raise TypeError("a renewal in provenance does not say what it was made from")
     if not isinstance(provenance["data_hash"], str | None):
         raise TypeError("data_hash of provenance is neither text nor null")
     text = document["constraint_words"]
@@ -255,6 +268,8 @@ def _manifest_of(document: dict[str, Any]) -> Manifest:
         max_age=max_age,
         verdict=answer,
         forms=_forms(programs),
+        form_of_record=_form_of_record(programs),
+        **_promise(programs, provenance),
         document=document,
     )
 
@@ -268,6 +283,29 @@ def _forms(programs: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(programs["without_numpy"], str):
         raise TypeError("without_numpy gives no reason")
     return forms
+
+
+def _form_of_record(programs: dict[str, Any]) -> str:
+    """As stated; a bundle from before it was stated has the NumPy form of record if it has one."""
+    has = "numpy" if "numpy" in _forms(programs) else "stablehlo"
+    stated = programs.get("form_of_record", has)
+    if stated != has:
+        raise ValueError(f"form_of_record is {stated!r}; expected {has!r} with these forms")
+    return has
+
+
+def _promise(programs: dict[str, Any], provenance: dict[str, Any]) -> dict[str, Any]:
+    """The release that wrote the programs and its promise.
+
+    An older bundle states neither: its release is that of the export, and its promise, as one that
+    was unknown at the export, is what this package knows now.
+    """
+    jax = programs.get("jax", provenance.get("versions", {}).get("jax", ""))
+    if not isinstance(jax, str):
+        raise TypeError("jax of programs is not text")
+    stated = programs.get("promised_until")
+    until = promised_until(jax) if stated is None else datetime.date.fromisoformat(stated)
+    return {"jax": jax, "promised_until": until}
 
 
 def _guard_fields(

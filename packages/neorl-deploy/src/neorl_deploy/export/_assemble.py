@@ -19,6 +19,7 @@ import numpy as np
 from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._manifest import KIND, PARITY_TOLERANCE, VERSION, ArrayEntry
+from neorl_deploy.bundle._promise import promised_until
 from neorl_deploy.bundle._read import Bundle, read_bundle
 from neorl_deploy.bundle._signature import Signer
 from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact, head
@@ -109,10 +110,14 @@ def assembled_manifest(
 def programs_entry(
     exported: Exported, files: Mapping[str, bytes], why_not: str = ""
 ) -> dict[str, Any]:
-    """The manifest's entry about the programs' calling convention and the additional forms."""
+    """The manifest's entry about the programs' origin and convention, and the additional forms."""
+    until = promised_until(exported.jax)
     return {
         "forms": [name for name, parts in bundle_files.FORMS.items() if parts[0] in files],
+        "form_of_record": "stablehlo" if why_not else "numpy",
         "without_numpy": why_not,
+        "jax": exported.jax,
+        "promised_until": None if until is None else until.isoformat(),
         "platforms": list(exported.platforms),
         "calling_convention": exported.calling_convention,
         "inputs": ["*carry", "obs", "last_sent"],

@@ -96,7 +96,7 @@ def export_run(
         progress("3 of 4: answering the test vectors")
         vectors = answered_vectors(Reference(guarded.policy), guarded.candidate)
         further = {bundle_files.ONNX: policy_onnx(guarded.candidate)} if options.onnx else {}
-        numpy_files, why_not = numpy_form(guarded, manifest["flags"], vectors)
+        numpy_files, why_not = numpy_form(guarded, manifest, vectors)
     progress("4 of 4: comparing the answers of a fresh process")
     files = assembled_files(run, exported, vectors) | numpy_files | further
     manifest["programs"] = programs_entry(exported, files, why_not)

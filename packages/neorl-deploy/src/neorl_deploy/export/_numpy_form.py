@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from neorl_deploy.bundle._files import seal
 from neorl_deploy.bundle._manifest import PARITY_TOLERANCE, ArrayEntry
 from neorl_deploy.bundle._test_vectors import relative_difference
 from neorl_deploy.export._read import GuardedParts, entries
@@ -527,12 +528,19 @@ def _sorting(name: str, equation: Any) -> tuple[str, dict[str, Any]]:
 
 
 def numpy_form(
-    guarded: GuardedParts, flags: Mapping[str, int], vectors: Mapping[str, Mapping[str, np.ndarray]]
+    guarded: GuardedParts,
+    manifest: Mapping[str, Any],
+    vectors: Mapping[str, Mapping[str, np.ndarray]],
 ) -> tuple[dict[str, bytes], str]:
     """The files of the NumPy-only form, if the guarded policy has one.
 
     There is none if the program contains something that NumPy operations cannot express, or if its
     answer to a test vector differs from the training side's.
+
+    Args:
+        guarded: The guarded policy.
+        manifest: The manifest so far, of which the files hold the seal.
+        vectors: The test vectors with the training side's answers.
 
     Returns:
         Content by name, empty if there is no such form; and the reason, empty if there is one.
@@ -556,7 +564,7 @@ def numpy_form(
         difference = relative_difference(
             entries(spec.action), actions, stored["action"], stored["rounding"]
         )
-        checked_bits = np.uint32(findings(flags))
+        checked_bits = np.uint32(findings(manifest["flags"]))
         worst = max(worst, difference)
         same_flags = same_flags and np.array_equal(
             raised_flags & checked_bits, stored["flags"] & checked_bits
@@ -564,7 +572,7 @@ def numpy_form(
     if not (worst <= PARITY_TOLERANCE and same_flags):
         comparison = "equal" if same_flags else "different"
         return {}, f"its answers differ by {worst:.1e} of a channel's size, flags are {comparison}"
-    return operation_files(operations, initial), ""
+    return operation_files(operations, initial, seal(manifest)), ""
 
 
 def _answers(

@@ -23,16 +23,16 @@ class Exported(NamedTuple):
     Attributes:
         step: ``(*carry, obs, last_sent) -> (*carry, action, flags, limits, intervention, alarms)``.
         initial_carry: ``() -> carry``.
-        carry: Name, shape and dtype of every array of the carry.
         platforms: Platforms for which the programs were lowered.
         calling_convention: Version of the exported calling convention.
+        jax: Release of JAX that lowered and serialised them.
     """
 
     step: bytes
     initial_carry: bytes
-    carry: tuple[ArrayEntry, ...]
     platforms: tuple[str, ...]
     calling_convention: int
+    jax: str
 
 
 def flat_step(policy: GuardedPolicy) -> Callable[..., tuple[Any, ...]]:
@@ -74,37 +74,48 @@ def export_programs(
     One program serves all platforms. The CPU, where parity is checked, must be one of them.
     """
     import jax
-    from jax import export
 
     if "cpu" not in platforms or not set(platforms) <= set(PLATFORMS):
         raise DeployError(
             f"cannot export for {', '.join(platforms)}: choose from {', '.join(PLATFORMS)}; cpu "
             "must be among them, because parity is checked on it"
         )
-    carry = carry_entries(policy)
-    shapes = [jax.ShapeDtypeStruct(entry.shape, entry.dtype) for entry in carry]
-    dtype = policy.constraints.dtype
+    dtype = str(policy.constraints.dtype)
     inputs = [
-        *shapes,
-        jax.ShapeDtypeStruct((n_obs,), dtype),
-        jax.ShapeDtypeStruct((policy.constraints.n_action,), dtype),
+        *carry_entries(policy),
+        ArrayEntry("obs", (n_obs,), dtype),
+        ArrayEntry("last_sent", (policy.constraints.n_action,), dtype),
     ]
 
     def initial_carry() -> tuple[Any, ...]:
         return tuple(jax.tree.leaves(policy.initial_carry()))
 
-    one_step = flat_step(policy)
+    return lowered(flat_step(policy), initial_carry, inputs, platforms, names)
+
+
+def lowered(
+    one_step: Callable[..., tuple[Any, ...]],
+    initial_carry: Callable[[], tuple[Any, ...]],
+    inputs: Sequence[ArrayEntry],
+    platforms: Sequence[str],
+    names: tuple[str, str],
+) -> Exported:
+    """Lowers and serialises a step and its fresh carry; what they take and give are flat arrays."""
+    import jax
+    from jax import export
+
     # The names hold the seal, which the loader compares with the manifest.
     one_step.__name__, initial_carry.__name__ = names
+    shapes = [jax.ShapeDtypeStruct(entry.shape, entry.dtype) for entry in inputs]
     with _without_source_locations(), _exact_products(platforms):
-        step = export.export(jax.jit(one_step), platforms=tuple(platforms))(*inputs)
+        step = export.export(jax.jit(one_step), platforms=tuple(platforms))(*shapes)
         start = export.export(jax.jit(initial_carry), platforms=tuple(platforms))()
     return Exported(
         step=bytes(step.serialize()),
         initial_carry=bytes(start.serialize()),
-        carry=carry,
         platforms=tuple(step.platforms),
         calling_convention=int(step.calling_convention_version),
+        jax=jax.__version__,
     )
 
 

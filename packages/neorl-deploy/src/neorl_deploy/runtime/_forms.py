@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -11,10 +12,10 @@ import numpy as np
 
 from neorl_deploy._errors import BundleError, DeployError, missing_extra
 from neorl_deploy.bundle import _files as bundle_files
-from neorl_deploy.bundle._files import program_names
+from neorl_deploy.bundle._files import program_names, seal
 from neorl_deploy.bundle._manifest import ArrayEntry
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.runtime._operations import as_function, read_operations
+from neorl_deploy.runtime._operations import Operations, as_function, read_operations
 
 # Packs the arrays passed between steps into one, because each array costs its own dispatch.
 
@@ -166,8 +167,7 @@ def open_programs(bundle: Bundle) -> Programs:
     if not oldest <= manifest.calling_convention <= newest:
         raise BundleError(
             f"{bundle.path} has calling convention {manifest.calling_convention}; this jax "
-            f"({jax.__version__}) runs {oldest} to {newest}: export again, or use the jax of the "
-            "export"
+            f"({jax.__version__}) runs {oldest} to {newest}: {_advice(bundle)}"
         )
     device_for(bundle)
     with one_line_of(bundle, "its programs cannot be read"):
@@ -241,9 +241,22 @@ def one_line_of(bundle: Bundle, fault: str) -> Iterator[None]:
     except Exception as error:
         reason = " ".join(str(error).split()) or "no message"
         kind = type(error).__name__
-        raise BundleError(
-            f"{bundle.path}: {fault} ({kind}: {reason:.200}); fetch the bundle again"
-        ) from error
+        advice = _advice(bundle) if fault.startswith("its programs") else FETCH
+        raise BundleError(f"{bundle.path}: {fault} ({kind}: {reason:.200}); {advice}") from error
+
+
+FETCH = "fetch the bundle again"
+
+
+def _advice(bundle: Bundle) -> str:
+    """What helps with programs that do not open: the same file would not, if another JAX wrote it."""
+    manifest = bundle.manifest
+    installed = getattr(sys.modules.get("jax"), "__version__", manifest.jax)
+    if manifest.jax in ("", installed):
+        return FETCH
+    numpy = manifest.form_of_record == "numpy"
+    ways = "run it with --form numpy, or `neorl-deploy renew` it" if numpy else "export it again"
+    return f"it is by jax {manifest.jax}, and this is jax {installed}: {ways}, or use that jax"
 
 
 def _arrays(avals: Sequence[Any]) -> list[tuple[tuple[int, ...], str]]:
@@ -332,26 +345,51 @@ def _compiled_form(bundle: Bundle) -> Form:
 
 def _with_numpy(bundle: Bundle) -> Form:
     manifest = bundle.manifest
-    observed, width = len(manifest.obs), len(manifest.action)
-    inputs = [
-        *manifest.carry,
-        ArrayEntry("obs", (observed,), "float32"),
-        ArrayEntry("last_sent", (width,), "float32"),
-    ]
-    operations, fresh = read_operations(bundle.files, inputs, str(bundle.path))
+    operations, fresh = sealed_operations(bundle)
     layout = layout_of([*manifest.carry, *output_entries(bundle)])
     with one_line_of(bundle, "its operations do not run"):
         run = as_function(operations)
-        _require_outputs(bundle, layout, run(*fresh, *(_zeros(e) for e in inputs[-2:])))
+        _require_outputs(
+            bundle, layout, run(*fresh, *(_zeros(e) for e in step_inputs(bundle)[-2:]))
+        )
     n_carry = len(manifest.carry)
     names = [entry.name for entry in manifest.carry]
 
     def step(words: np.ndarray, obs: np.ndarray, last_sent: np.ndarray) -> np.ndarray:
         carry = (layout.get(words, name) for name in names)
-        return pack(layout, run(*carry, obs, last_sent))
+        return pack(layout, run(*carry, flushed(obs), flushed(last_sent)))
 
     initial = pack(layout, fresh)
     return Form(step, initial, layout, _carry_words(layout, n_carry), np.asarray)
+
+
+def flushed(array: np.ndarray) -> np.ndarray:
+    """An array with zero for numbers too small for full precision, as compiled programs see it.
+
+    Otherwise a reading of 1e-40 after 0 would have moved for NumPy, and be frozen for a processor
+    that takes it for zero.
+    """
+    return np.where(np.abs(array) < np.finfo(np.float32).tiny, np.float32(0), array)
+
+
+def step_inputs(bundle: Bundle) -> list[ArrayEntry]:
+    """Names, shapes and dtypes of what a step takes, the carry first."""
+    manifest = bundle.manifest
+    return [
+        *manifest.carry,
+        ArrayEntry("obs", (len(manifest.obs),), "float32"),
+        ArrayEntry("last_sent", (len(manifest.action),), "float32"),
+    ]
+
+
+def sealed_operations(bundle: Bundle) -> tuple[Operations, list[np.ndarray]]:
+    """The operations of a bundle's NumPy form and its fresh carry, as sealed.
+
+    Raises:
+        BundleError: If there is no such form, or it is damaged or of another manifest.
+    """
+    sealed = seal(bundle.manifest.document)
+    return read_operations(bundle.files, step_inputs(bundle), str(bundle.path), sealed)
 
 
 def _require_outputs(bundle: Bundle, layout: Layout, outputs: Sequence[np.ndarray]) -> None:

@@ -28,7 +28,7 @@ def load_bundle(
 ) -> Runtime:
     """Verifies a bundle, loads and tests its programs, and restores its state.
 
-    Before the programs run in this process, another process runs them with a time limit. The
+    Before the form runs in this process, another process runs it with a time limit. The
     self-test then runs the very programs that will act; its vectors include NaN and infinities, so
     a runtime that was compiled to ignore them is refused. A verdict other than "deploy" is logged
     as a warning.
@@ -48,7 +48,7 @@ def load_bundle(
         without_state: What to do if the file is missing, damaged or of another bundle, or none is
             named: ``"stopped"`` or ``"refused"``.
         form: ``"stablehlo"``, compiled, or ``"numpy"``, with NumPy only, if the bundle has that
-            form. NumPy operations cannot loop, so no other process tries them first.
+            form.
 
     Returns:
         A runtime that continues where the earlier process ended, or one that is stopped.
@@ -100,7 +100,7 @@ def loaded_runtime(
         LOGGER.warning("the verdict of %s is %r: it is %s", bundle.path, verdict, use)
     if form == "stablehlo":
         open_programs(bundle)  # refuse first what can be detected without running the programs
-        require_trial(bundle, time_limit)
+    require_trial(bundle, time_limit, form)
     runtime = Runtime(bundle, form)
     if self_test:
         runtime.self_test()

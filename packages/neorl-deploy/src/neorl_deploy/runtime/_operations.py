@@ -552,14 +552,20 @@ INITIAL, CONSTANT = "initial", "constant"
 ENTRY_FIELDS = frozenset({"op", "in", "shape", "dtype"})
 
 
-def operation_files(listed: Operations, initial: Sequence[np.ndarray]) -> dict[str, bytes]:
-    """The files of a step, its operations and their constants; equal steps give equal bytes."""
+def operation_files(
+    listed: Operations, initial: Sequence[np.ndarray], seal: str
+) -> dict[str, bytes]:
+    """The files of a step, its operations and their constants; equal steps give equal bytes.
+
+    The seal of the manifest is among them, as it is in the names of the programs.
+    """
     arrays = {f"{CONSTANT}_{i}": array for i, array in enumerate(listed.constants)}
     arrays |= {f"{INITIAL}_{i}": np.asarray(array) for i, array in enumerate(initial)}
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
     document = {
         **head(KIND, VERSION),
+        "seal": seal,
         "constants": len(listed.constants),
         "operations": [entry_of(operation) for operation in listed.operations],
         "outputs": list(listed.outputs),
@@ -571,12 +577,15 @@ def operation_files(listed: Operations, initial: Sequence[np.ndarray]) -> dict[s
 
 
 def read_operations(
-    files: Mapping[str, bytes], inputs: Sequence[ArrayEntry], source: str
+    files: Mapping[str, bytes], inputs: Sequence[ArrayEntry], source: str, seal: str
 ) -> tuple[Operations, list[np.ndarray]]:
     """Inverse of :func:`operation_files`; the inputs of the step name the carry first.
 
+    A list from before it held a seal is accepted without one.
+
     Raises:
-        BundleError: If the files are missing, damaged or inconsistent.
+        BundleError: If the files are missing, damaged or inconsistent, or were not sealed with this
+            manifest.
     """
     if bundle_files.OPERATIONS not in files or bundle_files.WEIGHTS not in files:
         raise BundleError(
@@ -586,6 +595,11 @@ def read_operations(
     where = f"{source}: {bundle_files.OPERATIONS}"
     document = parse_strict(files[bundle_files.OPERATIONS], where)
     require_head(document, KIND, VERSION, where, BundleError)
+    if document.get("seal", seal) != seal:
+        raise BundleError(
+            f"{source}: the operations were not sealed with this manifest; its limits, period, "
+            "channels, flags, guard or words were changed after the export: fetch the bundle again"
+        )
     arrays = _read_arrays(files[bundle_files.WEIGHTS], f"{source}: {bundle_files.WEIGHTS}")
     try:
         count = document["constants"]
