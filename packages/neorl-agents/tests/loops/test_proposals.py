@@ -29,7 +29,7 @@ from neorl_agents.loops import (
     step_grid,
 )
 from neorl_core import InputError
-from neorl_core.loops import Faceplate, PIDForm, PIDGains, SampledModel
+from neorl_core.loops import Faceplate, PIDForm, PIDGains, SampledModel, pid_gains
 from neorl_core.testing import ROWS, assert_close, oracle, reals, rows
 
 PERIOD = 10.0
@@ -283,10 +283,8 @@ def test_numbers_go_to_the_faceplate_and_back(form, before):
         assert [float(text) for text in row.text] == [row.before, row.after]
 
 
-def _gains(shown: Faceplate, form: PIDForm) -> PIDGains:
-    from neorl_core.loops import pid_gains
-
-    return PIDGains(*map(float, pid_gains(shown, form=form)))
+def _gains(shown, form: PIDForm) -> PIDGains:
+    return PIDGains(*map(float, pid_gains(Faceplate(*shown), form=form)))
 
 
 def test_a_change_is_named_by_its_tag_and_in_the_words_of_the_faceplate():
@@ -299,6 +297,10 @@ def test_a_change_is_named_by_its_tag_and_in_the_words_of_the_faceplate():
     )
     with pytest.raises(InputError, match="another sign than a reverse-acting"):
         faceplate_change(before, PIDGains(-0.4, -0.001, 0.0, 0.0), PERCENT)
+    same = faceplate_change(
+        Faceplate(0.123456, 20.0, 0.0, 10.0), _gains((0.123456, 18.0, 0, 10), PERCENT), PERCENT
+    )
+    assert same.after == (0.123456, 18.0, 0.0, 10.0)
     off = faceplate_change(Faceplate(0.1, np.inf, 0.0, 10.0), PIDGains(0.4, 0.0, 0.0, 0.0), PERCENT)
     assert faceplate_rows(off)[1].text == ("off", "off")
 

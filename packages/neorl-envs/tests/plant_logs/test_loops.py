@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from neorl_core import InputError
-from neorl_envs.datasets import todays_controller
+from neorl_core.loops import pid_gains
+from neorl_envs.datasets import TodaysFaceplate, todays_controller
 from neorl_envs.plant_logs import (
     convert_log,
     draft_plant_log,
@@ -42,6 +43,12 @@ def test_a_faceplate_becomes_engineering_units_and_seconds(tank: Tank, tmp_path)
     assert loop["integral_time"] == pytest.approx(1200.0)
     assert loop["setpoint_channel"] == "setpoint"
     assert today.sentences == ("LC-1: gain 5 % per m, integral time 1200 s, direct acting",)
+    (faceplate,) = today.faceplates
+    assert isinstance(faceplate, TodaysFaceplate)
+    assert (faceplate.name, faceplate.units) == ("LC-1", ("m", "%"))
+    assert faceplate.shown == (0.1, 20, 0.0, 10.0)
+    gains = pid_gains(faceplate.shown, form=faceplate.form)
+    assert [float(number) for number in gains] == pytest.approx([-5.0, -5 / 1200, 0.0, 0.0])
 
 
 SERIES = {"structure": "series", "gain": 5.0, "integral": 100, "derivative": 10}

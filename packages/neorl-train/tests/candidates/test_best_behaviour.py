@@ -6,23 +6,27 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from neorl_agents import load_policy
 from neorl_agents.controllers import TrackingPID
 from neorl_core import Channel, InputError
+from neorl_core.control import ConstantPolicy
 from neorl_envs import Dataset, make, write_dataset
 from neorl_train import Run, configure, start
 from neorl_train._job.plant_model import log_context
 from neorl_train.candidates import FAMILIES, Material, RunInputs, make_candidates
 from neorl_train.candidates._imitated import best_behaviour, best_mean
+from neorl_train.candidates._retuned import faceplate_texts
 from neorl_train.candidates._table import (
     with_candidate_and_incumbent,
     with_controllers,
     with_todays_controller,
 )
 from neorl_train.choosing._model_trust import own_returns
+from neorl_train.configuration._classical import declared_controller
 from neorl_train.data._behaviours import own_episodes, recorded_tunings, usual_incumbent
 
 pytest.importorskip("polars")
@@ -367,6 +371,21 @@ def test_it_is_retuned_and_compared_with(make_log) -> None:
     assert "LC-1: gain 2 % per %, integral time 1200 s, direct acting" in notes[0]
     config, _ = with_candidate_and_incumbent(config, None, log)
     assert config.evaluation.candidate == "best"
+
+
+def test_a_retuned_loop_is_named_by_its_tag_in_the_numbers_of_its_faceplate(make_log) -> None:
+    log = log_with_loops(make_log)
+    config, _ = with_todays_controller(configure(), None, log)
+    bank = declared_controller("LC-1", config.classical.declared["LC-1"], log.spec)
+    material = Material(config, log.spec, dataset=log)
+    assert faceplate_texts(material, bank) == []
+    retuned = dataclasses.replace(bank, kp=1.3 * bank.kp, ki=2.6 * bank.ki)
+    (text,) = faceplate_texts(material, retuned)
+    assert text == "LC-1: gain 2 to 2.6 % per %, reset 20 to 10 min, direct (unchanged)"
+    assert faceplate_texts(material, ConstantPolicy(jnp.zeros(1))) == []
+    other = dataclasses.replace(config.retuning, controller="other")
+    config = dataclasses.replace(config, retuning=other)
+    assert faceplate_texts(material._replace(config=config), retuned) == []
 
 
 def test_what_the_run_says_itself_is_left(make_log) -> None:

@@ -18,7 +18,8 @@ class FaceplateChange(NamedTuple):
     Attributes:
         form: What the numbers mean; it holds the direction, which does not change.
         before: Today's numbers; to roll back, type these.
-        after: The proposed numbers, rounded to ``DIGITS`` significant digits.
+        after: The proposed numbers, with four significant digits; those that do not change as they
+            are shown.
         gains_before: The loop that ``before`` makes.
         gains_after: The loop that ``after`` makes: this one, not that of a search, is judged.
     """
@@ -83,7 +84,11 @@ def faceplate_change(before: Faceplate, gains: PIDGains, form: PIDForm) -> Facep
             f"{form.direction}-acting controller; check the direction that is declared"
         )
     exact = shown_by(gains, form)
-    after = Faceplate(*(rounded(float(number)) for number in exact))
+    pairs = zip(map(float, before), map(float, exact), strict=True)
+    # A number that did not change, but for the seven digits of a policy, stays as it is shown.
+    after = Faceplate(
+        *(old if math.isclose(old, new, rel_tol=2e-6) else rounded(new) for old, new in pairs)
+    )
     if exact.derivative == 0:  # The filter of no derivative stays as it is shown.
         after = after._replace(derivative_filter=before.derivative_filter)
     return FaceplateChange(form, before, after, gains_of(before, form), gains_of(after, form))

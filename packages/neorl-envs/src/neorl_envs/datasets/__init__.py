@@ -2,6 +2,7 @@
 
 from neorl_envs.datasets._dataset import dataset_from_columns as dataset_from_columns
 from neorl_envs.datasets._loops import TodaysController as TodaysController
+from neorl_envs.datasets._loops import TodaysFaceplate as TodaysFaceplate
 from neorl_envs.datasets._loops import todays_controller as todays_controller
 from neorl_envs.datasets._nested import flatten_columns as flatten_columns
 from neorl_envs.datasets._shards import require_content_hash as require_content_hash
@@ -17,6 +18,7 @@ from neorl_envs.datasets._stream import batch_stream as batch_stream
 __all__ = [
     "BatchStream",
     "TodaysController",
+    "TodaysFaceplate",
     "batch_stream",
     "data_statistics",
     "dataset_from_columns",

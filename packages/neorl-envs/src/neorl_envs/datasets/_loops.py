@@ -67,6 +67,39 @@ class FaceplateLoop:
         """The loop in messages."""
         return self.name or f"the loop of {self.controlled} by {self.manipulated}"
 
+    def form(self, measurement: float, output: float) -> PIDForm:
+        """What the numbers mean.
+
+        Args:
+            measurement: Range of the measurement, its high end minus its low end.
+            output: Range of the output.
+        """
+        banded = self.proportional_band is not None
+        return PIDForm(
+            self.structure,
+            "band" if banded else "gain",
+            self.integral_unit,
+            self.derivative_unit,
+            units="percent" if banded else self.gain_unit,
+            measurement_span=measurement,
+            output_span=output,
+            direction=self.direction,
+        )
+
+    @property
+    def shown(self) -> Faceplate:
+        """The numbers.
+
+        Raises:
+            ValueError: If both or neither of ``gain`` and ``proportional_band`` are given.
+        """
+        shown = self.gain if self.proportional_band is None else self.proportional_band
+        if shown is None or (self.proportional_band is not None and self.gain is not None):
+            raise ValueError("give either gain or proportional_band")
+        rate = self.integral_unit.startswith("per_")
+        integral = 0.0 if rate and math.isinf(self.integral) else self.integral
+        return Faceplate(shown, integral, self.derivative, self.derivative_filter)
+
     def standard(self, measurement: float, output: float) -> dict[str, float]:
         """The same loop in the standard form, engineering units and seconds.
 
@@ -82,26 +115,14 @@ class FaceplateLoop:
             ValueError: If a number is out of its range, or both ``gain`` and ``proportional_band``
                 are given.
         """
-        banded = self.proportional_band is not None
-        shown = self.proportional_band if banded else self.gain
-        if shown is None or (banded and self.gain is not None):
-            raise ValueError("give either gain or proportional_band")
-        form = PIDForm(
-            self.structure,
-            "band" if banded else "gain",
-            self.integral_unit,
-            self.derivative_unit,
-            units="percent" if banded else self.gain_unit,
-            measurement_span=measurement,
-            output_span=output,
-        )
-        rate = self.integral_unit.startswith("per_")
-        integral = 0.0 if rate and math.isinf(self.integral) else self.integral
-        numbers = Faceplate(shown, integral, self.derivative, self.derivative_filter)
+        shown = self.shown
+        form = dataclasses.replace(self.form(measurement, output), direction="reverse")
         with jax.enable_x64(True):  # Ten digits of a faceplate stay ten digits.
-            kp, ki, kd, tau = map(float, pid_gains(numbers, form=form))
+            kp, ki, kd, tau = map(float, pid_gains(shown, form=form))
         if kp <= 0:
-            raise ValueError(f"gain must be above 0, got {shown}; direction gives its sign")
+            raise ValueError(
+                f"gain must be above 0, got {shown.proportional}; direction gives its sign"
+            )
         standard = {"gain": kp}
         if ki > 0:
             standard["integral_time"] = kp / ki
@@ -112,6 +133,30 @@ class FaceplateLoop:
         return standard
 
 
+class TodaysFaceplate(NamedTuple):
+    """The faceplate of one loop of the controller that runs today.
+
+    Attributes:
+        name: Tag of the loop, such as ``"AIC-401"``; a sentence if it has none.
+        controlled: Name of the measured tag.
+        manipulated: Name of the manipulated tag.
+        setpoint_channel: Name of the tag that carries the setpoint; empty if it is constant.
+        setpoint: Constant setpoint; ``None`` if a tag carries it.
+        units: Units of the measurement and of the output.
+        form: What the numbers mean, with the spans of the loop.
+        shown: The numbers.
+    """
+
+    name: str
+    controlled: str
+    manipulated: str
+    setpoint_channel: str
+    setpoint: float | None
+    units: tuple[str, str]
+    form: PIDForm
+    shown: Faceplate
+
+
 class TodaysController(NamedTuple):
     """The controller that recorded a log, as its ``plant.toml`` declares it.
 
@@ -120,11 +165,13 @@ class TodaysController(NamedTuple):
         loops: For each loop its numbers in engineering units and seconds, with the names of the
             fields of ``neorl_agents.classical.DeclaredLoop``; empty if none is declared.
         sentences: What each loop is in these units.
+        faceplates: What the faceplate of each loop shows.
     """
 
     name: str
     loops: tuple[dict[str, Any], ...]
     sentences: tuple[str, ...]
+    faceplates: tuple[TodaysFaceplate, ...]
 
 
 def todays_controller(dataset: Dataset) -> TodaysController:
@@ -145,6 +192,7 @@ def todays_controller(dataset: Dataset) -> TodaysController:
         " + ".join(names) if all(names) else UNNAMED,
         records,
         tuple(_sentence(*both, tags) for both in zip(loops, records, strict=True)),
+        tuple(_faceplate(loop, tags) for loop in loops),
     )
 
 
@@ -154,10 +202,7 @@ def _number(value: Any) -> Any:
 
 
 def _record(loop: FaceplateLoop, tags: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    measurement, output = (
-        float(tags[name]["high"]) - float(tags[name]["low"])
-        for name in (loop.controlled, loop.manipulated)
-    )
+    measurement, output = _spans(loop, tags)
     given = {key: getattr(loop, key) for key in ("setpoint", "bias", "low", "high")}
     return {
         **{key: getattr(loop, key) for key in ("controlled", "manipulated", "direction")},
@@ -165,6 +210,27 @@ def _record(loop: FaceplateLoop, tags: Mapping[str, Mapping[str, Any]]) -> dict[
         **{key: value for key, value in given.items() if value is not None},
         **({"setpoint_channel": loop.setpoint_channel} if loop.setpoint_channel else {}),
     }
+
+
+def _spans(loop: FaceplateLoop, tags: Mapping[str, Mapping[str, Any]]) -> tuple[float, float]:
+    measurement, output = (
+        float(tags[name]["high"]) - float(tags[name]["low"])
+        for name in (loop.controlled, loop.manipulated)
+    )
+    return measurement, output
+
+
+def _faceplate(loop: FaceplateLoop, tags: Mapping[str, Mapping[str, Any]]) -> TodaysFaceplate:
+    return TodaysFaceplate(
+        loop.label,
+        loop.controlled,
+        loop.manipulated,
+        loop.setpoint_channel,
+        loop.setpoint,
+        (tags[loop.controlled].get("unit", ""), tags[loop.manipulated].get("unit", "")),
+        loop.form(*_spans(loop, tags)),
+        loop.shown,
+    )
 
 
 def _sentence(

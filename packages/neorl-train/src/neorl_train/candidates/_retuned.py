@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from neorl_agents.controllers import TrackingPID
+from neorl_agents.loops import faceplate_change, faceplate_rows, faceplate_sentence
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
     TODAY,
@@ -15,8 +17,10 @@ from neorl_agents.retuning import (
     retune,
     select,
 )
-from neorl_core import InputError, Policy
-from neorl_core.control import TunableController
+from neorl_core import InputError, Policy, Spec
+from neorl_core.control import PID, TunableController
+from neorl_core.loops import PIDGains
+from neorl_envs.datasets import todays_controller
 from neorl_train.candidates._family import Family, Made, Material, RunInputs
 from neorl_train.configuration._classical import RetuningConfig
 from neorl_train.configuration._sections import CandidateConfig
@@ -60,6 +64,7 @@ def _retune(material: Material) -> Made:
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
     changes = [change_text(change) for change in result.changes if change.before != change.after]
+    changes = [*faceplate_texts(material, result.policy), *changes]
     metadata: dict[str, Any] = {"controller": name, "seed": material.seed, "changes": changes}
     retuned = Candidate(RETUNED, RETUNED, result.policy, (material.seed,), metadata=metadata)
     return Made([retuned], _sentences(name, result, plants, changes))
@@ -113,6 +118,36 @@ def _sentences(
 def gain_text(prediction: Prediction) -> str:
     """A predicted gain with its interval."""
     return with_ends(prediction.gain, prediction.low, prediction.high)
+
+
+def faceplate_texts(material: Material, policy: Policy) -> list[str]:
+    """What to type for each changed loop, if the log declares the faceplate of this controller."""
+    dataset, controller = material.dataset, material.config.retuning.controller
+    if dataset is None:
+        return []
+    today = todays_controller(dataset)
+    if today.name != controller:
+        return []
+    texts = []
+    for faceplate in today.faceplates:
+        gains = gains_of_loop(policy, dataset.spec, faceplate.manipulated)
+        if gains is None:
+            continue
+        change = faceplate_change(faceplate.shown, gains, faceplate.form)
+        measured, output = faceplate.units
+        shown = faceplate_rows(change, measurement_unit=measured, output_unit=output)
+        if any(typed[0] != typed[1] for typed in (row.text for row in shown)):
+            texts.append(faceplate_sentence(faceplate.name, shown, faceplate.form.direction))
+    return texts
+
+
+def gains_of_loop(policy: Policy, spec: Spec, manipulated: str) -> PIDGains | None:
+    """The gains of the loop that moves a channel; none if the policy is no bank of PIDs."""
+    loops = policy.loops if isinstance(policy, TrackingPID) else policy
+    if not isinstance(loops, PID):
+        return None
+    index = [channel.name for channel in spec.action].index(manipulated)
+    return PIDGains(*(float(leaf[index]) for leaf in (loops.kp, loops.ki, loops.kd, loops.tau)))
 
 
 def change_text(change: Change) -> str:
