@@ -29,7 +29,7 @@ from neorl_agents.loops import (
     step_grid,
 )
 from neorl_core import InputError
-from neorl_core.loops import Faceplate, PIDForm, PIDGains, SampledModel, pid_gains
+from neorl_core.loops import Faceplate, PIDForm, PIDGains, SampledModel, TransferFunction, pid_gains
 from neorl_core.testing import ROWS, assert_close, oracle, reals, rows
 
 PERIOD = 10.0
@@ -157,6 +157,20 @@ def test_more_loops_than_fit_together_are_judged_alike():
     assert_close(many.of(99), last.of(0))
     with pytest.raises(InputError, match="at least one loop"):
         judged_loops(around, [], period=PERIOD, grid=grid)
+
+
+def test_members_of_different_order_are_judged_together():
+    first = TransferFunction(np.asarray([2.0]), np.asarray([300.0, 1.0]), np.asarray(40.0))
+    second = first._replace(denominator=np.asarray([300.0 * 60.0, 360.0, 1.0]))
+    gains, grid = [PIDGains(0.5, 0.002, 0.0, 0.0)], StepGrid(PERIOD, 60)
+    around = model()._replace(members=(first, second))
+    both = judged_loops(around, gains, period=PERIOD, grid=grid).of(0)
+    for number, member in enumerate((first, second)):
+        alone = judged_loops(model()._replace(members=(member,)), gains, period=PERIOD, grid=grid)
+        sensitivity = alone.margins.peak_sensitivity[0, 0]
+        assert_close(both.margins.peak_sensitivity[number], sensitivity, rtol=2e-3)
+        error = alone.load_figures.absolute_error[0, 0]
+        assert_close(both.load_figures.absolute_error[number], error, rtol=2e-3)
 
 
 TODAY = PIDGains(0.2, 0.2 / 900, 0.0, 0.0)

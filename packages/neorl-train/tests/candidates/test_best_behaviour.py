@@ -13,20 +13,18 @@ import pytest
 from neorl_agents import load_policy
 from neorl_agents.controllers import TrackingPID
 from neorl_core import Channel, InputError
-from neorl_core.control import ConstantPolicy
+from neorl_core.control import ConstantPolicy, standard_pid
 from neorl_envs import Dataset, make, write_dataset
 from neorl_train import Run, configure, start
 from neorl_train._job.plant_model import log_context
-from neorl_train.candidates import FAMILIES, Material, RunInputs, make_candidates
+from neorl_train.candidates import FAMILIES, Material, RunInputs, faceplate_texts, make_candidates
 from neorl_train.candidates._imitated import best_behaviour, best_mean
-from neorl_train.candidates._retuned import faceplate_texts
 from neorl_train.candidates._table import (
     with_candidate_and_incumbent,
     with_controllers,
     with_todays_controller,
 )
 from neorl_train.choosing._model_trust import own_returns
-from neorl_train.configuration._classical import declared_controller
 from neorl_train.data._behaviours import own_episodes, recorded_tunings, usual_incumbent
 
 pytest.importorskip("polars")
@@ -376,7 +374,10 @@ def test_it_is_retuned_and_compared_with(make_log) -> None:
 def test_a_retuned_loop_is_named_by_its_tag_in_the_numbers_of_its_faceplate(make_log) -> None:
     log = log_with_loops(make_log)
     config, _ = with_todays_controller(configure(), None, log)
-    bank = declared_controller("LC-1", config.classical.declared["LC-1"], log.spec)
+    bank = standard_pid(
+        gain=[-2.0], integral_time=[1200.0], derivative_time=[0.0], setpoint=[0.0], bias=[0.0],
+        low=[-9.0], high=[9.0], dt=log.spec.dt, measured=[0],
+    )  # fmt: skip
     material = Material(config, log.spec, dataset=log)
     assert faceplate_texts(material, bank) == []
     retuned = dataclasses.replace(bank, kp=1.3 * bank.kp, ki=2.6 * bank.ki)

@@ -116,18 +116,37 @@ def judged_loops(
     """
     if not model.members or not gains:
         raise InputError("judging loops takes a model with a member and at least one loop")
-    members = jax.tree.map(lambda *leaves: jnp.stack(jnp.asarray(leaves)), *model.members)
+    members = stacked(model, period)
     parts = []
     for first in range(0, len(gains), TOGETHER):
         some = list(gains[first : first + TOGETHER])
         filled = some + some[-1:] * (TOGETHER - len(some))
         columns = np.asarray(filled, np.float32).T
-        stacked = PIDGains(*(jnp.asarray(column) for column in columns))
+        loops = PIDGains(*(jnp.asarray(column) for column in columns))
         judged = loops_on_members(
-            members, stacked, jnp.float32(period), jnp.float32(grid.dt), steps=grid.steps
+            members, loops, jnp.float32(period), jnp.float32(grid.dt), steps=grid.steps
         )
         parts.append(judged)
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(gains)], *parts)
+
+
+def stacked(model: LoopModel, period: float) -> Any:
+    """The members as one process whose leaves have the leading axis ``(member,)``.
+
+    A transfer function of lower order than another gets a lag of a twentieth of a period.
+    """
+    members = list(model.members)
+    orders = {len(np.atleast_1d(one[1])) for one in members}
+    if isinstance(members[0], TransferFunction) and len(orders) > 1:
+        members = [_of_order(one, max(orders), period / 20) for one in members]
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(one) for one in leaves]), *members)
+
+
+def _of_order(process: Any, length: int, lag: float) -> TransferFunction:
+    numerator, denominator, dead_time = (np.asarray(leaf, np.float64) for leaf in process)
+    while len(denominator) < length:
+        denominator = np.convolve(denominator, [lag, 1.0])
+    return TransferFunction(*(jnp.asarray(leaf) for leaf in (numerator, denominator, dead_time)))
 
 
 @functools.partial(jax.jit, static_argnames=("steps", "points"))

@@ -312,15 +312,12 @@ def _choice(
         return best, False, f"today's loop is not robust: {found}"
     less = 1 - best.load_error / today.load_error
     if less < settings.gain:
-        return (
-            today,
-            True,
-            (
-                f"the best robust loop would reduce the error after a load by {max(less, 0):.0%}, "
-                f"and less than {settings.gain:.0%} is not worth a change"
-            ),
+        why = (
+            f"the best robust loop would reduce the error after a load by {100 * max(less, 0):.0f} "
+            f"%, and less than {100 * settings.gain:.0f} % is not worth a change"
         )
-    return best, False, f"it reduces the integrated error after a load by {less:.0%}"
+        return today, True, why
+    return best, False, f"it reduces the integrated error after a load by {100 * less:.0f} %"
 
 
 def _stopped(profile: Sequence[TuningPoint], best: TuningPoint) -> str:

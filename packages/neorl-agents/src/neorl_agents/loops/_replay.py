@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from neorl_agents.loops._judgement import over_members
+from neorl_agents.loops._judgement import over_members, stacked
 from neorl_agents.loops._model import Interval, LoopModel
 from neorl_agents.loops._record import LoopRecord
 from neorl_core import InputError
@@ -89,7 +89,7 @@ def replay(
     # The middle is taken off, because single precision has seven digits.
     middle = float(np.mean(y))
     length = min(end - start, _RESPONSE)
-    members = jax.tree.map(lambda *leaves: jnp.stack(jnp.asarray(leaves)), *model.members)
+    members = stacked(model, record.period)
     columns = np.asarray(list(gains), np.float32).T
     measured, sent = replayed_loops(
         members,

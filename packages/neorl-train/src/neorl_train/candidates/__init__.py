@@ -4,6 +4,7 @@ from neorl_train.candidates._family import Family as Family
 from neorl_train.candidates._family import Made as Made
 from neorl_train.candidates._family import Material as Material
 from neorl_train.candidates._family import RunInputs as RunInputs
+from neorl_train.candidates._retuned import faceplate_texts as faceplate_texts
 from neorl_train.candidates._table import FAMILIES as FAMILIES
 from neorl_train.candidates._table import check_candidate as check_candidate
 from neorl_train.candidates._table import make_candidates as make_candidates
@@ -19,5 +20,6 @@ __all__ = [
     "Pool",
     "RunInputs",
     "check_candidate",
+    "faceplate_texts",
     "make_candidates",
 ]

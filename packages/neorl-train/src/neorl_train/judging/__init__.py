@@ -6,6 +6,14 @@ from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
     from neorl_train.judging._evaluate import classical_imitators as classical_imitators
+    from neorl_train.judging._loop_change import LogFacts as LogFacts
+    from neorl_train.judging._loop_change import LoopChange as LoopChange
+    from neorl_train.judging._loop_change import read_changes as read_changes
+    from neorl_train.judging._loop_change import write_changes as write_changes
+    from neorl_train.judging._loop_evidence import loop_change as loop_change
+    from neorl_train.judging._loop_trial import duration_words as duration_words
+    from neorl_train.judging._loop_trial import touched_by_loop as touched_by_loop
+    from neorl_train.judging._loop_trial import turn_length as turn_length
     from neorl_train.judging._results import ActionFit as ActionFit
     from neorl_train.judging._results import Band as Band
     from neorl_train.judging._results import ChannelExcitation as ChannelExcitation
@@ -72,8 +80,10 @@ __all__ = [
     "FineTuned",
     "FineTuning",
     "LogDescription",
+    "LogFacts",
     "LogPrediction",
     "LogScore",
+    "LoopChange",
     "OtherEstimate",
     "PolicyResult",
     "PolicyRow",
@@ -90,20 +100,26 @@ __all__ = [
     "assess_on_plant",
     "classical_imitators",
     "crossed_estimate",
+    "duration_words",
     "episodes_of",
     "fraction_estimates",
+    "loop_change",
     "mean_estimates",
     "paired_starts",
     "policy_rows",
     "pooled_rows",
+    "read_changes",
     "read_evaluation",
     "read_fine_tuning",
     "read_verdict",
     "recorded_episodes",
     "rollouts",
+    "touched_by_loop",
     "training_signs",
     "trial_verdict",
+    "turn_length",
     "with_one_structure",
+    "write_changes",
     "write_evaluation",
     "write_fine_tuning",
     "write_verdict",

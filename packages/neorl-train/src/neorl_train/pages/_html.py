@@ -149,12 +149,18 @@ Section = tuple[str, str, Html]
 
 
 def document(
-    title: str, header: Sequence[Html], sections: Sequence[Section], *, margin: str = ""
+    title: str,
+    header: Sequence[Html],
+    sections: Sequence[Section],
+    *,
+    margin: str = "",
+    style: str = "",
+    body_class: str = "",
 ) -> str:
     """A page as one HTML document, suitable for light and dark mode and for printing.
 
     ``margin`` is printed at the bottom of every page, left of the page number; by default it is the
-    title.
+    title. ``style`` are further rules of a page of its own form, which ``body_class`` names.
     """
     head = join(
         [
@@ -164,7 +170,7 @@ def document(
             Html('<meta name="color-scheme" content="light dark">'),
             Html('<link rel="icon" href="data:,">'),
             tag("title", title),
-            Html(f"<style>{_stylesheet()}{_margin(margin or title)}</style>"),
+            Html(f"<style>{_stylesheet()}{_margin(margin or title)}{style}</style>"),
         ]
     )
     links = (tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _ in sections)
@@ -175,9 +181,10 @@ def document(
             tag("main", *(section(*entry) for entry in sections)),
         ]
     )
+    kind = f' class="{escape(body_class, quote=True)}"' if body_class else ""
     return (
         '<!doctype html>\n<html lang="en">\n'
-        f"<head>\n{text(head)}\n</head>\n<body>\n{text(body)}\n</body>\n</html>\n"
+        f"<head>\n{text(head)}\n</head>\n<body{kind}>\n{text(body)}\n</body>\n</html>\n"
     )
 
 
@@ -202,7 +209,7 @@ def page_with_answer(
     sentence: Content,
     sections: Sequence[Section],
     *,
-    good: bool,
+    good: bool | None,
     title: str,
 ) -> str:
     """A page that answers one question, with a mark, before it shows the numbers.
@@ -213,10 +220,11 @@ def page_with_answer(
         answer: The answer in a few words.
         sentence: The answer in a sentence.
         sections: Sections in reading order; those without text are left out.
-        good: Whether the answer is the one that was hoped for.
+        good: Whether the answer is the one that was hoped for; ``None`` if there is none.
         title: Title of the window.
     """
-    kind, mark = ("yes", "\N{CHECK MARK}") if good else ("no", "\N{MULTIPLICATION X}")
+    marks = {True: ("yes", "\N{CHECK MARK}"), False: ("no", "\N{MULTIPLICATION X}")}
+    kind, mark = ("unknown", "?") if good is None else marks[good]
     header = [
         tag("p", f"neorl \N{MIDDLE DOT} {subject}", class_="over"),
         tag("h1", question),

@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 
 from neorl_core import InputError
+from neorl_train.judging._loop_change import LoopChange, read_changes
 from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._training_results import training_signs
 from neorl_train.judging._verdict import DEPLOY, Verdict, read_verdict
-from neorl_train.runs._directory import CONFIG, CONSTRAINTS, METRICS, RECORD, earlier_verdicts
+from neorl_train.runs._directory import (
+    CONFIG,
+    CONSTRAINTS,
+    LOOPS,
+    METRICS,
+    RECORD,
+    earlier_verdicts,
+)
 from neorl_train.runs._records import read_records
 
 
@@ -49,6 +57,7 @@ class Inputs:
         validations: Validation curves recorded during training.
         chunks: Curves of the training loop's metrics.
         signs: Warning signs that training went wrong, one sentence each.
+        loops: What the candidate changes in each declared loop, with the evidence.
     """
 
     run: Path
@@ -60,6 +69,7 @@ class Inputs:
     validations: list[Curve]
     chunks: list[Curve]
     signs: list[str]
+    loops: list[LoopChange] = dataclasses.field(default_factory=list)
 
     @property
     def simulated(self) -> bool:
@@ -94,6 +104,7 @@ def read_inputs(run: Path) -> Inputs:
         validations=curves(records, "validation"),
         chunks=curves(records, "chunk"),
         signs=training_signs(records),
+        loops=read_changes(run / LOOPS),
     )
 
 

@@ -23,6 +23,7 @@ from neorl_train.pages.sections import _results as results
 from neorl_train.pages.sections._amounts import benefit, movement_table
 from neorl_train.pages.sections._comparison import acting_picture, cost_picture, start_picture
 from neorl_train.pages.sections._learning import learning_picture
+from neorl_train.pages.sections._loop_change import loop_sections
 from neorl_train.pages.sections._stretches import stretch_pictures
 from neorl_train.pages.sections._trends import trend_pictures
 from neorl_train.pages.sections._verdict import clause_table, headline, tiles
@@ -83,6 +84,7 @@ def _sections(inputs: Inputs) -> list[Section]:
         ("why", "Why", _why(inputs)),
         ("limits", "What the verdict means, and what it does not", about.what_it_says(inputs)),
         ("next", "Next", about.next_commands(inputs)),
+        ("loops", "The loops before and after", loop_sections(inputs.loops)),
         ("identified", "What was identified and retuned", about.identified_models(inputs)),
         (
             "benefit",

@@ -28,6 +28,7 @@ from neorl_train.pages._html import (
     tag,
 )
 from neorl_train.pages._inputs import Inputs, chosen_lines
+from neorl_train.pages.sections._loop_change import loop_lines
 
 _MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
 _WIDTH, _HEIGHT = 190, 26
@@ -63,6 +64,7 @@ def _log_text(inputs: Inputs) -> list[Html]:
         gain_words = with_ends(gain.value, gain.low, gain.high)
         lines = [
             *(f"{line[0].upper()}{line[1:]}" for line in lines),
+            *(line for change in inputs.loops for line in loop_lines(change)),
             f"Predicted gain in return over {verdict.reference}: "
             f"{with_unit(gain_words, gain.unit)} per episode",
         ]
