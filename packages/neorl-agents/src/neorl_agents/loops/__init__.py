@@ -1,10 +1,19 @@
 """A control loop judged from its log: its health, what ails it, a model, and what to change."""
 
+from neorl_agents.loops._cause import Cause as Cause
+from neorl_agents.loops._cause import loop_cause as loop_cause
+from neorl_agents.loops._controller import LoggedController as LoggedController
+from neorl_agents.loops._controller import logged_controller as logged_controller
 from neorl_agents.loops._faceplate_change import FaceplateChange as FaceplateChange
 from neorl_agents.loops._faceplate_change import FaceplateRow as FaceplateRow
 from neorl_agents.loops._faceplate_change import faceplate_change as faceplate_change
 from neorl_agents.loops._faceplate_change import faceplate_rows as faceplate_rows
 from neorl_agents.loops._faceplate_change import faceplate_sentence as faceplate_sentence
+from neorl_agents.loops._health import LoopFigures as LoopFigures
+from neorl_agents.loops._health import Stiction as Stiction
+from neorl_agents.loops._health import Swing as Swing
+from neorl_agents.loops._health import loop_figures as loop_figures
+from neorl_agents.loops._health import shared_swings as shared_swings
 from neorl_agents.loops._judgement import LoopJudgement as LoopJudgement
 from neorl_agents.loops._judgement import MarginTable as MarginTable
 from neorl_agents.loops._judgement import StepGrid as StepGrid
@@ -14,6 +23,7 @@ from neorl_agents.loops._judgement import margin_table as margin_table
 from neorl_agents.loops._judgement import step_grid as step_grid
 from neorl_agents.loops._model import Interval as Interval
 from neorl_agents.loops._model import LoopModel as LoopModel
+from neorl_agents.loops._model import loop_model as loop_model
 from neorl_agents.loops._periods import CorrelatedMean as CorrelatedMean
 from neorl_agents.loops._periods import PeriodComparison as PeriodComparison
 from neorl_agents.loops._periods import PeriodFigures as PeriodFigures
@@ -28,19 +38,31 @@ from neorl_agents.loops._proposal import halfway as halfway
 from neorl_agents.loops._proposal import judged_point as judged_point
 from neorl_agents.loops._proposal import propose as propose
 from neorl_agents.loops._record import LoopRecord as LoopRecord
+from neorl_agents.loops._record import without_spikes as without_spikes
 from neorl_agents.loops._replay import Replay as Replay
 from neorl_agents.loops._replay import ReplayFigures as ReplayFigures
 from neorl_agents.loops._replay import replay as replay
 from neorl_agents.loops._replay import replayed_loops as replayed_loops
+from neorl_agents.loops._report import Figure as Figure
+from neorl_agents.loops._report import LoopReport as LoopReport
+from neorl_agents.loops._report import health_figures as health_figures
+from neorl_agents.loops._report import loop_reports as loop_reports
+from neorl_agents.loops._valve import ValveTest as ValveTest
+from neorl_agents.loops._valve import valve_test as valve_test
 
 __all__ = [
+    "Cause",
     "CorrelatedMean",
     "FaceplateChange",
     "FaceplateRow",
+    "Figure",
     "Interval",
+    "LoggedController",
+    "LoopFigures",
     "LoopJudgement",
     "LoopModel",
     "LoopRecord",
+    "LoopReport",
     "MarginTable",
     "PeriodComparison",
     "PeriodFigures",
@@ -49,8 +71,11 @@ __all__ = [
     "Replay",
     "ReplayFigures",
     "StepGrid",
+    "Stiction",
+    "Swing",
     "TuningPoint",
     "TuningSettings",
+    "ValveTest",
     "compare_periods",
     "correlated_mean",
     "days_for",
@@ -58,12 +83,21 @@ __all__ = [
     "faceplate_rows",
     "faceplate_sentence",
     "halfway",
+    "health_figures",
     "judged_loops",
     "judged_point",
+    "logged_controller",
+    "loop_cause",
+    "loop_figures",
+    "loop_model",
+    "loop_reports",
     "loops_on_members",
     "margin_table",
     "propose",
     "replay",
     "replayed_loops",
+    "shared_swings",
     "step_grid",
+    "valve_test",
+    "without_spikes",
 ]

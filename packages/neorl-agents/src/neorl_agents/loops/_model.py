@@ -1,7 +1,14 @@
 """What a log shows of the process of a loop, and whether that suffices to retune it."""
 
+import dataclasses
 from typing import NamedTuple
 
+import numpy as np
+
+from neorl_agents.loops import _identification as identification
+from neorl_agents.loops._controller import logged_controller
+from neorl_agents.loops._health import setpoint_moves
+from neorl_agents.loops._record import LoopRecord
 from neorl_core.loops import SampledModel, TransferFunction
 
 
@@ -51,3 +58,283 @@ class LoopModel(NamedTuple):
     conditions: tuple[str, ...]
     usable: bool
     why_not: str
+
+
+SEED = 0
+MEMBERS = 16
+FOLDS = 4
+MOST_THINNING = 64
+LEAST_ROWS = 600
+"""Rows with a whole history behind them without which nothing is fitted."""
+LEAST_MOVES = 3
+"""Moves of the setpoint or of the operator that a model must rest on."""
+DITHER = 0.02
+"""Share of the output's moves that may come from outside in place of these moves."""
+AGREE = 2.0
+"""Largest ratio between step responses of members that may be used."""
+
+
+def loop_model(record: LoopRecord) -> LoopModel:
+    """Identifies the process of a loop, in closed loop or in manual.
+
+    A lag, or two, behind a dead time, with a long autoregression for what comes from elsewhere: a
+    grid of lags and dead times is searched for the smallest error one row ahead, in turn with the
+    autoregression, until both agree. Because the noise has a model of its own, the feedback of the
+    controller biases nothing as long as that model is rich enough. The order is chosen by the error
+    on rows that were left out. Errors several rows ahead would not serve: in a closed loop the
+    outputs to come know the noise, and the inverse of the controller would win. Members are fitted
+    on blocks of the rows, drawn again with replacement.
+
+    A record whose process answers more slowly than the fit reaches is thinned.
+
+    Args:
+        record: Rows of the loop, those in manual included.
+
+    Returns:
+        The model, which says whether it may be used.
+
+    Source: Ljung, System identification: theory for the user, 1999, sections 10.2, 13.4 and 16.5;
+    Wahlberg, Model reductions of high-order estimated models, Int. J. Control 49 (1989); Kunsch,
+    The jackknife and the bootstrap for general stationary observations, Ann. Statist. 17 (1989).
+    """
+    conditions = _conditions(record)
+    nothing = Interval(np.nan, np.nan, np.nan)
+    none = LoopModel((), nothing, nothing, (), False, np.nan, np.nan, conditions[0], False, "")
+    if conditions[1]:
+        # A fit would look sure of itself: its members agree on what the feedback imitates.
+        return none._replace(why_not=conditions[1])
+    tried, delays = identification.grid(), np.arange(identification.MOST_DELAY + 1)
+    factor, thin = 1, record
+    while True:
+        data = identification.moments(thin.measurement, thin.output, thin.segment)
+        if data.rows.sum() < LEAST_ROWS or min(data.scale) <= 1e-9:
+            break
+        covariance, _ = identification.centred(data, np.ones(len(data.rows)))
+        found = identification.best_fit(
+            covariance, tried, delays, identification.starts(covariance)
+        )
+        slow = found.delay + 2 * (found.lag + found.second) > 0.7 * identification.REACH
+        enough = data.rows.sum() >= 3 * LEAST_ROWS and factor < MOST_THINNING
+        if not (slow and enough):
+            return _model(thin, data, found, conditions[0])
+        factor *= 3
+        thin = thinned(record, factor)
+    need = (identification.REACH + identification.MEMORY + LEAST_ROWS) * record.period
+    why = f"no stretch of rows without a gap is long enough; give {need / 3600:.1f} h or more"
+    if len(record.output) and np.nanstd(record.output) <= 1e-9:
+        why = "the output never moved; give a log in which it does, such as a step test"
+    return none._replace(why_not=why)
+
+
+def thinned(record: LoopRecord, factor: int) -> LoopRecord:
+    """Every so many rows as one: the measurement at its start, the mean output until the next."""
+    parts = []
+    for number in np.unique(record.segment):
+        inside = np.flatnonzero(record.segment == number)
+        parts.append(inside[: len(inside) // factor * factor].reshape(-1, factor))
+    rows = np.concatenate(parts) if parts else np.zeros((0, factor), int)
+    return dataclasses.replace(
+        record,
+        measurement=record.measurement[rows[:, 0]],
+        output=record.output[rows].mean(axis=1),
+        setpoint=record.setpoint[rows[:, 0]],
+        automatic=record.automatic[rows].all(axis=1),
+        segment=record.segment[rows[:, 0]],
+        period=record.period * factor,
+    )
+
+
+def _model(
+    thin: LoopRecord,
+    data: identification.Moments,
+    found: identification.Lags,
+    conditions: tuple[str, ...],
+) -> LoopModel:
+    blocks = len(data.rows)
+    ratios = _order(data, found.noise)
+    tried, delays = identification.grid(ratios=ratios), np.arange(identification.MOST_DELAY + 1)
+    every, _ = identification.centred(data, np.ones(blocks))
+    noises = [*identification.starts(every), found.noise]
+    first = identification.best_fit(every, tried, delays, noises)
+    rng = np.random.default_rng(SEED)
+    members = [first]
+    for _ in range(MEMBERS):
+        weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks)).astype(float)
+        covariance, _ = identification.centred(data, weights)
+        members.append(identification.best_fit(covariance, tried, delays[::2], [first.noise]))
+    integrating = sum(one.lag >= identification.REACH for one in members) > MEMBERS / 2
+    unit = data.scale[0] / data.scale[1]
+    period = thin.period
+    dead = [one.delay * period for one in members]
+    if integrating:
+        # What a slow lag and an integrator have in common is the slope.
+        gains = [unit * one.gain / (one.lag * period) for one in members]
+        constants = [[one.second * period for one in members]]
+    else:
+        gains = [unit * one.gain for one in members]
+        constants = [
+            [one.lag * period for one in members],
+            [one.second * period for one in members],
+        ]
+    constants = [one for one in constants if max(one) > 0]
+    processes = tuple(
+        _process(gain, dead_time, times, integrating)
+        for gain, dead_time, *times in zip(gains, dead, *constants, strict=True)
+    )
+    share, horizon = _held_out(data, ratios, thin, first)
+    why = _why_not(members, unit, thin, integrating)
+    return LoopModel(
+        processes, _interval(gains), _interval(dead), tuple(map(_interval, constants)), integrating,
+        share, horizon, conditions, not why, why,
+    )  # fmt: skip
+
+
+def _order(data: identification.Moments, noise: np.ndarray) -> tuple[float, ...]:
+    """The second lags to try: none, unless held-out rows are predicted better with one."""
+    delays, blocks = np.arange(0, identification.MOST_DELAY + 1, 2), np.arange(len(data.rows))
+    gains = []
+    for fold in range(FOLDS):
+        out = blocks % FOLDS == fold
+        train, _ = identification.centred(data, (~out).astype(float))
+        test, _ = identification.centred(data, out.astype(float))
+        one, two = (
+            identification.best_fit(train, identification.grid(ratios=ratios), delays, [noise])
+            for ratios in ((0.0,), identification.RATIOS[1:])
+        )
+        gains.append(
+            float(
+                np.log(identification.error_of(test, one, 1.0))
+                - np.log(identification.error_of(test, two, 1.0))
+            )
+        )
+    error = float(np.std(gains)) / np.sqrt(FOLDS)
+    return identification.RATIOS[1:] if float(np.mean(gains)) > error else (0.0,)
+
+
+def _process(
+    gain: float, dead_time: float, times: list[float], integrating: bool
+) -> TransferFunction:
+    denominator = np.ones(1)
+    for time in times:
+        denominator = np.convolve(denominator, [time, 1.0]) if time > 0 else denominator
+    if integrating:
+        denominator = np.append(denominator, 0.0)
+    return TransferFunction(*(np.asarray(x, np.float64) for x in ([gain], denominator, dead_time)))
+
+
+def _interval(values: list[float]) -> Interval:
+    low, high = np.quantile(values[1:], [0.05, 0.95])
+    return Interval(values[0], min(float(low), values[0]), max(float(high), values[0]))
+
+
+def _held_out(
+    data: identification.Moments,
+    ratios: tuple[float, ...],
+    thin: LoopRecord,
+    first: identification.Lags,
+) -> tuple[float, float]:
+    """How much of the changes a model of the first rows predicts in the last quarter."""
+    blocks = len(data.rows)
+    early = (np.arange(blocks) < blocks - blocks // FOLDS).astype(float)
+    train, _ = identification.centred(data, early)
+    delays = np.arange(identification.MOST_DELAY + 1)
+    model = identification.best_fit(
+        train, identification.grid(ratios=ratios), delays[::2], [first.noise]
+    )
+    horizon = max(2, round(min(first.delay + first.lag + first.second, identification.REACH / 2)))
+    reach, memory = identification.REACH, identification.MEMORY
+    y = (thin.measurement - np.nanmean(thin.measurement)) / data.scale[0]
+    u = (thin.output - np.nanmean(thin.output)) / data.scale[1]
+    answer = np.convolve(np.nan_to_num(u), model.gain * identification.delayed(model))[: len(u)]
+    rest = y - np.append(0.0, answer[:-1])
+    now = np.arange(max(len(y) * 3 // 4, reach + memory), len(y) - horizon)
+    inside = thin.segment[now + horizon] == thin.segment[now - memory - reach]
+    past = rest[now[inside, None] - np.arange(memory)]
+    now, past = now[inside][np.all(np.isfinite(past), axis=1)], past[np.isfinite(past).all(axis=1)]
+    if len(now) < 2 * memory:
+        return np.nan, horizon * thin.period
+    for _ in range(horizon):
+        past = np.concatenate([(past @ model.noise)[:, None], past[:, :-1]], axis=1)
+    error = y[now + horizon] - answer[now + horizon - 1] - past[:, 0]
+    change = y[now + horizon] - y[now]
+    share = 1 - np.nanmean(error**2) / max(float(np.nanmean(change**2)), 1e-30)
+    return float(share), horizon * thin.period
+
+
+def _conditions(record: LoopRecord) -> tuple[tuple[str, ...], str]:
+    """What the identification rests on, and why that does not suffice, or nothing."""
+    controller, moves = logged_controller(record), setpoint_moves(record)
+    manual = record.valid & ~record.automatic
+    steps = manual[1:] & manual[:-1] & (np.diff(record.segment) == 0)
+    span = record.output_range[1] - record.output_range[0]
+    by_hand = int(np.sum(steps & (np.abs(np.diff(record.output)) > 2e-3 * span)))
+    sentences = [f"the setpoint moved {moves} times"] if record.has_setpoint else []
+    if not record.has_setpoint:
+        sentences.append("no setpoint was given, and it is taken for constant")
+    if manual.any():
+        share = float(manual.mean())
+        sentences.append(f"{share:.0%} of the rows are in manual, with {by_hand} moves by hand")
+    if controller.known:
+        sentences.append(
+            f"a PI explains {controller.share:.1%} of the output's moves in automatic, so that "
+            f"at most {1 - controller.share:.1%} of them came from elsewhere"
+        )
+    if controller.changes:
+        sentences.append("the controller was changed during the log, which helps")
+    dither = 1 - controller.share if controller.known else 0.0
+    enough = moves + by_hand + 2 * controller.changes >= LEAST_MOVES
+    if enough or (dither > DITHER and record.has_setpoint):
+        return tuple(sentences), ""
+    if not record.has_setpoint:
+        return tuple(sentences), (
+            "without its setpoint the loop's own moves cannot be told from those that came from "
+            "elsewhere; give the setpoint's column, or its value if it never moved"
+        )
+    return tuple(sentences), (
+        "almost every move of the output follows from the measurement, so that the process cannot "
+        f"be told from its controller; make {2 * LEAST_MOVES} moves of the setpoint, or steps of "
+        "the output in manual, each several times as large as the noise and held until the loop "
+        "rests"
+    )
+
+
+def _why_not(
+    members: list[identification.Lags],
+    unit: float,
+    thin: LoopRecord,
+    integrating: bool,
+) -> str:
+    first = members[0]
+    rise = first.lag + first.second
+    if not integrating and first.delay + rise < 2:
+        return (
+            f"the process answers within two rows of {thin.period:g} s, so that its speed cannot "
+            f"be seen; log it every {thin.period / 10:g} s or faster"
+        )
+    time = first.delay + (np.array([0.1, 0.2, 0.4]) * identification.REACH if integrating
+                          else np.array([1.5, 2.5, 4.0]) * max(rise, 1.0))  # fmt: skip
+    steps = unit * np.stack([_step_response(one, time) for one in members])
+    sure = np.sign(steps[0]) * steps
+    if np.any(sure <= 0):
+        return (
+            "models of different parts of the log disagree about the direction in which the "
+            "measurement answers; make more or larger moves of the setpoint"
+        )
+    spread = float(np.max(sure.max(axis=0) / sure.min(axis=0)))
+    if spread > AGREE:
+        return (
+            f"step responses of different parts of the log differ by a factor of {spread:.1f}, and "
+            f"at most {AGREE:g} may be used; make more or larger moves of the setpoint"
+        )
+    return ""
+
+
+def _step_response(model: identification.Lags, time: np.ndarray) -> np.ndarray:
+    """The answer to a unit step at times in rows, in scaled units."""
+    t = np.maximum(time - model.delay, 0.0)
+    one, two = model.lag, model.second
+    if two == 0:
+        return model.gain * (1 - np.exp(-t / one))
+    if abs(one - two) < 1e-6 * one:
+        return model.gain * (1 - (1 + t / one) * np.exp(-t / one))
+    return model.gain * (1 - (one * np.exp(-t / one) - two * np.exp(-t / two)) / (one - two))

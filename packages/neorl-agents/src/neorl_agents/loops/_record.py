@@ -8,6 +8,12 @@ from jaxtyping import Bool, Float, Int
 
 from neorl_core import InputError
 
+NEIGHBOURS = 9
+"""Rows whose median a measurement is compared with."""
+SPIKE = 12.0
+"""Robust standard deviations from that median beyond which a row is a fault of the signal."""
+BESIDE = 2
+"""Rows beside a missing cell or a spike that are left out with it."""
 FIELDS = ("measurement", "output", "setpoint")
 
 
@@ -86,3 +92,29 @@ class LoopRecord:
         segment = self.segment[kept] + np.append(0, np.cumsum(jumps)) if len(kept) else kept
         columns = {name: getattr(self, name)[kept] for name in (*FIELDS, "automatic")}
         return dataclasses.replace(self, **columns, segment=segment)
+
+
+def without_spikes(record: LoopRecord) -> LoopRecord:
+    """The record with spikes of the measurement, and the rows beside missing ones, left out.
+
+    A transmitter that fails reads zero, or its last value, for some rows before and after its cells
+    are empty. A few such rows weigh more in a least-squares fit than a week of others.
+    """
+    half = NEIGHBOURS // 2
+    known = np.isfinite(record.measurement)
+    if known.sum() < 2 * NEIGHBOURS:
+        return record
+    time = np.arange(len(known))
+    filled = np.interp(time, time[known], record.measurement[known])
+    padded = np.pad(filled, half + 1, "edge")
+    ends = np.stack([padded[: len(filled)], padded[2 * half + 2 :]])
+    # The answer to a move lies between the rows before and after it, and a spike does not.
+    beyond = np.maximum(filled - ends.max(axis=0), ends.min(axis=0) - filled)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(filled, half, "edge"), NEIGHBOURS)
+    apart = np.abs(filled - np.median(windows, axis=1))
+    # Of a signal at rest most differences are zero, and the mean takes the place of the median.
+    usual = max(1.4826 * float(np.median(apart)), float(np.mean(apart)))
+    spikes = np.minimum(apart, beyond) > SPIKE * usual
+    bad = ~known | (spikes if usual > 0 else False)
+    near = np.convolve(bad, np.ones(2 * BESIDE + 1), "same") > 0
+    return dataclasses.replace(record, measurement=np.where(near, np.nan, record.measurement))

@@ -1,6 +1,8 @@
 """Datasets of logged episodes, their files, and batches read from them."""
 
 from neorl_envs.datasets._dataset import dataset_from_columns as dataset_from_columns
+from neorl_envs.datasets._loop_tags import LoopTags as LoopTags
+from neorl_envs.datasets._loop_tags import loops_of as loops_of
 from neorl_envs.datasets._loops import TodaysController as TodaysController
 from neorl_envs.datasets._loops import TodaysFaceplate as TodaysFaceplate
 from neorl_envs.datasets._loops import todays_controller as todays_controller
@@ -17,12 +19,14 @@ from neorl_envs.datasets._stream import batch_stream as batch_stream
 
 __all__ = [
     "BatchStream",
+    "LoopTags",
     "TodaysController",
     "TodaysFaceplate",
     "batch_stream",
     "data_statistics",
     "dataset_from_columns",
     "flatten_columns",
+    "loops_of",
     "require_content_hash",
     "split_episodes",
     "split_indices",

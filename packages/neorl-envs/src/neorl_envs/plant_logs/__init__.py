@@ -11,11 +11,14 @@ from neorl_envs.plant_logs._declared_plant import DeclaredPlant as DeclaredPlant
 from neorl_envs.plant_logs._declared_plant import declared_plant as declared_plant
 from neorl_envs.plant_logs._draft import draft_plant_log as draft_plant_log
 from neorl_envs.plant_logs._interlocks import DeclaredInterlocks as DeclaredInterlocks
+from neorl_envs.plant_logs._loop_log import LoopLog as LoopLog
+from neorl_envs.plant_logs._loop_log import read_loop_log as read_loop_log
 
 __all__ = [
     "DeclaredInterlocks",
     "DeclaredObjective",
     "DeclaredPlant",
+    "LoopLog",
     "PlantLog",
     "Tag",
     "convert_file",
@@ -23,5 +26,6 @@ __all__ = [
     "declared_plant",
     "draft_plant_log",
     "plant_log_from_dict",
+    "read_loop_log",
     "read_plant_log",
 ]

@@ -40,6 +40,7 @@ class Files:
         files: Paths or patterns, relative to ``plant.toml``.
         layout: ``"wide"`` with one column per tag, or ``"long"`` with one row per value.
         timestamp: Column of the timestamps.
+        date: Column of the days, if ``timestamp`` holds the time of day alone; empty otherwise.
         timestamp_format: Empty for ISO 8601, ``"epoch_s"``, ``"epoch_ms"``, or a ``strptime``
             format.
         time_zone: Time zone of timestamps without an offset, such as ``"Europe/Vienna"``.
@@ -76,6 +77,7 @@ class Files:
     value_column: str = "value"
     quality_column: str = ""
     unit_column: str = ""
+    date: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -244,6 +244,7 @@ def draft_plant_log(
     path: str | os.PathLike[str],
     *more: str | os.PathLike[str],
     folder: str | os.PathLike[str] | None = None,
+    stamped: bool = True,
 ) -> str:
     """Drafts a configuration that is to be completed by hand.
 
@@ -255,6 +256,8 @@ def draft_plant_log(
         more: Further files of the same log.
         folder: Folder in which the configuration will be saved; the paths of the files are written
             relative to it. The default is the folder of the first file.
+        stamped: Whether files without timestamps are refused; otherwise such a file is taken to
+            have a row a second.
 
     Returns:
         Text of ``plant.toml``. Whatever the log does not show is marked TODO: the reward,
@@ -266,7 +269,7 @@ def draft_plant_log(
     """
     paths = [Path(path), *map(Path, more)]
     folder = paths[0].parent if folder is None else Path(folder)
-    layout = layout_of(paths[0])
+    layout = layout_of(paths[0], stamped=stamped)
     evidence: dict[str, Evidence] = {}
     for each in paths:
         require_regular(each)
@@ -316,6 +319,7 @@ def _text(name: str, names: list[str], layout: Layout, evidence: dict[str, Evide
         "",
         "[log]",
         f"files = [{', '.join(map(quote, names))}]",
+        *([f"date = {quote(files.date)}"] if files.date else []),
         f"timestamp = {quote(files.timestamp)}",
         f"timestamp_format = {quote(files.timestamp_format)}{layout.remark}",
     ]

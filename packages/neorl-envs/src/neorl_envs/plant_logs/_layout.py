@@ -19,13 +19,15 @@ from neorl_envs.datasets._file import require_regular
 from neorl_envs.plant_logs._configuration import Files
 from neorl_envs.plant_logs._numbers import Notation, parse
 from neorl_envs.plant_logs._stamps import Clock
-from neorl_envs.plant_logs._tables import ROW, tables
+from neorl_envs.plant_logs._tables import ROW, dated, tables
 
 LOOKED_AT, MEMORY = 200_000, 1e9
 """Number of rows examined per file, and memory for a table of them, bytes."""
 TRIED = 2000
 """Number of rows from which the timestamp column and its format are determined."""
 MOST_HEADER_ROWS = 4
+DATE = re.compile(r"date|day|datum|tag$", re.IGNORECASE)
+TIME_OF_DAY = re.compile(r"time|hour|zeit|uhr", re.IGNORECASE)
 STAMP = re.compile(r"time|date|stamp|^ts$|zeit|datum|^t$", re.IGNORECASE)
 QUALITY = re.compile(r"qual|status|\.q$|_q$", re.IGNORECASE)
 LONG = {
@@ -75,7 +77,7 @@ class Layout:
         """The name, values, units and stamps of every tag in a table of rows."""
         files = self.files
         if files.layout == "wide":
-            skipped = {files.timestamp, *(c for c in self.columns if QUALITY.search(c))}
+            skipped = {files.timestamp, files.date, *(c for c in self.columns if QUALITY.search(c))}
             for column in self.columns:
                 if column not in skipped:
                     yield column, table[column], None, at
@@ -87,10 +89,11 @@ class Layout:
             yield str(name), part[files.value_column], units, stamps
 
 
-def layout_of(path: Path) -> Layout:
+def layout_of(path: Path, *, stamped: bool = True) -> Layout:
     """Detects the layout from the beginning of a file.
 
-    Raises a ``DatasetError`` if the file cannot be read, or has no row or no timestamp column.
+    Without ``stamped``, a file that holds no timestamps is taken to have a row a second. Raises a
+    ``DatasetError`` if the file cannot be read, or has no row or no timestamp column.
     """
     require_regular(path)
     parquet = path.name.endswith((".parquet", ".pq"))
@@ -105,11 +108,23 @@ def layout_of(path: Path) -> Layout:
         raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
     if table.is_empty():
         raise DatasetError(f"{path}: the log has no row")
-    table = table.drop(ROW)
-    above, stamp, kind = _stamps(path, table, 0 if parquet else MOST_HEADER_ROWS - 1)
+    most_above = 0 if parquet else MOST_HEADER_ROWS - 1
+    date = ""
+    try:
+        above, stamp, kind = _stamps(path, table.drop(ROW), most_above)
+    except DatasetError:
+        found = _days_apart(path, table.drop(ROW), most_above)
+        if found is not None:
+            date, (above, stamp, kind) = found
+            table = dated(table, date, stamp)
+        elif stamped:
+            raise
+        else:
+            above, stamp, kind = 0, ROW, "epoch_s"
+    table = table if stamp == ROW else table.drop(ROW)
     kind, remark = _day_or_month(path, table.slice(above), stamp, kind)
     files = dataclasses.replace(
-        files, timestamp=stamp, timestamp_format=kind, header_rows=1 + above
+        files, timestamp=stamp, timestamp_format=kind, header_rows=1 + above, date=date
     )
     qualities = [c for c in table.columns if QUALITY.search(c)]
     long = {k: next((c for c in table.columns if p.search(c)), "") for k, p in LONG.items()}
@@ -118,7 +133,7 @@ def layout_of(path: Path) -> Layout:
         files = dataclasses.replace(
             files, layout="long", quality_column=(qualities or [""])[0], unit_column=unit, **long
         )
-    others = [c for c in table.columns if c != stamp and c not in qualities]
+    others = [c for c in table.columns if c not in (stamp, date, *qualities)]
     clock, rows = Clock(files, str(path)), table.slice(above)
     at = _nanoseconds(clock, rows, files)
     stamps = np.unique(at.drop_nulls().to_numpy().astype(np.float64))
@@ -127,7 +142,7 @@ def layout_of(path: Path) -> Layout:
     return Layout(
         path=path,
         files=files,
-        columns=table.columns,
+        columns=[name for name in table.columns if name != ROW],
         units=_units(table.head(above), others),
         qualities={c: q for c in others for q in qualities if q.startswith(c)},
         period_s=float(np.median(np.diff(stamps))) / 1e9 if len(stamps) > 1 else 1.0,
@@ -203,6 +218,24 @@ def _stamps(path: Path, table: pl.DataFrame, most_above: int) -> tuple[int, str,
     raise DatasetError(
         f"{path}: no column holds timestamps ({KNOWN}); columns: {', '.join(table.columns[:8])}"
     )
+
+
+def _days_apart(
+    path: Path, table: pl.DataFrame, most_above: int
+) -> tuple[str, tuple[int, str, str]] | None:
+    """A column of days, with the header rows, column and format of the times of day beside it."""
+    dates, times = (
+        [name for name in table.columns if pattern.search(name)] for pattern in (DATE, TIME_OF_DAY)
+    )
+    for date, time in itertools.product(dates, times):
+        if date == time:
+            continue
+        both = dated(table, date, time).select(time)
+        try:
+            return date, _stamps(path, both, most_above)
+        except DatasetError:
+            continue
+    return None
 
 
 def _read(path: Path, rows: pl.DataFrame, column: str, kind: str) -> np.ndarray | None:

@@ -58,13 +58,22 @@ def tables(
     """Yields the rows of a file in order, as tables that include the row numbers.
 
     ``memory`` is what a table may take while it is processed, in bytes. CSV columns are text,
-    Parquet columns as stored; the column ``ROW`` numbers rows as a text editor does. Raises a
-    ``DatasetError`` if a column is absent, or a row has no end.
+    Parquet columns as stored; the column ``ROW`` numbers rows as a text editor does. Days that
+    stand in a column of their own are put before the times. Raises a ``DatasetError`` if a column
+    is absent, or a row has no end.
     """
     read = _parquet if path.name.endswith((".parquet", ".pq")) else _csv
-    for table in read(path, files, memory, columns):
+    for table in read(path, files, memory, [name for name in columns if name != ROW]):
+        if files.date:
+            table = dated(table, files.date, files.timestamp)
         size = min(BLOCK, max(FEWEST, int(memory / (CELL_BYTES * len(table.columns)))))
         yield from table.iter_slices(size)
+
+
+def dated(table: pl.DataFrame, date: str, time: str) -> pl.DataFrame:
+    """The table with days and times of day joined in the column of the times."""
+    parts = [pl.col(name).cast(pl.String).str.strip_chars() for name in (date, time)]
+    return table.with_columns(pl.concat_str(parts, separator=" ").alias(time))
 
 
 def _csv(path: Path, files: Files, memory: float, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
@@ -323,9 +332,11 @@ def _columns(config: PlantLog) -> list[str]:
     log = config.log
     if log.layout == "long":
         optional = [name for name in (log.quality_column, log.unit_column) if name]
+        optional += [log.date] if log.date else []
         return [log.timestamp, log.tag_column, log.value_column, *optional]
     qualities = [tag.quality for tag in config.tags if tag.quality]
-    return list(dict.fromkeys([log.timestamp, *(tag.logged_as for tag in config.tags), *qualities]))
+    stamps = [name for name in (log.date, log.timestamp) if name]
+    return list(dict.fromkeys([*stamps, *(tag.logged_as for tag in config.tags), *qualities]))
 
 
 def _wide(

@@ -26,6 +26,8 @@ commands:
   inspect RUN [--report] [--track]         show the settings, progress and results of a run; write
                                            its report again, copy its records into MLflow
   list [RUNS]                              list environments, algorithms and runs
+  loop LOG [--OPTION VALUE ...]            say what ails the control loops of a log: retune, mend
+                                           the valve or sensor, leave it, or cannot tell
   choose RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant: is a learned
                                            model of it good enough, what is each worth, at what risk
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
@@ -95,6 +97,7 @@ OPTIONS = {
     "safety-report": "SafetyOptions",
     "inspect": "InspectOptions",
     "list": "ListOptions",
+    "loop": "LoopOptions",
     "choose": "ChooseOptions",
     "federate": "FederationOptions",
 }

@@ -1,0 +1,113 @@
+"""Whether a model of a sticking valve explains a loop's rows better than a straight one."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neorl_agents.loops._identification import (
+    Lags,
+    best_fit,
+    centred,
+    grid,
+    moments,
+    starts,
+    stationary,
+)
+from neorl_agents.loops._record import LoopRecord
+from neorl_core.loops import choudhury_step, he_step, valve_state
+
+BANDS = (0.4, 0.7, 1.0, 1.5, 2.2, 3.3)
+"""Stickbands that are tried, in standard deviations of the output without its trend."""
+FORMS = 3
+"""The valve of He, the same with a smaller jump, and that of Choudhury behind a deadband."""
+RESOLUTION = 0.05
+"""Deadband of a positioner, as a share of the stickband."""
+
+
+class ValveTest(NamedTuple):
+    """How much better the best valve model predicts than a valve that follows its signal.
+
+    Attributes:
+        gain: Logarithm of the ratio of the likelihoods; a sticking valve gives tens.
+        stickband: ``S`` of the best one, in output units.
+        slip_jump: ``J`` of the best one.
+    """
+
+    gain: float
+    stickband: float
+    slip_jump: float
+
+
+def valve_test(record: LoopRecord, swing: float) -> ValveTest:
+    """Fits the process behind valves that stick by different amounts.
+
+    Args:
+        record: Rows of the loop.
+        swing: Standard deviation of the output without its slow trend, in output units.
+
+    Source: Jelali, Estimation of valve stiction in control loops using separable least-squares and
+    global search algorithms, J. Process Control 18 (2008) 632.
+    """
+    if not swing > 0:
+        return ValveTest(0.0, 0.0, 0.0)
+    output = record.output.copy()
+    known = np.isfinite(output) & np.isfinite(record.measurement)
+    output = np.interp(np.arange(len(output)), np.flatnonzero(known), output[known])
+    tried, delays = grid(np.geomspace(0.5, 48, 10), (0.0, 1.0)), np.arange(0, 61, 2)
+    rows = int(known.sum())
+    whole = known.all() and record.segment[0] == record.segment[-1]
+
+    def fitted(column: np.ndarray, noises: list[np.ndarray]) -> Lags:
+        if whole:
+            y, u = (x - np.mean(x) for x in (record.measurement, column))
+            covariance = stationary(y / np.std(y), u / np.std(u))
+        else:
+            column = np.where(known, column, np.nan)
+            data = moments(record.measurement, column, record.segment, blocks=1)
+            covariance, _ = centred(data, np.ones(1))
+        return best_fit(covariance, tried, delays, noises or starts(covariance))
+
+    straight = fitted(output, [])
+    bands = swing * np.asarray(BANDS)
+    positions = np.asarray(_positions(jnp.asarray(output - output[0]), jnp.asarray(bands)))
+    best = ValveTest(0.0, 0.0, 0.0)
+    for form in range(FORMS):
+        for band, position in zip(bands, positions[form], strict=True):
+            if np.std(position) < 0.05 * swing:
+                continue
+            bent = fitted(position.astype(float), [straight.noise])
+            gain = rows / 2 * float(np.log(straight.error / bent.error))
+            if gain > best.gain:
+                jump = (0.3, 0.8, 0.5)[form] * band
+                best = ValveTest(gain, float(band), float(jump))
+    return best
+
+
+@jax.jit
+def _positions(signal: jax.Array, bands: jax.Array) -> jax.Array:
+    """Positions of every form of valve with every stickband, shape ``(form, band, time)``."""
+
+    def he(jump: float, band: jax.Array) -> jax.Array:
+        static, dynamic = (1 + jump) / 2 * band, (1 - jump) / 2 * band
+        step = functools.partial(he_step, static=static, dynamic=dynamic)
+        return jax.lax.scan(step, valve_state(signal[0]), signal)[1]
+
+    def choudhury(band: jax.Array) -> jax.Array:
+        def step(state: Any, value: jax.Array) -> tuple[Any, jax.Array]:
+            valve, last = state
+            last = jnp.where(jnp.abs(value - last) > RESOLUTION * band, value, last)
+            valve, position = choudhury_step(valve, last, stickband=band, slip_jump=band / 2)
+            return (valve, last), position
+
+        return jax.lax.scan(step, (valve_state(signal[0]), signal[0]), signal)[1]
+
+    return jnp.stack(
+        [
+            jax.vmap(functools.partial(he, 0.3))(bands),
+            jax.vmap(functools.partial(he, 0.8))(bands),
+            jax.vmap(choudhury)(bands),
+        ]
+    )

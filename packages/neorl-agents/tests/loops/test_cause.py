@@ -1,0 +1,95 @@
+"""What ails simulated loops of known cause; the study of causes asks the same of many."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from neorl_agents.loops import (
+    LoopRecord,
+    LoopReport,
+    health_figures,
+    loop_figures,
+    loop_reports,
+    shared_swings,
+)
+from neorl_core import InputError
+
+
+def judged(record: LoopRecord) -> LoopReport:
+    (report,) = loop_reports([record])
+    return report
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "answer"),
+    [
+        ({"moves": 25}, "healthy", "leave it"),
+        ({"band": 6.0, "load": 0.1}, "stiction", "mend the valve or sensor"),
+        ({"wave": 2.0}, "outside", "leave it"),
+        ({"kp": 1.5, "moves": 25}, "tight", "retune"),
+        ({"kp": 0.05, "moves": 25, "noise": 0.02, "load": 0.1}, "sluggish", "retune"),
+        ({"bias": 108.0}, "saturation", "mend the valve or sensor"),
+        ({"noise": 3.0, "kp": 0.3}, "noise", "mend the valve or sensor"),
+        ({"moves": 0}, "excitation", "cannot tell"),
+    ],
+)
+def test_the_cause_of_a_simulated_loop(
+    loop: Callable[..., LoopRecord], settings: dict, kind: str, answer: str
+) -> None:
+    report = judged(loop(5000, **settings))
+    assert (report.cause.kind, report.cause.answer) == (kind, answer), report.cause
+    assert report.cause.reason.endswith(".")
+    figures = health_figures(report)
+    assert len({figure.name for figure in figures}) == 13
+    assert all("nan" not in figure.value for figure in figures)
+
+
+def test_a_loop_in_manual_is_not_judged(loop: Callable[..., LoopRecord]) -> None:
+    record = loop(2000)
+    manual = dataclasses.replace(record, automatic=np.arange(2000) < 600)
+    assert judged(manual).cause.kind == "manual"
+
+
+def test_a_frozen_measurement_is_the_sensor(loop: Callable[..., LoopRecord]) -> None:
+    record = loop(2000)
+    measurement = record.measurement.copy()
+    measurement[800:1300] = measurement[800]
+    report = judged(dataclasses.replace(record, measurement=measurement))
+    assert report.cause.kind == "frozen"
+    assert abs(report.figures.frozen - 500 * record.period) <= 2 * record.period
+
+
+def test_missing_cells_and_gaps_change_no_figure_much(loop: Callable[..., LoopRecord]) -> None:
+    record = loop(3000, wave=2.0)
+    measurement = record.measurement.copy()
+    measurement[np.random.default_rng(0).integers(0, 3000, 60)] = np.nan
+    holes = dataclasses.replace(record, measurement=measurement)
+    one, other = loop_figures(record), loop_figures(holes)
+    assert abs(other.swing.period / one.swing.period - 1) < 0.05
+    assert abs(other.stiction.fit - one.stiction.fit) < 0.15
+    np.testing.assert_allclose(other.figures.travel, one.figures.travel, rtol=0.1)
+
+
+def test_loops_that_swing_together_are_named(loop: Callable[..., LoopRecord]) -> None:
+    records = [
+        dataclasses.replace(loop(3000, wave=3.0, seed=seed, moves=0), name=f"TIC-{seed}")
+        for seed in (1, 2)
+    ]
+    alone = dataclasses.replace(loop(3000, seed=3, moves=0), name="TIC-3")
+    records.append(alone)
+    found = shared_swings(records, [loop_figures(record) for record in records])
+    assert [one.swing.shared for one in found] == [("TIC-2",), ("TIC-1",), ()]
+
+
+def test_a_ramp_of_the_setpoint_counts_as_moves(loop: Callable[..., LoopRecord]) -> None:
+    record = loop(1000, moves=0)
+    assert loop_figures(record).moves == 0
+    ramp = record.setpoint + np.clip(np.arange(1000) - 500, 0, 100) * 0.05
+    assert 10 < loop_figures(dataclasses.replace(record, setpoint=ramp)).moves <= 50
+
+
+def test_few_rows_are_refused(loop: Callable[..., LoopRecord]) -> None:
+    with pytest.raises(InputError, match="200 are needed"):
+        loop_figures(loop(150))

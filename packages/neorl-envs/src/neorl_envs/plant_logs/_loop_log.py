@@ -1,0 +1,158 @@
+"""Reads the control loops of a historian's export without a configuration."""
+
+import os
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from neorl_core import InputError
+from neorl_core.infrastructure import unknown_name
+from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._loop_tags import LoopTags
+from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs._convert import convert_log
+from neorl_envs.plant_logs._draft import LOOP_TAG, draft_plant_log, split_unit
+from neorl_envs.plant_logs._layout import layout_of
+from neorl_envs.plant_logs._tables import ROW
+
+ROLES = ("measurement", "output", "setpoint", "mode")
+
+
+class LoopLog(NamedTuple):
+    """The loops of an export, on a grid of equal times.
+
+    Attributes:
+        dataset: Their tags; setpoints are observed, outputs are the actions.
+        loops: Which tags make which loop.
+        stamped: Whether the file says when its rows are; otherwise they are one second apart.
+        guessed: Names of the tags whose range is only that of their values.
+    """
+
+    dataset: Dataset
+    loops: tuple[LoopTags, ...]
+    stamped: bool
+    guessed: tuple[str, ...]
+
+
+def read_loop_log(
+    path: str | os.PathLike[str],
+    *,
+    loop: LoopTags | None = None,
+    measurement_range: Sequence[float] = (),
+    output_range: Sequence[float] = (),
+    period_s: float | None = None,
+) -> LoopLog:
+    """Reads a loop that is named, or every loop that the names of the columns show.
+
+    Marks, units, texts for missing values and the format of the stamps are found as for a draft of
+    ``plant.toml``, and the rows are put on a grid of equal times by the same rules.
+
+    Args:
+        path: A log as CSV, compressed CSV or Parquet.
+        loop: Columns of the loop; setpoint and mode may be empty. Without it loops are found by
+            columns such as ``TIC-201.PV``, ``.SP``, ``.OP`` and ``.MODE``.
+        measurement_range: Range of the instrument of the named loop, low and high.
+        output_range: Range of its output.
+        period_s: Period of the grid; by default the median spacing of the stamps.
+
+    Returns:
+        The log.
+
+    Raises:
+        DatasetError: If the file cannot be read, or no row results.
+        InputError: If a column does not exist or holds no numbers, or no loop is found.
+    """
+    path = Path(path)
+    stamped = layout_of(path, stamped=False).files.timestamp != ROW
+    draft = tomllib.loads(draft_plant_log(path, stamped=False))
+    tags = {tag.get("tag", tag["name"]): tag for tag in draft["tag"]}
+    loops = (loop,) if loop is not None else _found(list(tags))
+    if not loops:
+        raise InputError(
+            f"{path}: no loop is found by names such as TIC-201.PV, TIC-201.SP and TIC-201.OP; "
+            f"name its columns with --pv and --op, and with --sp and --mode if there are any (it "
+            f"has {', '.join(list(tags)[:8])}{', ...' if len(tags) > 8 else ''})"
+        )
+    used: dict[str, dict[str, Any]] = {}
+    named = []
+    for one in loops:
+        names = {role: _tag(path, getattr(one, role), tags) for role in ROLES}
+        named.append(one._replace(**{k: tag["name"] if tag else "" for k, tag in names.items()}))
+        for role, tag in names.items():
+            if tag:
+                used[tag["name"]] = _as_role(path, tag, role, names["output"])
+    guessed = [name for name, tag in used.items() if tag["role"] != "mode"]
+    for role, given in (("measurement", measurement_range), ("output", output_range)):
+        if given:
+            name = getattr(named[0], role)
+            used[name] |= {"low": float(given[0]), "high": float(given[1])}
+            guessed.remove(name)
+    period = draft["sampling"]["period_s"] if period_s is None or not stamped else period_s
+    values = {
+        "name": draft["name"],
+        "log": draft["log"],
+        "sampling": {**draft["sampling"], "period_s": float(period)},
+        "episodes": draft["episodes"],
+        "reward": {"expression": "0"},
+        "tag": list(used.values()),
+    }
+    if period_s is not None and stamped:
+        longest = max(draft["sampling"]["largest_gap_s"], 3 * period_s)
+        values["sampling"]["largest_gap_s"] = longest
+        values["episodes"] = {**draft["episodes"], "gap_s": max(10 * period_s, longest)}
+    config = plant_log_from_dict(values, str(path))
+    dataset = convert_log(config, folder=path.parent, source=str(path))
+    return LoopLog(dataset, tuple(named), stamped, tuple(guessed))
+
+
+def _found(columns: Sequence[str]) -> tuple[LoopTags, ...]:
+    """Loops by the endings of their columns; one needs a measurement and an output."""
+    endings = {"pv": "measurement", "cv": "measurement", "me": "measurement", "sp": "setpoint"}
+    parts: dict[str, dict[str, str]] = {}
+    for column in columns:
+        base, _ = split_unit(column)
+        if part := LOOP_TAG.match(base):
+            role = endings.get(base[part.end("loop") + 1 :].lower(), "output")
+            parts.setdefault(part["loop"], {}).setdefault(role, column)
+        else:
+            loop, _, ending = base.replace("_", ".").rpartition(".")
+            if loop and ending.lower() in ("mode", "auto", "md"):
+                parts.setdefault(base[: len(loop)], {}).setdefault("mode", column)
+    return tuple(
+        LoopTags(name, *(roles.get(role, "") for role in ROLES))
+        for name, roles in parts.items()
+        if {"measurement", "output"} <= {*roles}
+    )
+
+
+def _tag(path: Path, column: str, tags: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """The drafted tag of a column, named with or without its unit; ``None`` for no column."""
+    if not column:
+        return None
+    names = {tag["name"]: name for name, tag in tags.items()}
+    names |= {split_unit(name)[0]: name for name in tags}
+    if column not in tags and column not in names:
+        raise unknown_name(f"column with numbers in {path}", column, list(tags))
+    return tags.get(column) or tags[names[column]]
+
+
+def _as_role(
+    path: Path, tag: dict[str, Any], role: str, output: dict[str, Any] | None
+) -> dict[str, Any]:
+    roles = {"measurement": "observation", "output": "manipulated"}
+    tag = {**tag, "role": roles.get(role, role)}
+    if role == "mode":
+        if not tag.get("automatic"):
+            raise InputError(
+                f"{path}: column {tag['name']!r} holds no word for automatic, such as AUTO or A; "
+                "leave --mode out, and every row counts as automatic"
+            )
+        kept = {"name", "tag", "role", "automatic", "quality"}
+        tag = {key: value for key, value in tag.items() if key in kept}
+        return {**tag, "of": [output["name"]]} if output else tag
+    if "low" not in tag:
+        raise InputError(f"{path}: column {tag['name']!r} holds no numbers")
+    if role == "output" and tag["low"] >= 0 and tag["high"] <= 100:
+        tag |= {"low": 0.0, "high": 100.0}
+    return tag

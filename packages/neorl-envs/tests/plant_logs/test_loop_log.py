@@ -1,0 +1,85 @@
+"""Loops of a historian's export without a configuration: names, days apart, missing stamps."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neorl_core import InputError
+from neorl_envs.datasets import LoopTags, loops_of
+from neorl_envs.plant_logs import draft_plant_log, read_loop_log
+
+MESSY = """Zeit;FIC-101.PV [kg/h];FIC-101.SP;FIC-101.OP;FIC-101.MODE;Bemerkung
+01.03.2024 10:00:00;51,2;50,0;33,1;AUTO;ä
+01.03.2024 10:00:10;NULL;50,0;33,2;AUTO;
+01.03.2024 10:00:20;51,0;50,0;33,3;MAN;
+01.03.2024 10:00:30;50,9;50,5;33,3;MAN;
+01.03.2024 10:00:40;50,8;50,5;33,4;AUTO;
+"""
+APART = "id,date,time,FT_1,FV_1\n" + "".join(
+    f"{9 - i},2024-11-27,10:{9 - i:02d}:00,{20.5 - i},{40 + i / 4}\n" for i in range(10)
+)
+
+
+def obs(log, name: str) -> np.ndarray:
+    names = [channel.name for channel in log.dataset.spec.obs]
+    return np.asarray(log.dataset.transitions.obs)[:, names.index(name)]
+
+
+def test_a_loop_is_found_in_a_messy_export(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_bytes(MESSY.encode("cp1252"))
+    log = read_loop_log(path)
+    assert log.loops == (
+        LoopTags("FIC-101", "FIC_101_PV", "FIC_101_OP", "FIC_101_SP", "FIC_101_MODE"),
+    )
+    assert log.dataset.mode[:, 0].tolist() == [False, False, True, True]
+    np.testing.assert_allclose(obs(log, "FIC_101_SP"), [50, 50, 50, 50.5])
+    measured = obs(log, "FIC_101_PV")
+    np.testing.assert_allclose(measured[[0, 2, 3]], [51.2, 51.0, 50.9], rtol=1e-6)
+    assert log.stamped
+    assert log.guessed == ("FIC_101_PV", "FIC_101_OP", "FIC_101_SP")
+
+
+def test_days_beside_times_are_joined_and_put_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "apart.csv"
+    path.write_text(APART)
+    loop = LoopTags("FIC-1", "FT_1", "FV_1")
+    log = read_loop_log(path, loop=loop, measurement_range=(0, 30), output_range=(0, 100))
+    assert log.dataset.spec.dt == 60.0
+    np.testing.assert_allclose(obs(log, "FT_1"), np.arange(11.5, 20.5))
+    assert (log.dataset.spec.obs[0].low, log.dataset.spec.obs[0].high) == (0.0, 30.0)
+    assert log.guessed == ()
+    assert 'date = "date"' in draft_plant_log(path)
+
+
+def test_a_table_without_stamps_has_a_row_a_second(tmp_path: Path) -> None:
+    path = tmp_path / "plain.csv"
+    path.write_text("PV,OP\n" + "".join(f"{i % 7},{50 + i % 5}\n" for i in range(30)))
+    log = read_loop_log(path, loop=LoopTags("L", "PV", "OP"))
+    assert not log.stamped
+    np.testing.assert_allclose(obs(log, "PV"), np.arange(29) % 7)
+    with pytest.raises(InputError, match="timestamps"):
+        draft_plant_log(path)
+
+
+@pytest.mark.parametrize(
+    ("loop", "words"),
+    [
+        (LoopTags("L", "FT_2", "FV_1"), "did you mean 'FT_1'|FT_1"),
+        (None, "name its columns with --pv and --op"),
+        (LoopTags("L", "FT_1", "FV_1", "", "FT_1"), "no word for automatic"),
+    ],
+)
+def test_what_is_not_there_is_named(tmp_path: Path, loop: LoopTags | None, words: str) -> None:
+    path = tmp_path / "apart.csv"
+    path.write_text(APART)
+    with pytest.raises(InputError, match=words):
+        read_loop_log(path, loop=loop)
+
+
+def test_a_dataset_shows_its_loops_by_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_bytes(MESSY.encode("cp1252"))
+    (found,) = loops_of(read_loop_log(path).dataset)
+    assert found == LoopTags("FIC_101", "FIC_101_PV", "FIC_101_OP", "FIC_101_SP")

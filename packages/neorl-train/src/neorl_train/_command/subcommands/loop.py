@@ -1,0 +1,192 @@
+"""``neorl-train loop LOG``: what ails the control loops of a log, and what it shows of them."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import Positional, parse_options
+from neorl_train._command.shared import JsonFlag, print_json
+
+if TYPE_CHECKING:
+    from neorl_agents.loops import LoopModel, LoopRecord, LoopReport
+
+
+@dataclasses.dataclass(frozen=True)
+class LogArgument:
+    """The log that a command is about.
+
+    Attributes:
+        log: A dataset file, or a table of a historian as CSV or Parquet. Loops are those that it
+            declares, or that have columns such as TIC-201.PV, TIC-201.SP, TIC-201.OP, TIC-201.MODE.
+    """
+
+    log: Positional[Path]
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopOptions(JsonFlag, LogArgument):
+    """Says of each loop of a log whether to retune it, mend its valve or sensor, or leave it.
+
+    example: neorl-train loop plant.h5
+             neorl-train loop export.csv --pv FT_211 --op FV_211 --sp 100
+             neorl-train loop export.csv --pv TIC.PV --op TIC.OP --sp TIC.SP --pv-range 0 150
+
+    Attributes:
+        pv: Column of the measurement of a loop.
+        op: Column of its output.
+        sp: Column of its setpoint, or a number.
+        mode: Column of its mode, in words such as AUTO and MAN.
+        pv_range: Range of the instrument, low and high.
+        op_range: Range of the output; by default 0 to 100 if the values lie within it.
+        period: Seconds between the rows of a table without timestamps, or of the grid on which one
+            with timestamps is put.
+        name: Name of the loop that is named by columns.
+    """
+
+    pv: str = ""
+    op: str = ""
+    sp: str = ""
+    mode: str = ""
+    pv_range: tuple[float, ...] = ()
+    op_range: tuple[float, ...] = ()
+    period: float | None = None
+    name: str = ""
+
+    def validate(self) -> None:
+        """Refuses what does not belong together.
+
+        Raises:
+            InputError: Names the first one.
+        """
+        if bool(self.pv) != bool(self.op):
+            raise InputError("give both --pv and --op, the measurement and the output of a loop")
+        if not self.pv and (self.sp or self.mode or self.pv_range or self.op_range or self.name):
+            raise InputError("--sp, --mode, --name and the ranges belong to a loop; name its "
+                             "columns with --pv and --op")  # fmt: skip
+        for option, ends in (("--pv-range", self.pv_range), ("--op-range", self.op_range)):
+            if ends and not (len(ends) == 2 and ends[0] < ends[1]):
+                raise InputError(f"{option} must be two numbers, low and high, got {ends}")
+        if self.period is not None and not self.period > 0:
+            raise InputError(f"--period must be above 0 s, got {self.period}")
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train loop LOG``."""
+    options = parse_options(LoopOptions, arguments, program="neorl-train loop")
+    options.validate()
+    from neorl_agents.loops import loop_reports
+
+    records = read_records(options)
+    if options.json:
+        documents = [report_document(report) for report in loop_reports(records)]
+        print_json("loops", {"log": str(options.log), "loops": documents})
+        return
+    first = records[0]
+    print(
+        f"{options.log}: {len(first.measurement)} rows of {first.period:g} s, "
+        f"{first.days:.3g} days, {len(records)} loop{'s' * (len(records) > 1)}",
+        flush=True,
+    )
+    for report in loop_reports(records):
+        print(report_text(report), flush=True)
+
+
+def read_records(options: LoopOptions) -> "tuple[LoopRecord, ...]":
+    """The loops that the options name."""
+    from neorl_envs.datasets import LoopTags
+    from neorl_train.data._loop_records import loop_records
+
+    constant = _number(options.sp)
+    loop = None
+    if options.pv:
+        setpoint = "" if constant is not None else options.sp
+        name = options.name or options.pv
+        loop = LoopTags(name, options.pv, options.op, setpoint, options.mode)
+    return loop_records(
+        options.log,
+        loop=loop,
+        setpoint=constant,
+        measurement_range=options.pv_range,
+        output_range=options.op_range,
+        period_s=options.period,
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def report_text(report: "LoopReport") -> str:
+    """One loop as a short text: the answer first, then the health, then the model."""
+    from neorl_agents.loops import health_figures
+
+    cause, record = report.cause, report.record
+    lines = ["", f"{record.name}: {cause.answer.upper()}", f"  {cause.reason}"]
+    lines += [f"  {cause.needed}"] if cause.needed else []
+    lines += [f"  because: {sentence}" for sentence in cause.evidence]
+    lines += ["  health"]
+    lines += [f"    {name:<28}{value:<52} {word}".rstrip() for name, value, word in
+              health_figures(report)]  # fmt: skip
+    lines += ["  model of the process", *(f"    {line}" for line in model_lines(report))]
+    return "\n".join(lines)
+
+
+def model_lines(report: "LoopReport") -> list[str]:
+    """What the log shows of the process."""
+    model, record = report.model, report.record
+    lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in model.conditions]
+    if model.members:
+        per = f"{record.measurement_unit or 'units'} per {record.output_unit or 'unit'}"
+        low, high = sorted((model.gain.low, model.gain.high))
+        kind = f"slope, {per} and second" if model.integrating else f"gain, {per}"
+        lines.append(f"{kind}: {model.gain.value:.3g} [{low:.3g}, {high:.3g}]")
+        times = [("dead time", model.dead_time), *(("lag", t) for t in model.time_constants)]
+        lines += [f"{name}: {t.value:.3g} s [{t.low:.3g}, {t.high:.3g}]" for name, t in times]
+        lines.append(
+            f"on rows that it was not fitted on it predicts {model.held_out:.0%} of the changes "
+            f"over {model.horizon:.3g} s"
+        )
+    if model.usable:
+        return [*lines, "It may be used to retune the loop."]
+    return [*lines, f"It may not be used to retune the loop: {model.why_not}."]
+
+
+def report_document(report: "LoopReport") -> dict[str, Any]:
+    """One loop as plain JSON."""
+    from neorl_agents.loops import health_figures
+
+    record, cause = report.record, report.cause
+    return {
+        "name": record.name,
+        "tags": record.tags,
+        "answer": cause.answer,
+        "cause": cause.kind,
+        "reason": cause.reason,
+        "needed": cause.needed,
+        "evidence": list(cause.evidence),
+        "health": [dict(zip(("name", "value", "word"), one, strict=True))
+                   for one in health_figures(report)],
+        "model": model_document(report.model),
+    }  # fmt: skip
+
+
+def model_document(model: "LoopModel") -> dict[str, Any]:
+    """A model as plain JSON; numbers that are not known are null."""
+    numbers = {
+        "gain": model.gain._asdict(),
+        "dead_time": model.dead_time._asdict(),
+        "time_constants": [one._asdict() for one in model.time_constants],
+        "held_out": model.held_out,
+        "horizon": model.horizon,
+    }
+    return {
+        **(numbers if model.members else dict.fromkeys(numbers)),
+        "integrating": model.integrating,
+        "conditions": list(model.conditions),
+        "usable": model.usable,
+        "why_not": model.why_not,
+    }

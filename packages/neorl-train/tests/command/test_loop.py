@@ -1,0 +1,68 @@
+"""``neorl-train loop``: from a table to an answer, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neorl_train._command.main import main
+
+
+def table(path: Path, rows: int = 1500) -> Path:
+    """A loop whose output is at its upper limit."""
+    rng = np.random.default_rng(0)
+    stamps = np.datetime64("2024-03-01T10:00:00") + 10 * np.arange(rows).astype("m8[s]")
+    level = 40 + rng.normal(0, 0.1, rows)
+    lines = ["time,LIC-7.PV,LIC-7.SP,LIC-7.OP"]
+    lines += [f"{t},{y:.3f},45.0,100.0" for t, y in zip(stamps, level, strict=True)]
+    lines[5] = lines[5].replace(lines[5].split(",")[1], "NULL")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_table_gets_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "log.csv")
+    assert main(["loop", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "LIC-7: MEND THE VALVE OR SENSOR" in text
+    assert "at a limit 100% of the time" in text
+    assert "Traceback" not in text
+    assert main(["loop", str(path), "--json"]) == 0
+    (loop,) = json.loads(capsys.readouterr().out)["loops"]
+    assert loop["cause"] == "saturation"
+    assert loop["model"]["usable"] is False
+    assert {"name", "value", "word"} == set(loop["health"][0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--pv", "LIC-7.PV"], "both --pv and --op"),
+        (["--sp", "45"], "name its columns"),
+        (["--pv", "LIC-7.PV", "--op", "LIC-7.OP", "--pv-range", "5"], "two numbers"),
+        (["--pv", "LIC-8.PV", "--op", "LIC-7.OP"], "LIC-7.PV"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    path = table(tmp_path / "log.csv", 300)
+    assert main(["loop", str(path), *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_file_that_is_absent_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["loop", "nowhere.csv"]) == 2
+    assert "there is no file nowhere.csv" in capsys.readouterr().err
+
+
+def test_a_table_without_stamps_needs_its_period(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plain.csv"
+    path.write_text("PV,OP\n" + "".join(f"{i % 7},{50 + i % 5}\n" for i in range(300)))
+    assert main(["loop", str(path), "--pv", "PV", "--op", "OP"]) == 2
+    assert "--period" in capsys.readouterr().err
