@@ -135,6 +135,13 @@ def test_when_all_sites_are_gone_one_line_says_so_and_the_rounds_before_are_kept
     assert [(record.round, record.counted) for record in back.records] == [(2, True)]
 
 
+def test_rounds_of_which_none_counted_are_an_error_and_no_result(run):
+    """Three rounds are fewer than the patience of five."""
+    gone = [Fault(f"site{i}", "dead") for i in range(5)]
+    with pytest.raises(InputError, match="no round has been completed since round 0: site0: dead"):
+        run(rule={"patience": 5}, faults=gone)
+
+
 def test_a_round_with_fewer_answers_than_the_rule_needs_changes_nothing(run):
     absent = [Fault(f"site{i}", "late", 0, 0) for i in range(3)]
     result = run(rule={"rule": "median", "byzantine": 1}, faults=absent)

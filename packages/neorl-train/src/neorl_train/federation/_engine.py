@@ -21,7 +21,13 @@ from neorl_train.federation._coordinator import Coordinator
 from neorl_train.federation._messages import RoundStart, Update, Vector, n_bytes
 from neorl_train.federation._privacy import epsilon
 from neorl_train.federation._rules import alter, is_fault, mix, mixings
-from neorl_train.federation._settings import Fault, Federation, check_faults, check_federation
+from neorl_train.federation._settings import (
+    Fault,
+    Federation,
+    FederationConfig,
+    check_faults,
+    check_federation,
+)
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._plan import Plan, check_learner, check_trainable
 
@@ -75,6 +81,63 @@ def worst_text(record: RoundRecord) -> str:
     )
 
 
+def combined_round(
+    coordinator: Coordinator, vector: Vector, updates: Mapping[str, Update], record: RoundRecord
+) -> tuple[Vector, RoundRecord]:
+    """The common parameters after the answers of a round, and the record of the round.
+
+    Args:
+        coordinator: The server.
+        vector: The common parameters before the round.
+        updates: Usable answers by site, in the order of the sites.
+        record: The record so far; the outcome of a site whose numbers are not finite is replaced.
+    """
+    if not coordinator.enough(list(updates)):
+        return vector, record
+    federation, size = coordinator.settings.federation, len(vector)
+    changes = {name: coordinator.decode(update, size) for name, update in updates.items()}
+    value, not_finite = coordinator.combine(record.round, changes, size)
+    record.outcomes.update(dict.fromkeys(not_finite, NOT_FINITE))
+    usable = [name for name in updates if name not in not_finite]
+    too_few = bool(not_finite) and len(usable) < federation.least_sites
+    if too_few or not np.isfinite(value).all():
+        return vector, record
+    shares = coordinator.shares(usable)[0] if federation.rule == "mean" else {}
+    record = record._replace(counted=True, shares=shares, change=float(np.linalg.norm(value)))
+    return vector + value, record
+
+
+def failed_rounds(
+    failed: int,
+    record: RoundRecord,
+    federation: FederationConfig,
+    *,
+    advice: str,
+    print_line: Callable[[str], None],
+) -> int:
+    """Number of consecutive rounds that failed, including this one; a line is printed for each.
+
+    Args:
+        failed: Number before this round.
+        record: Record of the round.
+        federation: Rounds and patience.
+        advice: What to do if the federation ends.
+        print_line: Called with one line if the round failed.
+
+    Raises:
+        InputError: If there are as many as ``patience`` allows, or no round has counted at all.
+    """
+    if record.counted:
+        return 0
+    print_line(f"round {record.round}: too few sites answered ({worst_text(record)})")
+    if failed + 1 >= min(federation.patience, federation.rounds):
+        raise InputError(
+            f"no round has been completed since round {record.round - failed}: "
+            f"{worst_text(record)}; {advice}"
+        )
+    return failed + 1
+
+
 class Exchange:
     """The rounds of a federation.
 
@@ -113,27 +176,15 @@ class Exchange:
         if self._matrices is not None:
             return self._mix(number, vectors, updates, outcomes)
         record = RoundRecord(number, outcomes, {}, False, 0.0, 0.0, up, down, plain)
-        if not self._coordinator.enough(list(updates)):
-            return vectors, record
         if self._coordinator.settings.messages.secure_sum:
+            if not self._coordinator.enough(list(updates)):
+                return vectors, record
             return self._masked_sum(number, vectors[0], updates, record)
-        size = len(vectors[0])
-        changes = {name: self._coordinator.decode(update, size) for name, update in updates.items()}
-        value, not_finite = self._coordinator.combine(number, changes, size)
-        for name in not_finite:
-            outcomes[name] = NOT_FINITE
-        usable = [name for name in updates if name not in not_finite]
-        minimum = self._coordinator.settings.federation.least_sites
-        if not np.isfinite(value).all() or len(usable) < minimum * bool(not_finite):
+        vector, record = combined_round(self._coordinator, vectors[0], updates, record)
+        if not record.counted:
             return vectors, record
-        shares, _ = self._coordinator.shares(usable)
-        record = record._replace(
-            counted=True,
-            shares=shares if self._coordinator.settings.federation.rule == "mean" else {},
-            change=float(np.linalg.norm(value)),
-            error=self._relative_error(usable),
-        )
-        return [vectors[0] + value], record
+        usable = [name for name in updates if name in record.answered]
+        return [vector], record._replace(error=self._relative_error(usable))
 
     def _updates_of_round(
         self, number: int, vectors: list[Vector]
@@ -409,25 +460,21 @@ class _Engine:
         while self.round < rounds and not stop():
             self.vectors, record = self.exchange.round(self.round, self.vectors)
             self.round += 1
-            self.failed = 0 if record.counted else self.failed + 1
             watch(record)
             records.append(record)
-            self._check_round(record)
+            self.failed = failed_rounds(
+                self.failed,
+                record,
+                self.settings.federation,
+                advice="bring the sites back and repeat the command, which continues from the last "
+                "checkpoint",
+                print_line=self.print_line,
+            )
             if checkpoints is not None:
                 # A failed round is stored too, so that it is not repeated forever.
                 last = self.round == rounds or stop()
                 checkpoints.save(self.round, self._tree(), force=last)
         return self._result(records, finished=self.round >= rounds)
-
-    def _check_round(self, record: RoundRecord) -> None:
-        if not record.counted:
-            self.print_line(f"round {record.round}: too few sites answered ({worst_text(record)})")
-        if self.failed >= self.settings.federation.patience:
-            raise InputError(
-                f"no round has been completed since round {record.round - self.failed + 1}: "
-                f"{worst_text(record)}; bring the sites back and repeat the command, which "
-                "continues from the last checkpoint"
-            )
 
     def _tree(self) -> dict[str, Any]:
         return {
