@@ -21,6 +21,7 @@ from neorl_train.federation import (
 
 SETTINGS = Federation(FederationConfig(rounds=4, local_updates=8))
 NAMES = ("north", "south", "west")
+KEYS = {name: name.encode() * 8 for name in NAMES}
 
 
 def learner():
@@ -42,14 +43,15 @@ def main(role, folder, address):
     """Serves, or joins as the site of that number."""
     if role == "server":
         records = []
-        vector = serve_federation(SETTINGS, NAMES, address, watch=records.append)
+        vector = serve_federation(SETTINGS, NAMES, address, keys=KEYS, watch=records.append)
         np.save(Path(folder) / "vector.npy", vector)
         for record in records:
             print("outcomes", sorted(record.outcomes.values()), flush=True)
         return
     number = int(role)
     client = Client(NAMES[number], number, learner(), data(folder, number), SETTINGS, seed=0)
-    join_federation(client, address)
+    join_federation(client, address, key=KEYS[NAMES[number]])
+    np.save(Path(folder) / f"site-{number}.npy", client.parameters)
 
 
 if __name__ == "__main__":
