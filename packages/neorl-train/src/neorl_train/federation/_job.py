@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import check_head, head, write_json, write_text
@@ -286,7 +287,17 @@ def federation_results(
     plan: FederationPlan, sites: Mapping[str, RunDirectory], rounds: Sequence[Mapping[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
     """The comparison over all sites, as text and as JSON."""
-    site_results = {name: _site(plan.algorithm, run) for name, run in sites.items()}
+    evaluations = {name: read_evaluation(run.path) for name, run in sites.items()}
+    site_results = {
+        name: _site(plan.algorithm, run, evaluations[name]) for name, run in sites.items()
+    }
+    differences = {
+        name: _paired(evaluation, plan.algorithm, f"{plan.algorithm}_{LOCAL}")
+        for name, evaluation in evaluations.items()
+        if evaluation.tables.environment
+    }
+    for name, paired in differences.items():
+        site_results[name]["gain"] = mean_gain([paired])
     document: dict[str, Any] = {
         "algorithm": plan.algorithm,
         "rule": plan.settings.federation.rule,
@@ -307,14 +318,14 @@ def federation_results(
             ),
             "delta": privacy.delta,
         }
-    means = _means(site_results)
+    means = _means(site_results, differences)
     if means:
         document["mean_of_sites"] = means
     return "\n".join(_sentences(document)), document
 
 
-def _site(algorithm: str, run: RunDirectory) -> dict[str, Any]:
-    evaluation, verdict = read_evaluation(run.path), read_verdict(run.path)
+def _site(algorithm: str, run: RunDirectory, evaluation: Evaluation) -> dict[str, Any]:
+    verdict = read_verdict(run.path)
     site: dict[str, Any] = {
         "run": str(run.path),
         "verdict": verdict.answer,
@@ -322,14 +333,14 @@ def _site(algorithm: str, run: RunDirectory) -> dict[str, Any]:
     }
     if not evaluation.tables.environment:
         return site  # a log alone cannot show the returns of another policy
-    groups = {"federated": algorithm, "local": f"{algorithm}_{LOCAL}"}
-    site["returns"] = {name: _mean(evaluation, group) for name, group in groups.items()}
+    site["returns"] = {
+        "federated": _mean(evaluation, algorithm), LOCAL: _mean(evaluation, f"{algorithm}_{LOCAL}")
+    }  # fmt: skip
     site["returns"] |= {
         row.name: row.returns.value
         for row in evaluation.tables.rows
         if row.role in ("classical", "behaviour") and not row.guarded
     }
-    site["gain"] = _gain(evaluation, *groups.values())
     return site
 
 
@@ -338,36 +349,60 @@ def _mean(evaluation: Evaluation, group: str) -> float:
     return float(np.mean([row.returns.value for row in rows]))
 
 
-def _gain(evaluation: Evaluation, trained: str, compared: str) -> dict[str, float]:
-    """Paired difference between common policy and local training, over starts; mean over seeds."""
+def _paired(evaluation: Evaluation, trained: str, compared: str) -> Float[np.ndarray, "seed start"]:
+    """Return of the common policy minus that of local training, by seed and start."""
     returns = {
-        group: np.mean(
+        group: np.asarray(
             [
-                np.asarray(result.episodes.returns, np.float64)
-                for result in evaluation.results
+                result.episodes.returns
+                for result in sorted(evaluation.results, key=lambda result: result.seeds)
                 if result.group == group and not result.guarded
             ],
-            axis=0,
+            np.float64,
         )
         for group in (trained, compared)
     }
-    paired = returns[trained] - returns[compared]
-    error = float(paired.std(ddof=1) / np.sqrt(len(paired)))
-    return {"mean": float(paired.mean()), "standard_error": error}
+    return returns[trained] - returns[compared]
 
 
-def _means(site_results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    with_plant = [site for site in site_results.values() if "returns" in site]
-    if len(with_plant) < len(site_results):
+def mean_gain(differences: Sequence[Float[np.ndarray, "seed start"]]) -> dict[str, float]:
+    """Mean of paired differences over sites, seeds and starts, and its standard error.
+
+    A seed trains all sites together, so its effect does not average out over them: the variance of
+    the mean is that of the seeds' means over all sites, plus that of the starts of every site
+    without the remainder, which the seeds' means contain already. With one seed the error is over
+    its starts alone, because nothing shows what another seed would give.
+
+    Args:
+        differences: For every site, one number for each seed and each start, with the same seeds
+            at all sites.
+
+    Returns:
+        ``mean`` and ``standard_error``, in the unit of the differences.
+    """
+    seeds = len(differences[0])
+    by_seed = np.mean([site.mean(axis=1) for site in differences], axis=0)
+    variance = by_seed.var(ddof=1) / seeds if seeds > 1 else 0.0
+    for site in differences:
+        by_start, starts = site.mean(axis=0), site.shape[1]
+        remainder = site - site.mean(axis=1, keepdims=True) - by_start + site.mean()
+        rest = (remainder**2).sum() / ((seeds - 1) * (starts - 1)) / seeds if seeds > 1 else 0.0
+        variance += max(by_start.var(ddof=1) - rest, 0.0) / starts / len(differences) ** 2
+    return {"mean": float(by_seed.mean()), "standard_error": float(np.sqrt(variance))}
+
+
+def _means(
+    site_results: Mapping[str, Mapping[str, Any]],
+    differences: Mapping[str, Float[np.ndarray, "seed start"]],
+) -> dict[str, float]:
+    if len(differences) < len(site_results):
         return {}
-    gains = [site["gain"] for site in with_plant]
+    returns = [site["returns"] for site in site_results.values()]
+    gain = mean_gain(list(differences.values()))
     return {
-        "federated": float(np.mean([site["returns"]["federated"] for site in with_plant])),
-        "local": float(np.mean([site["returns"]["local"] for site in with_plant])),
-        "gain": float(np.mean([gain["mean"] for gain in gains])),
-        "gain_standard_error": float(
-            np.sqrt(sum(gain["standard_error"] ** 2 for gain in gains)) / len(gains)
-        ),
+        **{name: float(np.mean([site[name] for site in returns])) for name in ("federated", LOCAL)},
+        "gain": gain["mean"],
+        "gain_standard_error": gain["standard_error"],
     }
 
 
@@ -414,6 +449,11 @@ def _sentences(document: Mapping[str, Any]) -> list[str]:
             f"  mean of the sites: {means['federated']:.4g} together, {means['local']:.4g} alone "
             f"({means['gain']:+.3g} ± {means['gain_standard_error']:.2g}, standard error)"
         )
+        if len(document["seeds"]) == 1:
+            lines.append(
+                "  the errors are over the starts of one seed; train two seeds or more to see how "
+                "much the training itself varies"
+            )
     messages = document["messages"]
     saved = messages["bytes_saved"]
     lines.append(
