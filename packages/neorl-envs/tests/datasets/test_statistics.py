@@ -58,6 +58,32 @@ def test_statistics_of_no_cost_and_of_one_row(toy_spec: Spec, toy_columns: dict)
     assert data_statistics(dataset_from_columns(bare, **toy_columns)).cost.mean.shape == (0,)
 
 
+def test_the_returns_of_episodes_that_kept_their_limits_stand_apart(
+    toy_spec: Spec, random_log: Any
+) -> None:
+    log = random_log(toy_spec, 300, 3)
+    rows: Any = log.transitions
+    used = np.array([log.episode(i).mask.any() for i in range(log.n_episodes)])
+    returns = log.episode_returns()
+    costs = {"episode": log.episode_costs(), "step": log.episode_worst_costs()}
+    for per, cost in costs.items():
+        limits = tuple(
+            dataclasses.replace(channel, limit=float(np.median(cost[:, i])), per=per)
+            for i, channel in enumerate(toy_spec.cost)
+        )
+        kept = (cost.astype(np.float32) <= np.float32([c.limit for c in limits])).all(axis=1)
+        expected = returns[kept & used]
+        assert 0 < len(expected) < used.sum()
+        seen: Any = data_statistics(log, limits=limits).kept_return
+        assert float(seen.count) == len(expected)
+        np.testing.assert_allclose(seen.max, expected.max(), rtol=1e-6)
+        np.testing.assert_allclose(seen.mean, expected.mean(), rtol=1e-5)
+    never = tuple(dataclasses.replace(channel, limit=0.0) for channel in toy_spec.cost)
+    costly = rows._replace(cost=np.abs(rows.cost) + 1)
+    none: Any = data_statistics(dataclasses.replace(log, transitions=costly), limits=never)
+    assert float(none.kept_return.count) == 0
+
+
 @pytest.mark.parametrize("block", [7, 10_000])
 def test_one_pass_over_a_file_gives_what_a_copy_in_memory_gives(
     toy_spec: Spec, random_log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int

@@ -38,10 +38,12 @@ from neorl_core.losses import masked_mean
 
 
 class SequencePreparation(Preparation):
-    """A preparation that also holds the range of the logged returns.
+    """A preparation that also holds the returns between which a policy aims.
 
     Attributes:
-        returns: Smallest and largest return of a logged episode, in the unit of the log's reward.
+        returns: Smallest return of a logged episode, and largest return of one that kept every
+            cost limit, in the unit of the log's reward. If none kept them, or that is not known,
+            the second is the largest of all.
     """
 
     returns: Float[Array, "2"] = eqx.field(kw_only=True)
@@ -59,10 +61,11 @@ class DecisionTransformer(BaseLearner):
     **Return at run time** (the decision "Rewards at run time"): a policy does not observe its
     reward at run time. A second network, the reward predictor, is trained alongside the first to
     predict the reward of a step from ``(s_t, a_t, s_{t+1})``, and the policy subtracts what it
-    predicts. The target is ``least + aim (greatest - least)`` of the logged episodes' returns, a
-    leaf of the policy in the unit of the log. The network receives ``G`` divided by the horizon
-    and by the standard deviation of the reward; if no logged row is terminated, the log's mean
-    reward is subtracted first.
+    predicts. The target is ``least + aim (greatest - least)``, a leaf of the policy in the unit of
+    the log, with the least return of a logged episode and the greatest of one that kept every cost
+    limit. If none did, the greatest of all is taken, since this learner does not know of costs. The
+    network receives ``G`` divided by the horizon and by the standard deviation of the reward; if no
+    logged row is terminated, the log's mean reward is subtracted first.
 
     The index of a step in its episode is known up to the horizon, after which the policy starts
     again at the first step. Widths: ``networks.hidden`` has one entry for every block, all equal;
@@ -74,7 +77,8 @@ class DecisionTransformer(BaseLearner):
     updates (CORL: 10,000 of 100,000), so that short runs learn.
 
     Attributes:
-        aim: The return to aim at: 0 is the smallest logged one, 1 the largest.
+        aim: The return to aim at: 0 is the smallest logged one, 1 the largest of an episode that
+            kept every cost limit.
         learning_rate: Learning rate of the transformer after its warm-up.
         predictor_learning_rate: Learning rate of the reward predictor.
         warmup_updates: Updates over which the transformer's rate rises from zero; 0 for none.
@@ -171,8 +175,10 @@ def require_sequence_settings(learner: Any) -> None:
 
 
 def sequence_preparation(maps: Preparation, statistics: DataStatistics) -> SequencePreparation:
-    """The maps of a training split, with the range of the returns of its episodes."""
-    ends = statistics.episode_return.min, statistics.episode_return.max
+    """The maps of a training split, with the returns between which a policy aims."""
+    every, kept = statistics.episode_return, statistics.kept_return
+    greatest = every.max if kept is None else jnp.where(kept.count > 0, kept.max, every.max)
+    ends = every.min, greatest
     returns = jnp.stack([jnp.asarray(end, jnp.float32).reshape(()) for end in ends])
     fields_of_maps = {field.name: getattr(maps, field.name) for field in fields(maps)}
     return SequencePreparation(**fields_of_maps, returns=returns)

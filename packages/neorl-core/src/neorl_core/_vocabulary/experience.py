@@ -110,6 +110,8 @@ class DataStatistics(NamedTuple):
         episode_length: Statistics of the lengths of the episodes in steps, scalars.
         terminated: Statistics of whether the plant ended the episode at a row, as 0 and 1, scalars;
             ``None`` if that is not known.
+        kept_return: ``episode_return`` of the episodes that kept every cost limit, with a count of
+            zero if none did; ``None`` if that is not known.
     """
 
     obs: FieldStatistics
@@ -119,3 +121,4 @@ class DataStatistics(NamedTuple):
     episode_return: FieldStatistics
     episode_length: FieldStatistics
     terminated: FieldStatistics | None = None
+    kept_return: FieldStatistics | None = None

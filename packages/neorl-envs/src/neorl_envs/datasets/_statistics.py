@@ -1,7 +1,7 @@
 """Statistics of a dataset, with which every learner is initialised, and its split by episodes."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from neorl_core import DataStatistics, FieldStatistics
+from neorl_core import CostChannel, DataStatistics, FieldStatistics
+from neorl_core.costs import limit_kind
 from neorl_envs.datasets._checks import (
     Spans,
     copied_rows,
@@ -42,6 +43,7 @@ def data_statistics(
     *,
     episodes: Int[np.ndarray, " chosen"] | None = None,
     reward: RewardOf | None = None,
+    limits: Sequence[CostChannel] | None = None,
 ) -> DataStatistics:
     """Count, mean, population standard deviation and range of every field.
 
@@ -56,6 +58,8 @@ def data_statistics(
             default.
         reward: Function of reward and costs of rows that replaces the logged reward; ``None`` uses
             the logged reward.
+        limits: The dataset's cost channels with the limits of the run, which say what
+            ``kept_return`` counts; by default those of the dataset.
 
     Returns:
         The statistics, float32 arrays.
@@ -90,7 +94,20 @@ def data_statistics(
     def column(name: str) -> FieldStatistics:
         return field(lambda pieces: copied_rows(getattr(rows, name), pieces))
 
+    def masked_costs(pieces: list[slice]) -> Float[np.ndarray, "row cost"]:
+        return np.where(copied_rows(rows.mask, pieces)[:, None], copied_rows(rows.cost, pieces), 0)
+
     returns = episode_reductions(spans, masked_rewards)[lengths > 0]
+    none = FieldStatistics(*(jnp.zeros(()) for _ in FieldStatistics._fields))
+    kept = np.ones(len(returns), bool)
+    totals, worsts = (
+        episode_reductions(spans, masked_costs, how)[lengths > 0] for how in (np.add, np.maximum)
+    )
+    for i, channel in enumerate(dataset.spec.cost if limits is None else limits):
+        kind = limit_kind(channel)
+        # In the precision of logs, as learners compare them.
+        quantity = kind.of_episode(totals[:, i], worsts[:, i]).astype(np.float32)
+        kept &= ~np.asarray(kind.exceeded(quantity, channel.limit))
     return DataStatistics(
         obs=column("obs"),
         action=column("action"),
@@ -99,6 +116,7 @@ def data_statistics(
         episode_return=_field([returns]),
         episode_length=_field([lengths[lengths > 0].astype(np.float64)]),
         terminated=column("terminated"),
+        kept_return=_field([returns[kept]]) if kept.any() else none,
     )
 
 

@@ -99,24 +99,30 @@ def training_data(
     if not mask.any():
         raise InputError("every row of the log is masked, so there is nothing to train on")
     rows = jax.tree.map(partial(unmasked_rows, mask), cut_at_gaps(dataset.transitions))
-    plain, penalised = plain_and_penalised(dataset, penalty_weights)
-    return TrainingData(rows, plain, spec or dataset.spec, tuple(penalty_weights), penalised)
+    spec = spec or dataset.spec
+    plain, penalised = plain_and_penalised(dataset, penalty_weights, spec)
+    return TrainingData(rows, plain, spec, tuple(penalty_weights), penalised)
 
 
 def plain_and_penalised(
     dataset: Dataset,
     penalty_weights: Sequence[float],
+    spec: Spec,
     episodes: Int[np.ndarray, " chosen"] | None = None,
 ) -> tuple[DataStatistics, DataStatistics]:
-    """Statistics with the reward as logged, and with the cost penalties subtracted from it."""
-    plain = data_statistics(dataset, episodes=episodes)
+    """Statistics with the reward as logged, and with the cost penalties subtracted from it.
+
+    The episodes that count as having kept their limits are those that kept the ones of ``spec``.
+    """
+    measured = partial(data_statistics, dataset, episodes=episodes, limits=spec.cost)
+    plain = measured()
     if not any(penalty_weights):
         return plain, plain
 
     def penalised(reward: np.ndarray, cost: np.ndarray) -> np.ndarray:
         return reward_minus_costs(reward, cost, penalty_weights)
 
-    return plain, data_statistics(dataset, episodes=episodes, reward=penalised)
+    return plain, measured(reward=penalised)
 
 
 def statistics_for_learner(
@@ -303,7 +309,8 @@ def streamed_data(
         dataset.episode_starts[chosen], dataset.episode_ends[chosen], strict=True
     ):
         keep[start:end] = True
-    plain, penalised = plain_and_penalised(dataset, penalty_weights, chosen)
+    spec = spec or dataset.spec
+    plain, penalised = plain_and_penalised(dataset, penalty_weights, spec, chosen)
     stream = batch_stream(
         Path(path),
         [name for name in Transition._fields if name != "mask"],
@@ -311,7 +318,6 @@ def streamed_data(
         seed=0,
         keep=keep,
     )
-    spec = spec or dataset.spec
     return StreamedData(dataset, stream, plain, spec, tuple(penalty_weights), penalised, readers)
 
 

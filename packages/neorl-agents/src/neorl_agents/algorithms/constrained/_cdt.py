@@ -26,13 +26,15 @@ from neorl_agents.learning import (
     Networks,
     UnitRows,
     counted_cost_unit,
+    episode_costs,
     only_batch,
 )
 from neorl_agents.learning import Steps as StepSettings
 from neorl_agents.networks import SequenceNetwork, Steps
 from neorl_agents.policies import SequencePolicy
 from neorl_agents.sampling import HistoriesWithReturns
-from neorl_core import DataStatistics, Spec, Transition
+from neorl_core import DataStatistics, InputError, Spec, Transition
+from neorl_core.costs import limit_kind
 from neorl_core.distributions import diagonal_gaussian_log_prob
 from neorl_core.infrastructure import setting
 from neorl_core.losses import masked_mean
@@ -55,20 +57,23 @@ class CDT(BaseLearner):
 
     with means over known steps and channels, and one step of the logarithm of the temperature,
     which keeps the entropy of a channel near ``target_entropy``. The policy is the mean of ``pi``.
-    Its budgets are the run's limits and its target is ``least + aim (greatest - least)`` of the
-    logged returns; it subtracts predicted costs and rewards from both
-    (:class:`neorl_agents.DecisionTransformer`). If a target and the limits cannot be met together,
+    Its budgets are the run's limits and its target is ``least + aim (greatest - least)``, with the
+    least return of a logged episode and the greatest of one that kept every limit; it subtracts
+    predicted costs and rewards from both (:class:`neorl_agents.DecisionTransformer`). A log in
+    which no episode kept all limits is refused. If a target and the limits cannot be met together,
     the log determines which of them gives way; a lower ``aim`` asks for less return.
 
     There is **no guarantee**: a budget is an input of a network, not a bound.
 
     Deviations: those of the decision transformer; the log is not augmented (the code adds 20 % of
     targets that no episode reached); budgets do not fall below zero; all costs instead of one; the
-    token of the costs comes before that of the return; the mean has a tanh; the entropy of a
-    channel is held at -1, whereas OSRL holds it at minus the number of channels.
+    token of the costs comes before that of the return, and is the cost itself (OSRL: 50 minus it);
+    the target follows from the log (OSRL: chosen by hand for every budget); the mean has a tanh;
+    the entropy of a channel is held at -1, whereas OSRL holds it at minus the number of channels.
 
     Attributes:
-        aim: The return to aim at: 0 is the smallest logged one, 1 the largest.
+        aim: The return to aim at: 0 is the smallest logged one, 1 the largest of an episode that
+            kept every limit.
         cost_weight: Weight of the prediction of costs.
         target_entropy: Target of the temperature for the entropy of a channel, in nats.
         learning_rate: Learning rate of the transformer after its warm-up.
@@ -116,6 +121,27 @@ class CDT(BaseLearner):
     def centred(self) -> Array:
         """Always true: sums over the rest of an episode are finite, and its steps are counted."""
         return jnp.asarray(True)
+
+    def require_log(self, spec: Spec, rows: Transition) -> None:
+        """Refuses a log from which nothing can be learned about its limits.
+
+        Raises:
+            InputError: See :func:`neorl_agents.learning.require_limits_in_log`; and if no episode
+                keeps all limits, because then there is no return to aim at.
+        """
+        super().require_log(spec, rows)
+        _, quantities = episode_costs(spec, rows)
+        exceeded = [
+            limit_kind(channel).exceeded(quantities[:, i], channel.limit)
+            for i, channel in enumerate(spec.cost)
+        ]
+        if np.any(exceeded, axis=0).all():
+            names = ", ".join(channel.name for channel in spec.cost)
+            raise InputError(
+                "CDT aims at the largest return of an episode that keeps every limit, but no "
+                f"logged episode keeps those of {names} at once; raise a limit, or log episodes "
+                "that keep all of them"
+            )
 
     def log_tables(self, spec: Spec, rows: Transition) -> Any:
         """Windows with the limited costs; for a limit per step, the steps above it are counted.

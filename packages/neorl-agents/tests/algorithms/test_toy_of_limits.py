@@ -1,0 +1,49 @@
+"""What learners with a limit reach where the best action under it is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from neorl_agents import CDT, DecisionTransformer
+from neorl_agents.learning import log_tables
+from neorl_agents.testing import sized
+from neorl_core import CostChannel, InputError
+
+from .limited_toy import LIMIT, SPEC, driven, toy_log, trained
+
+SMALL = {"hidden": (32,), "history_steps": 4, "batch_size": 64, "learning_rate": 1e-3}
+
+
+@pytest.mark.parametrize("kind", [CDT, DecisionTransformer])
+def test_a_transformer_aims_at_the_best_episode_that_kept_the_limit(kind):
+    _, statistics, returns, kept = toy_log()
+    learner = kind()
+    maps = learner.prepare(SPEC, statistics)
+    np.testing.assert_allclose(maps.returns, [returns.min(), returns[kept].max()], rtol=1e-6)
+    assert returns[kept].max() < 0.5 * returns.max()
+    # If none kept it or nobody knows, all episodes count, for a learner without costs.
+    none = statistics.kept_return._replace(count=np.float32(0))
+    for unknown in (none, None):
+        maps = learner.prepare(SPEC, statistics._replace(kept_return=unknown))
+        np.testing.assert_allclose(maps.returns[1], returns.max(), rtol=1e-6)
+
+
+def test_cdt_refuses_a_log_in_which_no_episode_keeps_all_limits():
+    log, _, _, _ = toy_log()
+    saved = 1 - log.cost  # every episode keeps one of the two limits, none both
+    spec = replace(
+        SPEC, cost=(replace(SPEC.cost[0], limit=2.0), CostChannel("saved", "1", 10.0, "episode"))
+    )
+    log = log._replace(cost=np.concatenate([log.cost, saved], axis=1))
+    with pytest.raises(InputError, match="no logged episode keeps those of c, saved at once"):
+        log_tables(CDT(), spec, log)
+
+
+def test_cdt_keeps_the_limit_of_the_toy_with_its_default_aim():
+    """Aiming at the largest logged return, it takes twice the limit or more."""
+    learner = sized(CDT(), **SMALL, warmup_updates=50)
+    state, _ = trained(learner, 500)
+    reached, cost = driven(learner.policy(state))
+    assert cost <= LIMIT
+    assert reached > 2
