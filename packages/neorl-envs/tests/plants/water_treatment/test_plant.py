@@ -99,8 +99,10 @@ def test_scores_over_a_thousand_episodes(env: WaterTreatment, totals: Any) -> No
     drawn = np.random.default_rng(0).uniform(low, high, (200, 4))
     close = np.random.default_rng(1).uniform((15, 0.1, 30, 0.44), (60, 0.6, 80, 0.54), (100, 4))
     actions = np.concatenate([drawn, close])
-    best = max(totals(env, constant(env, action), 20).score.mean() for action in actions)
-    assert best < reference.score.mean() - 0.5
+    few = [totals(env, constant(env, action), 20).score.mean() for action in actions]
+    # The best of 300 in 20 episodes is partly luck, so it is judged again, as the reference was.
+    best = totals(env, constant(env, actions[np.argmax(few)]), 1000, key=1)
+    assert best.score.mean() < reference.score.mean() - 0.5
 
 
 @pytest.mark.nightly
