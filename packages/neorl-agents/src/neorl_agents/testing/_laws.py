@@ -35,7 +35,10 @@ from neorl_agents.testing._problem import (
     with_rows,
 )
 from neorl_core import Transition, highs, lows
-from neorl_core.testing import assert_close
+from neorl_core.testing import assert_close, assert_stable
+
+ROUNDING = np.finfo(np.float32).eps
+"""Relative change of the data whose effect counts as that of rounding."""
 
 # The laws of masked rows: they have no effect, whatever they hold.
 
@@ -303,13 +306,41 @@ def _a_sweep_by_vmap_is_its_single_runs(subject: Subject) -> None:
     sweep = jax.tree.map(lambda *leaves: np.stack(leaves), algorithm, faster)
     swept = jax.device_get(side_by_side(sweep, state, batch, keys))
     for i, one in enumerate((algorithm, faster)):
-        single, _ = updated(one, state, batch, keys[i])
+
+        def single(batch: Any, one: Any = one, key: Any = keys[i]) -> Any:
+            return updated(one, state, batch, key)[0]
+
+        effect = partial(_effect_of_rounding, single, batch)
         mine = jax.tree.map(lambda leaf, i=i: leaf[i], swept)
-        assert_close(mine, single, rtol=1e-3, atol=1e-5, message="vmap differs from a single run")
+        message = "vmap differs from a single run"
+        assert_stable(mine, single(batch), effect, rtol=1e-3, atol=1e-5, message=message)
     both = (jax.tree.map(lambda leaf, i=i: leaf[i], swept) for i in range(2))
     assert not equal(*both), (
         "ten times the learning rates change nothing, so update does not use them"
     )
+
+
+def _effect_of_rounding(update: Callable[[Any], Any], batch: Any) -> Any:
+    """The largest change of a new state if each number of the batch is rounded up or down.
+
+    It may be a whole step: Adam divides by the size of a gradient, so where that is nearly zero,
+    rounding decides the direction.
+    """
+    rng, middle = np.random.default_rng(0), update(batch)
+
+    def rounded(x: Any) -> Any:
+        if x.dtype != np.float32:
+            return x
+        return np.asarray(x) * (1 + ROUNDING * rng.choice(np.float32([-1, 1]), x.shape))
+
+    def change(new: Any, old: Any) -> Any:
+        return np.abs(np.subtract(new, old, dtype=np.float64))
+
+    total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), middle)
+    for _ in range(3):
+        changes = jax.tree.map(change, update(jax.tree.map(rounded, batch)), middle)
+        total = jax.tree.map(np.maximum, total, changes)
+    return total
 
 
 def _hard_data_stay_finite(subject: Subject) -> None:
@@ -378,7 +409,8 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> No
         low, high = (np.array(end(problem.spec.action)) for end in (lows, highs))
         units.append(2 * (actions - low) / (high - low) - 1)
     message = "other units change the policy: use the rows that `learn` is given"
-    np.testing.assert_allclose(units[1], units[0], atol=1e-4, err_msg=message)
+    # Three steps of Adam may enlarge the rounding of units; wrong units change far more.
+    np.testing.assert_allclose(units[1], units[0], atol=5e-4, err_msg=message)
 
 
 def _centred_rewards_hide_a_constant(subject: Subject) -> None:

@@ -55,6 +55,7 @@ recreated in each call.
 '''
 
 from neorl_core.testing._compare import assert_close as assert_close
+from neorl_core.testing._compare import assert_stable as assert_stable
 from neorl_core.testing._laws import batch_independent as batch_independent
 from neorl_core.testing._laws import dtype_preserved as dtype_preserved
 from neorl_core.testing._laws import no_recompile as no_recompile
@@ -107,6 +108,7 @@ __all__ = [
     "Row",
     "arrays",
     "assert_close",
+    "assert_stable",
     "batch_independent",
     "check_bad_values",
     "check_edges",
