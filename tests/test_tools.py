@@ -487,8 +487,7 @@ WITHOUT_A_CALLER = """
     diagonal_gaussian_sample discounted_returns generalised_advantages lazy_names median_task_mean
     n_step_returns optimality_gap pad_graph paired_difference_interval probability_of_improvement
     ring_order segment_td_lambda_returns sync_folder tanh_gaussian_latent_log_prob td_lambda_returns
-    LoopHealth StictionCorrelation StictionFit ValveState VendorForm choudhury_step
-    he_step loop_health stiction_correlation stiction_curve_fit valve_state
+    StictionCorrelation StictionFit ValveState VendorForm
 """
 
 

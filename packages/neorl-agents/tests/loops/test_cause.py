@@ -79,8 +79,8 @@ def test_loops_that_swing_together_are_named(loop: Callable[..., LoopRecord]) ->
     ]
     alone = dataclasses.replace(loop(3000, seed=3, moves=0), name="TIC-3")
     records.append(alone)
-    found = shared_swings(records, [loop_figures(record) for record in records])
-    assert [one.swing.shared for one in found] == [("TIC-2",), ("TIC-1",), ()]
+    found = shared_swings(records)
+    assert [one.shared for one in found] == [("TIC-2",), ("TIC-1",), ()]
 
 
 def test_a_ramp_of_the_setpoint_counts_as_moves(loop: Callable[..., LoopRecord]) -> None:

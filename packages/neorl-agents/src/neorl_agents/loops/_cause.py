@@ -27,6 +27,8 @@ FROZEN = 200
 STICKS = 15.0
 """Logarithm of the likelihood by which a sticking valve must predict better."""
 MAY_STICK = 6.0
+NOT_WORSE = 1.0
+"""The same below which both indices must be wrong."""
 ROUND = 0.4
 """Index of the output's shape below which its swings are sines, and no valve sticks."""
 WEAK = 2.2
@@ -175,7 +177,8 @@ def _valve(record: LoopRecord, figures: LoopFigures, valve: ValveTest) -> Cause 
             "Stroke the valve in manual by small steps, and look at its packing and positioner.",
             "stiction",
         )
-    if (valve.gain > STICKS and indices.fit >= ROUND) or (indices.agree and swing.regular):
+    unsure = indices.agree and swing.regular and valve.gain > NOT_WORSE
+    if unsure or (valve.gain > STICKS and indices.fit >= ROUND):
         return Cause(
             "cannot tell",
             "The valve may stick, but the tests of it disagree.",

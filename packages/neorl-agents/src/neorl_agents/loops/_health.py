@@ -117,6 +117,32 @@ def loop_figures(record: LoopRecord, *, dead_time: float | None = None) -> LoopF
         InputError: If it has fewer than 200 rows with a measurement and an output.
     """
     record = _spaced(record)
+    valid, setpoint, judged = _judged(record)
+    low, high = record.output_range
+    # The middle is taken off, because JAX rounds to seven digits.
+    middle = float(np.mean(record.measurement[valid]))
+    error = setpoint - record.measurement
+    figures = loop_health(
+        setpoint, record.measurement, record.output, record.automatic, valid,
+        dt=record.period, low=low, high=high,
+    )  # fmt: skip
+    delay = 2 if dead_time is None else 1 + max(0, round(dead_time / record.period))
+    harris = harris_index(np.where(judged, error, 0.0), judged, delay=delay)
+    swing, quarter = _swing(error, judged, record.period)
+    return LoopFigures(
+        figures=figures,
+        harris=harris,
+        harris_delay=delay,
+        swing=swing,
+        stiction=_stiction(record, middle, judged, quarter),
+        controller=logged_controller(record),
+        moves=setpoint_moves(record),
+        frozen=_frozen(record),
+    )
+
+
+def _judged(record: LoopRecord) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Valid rows, the setpoint or the mean in its place, and the rows to judge: in automatic."""
     valid = record.valid
     if valid.sum() < LEAST_ROWS:
         raise InputError(
@@ -126,29 +152,8 @@ def loop_figures(record: LoopRecord, *, dead_time: float | None = None) -> LoopF
     setpoint = record.setpoint
     if not record.has_setpoint:
         setpoint = np.full(len(valid), np.mean(record.measurement[valid]))
-    low, high = record.output_range
-    # The middle is taken off, because JAX rounds to seven digits.
-    middle = float(np.mean(record.measurement[valid]))
-    error = setpoint - record.measurement
-    figures = loop_health(
-        setpoint, record.measurement, record.output, record.automatic, valid,
-        dt=record.period, low=low, high=high,
-    )  # fmt: skip
     on = valid & record.automatic
-    judged = on if on.sum() >= LEAST_ROWS else valid
-    delay = 2 if dead_time is None else 1 + max(0, round(dead_time / record.period))
-    harris = harris_index(np.where(judged, error, 0.0), judged, delay=delay)
-    swing, quarter = _swing(error, judged, record.period)
-    return LoopFigures(
-        figures=figures,
-        harris=harris,
-        harris_delay=delay,
-        swing=swing,
-        stiction=_stiction(record.output, record.measurement - middle, judged, quarter),
-        controller=logged_controller(record),
-        moves=setpoint_moves(record),
-        frozen=_frozen(record),
-    )
+    return valid, setpoint, on if on.sum() >= LEAST_ROWS else valid
 
 
 def setpoint_moves(record: LoopRecord) -> int:
@@ -170,27 +175,32 @@ def setpoint_moves(record: LoopRecord) -> int:
     return moves
 
 
-def shared_swings(
-    records: Sequence[LoopRecord], figures: Sequence[LoopFigures]
-) -> list[LoopFigures]:
-    """The figures with the names of the loops that oscillate together.
+def shared_swings(records: Sequence[LoopRecord]) -> list[Swing]:
+    """The oscillations of the loops of one log, each with the loops that oscillate with it.
 
     Two loops share an oscillation if both are regular, their periods differ by less than a tenth,
     and their measurements follow each other at some shift within a period.
 
     Args:
         records: Loops of one log, row by row at the same times.
-        figures: Their figures.
+
+    Raises:
+        InputError: If one has fewer than 200 rows with a measurement and an output.
     """
-    changed = []
-    for i, (record, own) in enumerate(zip(records, figures, strict=True)):
-        names = [
-            other.name
-            for j, (other, theirs) in enumerate(zip(records, figures, strict=True))
-            if i != j and _together(record, own.swing, other, theirs.swing)
-        ]
-        changed.append(own._replace(swing=own.swing._replace(shared=tuple(names))))
-    return changed
+    swings = []
+    for record in map(_spaced, records):
+        _, setpoint, judged = _judged(record)
+        swings.append(_swing(setpoint - record.measurement, judged, record.period)[0])
+    return [
+        own._replace(
+            shared=tuple(
+                other.name
+                for j, (other, theirs) in enumerate(zip(records, swings, strict=True))
+                if i != j and _together(record, own, other, theirs)
+            )
+        )
+        for i, (record, own) in enumerate(zip(records, swings, strict=True))
+    ]
 
 
 def _together(one: LoopRecord, own: Swing, other: LoopRecord, theirs: Swing) -> bool:
@@ -273,20 +283,25 @@ def _swing(error: np.ndarray, valid: np.ndarray, period: float) -> tuple[Swing, 
     return Swing(long, regularity if once > 0.1 else 0.0, once, often), quarter
 
 
-def _stiction(
-    output: np.ndarray, measurement: np.ndarray, valid: np.ndarray, quarter: int
-) -> Stiction:
+def _stiction(record: LoopRecord, middle: float, valid: np.ndarray, quarter: int) -> Stiction:
     window = 6 * max(quarter, 2)
     series = []
-    for column in (output, measurement):
+    for column in (record.output, record.measurement - middle):
         known = np.where(valid, column, np.mean(column[valid]))
         series.append(jnp.asarray(known - smooth(known, window)))
-    fit = stiction_curve_fit(series[0], valid)
+    # A half period with a move of the setpoint is neither a sine nor a triangle.
+    moved = np.append(False, np.abs(np.diff(np.nan_to_num(record.setpoint))) > 0)
+    still = valid & ~moved
+    fit = float(
+        stiction_curve_fit(series[0], still if 2 * still.sum() > valid.sum() else valid).index
+    )
+    if not np.isfinite(fit):
+        fit = float(stiction_curve_fit(series[0], valid).index)
     lag = max(2, min(8 * max(quarter, 2), len(valid) // 4))
     # The lag is rounded, so that not every loop compiles a program of its own.
     lag = min(1 << (lag - 1).bit_length(), len(valid) // 4)
     shift = stiction_correlation(series[0], series[1], valid, max_lag=lag).shift
-    return Stiction(float(fit.index), float(shift))
+    return Stiction(fit, float(shift))
 
 
 def _frozen(record: LoopRecord) -> float:

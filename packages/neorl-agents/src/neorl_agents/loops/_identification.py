@@ -21,7 +21,11 @@ LAGS = np.append(np.geomspace(0.3, REACH / 2.5, 18), [REACH, INTEGRATES])
 RATIOS = (0.0, 0.3, 1.0)
 """Second lags as shares of the first."""
 NEAR = np.geomspace(0.8, 1.25, 7)
-"""Lags beside the best of the grid."""
+"""Lags beside the best of the grid, as shares of it."""
+NEAR_RATIOS = np.array([0.6, 1.0, 1.6])
+"""Ratios beside it."""
+REFINED = 5
+"""How often the best is refined, at most."""
 
 
 class Moments(NamedTuple):
@@ -161,7 +165,7 @@ def grid(lags: np.ndarray = LAGS, ratios: tuple[float, ...] = RATIOS) -> Grid:
     )
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def late_responses(
     lags: tuple[float, ...], ratios: tuple[float, ...], delays: tuple[int, ...]
 ) -> Float[np.ndarray, "place row"]:
@@ -238,16 +242,28 @@ def starts(covariance: np.ndarray) -> list[np.ndarray]:
 def best_fit(
     covariance: np.ndarray, tried: Grid, delays: np.ndarray, noises: list[np.ndarray]
 ) -> Lags:
-    """The best fit from several guesses of the noise, refined between the places of the grid."""
-    found = min((fit(covariance, tried, delays, one) for one in noises), key=lambda x: x.error)
-    if found.lag >= INTEGRATES:
-        return found
-    ratio = found.second / found.lag
-    near = delays[0] + np.arange(len(delays) * int(max(np.diff(delays, prepend=0).max(), 1)))
-    near = near[np.abs(near - found.delay) <= 3]
-    ratios = (0.0,) if ratio == 0 else tuple(np.clip(ratio * np.array([0.6, 1, 1.6]), 0.1, 1))
-    finer = fit(covariance, grid(found.lag * NEAR, ratios), near, found.noise)
-    return min(found, finer, key=lambda x: x.error)
+    """The best fit from several guesses of the noise, refined between the places of the grid.
+
+    The best of every ratio of the lags is refined, because on a coarse grid a wrong one may win.
+    """
+    step = int(np.diff(delays).min()) if len(delays) > 1 else 1
+    between = np.arange(delays[0], delays[-1] + step)
+    best = []
+    for ratio in tried.ratios:
+        part = grid(tried.lags, (ratio,))
+        found = min((fit(covariance, part, delays, one) for one in noises), key=lambda x: x.error)
+        for _ in range(REFINED):
+            if found.lag >= INTEGRATES:
+                break
+            share = found.second / found.lag
+            ratios = (0.0,) if ratio == 0 else tuple(np.clip(share * NEAR_RATIOS, 0.1, 1))
+            near = between[np.abs(between - found.delay) <= 3]
+            finer = fit(covariance, grid(found.lag * NEAR, ratios), near, found.noise)
+            if finer.error > found.error * (1 - 1e-4):
+                break
+            found = finer
+        best.append(found)
+    return min(best, key=lambda x: x.error)
 
 
 def error_of(covariance: np.ndarray, model: Lags, scale: float) -> float:

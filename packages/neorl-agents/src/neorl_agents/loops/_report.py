@@ -45,20 +45,17 @@ class Figure(NamedTuple):
 def loop_reports(records: Sequence[LoopRecord]) -> Iterator[LoopReport]:
     """Judges the loops of one log, each as soon as it is done.
 
-    Which loops oscillate together is known when the health of all is, so that comes first.
+    Which loops oscillate together takes all of them, so that comes first.
 
     Args:
         records: The loops, their rows at the same times.
     """
     records = [without_spikes(record) for record in records]
-    models = [loop_model(record) for record in records]
-    figures = [
-        loop_figures(record, dead_time=model.dead_time.value if model.members else None)
-        for record, model in zip(records, models, strict=True)
-    ]
-    together = shared_swings(records, figures)
-    for record, own, model in zip(records, together, models, strict=True):
-        yield LoopReport(record, own, model, loop_cause(record, own, model))
+    for record, swing in zip(records, shared_swings(records), strict=True):
+        model = loop_model(record)
+        dead_time = model.dead_time.value if model.members else None
+        figures = loop_figures(record, dead_time=dead_time)._replace(swing=swing)
+        yield LoopReport(record, figures, model, loop_cause(record, figures, model))
 
 
 def health_figures(report: LoopReport) -> tuple[Figure, ...]:
@@ -101,8 +98,9 @@ def health_figures(report: LoopReport) -> tuple[Figure, ...]:
         Figure("variability", _number(float(use.variability), "{:.1%}"), ""),
         Figure(
             "Harris index",
-            f"{float(harris.index):.2f} [{float(harris.low):.2f}, {float(harris.high):.2f}] with "
-            f"a dead time of {figures.harris_delay} rows"
+            _number(float(harris.index), "{:.2f}")
+            + f" [{_number(float(harris.low), '{:.2f}')}, {_number(float(harris.high), '{:.2f}')}]"
+            f" with a dead time of {figures.harris_delay} rows"
             + ("" if report.model.members else ", which is assumed"),
             _word(float(harris.index), (0.3, "low"), (0.7, "fair"), (np.inf, "good")),
         ),
@@ -116,7 +114,7 @@ def health_figures(report: LoopReport) -> tuple[Figure, ...]:
         ),
         Figure(
             "stiction",
-            f"shape {fit:.2f}, phase {shift:.2f}",
+            f"shape {_number(fit, '{:.2f}')}, phase {_number(shift, '{:.2f}')}",
             "suspect" if figures.stiction.agree and swing.regular else "not shown",
         ),
         Figure(
