@@ -69,7 +69,7 @@ def test_missing_cells_and_gaps_change_no_figure_much(loop: Callable[..., LoopRe
     one, other = loop_figures(record), loop_figures(holes)
     assert abs(other.swing.period / one.swing.period - 1) < 0.05
     assert abs(other.stiction.fit - one.stiction.fit) < 0.15
-    np.testing.assert_allclose(other.figures.travel, one.figures.travel, rtol=0.1)
+    np.testing.assert_allclose(other.figures.travel, one.figures.travel, rtol=0.2)
 
 
 def test_loops_that_swing_together_are_named(loop: Callable[..., LoopRecord]) -> None:

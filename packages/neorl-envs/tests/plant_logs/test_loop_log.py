@@ -22,8 +22,8 @@ APART = "id,date,time,FT_1,FV_1\n" + "".join(
 
 
 def obs(log, name: str) -> np.ndarray:
-    names = [channel.name for channel in log.dataset.spec.obs]
-    return np.asarray(log.dataset.transitions.obs)[:, names.index(name)]
+    names = [channel.name for channel in log.datasets[0].spec.obs]
+    return np.asarray(log.datasets[0].transitions.obs)[:, names.index(name)]
 
 
 def test_a_loop_is_found_in_a_messy_export(tmp_path: Path) -> None:
@@ -33,12 +33,12 @@ def test_a_loop_is_found_in_a_messy_export(tmp_path: Path) -> None:
     assert log.loops == (
         LoopTags("FIC-101", "FIC_101_PV", "FIC_101_OP", "FIC_101_SP", "FIC_101_MODE"),
     )
-    assert log.dataset.mode[:, 0].tolist() == [False, False, True, True]
+    assert log.datasets[0].mode[:, 0].tolist() == [False, False, True, True]
     np.testing.assert_allclose(obs(log, "FIC_101_SP"), [50, 50, 50, 50.5])
     measured = obs(log, "FIC_101_PV")
     np.testing.assert_allclose(measured[[0, 2, 3]], [51.2, 51.0, 50.9], rtol=1e-6)
     assert log.stamped
-    assert log.guessed == ("FIC_101_PV", "FIC_101_OP", "FIC_101_SP")
+    assert log.guessed == ("FIC_101_PV", "FIC_101_OP")
 
 
 def test_days_beside_times_are_joined_and_put_in_order(tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_days_beside_times_are_joined_and_put_in_order(tmp_path: Path) -> None:
     path.write_text(APART)
     loop = LoopTags("FIC-1", "FT_1", "FV_1")
     log = read_loop_log(path, loop=loop, measurement_range=(0, 30), output_range=(0, 100))
-    assert log.dataset.spec.dt == 60.0
+    assert log.datasets[0].spec.dt == 60.0
     np.testing.assert_allclose(obs(log, "FT_1"), np.arange(11.5, 20.5))
-    assert (log.dataset.spec.obs[0].low, log.dataset.spec.obs[0].high) == (0.0, 30.0)
+    assert (log.datasets[0].spec.obs[0].low, log.datasets[0].spec.obs[0].high) == (0.0, 30.0)
     assert log.guessed == ()
     assert 'date = "date"' in draft_plant_log(path)
 
@@ -81,5 +81,5 @@ def test_what_is_not_there_is_named(tmp_path: Path, loop: LoopTags | None, words
 def test_a_dataset_shows_its_loops_by_their_names(tmp_path: Path) -> None:
     path = tmp_path / "export.csv"
     path.write_bytes(MESSY.encode("cp1252"))
-    (found,) = loops_of(read_loop_log(path).dataset)
+    (found,) = loops_of(read_loop_log(path).datasets[0])
     assert found == LoopTags("FIC_101", "FIC_101_PV", "FIC_101_OP", "FIC_101_SP")

@@ -59,6 +59,19 @@ def test_a_file_that_is_absent_is_named(capsys: pytest.CaptureFixture[str]) -> N
     assert "there is no file nowhere.csv" in capsys.readouterr().err
 
 
+def test_a_loop_with_few_rows_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = table(tmp_path / "log.csv")
+    head, *rows = path.read_text().splitlines()
+    more = [f"{row},{i if i < 50 else ''},{i % 9}" for i, row in enumerate(rows)]
+    path.write_text("\n".join([f"{head},TIC-8.PV,TIC-8.OP", *more]) + "\n")
+    assert main(["loop", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "TIC-8: CANNOT TELL\n  Too few rows" in text
+    assert "LIC-7: MEND THE VALVE OR SENSOR" in text
+
+
 def test_a_table_without_stamps_needs_its_period(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.loops._controller import LoggedController, logged_controller
-from neorl_agents.loops._record import LoopRecord
+from neorl_agents.loops._record import LEAST_ROWS, LoopRecord
 from neorl_core import InputError
 from neorl_core.loops import (
     HarrisIndex,
@@ -19,7 +19,6 @@ from neorl_core.loops import (
     stiction_curve_fit,
 )
 
-LEAST_ROWS = 200
 REGULAR = 1.0
 """Regularity above which an oscillation counts (Thornhill and others)."""
 PERIODS = (1, 6)

@@ -1,7 +1,7 @@
 """What a log shows of the process of a loop, and whether that suffices to retune it."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -219,7 +219,8 @@ def _process(
         denominator = np.convolve(denominator, [time, 1.0]) if time > 0 else denominator
     if integrating:
         denominator = np.append(denominator, 0.0)
-    return TransferFunction(*(np.asarray(x, np.float64) for x in ([gain], denominator, dead_time)))
+    leaves: Any = [np.asarray(x, np.float64) for x in ([gain], denominator, dead_time)]
+    return TransferFunction(*leaves)
 
 
 def _interval(values: list[float]) -> Interval:

@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float, Int
 
 from neorl_core import InputError
 
+LEAST_ROWS = 200
+"""Rows with a measurement and an output below which nothing is said of a loop."""
 NEIGHBOURS = 9
 """Rows whose median a measurement is compared with."""
 SPIKE = 12.0
@@ -74,6 +76,11 @@ class LoopRecord:
         """Rows with a measurement and an output, and with a setpoint if one is logged."""
         valid = np.isfinite(self.measurement) & np.isfinite(self.output)
         return valid & np.isfinite(self.setpoint) if self.has_setpoint else valid
+
+    @property
+    def judgeable(self) -> bool:
+        """Whether there are rows enough to say anything."""
+        return int(without_spikes(self).valid.sum()) >= LEAST_ROWS
 
     @property
     def has_setpoint(self) -> bool:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.loops._identification import (
+    REACH,
     Lags,
     best_fit,
     centred,
@@ -23,6 +24,8 @@ BANDS = (0.4, 0.7, 1.0, 1.5, 2.2, 3.3)
 """Stickbands that are tried, in standard deviations of the output without its trend."""
 FORMS = 3
 """The valve of He, the same with a smaller jump, and that of Choudhury behind a deadband."""
+EXACT = 1e-10
+"""Error, as a share of the measurement's variance, that is small enough for any valve."""
 RESOLUTION = 0.05
 """Deadband of a positioner, as a share of the stickband."""
 
@@ -51,14 +54,17 @@ def valve_test(record: LoopRecord, swing: float) -> ValveTest:
     Source: Jelali, Estimation of valve stiction in control loops using separable least-squares and
     global search algorithms, J. Process Control 18 (2008) 632.
     """
-    if not swing > 0:
-        return ValveTest(0.0, 0.0, 0.0)
+    none = ValveTest(0.0, 0.0, 0.0)
     output = record.output.copy()
     known = np.isfinite(output) & np.isfinite(record.measurement)
+    if not (swing > 0 and known.sum() > 4 * REACH and np.std(record.measurement[known]) > 0):
+        return none
     output = np.interp(np.arange(len(output)), np.flatnonzero(known), output[known])
     tried, delays = grid(np.geomspace(0.5, 48, 10), (0.0, 1.0)), np.arange(0, 61, 2)
     rows = int(known.sum())
     whole = known.all() and record.segment[0] == record.segment[-1]
+    if not whole and moments(record.measurement, output, record.segment, 1).rows.sum() < REACH:
+        return none
 
     def fitted(column: np.ndarray, noises: list[np.ndarray]) -> Lags:
         if whole:
@@ -73,13 +79,14 @@ def valve_test(record: LoopRecord, swing: float) -> ValveTest:
     straight = fitted(output, [])
     bands = swing * np.asarray(BANDS)
     positions = np.asarray(_positions(jnp.asarray(output - output[0]), jnp.asarray(bands)))
-    best = ValveTest(0.0, 0.0, 0.0)
+    best = none
     for form in range(FORMS):
         for band, position in zip(bands, positions[form], strict=True):
             if np.std(position) < 0.05 * swing:
                 continue
             bent = fitted(position.astype(float), [straight.noise])
-            gain = rows / 2 * float(np.log(straight.error / bent.error))
+            errors = [max(one.error, EXACT) for one in (straight, bent)]
+            gain = rows / 2 * float(np.log(errors[0] / errors[1]))
             if gain > best.gain:
                 jump = (0.3, 0.8, 0.5)[form] * band
                 best = ValveTest(gain, float(band), float(jump))

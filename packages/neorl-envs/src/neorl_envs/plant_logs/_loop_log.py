@@ -16,20 +16,23 @@ from neorl_envs.plant_logs._draft import LOOP_TAG, draft_plant_log, split_unit
 from neorl_envs.plant_logs._layout import layout_of
 from neorl_envs.plant_logs._tables import ROW
 
+GAP_S = 1e6
+"""Seconds without any value after which the rows end and begin anew; shorter gaps are NaN."""
 ROLES = ("measurement", "output", "setpoint", "mode")
 
 
 class LoopLog(NamedTuple):
-    """The loops of an export, on a grid of equal times.
+    """The loops of an export, each on a grid of equal times.
 
     Attributes:
-        dataset: Their tags; setpoints are observed, outputs are the actions.
+        datasets: The tags of each loop; setpoints are observed, outputs are the actions. One for
+            each, so that a tag without values costs no other loop its rows.
         loops: Which tags make which loop.
         stamped: Whether the file says when its rows are; otherwise they are one second apart.
-        guessed: Names of the tags whose range is only that of their values.
+        guessed: Names of the measurements and outputs whose range is only that of their values.
     """
 
-    dataset: Dataset
+    datasets: tuple[Dataset, ...]
     loops: tuple[LoopTags, ...]
     stamped: bool
     guessed: tuple[str, ...]
@@ -74,36 +77,33 @@ def read_loop_log(
             f"name its columns with --pv and --op, and with --sp and --mode if there are any (it "
             f"has {', '.join(list(tags)[:8])}{', ...' if len(tags) > 8 else ''})"
         )
-    used: dict[str, dict[str, Any]] = {}
-    named = []
+    period = draft["sampling"]["period_s"] if period_s is None or not stamped else period_s
+    largest_gap = max(draft["sampling"]["largest_gap_s"], 3.0 * period)
+    ranges = {"measurement": measurement_range, "output": output_range}
+    datasets, named, guessed = [], [], []
     for one in loops:
         names = {role: _tag(path, getattr(one, role), tags) for role in ROLES}
-        named.append(one._replace(**{k: tag["name"] if tag else "" for k, tag in names.items()}))
-        for role, tag in names.items():
-            if tag:
-                used[tag["name"]] = _as_role(path, tag, role, names["output"])
-    guessed = [name for name, tag in used.items() if tag["role"] != "mode"]
-    for role, given in (("measurement", measurement_range), ("output", output_range)):
-        if given:
-            name = getattr(named[0], role)
-            used[name] |= {"low": float(given[0]), "high": float(given[1])}
-            guessed.remove(name)
-    period = draft["sampling"]["period_s"] if period_s is None or not stamped else period_s
-    values = {
-        "name": draft["name"],
-        "log": draft["log"],
-        "sampling": {**draft["sampling"], "period_s": float(period)},
-        "episodes": draft["episodes"],
-        "reward": {"expression": "0"},
-        "tag": list(used.values()),
-    }
-    if period_s is not None and stamped:
-        longest = max(draft["sampling"]["largest_gap_s"], 3 * period_s)
-        values["sampling"]["largest_gap_s"] = longest
-        values["episodes"] = {**draft["episodes"], "gap_s": max(10 * period_s, longest)}
-    config = plant_log_from_dict(values, str(path))
-    dataset = convert_log(config, folder=path.parent, source=str(path))
-    return LoopLog(dataset, tuple(named), stamped, tuple(guessed))
+        used = {
+            role: _as_role(path, tag, role, names["output"]) for role, tag in names.items() if tag
+        }
+        for role, ends in ranges.items():
+            if ends:
+                used[role] |= {"low": float(ends[0]), "high": float(ends[1])}
+        named.append(one._replace(**{role: tag["name"] for role, tag in used.items()}))
+        guessed += [
+            tag["name"] for role, tag in used.items() if role in ranges and not ranges[role]
+        ]
+        values = {
+            "name": draft["name"],
+            "log": draft["log"],
+            "sampling": {"period_s": float(period), "largest_gap_s": float(largest_gap)},
+            "episodes": {"gap_s": GAP_S},
+            "reward": {"expression": "0"},
+            "tag": list(used.values()),
+        }
+        config = plant_log_from_dict(values, str(path))
+        datasets.append(convert_log(config, folder=path.parent, source=str(path)))
+    return LoopLog(tuple(datasets), tuple(named), stamped, tuple(guessed))
 
 
 def _found(columns: Sequence[str]) -> tuple[LoopTags, ...]:

@@ -39,14 +39,13 @@ def loop_records(
             of the grid on which a table is put.
 
     Returns:
-        One record for each loop, their rows at the same times.
+        One record for each loop; loops of a dataset have their rows at the same times.
 
     Raises:
         InputError: If the file cannot be read, holds no loop, or lacks a channel that is named.
     """
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    known: set[str] = set()
     stamped = True
     name = path.name.lower().removesuffix(".gz")
     if name.endswith(TABLES):
@@ -65,28 +64,29 @@ def loop_records(
             raise InputError(
                 f"{path} has no timestamps; give the seconds between its rows with --period"
             )
-        dataset, loops, stamped, guessed = log
-        known = {c.name for c in (*dataset.spec.obs, *dataset.spec.action)} - {*guessed}
+        datasets, loops, stamped, guessed = log
     else:
-        dataset = read_dataset(path)
+        dataset, guessed = read_dataset(path), ()
         loops = loops_of(dataset) if loop is None else (loop,)
-        known = {c.name for c in (*dataset.spec.obs, *dataset.spec.action)}
+        datasets = (dataset,) * len(loops)
     if not loops:
         raise InputError(
             f"{path} declares no [[loop]], and no channels are called such as TIC_201_PV, "
             "TIC_201_SP and TIC_201_OP; name those of a loop with --pv and --op"
         )
-    records = tuple(_record(dataset, one, known) for one in loops)
+    records = tuple(
+        _record(dataset, one, {*guessed}) for dataset, one in zip(datasets, loops, strict=True)
+    )
     changes: dict[str, Any] = {} if stamped else {"period": float(period_s or 1.0)}
     if setpoint is not None:
-        changes["setpoint"] = np.full(dataset.n_rows, setpoint)
+        changes["setpoint"] = np.full(len(records[0].measurement), setpoint)
     for field, given in (("measurement_range", measurement_range), ("output_range", output_range)):
         if given:
             changes[field] = tuple(map(float, given))
     return tuple(dataclasses.replace(record, **changes) for record in records)
 
 
-def _record(dataset: Dataset, loop: LoopTags, known: set[str]) -> LoopRecord:
+def _record(dataset: Dataset, loop: LoopTags, guessed: set[str]) -> LoopRecord:
     columns = dataset.transitions
     observed = {channel.name: i for i, channel in enumerate(dataset.spec.obs)}
     moved = {channel.name: i for i, channel in enumerate(dataset.spec.action)}
@@ -126,7 +126,7 @@ def _record(dataset: Dataset, loop: LoopTags, known: set[str]) -> LoopRecord:
             )
             if name
         },
-        ranges_known={loop.measurement, loop.output} <= known,
+        ranges_known=not guessed & {loop.measurement, loop.output},
         mode_known=manual is not None,
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """``neorl-train loop LOG``: what ails the control loops of a log, and what it shows of them."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,17 +78,21 @@ def command(arguments: list[str]) -> None:
     options.validate()
     from neorl_agents.loops import loop_reports
 
-    records = read_records(options)
+    every = read_records(options)
+    records = [record for record in every if record.judgeable]
+    few = [record.name for record in every if not record.judgeable]
     if options.json:
         documents = [report_document(report) for report in loop_reports(records)]
-        print_json("loops", {"log": str(options.log), "loops": documents})
+        print_json("loops", {"log": str(options.log), "loops": documents, "too_few_rows": few})
         return
-    first = records[0]
+    first = every[0]
     print(
         f"{options.log}: {len(first.measurement)} rows of {first.period:g} s, "
-        f"{first.days:.3g} days, {len(records)} loop{'s' * (len(records) > 1)}",
+        f"{first.days:.3g} days, {len(every)} loop{'s' * (len(every) > 1)}",
         flush=True,
     )
+    for name in few:
+        print(f"\n{name}: CANNOT TELL\n  Too few rows have a measurement and an output.")
     for report in loop_reports(records):
         print(report_text(report), flush=True)
 
@@ -146,10 +151,11 @@ def model_lines(report: "LoopReport") -> list[str]:
         lines.append(f"{kind}: {model.gain.value:.3g} [{low:.3g}, {high:.3g}]")
         times = [("dead time", model.dead_time), *(("lag", t) for t in model.time_constants)]
         lines += [f"{name}: {t.value:.3g} s [{t.low:.3g}, {t.high:.3g}]" for name, t in times]
-        lines.append(
-            f"on rows that it was not fitted on it predicts {model.held_out:.0%} of the changes "
-            f"over {model.horizon:.3g} s"
-        )
+        if math.isfinite(model.held_out):
+            lines.append(
+                f"on rows that it was not fitted on it predicts {model.held_out:.0%} of the "
+                f"changes over {model.horizon:.3g} s"
+            )
     if model.usable:
         return [*lines, "It may be used to retune the loop."]
     return [*lines, f"It may not be used to retune the loop: {model.why_not}."]
@@ -180,7 +186,7 @@ def model_document(model: "LoopModel") -> dict[str, Any]:
         "gain": model.gain._asdict(),
         "dead_time": model.dead_time._asdict(),
         "time_constants": [one._asdict() for one in model.time_constants],
-        "held_out": model.held_out,
+        "held_out": model.held_out if math.isfinite(model.held_out) else None,
         "horizon": model.horizon,
     }
     return {
