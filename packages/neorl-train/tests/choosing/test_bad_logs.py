@@ -126,9 +126,9 @@ def test_a_mode_that_lies_leaves_what_runs_although_the_predicted_gain_is_large(
     assert quicker.gain > ChoiceRule().trust * lying.error  # the rule alone would choose it
     assert not quicker.refusals
     assert lying.sentence.startswith(
-        "Keep today; no choice should be based on this log: the model predicts a return of "
+        "Keep today; no choice should be based on this log: the model does not reproduce today: "
     )
-    assert " for today and the log shows " in lying.sentence
+    assert ", and the log shows " in lying.sentence
 
 
 def test_a_model_that_does_not_reproduce_what_runs_today_chooses_nothing():
@@ -138,9 +138,9 @@ def test_a_model_that_does_not_reproduce_what_runs_today_chooses_nothing():
     selection = chosen(**other, recorded=False, options=named)
     assert selection.chosen == "today"
     assert selection.sentence.startswith(
-        "Keep today; no choice should be based on this log: the model predicts a return of "
+        "Keep today; no choice should be based on this log: the model does not reproduce today: "
     )
-    assert " for today and the log shows " in selection.sentence
+    assert ", and the log shows " in selection.sentence
     assert chosen(with_signal, recorded=False, options=named).chosen == "quicker"
 
 

@@ -89,8 +89,8 @@ def test_what_decides_and_what_is_only_to_be_looked_at(check):
     warnings = ["model, temperature over its limit", "held-out mode", *beside]
     assert [one.name for one in check.checks if not one.decides] == warnings
     assert [one.name for one in check.held_out] == ["PI feed-forward"]
-    assert check.checks[0].sentence.startswith("the model predicts ")
-    assert " for PI and the log shows " in check.checks[0].sentence
+    assert check.checks[0].sentence.startswith("the model reproduces PI: it predicts a return of ")
+    assert ", and the log shows " in check.checks[0].sentence
     passed = [one._replace(holds=True) for one in check.checks]
     cost = [one._replace(holds=one.decides) for one in passed]
     assert dataclasses.replace(check, checks=tuple(cost)).usable
@@ -116,7 +116,7 @@ def test_a_log_of_noise_is_no_ground_for_a_model(log):
     shuffled = dataclasses.replace(log, transitions=rows._replace(obs=noise, next_obs=after))
     unknown = check_plant_model(shuffled, "noise.h5", QUICK)
     assert not unknown.usable
-    # Nobody says today's controller, so what the logged actions lead to decides.
+    # Nobody says what runs today, so what the logged actions lead to decides.
     costs = {channel.name for channel in CSTR.spec.cost}
     assert {one.name for one in unknown.checks if not one.decides} == {"held-out mode", *costs}
 

@@ -171,7 +171,7 @@ def interval_words(pools: list[dict[str, Any]]) -> str:
     # The gain on the plant has an interval too: as far above it as `low` is below.
     surely = sum(2 * one["gain"] - one["low"] < one["predicted_low"] for one in below)
     return (
-        f"**The interval of a predicted gain is not one of the true gain.** Of the {len(trials)} "
+        f"**Do not read the interval of a predicted gain as one for the true gain.** Of the {len(trials)} "
         f"that were worth a trial, the gain on the plant lies in the interval of the predicted "
         f"gain for {len(trials) - len(below) - above}, below it for {len(below)} and above it for "
         f"{above}; for {surely} of those below, the whole interval of the gain on the plant lies "

@@ -168,7 +168,7 @@ def counted(rows: Rows) -> str:
     answers = [answer(row) for row in rows]
     words = [
         f"Of {len(rows)} controllers left out, the error is within {100 * RULE.held_out:.0f} % for "
-        f"{answers.count(GOOD)} and surely larger for {answers.count(BAD)}. "
+        f"{answers.count(GOOD)} and significantly larger for {answers.count(BAD)}. "
         f"{answers.count(OUTSIDE)} leave the data of the others so far that the rule refuses them "
         f"as candidates, and for {answers.count(UNCERTAIN)} chance is too large to tell."
     ]

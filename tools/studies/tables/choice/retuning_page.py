@@ -77,7 +77,7 @@ def counted(results: Results) -> str:
         if answers:
             lines.append(
                 f"- Of {len(answers)} {words} {answers.count('deploy')} were deployed, "
-                f"{answers.count('kept')} kept, {answers.count('no')} changed without a sure gain, "
+                f"{answers.count('kept')} kept, {answers.count('no')} changed without a clear gain, "
                 f"and {answers.count('harm')} made worse or taken over a limit."
             )
     chosen = [row["chosen"] for row in _changed_picks(every)]
@@ -113,7 +113,7 @@ def covered(results: Results) -> str:
             "gain on the plant lies below too."
         )
     return " ".join(
-        ("**The interval of a predicted gain is not one of the true gain.**", *sentences)
+        ("**Do not read the interval of a predicted gain as one for the true gain.**", *sentences)
     )
 
 

@@ -86,7 +86,7 @@ def _require_numbers(
     if dtype.kind not in "biuf":
         raise DeployError(f"{path}: {key!r} holds {dtype}, expected real numbers")
     if math.prod(shape) * dtype.itemsize > entry.file_size:
-        raise DeployError(f"{path}: {key!r} declares {shape} numbers and does not store them")
+        raise DeployError(f"{path}: {key!r} has shape {shape} but no data for it")
 
 
 # Reads the dataset file from its published layout; h5py comes with the extra ``replay``.

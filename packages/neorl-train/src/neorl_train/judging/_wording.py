@@ -150,13 +150,13 @@ def with_unit(text: str, unit: str) -> str:
 
 
 def with_ends(value: float, low: float, high: float) -> str:
-    """A number with its interval, all with four significant digits.
+    """A number with its interval, all with three significant digits.
 
     Example:
         >>> with_ends(0.0202, 0.01532, 0.02508)
-        '0.0202 [0.01532, 0.02508]'
+        '0.0202 [0.0153, 0.0251]'
     """
-    return f"{number(value)} [{number(low)}, {number(high)}]"
+    return f"{short(value)} [{short(low)}, {short(high)}]"
 
 
 def short(value: float, *, beside: float | None = None) -> str:
