@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from neorl_deploy.loop._block import BlockReason
+from neorl_deploy.loop import BlockReason
 from neorl_deploy.loop._modes import TRANSITIONS
 
 ROOT = Path(__file__).resolve().parents[1]

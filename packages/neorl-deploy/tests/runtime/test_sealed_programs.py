@@ -15,7 +15,6 @@ from neorl_deploy import BundleError, NotDeployable
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._files import checksums, program_names
-from neorl_deploy.bundle._manifest import permitted_use
 from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.runtime import LastSent, Runtime, load_bundle
 from neorl_deploy.runtime._forms import open_programs
@@ -208,13 +207,18 @@ def test_programs_of_another_bundle_are_not_taken(bundle, exported):
     open_programs(read_bundle(exported))
 
 
-@pytest.fixture
-def doubtful(bundle):
-    """The bundle with the verdict that nothing can be told."""
-    verdict = json.loads((bundle / "verdict.json").read_text()) | {"answer": "cannot tell"}
+def answering(bundle, answer):
+    """The bundle with another verdict."""
+    verdict = json.loads((bundle / "verdict.json").read_text()) | {"answer": answer}
     document = manifest_of(bundle) | {"verdict": verdict}
     reseal(bundle, manifest__json=dump_canonical(document), verdict__json=dump_canonical(verdict))
     return bundle
+
+
+@pytest.fixture
+def doubtful(bundle):
+    """The bundle with the verdict that nothing can be told."""
+    return answering(bundle, "cannot tell")
 
 
 def test_a_verdict_other_than_deploy_is_logged_at_load_and_refused_on_request(
@@ -229,7 +233,13 @@ def test_a_verdict_other_than_deploy_is_logged_at_load_and_refused_on_request(
         load_bundle(doubtful, self_test=False)
     messages = [record.getMessage() for record in caplog.records]
     assert any("is 'cannot tell': it is for shadow mode only" in line for line in messages)
-    assert "a trial with `serve --trial`" in permitted_use("worth a trial")
+
+
+def test_a_bundle_worth_a_trial_says_that_a_trial_may_close_a_loop(bundle, caplog):
+    with caplog.at_level(logging.WARNING, "neorl_deploy.runtime"):
+        load_bundle(answering(bundle, "worth a trial"), self_test=False)
+    (said,) = [one.getMessage() for one in caplog.records if "verdict" in one.getMessage()]
+    assert said.endswith("it is for shadow mode, and for a trial with `serve --trial`")
 
 
 def lost(runtime, decision):
