@@ -369,3 +369,40 @@ def test_what_is_no_log_is_one_line(tmp_path):
     with pytest.raises(AuditError, match="cannot write the audit log"):
         AuditLog(tmp_path / "file", lambda: {})
     assert re.fullmatch("[0-9a-f]{64}", written(tmp_path / "new"))
+
+
+@pytest.mark.parametrize("left", [b"", b'7f3a {"kind":"fi'])
+def test_a_file_that_a_killed_process_left_without_a_record_refuses_no_start(folder, left):
+    """The next start replaces it, and its first record says what was there."""
+    head = verify_chain(folder).head
+    (folder / "audit-000004.jsonl").write_bytes(left)
+    with pytest.raises(AuditError, match="killed as it began this file, or a person emptied it"):
+        verify_chain(folder)
+    written(folder, count=2)
+    chain = verify_chain(folder, head=head)
+    assert chain.records == 14
+    assert [path.name for path in chain.files] == [f"audit-00000{i}.jsonl" for i in range(1, 5)]
+    opening = next(r for r, _ in records(folder) if r["kind"] == "file" and r["file"] == 4)
+    digest = hashlib.sha256(left).hexdigest()
+    assert opening["replaces"] == {"bytes": len(left), "sha256": digest}
+    assert (opening["before"], opening["torn"], opening["head_found"]) == (head, "", None)
+
+
+def test_a_first_file_without_a_record_is_replaced_too(tmp_path):
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    (folder / "audit-000001.jsonl").write_bytes(b"")
+    written(folder, count=1)
+    assert verify_chain(folder).records == 2
+    assert next(records(folder))[0]["replaces"]["bytes"] == 0
+
+
+def test_records_that_were_emptied_out_of_the_last_file_are_stated_by_the_next(folder):
+    """Whoever empties the last file cannot hide that there were records: the head names them."""
+    head = verify_chain(folder).head
+    (folder / "audit-000003.jsonl").write_bytes(b"")
+    written(folder, count=1)
+    opening = next(r for r, _ in records(folder) if r["kind"] == "file" and r["file"] == 3)
+    assert opening["head_found"]["hash"] == head
+    with pytest.raises(AuditError, match="that was noted is not in this log"):
+        verify_chain(folder, head=head)

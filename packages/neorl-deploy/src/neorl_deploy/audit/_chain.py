@@ -29,6 +29,12 @@ ROTATIONS = 10
 """Times that a log in use is read anew because its writer has removed a file or writes the head."""
 
 
+KILLED = (
+    "a process was killed as it began this file, or a person emptied it: the next start of the "
+    "loop replaces it and records this"
+)
+
+
 class AuditError(DeployError):
     """The audit log was changed or is not one; the one-line message names file and record."""
 
@@ -322,7 +328,8 @@ def _links(files: Sequence[Path], *, in_use: bool) -> Iterator[tuple[bytes, str,
                 before = link.digest()
                 yield body, digest, f"{path}, line {count}"
         if count == 0 and not (in_use and path == files[-1]):
-            raise AuditError(f"{path}: it holds no complete record")
+            left = "" if path != files[-1] else f"; {KILLED}"
+            raise AuditError(f"{path}: it holds no complete record{left}")
         torn = tail
     if torn and not in_use:
         raise AuditError(f"{files[-1]}: the last record is cut off, by a crash or by a person")

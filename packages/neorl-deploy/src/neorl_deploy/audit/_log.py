@@ -66,6 +66,7 @@ class AuditLog:
         self._starts: dict[int, int] = {}
         self._standing: dict[str, dict[str, Any]] = {}
         self._found: dict[str, Any] | None = None
+        self._void: dict[str, Any] | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._resume()
@@ -128,7 +129,10 @@ class AuditLog:
         """
         if not any(NAME.fullmatch(path.name) for path in self.folder.iterdir()):
             return
-        files = files_of(self.folder)
+        files = self._with_records(files_of(self.folder))
+        if not files:
+            self._found = head_found(self.folder, -1, SEED)
+            return
         for path in files:
             opening = opening_of(path)
             self._starts[opening["file"]] = opening["n"]
@@ -140,6 +144,21 @@ class AuditLog:
             count += 1
         self._number = int(files[-1].stem[-6:])
         self._found = head_found(self.folder, self._n - 1, self._head)
+
+    def _with_records(self, files: list[Path]) -> list[Path]:
+        """Removes a last file without any complete record, which the next file's opening states.
+
+        A process that was killed as it began a file leaves one, and so does a power failure. No
+        record is lost with it: had there been one, ``head.json`` names it, and that is stated too.
+        """
+        with files[-1].open("rb") as file:
+            first = file.readline()
+        if first.endswith(b"\n"):
+            return files
+        self._void = {"bytes": len(first), "sha256": hashlib.sha256(first).hexdigest()}
+        self._number = int(files[-1].stem[-6:]) - 1
+        files[-1].unlink()
+        return files[:-1]
 
     def _read_end(self, files: list[Path]) -> bool:
         """Reads the last files; whether the first of them repeats all that stood at its start."""
@@ -172,6 +191,8 @@ class AuditLog:
         opening |= {"keep": self._keep, "oldest": min(self._starts.values(), default=start)}
         opening |= {"removals_signed_by": self._key}
         opening |= {"repeats": len(self._standing), "head_found": self._found}
+        if self._void is not None:
+            opening |= {"replaces": self._void}
         try:
             self._write(opening, durable=True)
         except OSError:
@@ -182,7 +203,7 @@ class AuditLog:
         if before[0] >= 0:
             os.close(before[0])
         self._number, self._torn, self._starts[number] = number, "", start
-        self._found = None
+        self._found = self._void = None
         for record in self._standing.values():
             self._write({**record, "n": self._n}, durable=True)
         self._forget()
