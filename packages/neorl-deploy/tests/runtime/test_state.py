@@ -299,3 +299,31 @@ def test_the_loop_of_the_readme_starts_and_never_releases_what_a_person_stopped(
     runtime.stop("operator 7: smoke")
     exec(sample, {})
     assert capsys.readouterr().out.count("emergency_stop") == 3
+
+
+KEPT = Path(__file__).parents[1] / "bundle" / "kept" / "jax-0.10.2"
+
+
+def on_a_full_disk(*_, **__):
+    raise StateError("cannot write the state: No space left on device")
+
+
+def test_a_stop_on_a_full_disk_survives_the_process(tmp_path, monkeypatch):
+    """Its words go into the file of the steps, which is there already and needs no more room."""
+    path, bundle = tmp_path / "state", read_bundle(KEPT)
+    first = Runtime(bundle, "numpy")
+    first.keep(path)
+    first.step([1.0, 20.0], [40.0, 40.0])
+    with monkeypatch.context() as full:
+        full.setattr("neorl_deploy.runtime._state.write_state", on_a_full_disk)
+        with pytest.raises(StateError, match="No space left"):
+            first.stop("operator: the signal SIGUSR1")
+        assert not first.stored, "the loop is told, and leaves the plant to its fallback"
+        first.step([1.0, 20.0], [40.0, 40.0])
+        assert not first.stored
+        with pytest.raises(StateError, match="No space left"):
+            load_bundle(KEPT, state=path, form="numpy")  # no start without a place for the state
+    second = load_bundle(KEPT, state=path, form="numpy")
+    assert second.stopped == "an earlier process"
+    decision = second.step([1.0, 20.0], [40.0, 40.0])
+    assert {"emergency_stop", "fallback_used"} <= set(second.flag_names(decision.flags))

@@ -121,7 +121,7 @@ class StateFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._digest = b""
+        self._digest = self._on_disk = b""
         self._slots: Any = None
         self._failed = False
 
@@ -133,6 +133,9 @@ class StateFile:
     def replace(self, state: State, *, durable: bool) -> None:
         """Writes a state with all its events atomically.
 
+        If there is no room for another file, the words of the state, in which a stop is, are still
+        put into the file of the step slots, which takes no further room.
+
         Args:
             state: State to write.
             durable: Whether to wait until it would survive a power failure.
@@ -141,7 +144,13 @@ class StateFile:
             StateError: If it cannot be written.
         """
         self._digest = b""
-        digest = write_state(self.path, state, durable=durable)
+        try:
+            digest = write_state(self.path, state, durable=durable)
+        except StateError:
+            if self._slots is not None:
+                with contextlib.suppress(StateError):
+                    self._overwrite(state, self._on_disk)
+            raise
         if self._slots is None:
             slots_path = _slots_path(self.path)
             try:
@@ -152,7 +161,7 @@ class StateFile:
                     f"cannot write the state {slots_path}: {error.strerror}"
                 ) from error
             weakref.finalize(self, self._slots.close)
-        self._digest = digest
+        self._digest = self._on_disk = digest
 
     def step(self, state: State, *, events: bool) -> None:
         """Writes the state after a step; a failure is logged once, until writing works again."""
@@ -160,7 +169,7 @@ class StateFile:
             if events or not self._digest:
                 self.replace(state, durable=False)
             else:
-                self._overwrite(state)
+                self._overwrite(state, self._digest)
             self._failed = False
         except StateError as error:
             # A full disk must not prevent the plant from receiving an action.
@@ -168,8 +177,9 @@ class StateFile:
                 LOGGER.error("step %d: %s", state.step, error)
             self._failed = True
 
-    def _overwrite(self, state: State) -> None:
-        stored = RECORD.pack(self._digest, state.step, state.saved_at, state.fell_back)
+    def _overwrite(self, state: State, digest: bytes) -> None:
+        """Writes the words of a state that began with the events of the file of this digest."""
+        stored = RECORD.pack(digest, state.step, state.saved_at, state.fell_back)
         data = stored + state.words.astype("<u4").tobytes()
         try:
             # Two slots in turn: a write that is cut off leaves the step before it whole.
