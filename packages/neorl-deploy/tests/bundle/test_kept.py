@@ -69,8 +69,8 @@ def test_it_names_the_release_and_the_promise(kept, capsys):
     said = capsys.readouterr()
     assert "by JAX 0.10.2; a JAX released until 2026-12-17 is promised to open them" in said.out
     assert "weights.npz, 79 KiB; the form of record" in said.out
-    assert "Warning: its programs are by JAX 0.10.2" in said.err
-    assert "neorl-deploy renew" in said.err
+    assert "Warning: its programs are by JAX 0.10.2" in said.out
+    assert "neorl-deploy renew" in said.out
 
 
 @pytest.mark.parametrize(

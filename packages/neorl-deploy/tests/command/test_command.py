@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from neorl_deploy._command.main import _replay_arguments, main
 from neorl_deploy._command.text import _origin, _rows
+from neorl_deploy.bundle._promise import promised_until
 
 
 @pytest.mark.parametrize("command", ["", "export", "replay", "verify", "inspect"])
@@ -63,7 +65,7 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     assert main(["export"]) == 2
     assert "exists; choose another place with --out" in capsys.readouterr().err
     assert main(["verify", "runs/0001/policy.bundle", "--json"]) == 0
-    verified = json.loads(capsys.readouterr().out)
+    verified, until = json.loads(capsys.readouterr().out), promised_until(jax.__version__)
     assert verified.pop("digest") == f"sha256:{report['bundle']['digest']}"
     assert verified == {
         "format": "neorl-bundle-verification",
@@ -74,6 +76,8 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
         "signed_by": None,
         "trusted": False,
         "self_test": None,
+        "jax": jax.__version__,
+        "promised_until": until and until.isoformat(),
     }
     assert main(["inspect", "runs/0001/policy.bundle"]) == 0
     out = capsys.readouterr().out
@@ -178,7 +182,8 @@ def test_a_check_that_would_be_skipped_is_refused(exported, tmp_path, capsys):
 @pytest.mark.parametrize("words", [["verify", "--self-test"], ["replay"], ["http"]])
 def test_without_jax_the_form_that_needs_none_is_named(exported, monkeypatch, capsys, words):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert main([*words, str(exported)]) == 2
+    form = [] if words == ["replay"] else ["--form", "stablehlo"]
+    assert main([*words, str(exported), *form]) == 2
     error = capsys.readouterr().err
     assert 'pip install "neorl-deploy[jax]"; or add --form numpy' in error
 

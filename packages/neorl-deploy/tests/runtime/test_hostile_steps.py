@@ -23,9 +23,9 @@ from neorl_safety.constraints import constraints_to_dict, declared_constraints
 from neorl_safety.guards import GuardSettings, default_settings, settings_to_dict
 from neorl_safety.monitoring import (
     NamedMonitor,
-    mahalanobis_monitor,
     formula_monitor,
     frozen_monitor,
+    mahalanobis_monitor,
     neighbour_monitor,
     read_formula,
 )
@@ -88,7 +88,7 @@ def test_it_has_the_form_and_its_list_loops_branches_and_sorts(looping_bundle):
 
 
 def hostile_steps(rng, spec, count):
-    """Observations and last actions: calm stretches as in the log, then losses and impossible numbers.
+    """Observations and last actions: calm stretches as in the log, then losses and wild numbers.
 
     In a calm stretch the policy acts, as no monitor alarms; hostile ones lose sensors, jump, and
     report numbers that no plant sends.

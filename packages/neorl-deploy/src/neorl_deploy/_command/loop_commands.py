@@ -8,6 +8,7 @@ import datetime
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -224,7 +225,8 @@ def _serve(options: argparse.Namespace) -> int:
     bundle = _read_bundle(options)
     form = chosen_form(options, bundle)
     if form == "stablehlo":
-        print_promise(bundle)
+        for line in promise_warnings(bundle):
+            print(one_line(line), file=sys.stderr)
     tags, clock, folder = read_tags(options.tags, bundle), SystemClock(), options.directory
     for line in shared_tags(tags, options.tags):
         print(one_line(line))
@@ -280,13 +282,12 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def print_promise(bundle: Bundle) -> None:
-    """Warns of programs that a newer JAX may soon not open any more."""
+def promise_warnings(bundle: Bundle) -> Iterator[str]:
+    """What to do about programs that a newer JAX may soon not open any more; else nothing."""
     from neorl_deploy.bundle._promise import warning_lines
 
     today = datetime.datetime.now(datetime.UTC).date()
-    for line in warning_lines(bundle.manifest, bundle.path, today):
-        print(one_line(line), file=sys.stderr)
+    return warning_lines(bundle.manifest, bundle.path, today)
 
 
 def _audit_log(

@@ -17,7 +17,7 @@ from neorl_deploy._command.loop_commands import (
     add_form,
     add_loop_commands,
     chosen_form,
-    print_promise,
+    promise_warnings,
 )
 from neorl_deploy._command.switches import NUMPY_FORM, prepare_jax, require_jax
 from neorl_deploy._command.text import command_prefix, one_line
@@ -55,10 +55,10 @@ examples:
 exit codes: 0 done; 2 bad input; 3 the verdict is not "deploy" (only with --require-deploy)
 """
 RENEWAL = """\
-Makes the programs of a bundle anew from its sealed NumPy form, with the JAX that is installed here,
-before the promise of the JAX that wrote them ends (`verify` says when). Policy, guard, evidence and
-test vectors stay; the new program must answer as the sealed operations do. The old bundle is left as
-it is, and the new one names it. A signed bundle must be signed anew.
+Makes the programs of a bundle anew from its sealed NumPy form, with the JAX that is installed
+here, before the promise of the JAX that wrote them ends (`verify` says when). Policy, guard,
+evidence and test vectors stay; the new program must answer as the sealed operations do. The old
+bundle is left as it is, and the new one names it. A signed bundle must be signed anew.
 """
 SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 COMPLETION = """\
@@ -354,8 +354,10 @@ def _verify(options: argparse.Namespace) -> int:
         worst = float(Runtime(bundle, form).self_test())
     trusted = options.public_key is not None
     if options.json:
+        until = bundle.manifest.promised_until
         proofs = {"signed_by": bundle.signed_by or None, "trusted": trusted, "self_test": worst}
-        print(json.dumps({**_summary(bundle, "bundle-verification"), **proofs}))
+        promise = {"jax": bundle.manifest.jax, "promised_until": until and until.isoformat()}
+        print(json.dumps({**_summary(bundle, "bundle-verification"), **proofs, **promise}))
     else:
         if worst is not None:
             print(
@@ -366,7 +368,7 @@ def _verify(options: argparse.Namespace) -> int:
         _print_lines(limit_lines(bundle))
         _print_lines(verdict_lines(bundle))
         _print_lines(proof_lines(bundle, trusted=trusted))
-    print_promise(bundle)
+        _print_lines(promise_warnings(bundle))
     if options.require_deploy and bundle.manifest.verdict != "deploy":
         raise NotDeployable(f"the verdict of {options.bundle} is {bundle.manifest.verdict!r}")
     return 0

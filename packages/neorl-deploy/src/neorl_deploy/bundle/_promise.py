@@ -28,12 +28,15 @@ WARNED_DAYS = 60
 
 
 def promised_until(release: str) -> datetime.date | None:
-    """The last day on which a JAX may be released that is promised to open a program of ``release``.
+    """The last day on which a JAX may be released that is promised to open programs of another.
 
     JAX promises that a serialised program is deserialised and run by a JAX that is up to six months
     newer than the one that exported it. The days of the two releases count, not those of the export
     and of the run: a JAX from within the window opens the program for ever. Newer ones may refuse
     it (since 0.11.1 with an error about the window), or misread it.
+
+    Args:
+        release: The JAX that exported the programs.
 
     Returns:
         The day, or ``None`` if the day of the release is not known here.

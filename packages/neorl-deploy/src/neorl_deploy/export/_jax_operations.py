@@ -1,8 +1,9 @@
-"""The list of operations of a sealed bundle as a JAX function, from which programs are made anew."""
+"""The list of operations of a bundle as a JAX function, from which programs are made anew."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -70,7 +71,7 @@ def _scan(
 
 def _branch(_: Operation, given: Given, *, lists: Sequence[Any]) -> Any:
     ends = np.cumsum([1, *(listed["takes"] for listed in lists)])
-    parts = [given[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+    parts = [given[begin:end] for begin, end in itertools.pairwise(ends)]
     runs = [functools.partial(_held, *pair) for pair in zip(lists, parts, strict=True)]
     return lax.switch(jnp.asarray(given[0], jnp.int32), runs)
 

@@ -1,4 +1,4 @@
-"""Makes the programs of a sealed bundle anew from its NumPy form, with today's JAX (extra ``jax``)."""
+"""Makes the programs of a bundle anew from its NumPy form, with today's JAX (extra ``jax``)."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def renew_bundle(
         )
     if bundle.signed_by and sign_key is None:
         raise DeployError(
-            f"{path} is signed by {bundle.signed_by}; its renewal has other bytes and must be signed "
-            "anew: name a key with --sign"
+            f"{path} is signed by {bundle.signed_by}; its renewal has other bytes and must be "
+            "signed anew: name a key with --sign"
         )
     target = path.with_name(f"{path.stem}-renewed.bundle") if out is None else out
     require_place(target, overwrite=overwrite)
@@ -131,10 +131,10 @@ def _proven_programs(bundle: Bundle) -> tuple[Exported, float]:
         difference, same = _compared(bundle, as_function(operations), program, fresh)
     if not (difference <= PARITY_TOLERANCE and same):
         raise DeployError(
-            f"the program that this jax ({jax.__version__}) makes of {bundle.path} differs from its "
-            f"sealed operations by {difference:.1e} of a channel's size on {PROBES} steps (allowed "
-            f"{PARITY_TOLERANCE:.0e}), flags and alarms {'equal' if same else 'different'}; nothing "
-            "was written"
+            f"the program that this jax ({jax.__version__}) makes of {bundle.path} differs from "
+            f"its sealed operations by {difference:.1e} of a channel's size on {PROBES} steps "
+            f"(allowed {PARITY_TOLERANCE:.0e}), flags and alarms "
+            f"{'equal' if same else 'different'}; nothing was written"
         )
     return exported, difference
 

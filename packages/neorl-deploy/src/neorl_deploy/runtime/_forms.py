@@ -249,7 +249,7 @@ FETCH = "fetch the bundle again"
 
 
 def _advice(bundle: Bundle) -> str:
-    """What helps with programs that do not open: the same file would not, if another JAX wrote it."""
+    """What helps with programs that do not open: not the same file, if another JAX wrote it."""
     manifest = bundle.manifest
     installed = getattr(sys.modules.get("jax"), "__version__", manifest.jax)
     if manifest.jax in ("", installed):

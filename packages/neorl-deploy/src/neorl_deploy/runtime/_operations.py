@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import math
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -248,7 +249,7 @@ class _Branch:
         if not self._lists:
             raise ValueError("a branch has no list")
         ends = np.cumsum([1, *(listed.n_given for listed in self._lists)])
-        self._places = [slice(*ends) for ends in zip(ends, ends[1:], strict=False)]
+        self._places = [slice(*ends) for ends in itertools.pairwise(ends)]
 
     def __call__(self, which: Any, *given: Any) -> tuple[Any, ...]:
         chosen = min(max(int(which), 0), len(self._lists) - 1)
