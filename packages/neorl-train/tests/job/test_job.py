@@ -365,7 +365,7 @@ def test_a_full_disk_leaves_the_run_to_be_resumed(here, capsys, monkeypatch, mak
     write_dataset(here / "log.h5", make_log())
     assert main(["run", *QUICK, "--data.source", "log.h5"]) == 2
     assert "free some space, then " in capsys.readouterr().err
-    assert _read(here / "runs" / "0001", "run.json")["status"] == "failed"
+    assert _read(here / "runs" / "0001", "run.json")["status"] == "interrupted"
 
 
 def test_what_teaches_nothing_is_named_before_training(here, capsys, monkeypatch, make_log):

@@ -1,7 +1,9 @@
 """A grid and a search: which runs they make, how they go on, and what they count."""
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,16 @@ def test_a_run_that_was_stopped_is_resumed(tmp_path, ended, monkeypatch):
     assert len(state.left) == 5
     _sweep.carry_out(state, tmp_path / "runs", print_line=lambda _: None)
     assert resumed == [run.path]
+
+
+def test_a_process_that_dies_ends_no_other_cell(monkeypatch):
+    """The cells of this test are the signals that their processes send to themselves."""
+    monkeypatch.setattr(_sweep, "run_cell", signal.raise_signal)
+    monkeypatch.setattr(_sweep, "prepare_process", os.getpid)
+    outcomes = list(_sweep._process_outcomes([(signal.SIGKILL,), (0,), (0,), (0,)], 2))
+    assert outcomes.count(None) == 3
+    (lost,) = (outcome for outcome in outcomes if outcome is not None)
+    assert (lost.cell, lost.lost) == (signal.SIGKILL, True)
 
 
 @pytest.mark.parametrize(

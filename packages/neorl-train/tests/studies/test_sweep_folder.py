@@ -1,5 +1,6 @@
 """What a sweep says of a folder that holds more than its own runs."""
 
+import errno
 import json
 import os
 
@@ -66,6 +67,29 @@ def test_a_sweep_prints_one_document_of_json_whatever_came_of_it(tmp_path, monke
     assert main([*words, "--dry-run"]) == 0
     plan = printed(capsys)
     assert (plan["trials"], list(plan["space"])) == (3, ["algorithms.iql.expectile"])
+
+
+def test_a_full_disk_leaves_its_runs_to_the_same_command(tmp_path, monkeypatch, capsys):
+    path, folder, free = tmp_path / "sweep.toml", tmp_path / "runs", []
+    path.write_text(GRID)
+
+    def run_job(config, reporter, timings, extra):
+        if not free:
+            raise InputError("no free disk space") from OSError(errno.ENOSPC, "no space")
+        create_run(folder, "", {"status": "finished", "error": "", **extra})
+
+    monkeypatch.setattr(_sweep, "run_job", run_job)
+    words = ["sweep", str(path), "--output", str(folder), "--no-together", "--json"]
+    assert main(words) == 2
+    output = capsys.readouterr()
+    assert json.loads(output.out)["failed"] == []
+    assert "2 of 2 runs were stopped before they ended; give the same command" in output.err
+    free.append(True)
+    cells = read_sweep(path, folder).cells()
+    left = _sweep.state_of(folder, cells)
+    assert len(left.left) == 2
+    assert _sweep.carry_out(left, folder, print_line=lambda _: None) == {}
+    assert len(_sweep.state_of(folder, cells).finished) == 2
 
 
 def test_a_benchmark_names_its_runs_as_json(tmp_path, capsys):

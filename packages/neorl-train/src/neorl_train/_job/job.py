@@ -267,7 +267,9 @@ def _record_status(session: Session) -> Iterator[None]:
         _update_status(session, INTERRUPTED, error=one_line(error)[:500])
         raise
     except BaseException as error:
-        _update_status(session, FAILED, error=one_line(error)[:500])
+        # A full disk is no fault of the run, so a sweep continues it without being asked.
+        status = INTERRUPTED if is_full_disk(error) else FAILED
+        _update_status(session, status, error=one_line(error)[:500])
         raise
     finally:
         session.reporter.drop()

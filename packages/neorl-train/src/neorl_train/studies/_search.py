@@ -153,9 +153,7 @@ def _try(
             print_line(f"trial {number}: {cell.text()}: failed: {failed[cell.name]}")
             continue
         if cell.name not in runs or runs[cell.name].record()["status"] != FINISHED:
-            print_line(
-                f"trial {number}: {cell.text()}: its process was lost; the same command resumes it"
-            )
+            print_line(f"trial {number}: {cell.text()}: stopped; the same command resumes it")
             continue
         value = objective(runs[cell.name])
         study.tell(number, value)

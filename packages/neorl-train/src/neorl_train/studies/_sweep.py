@@ -11,13 +11,13 @@ import json
 import socket
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from neorl_core import InputError
-from neorl_core.infrastructure import check_head, head, unknown_name, write_json
+from neorl_core.infrastructure import check_head, head, is_full_disk, unknown_name, write_json
 from neorl_core.infrastructure.command_line import StoppedError, one_line
 from neorl_train._job.job import resume_job, run_job
 from neorl_train._process.control import prepare_process
@@ -265,7 +265,8 @@ class Outcome(NamedTuple):
     Attributes:
         cell: Name of the cell.
         error: Reason why it failed, in one line; empty if it finished.
-        lost: Whether its process or machine was lost; repeating the command resumes it.
+        lost: Whether its process or machine was lost, or the disk was full; repeating the command
+            resumes it.
     """
 
     cell: str
@@ -394,7 +395,7 @@ def carry_out(
     for count, outcome in enumerate(outcomes, start=1):
         result = f"failed: {outcome.error}" if outcome.error else "finished"
         if outcome.lost:
-            result = f"its process was lost; the same command resumes it: {outcome.error}"
+            result = f"stopped; the same command resumes it: {outcome.error}"
         print_line(f"[{count}/{total}] {texts[outcome.cell]}: {result}")
         if outcome.error and not outcome.lost:
             failed[outcome.cell] = outcome.error
@@ -462,17 +463,14 @@ def run_cell(
     except StoppedError:
         raise
     except Exception as error:  # a failing cell is recorded, and the others continue
-        return Outcome(name, one_line(error))
+        return Outcome(name, one_line(error), is_full_disk(error))
     return Outcome(name, "")
 
 
 def _process_outcomes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
-    """Runs each cell in its own process, so that its compiled programs are freed when it ends."""
-    pool = ProcessPoolExecutor(
-        processes, get_context("spawn"), initializer=prepare_process, max_tasks_per_child=1
-    )
-    with pool:
-        waiting = {pool.submit(run_cell, *job): job[0] for job in jobs}
+    """Runs each cell in its own process, whose end frees its programs and ends no other cell."""
+    with ThreadPoolExecutor(processes) as pool:
+        waiting = {pool.submit(_in_process, job): job[0] for job in jobs}
         for future in as_completed(waiting):
             error = future.exception()
             if isinstance(error, KeyboardInterrupt | StoppedError):
@@ -480,6 +478,12 @@ def _process_outcomes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
                 raise error
             lost = error is not None
             yield Outcome(waiting[future], one_line(error), True) if lost else future.result()
+
+
+def _in_process(job: Any) -> Outcome:
+    """Runs one cell in a pool of its own, because a pool breaks as a whole with one process."""
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=prepare_process) as pool:
+        return pool.submit(run_cell, *job).result()
 
 
 def _cluster_outcomes(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
@@ -533,10 +537,9 @@ def _require_listener(address: str) -> None:
         ) from None
 
 
-def _prepare_cell(*job: Any) -> tuple[str, str]:
+def _prepare_cell(*job: Any) -> tuple[str, str, bool]:
     prepare_process()
-    cell, error, _ = run_cell(*job)
-    return cell, error
+    return tuple(run_cell(*job))  # a plain tuple, which every machine can unpickle
 
 
 def _read_refused(directory: Path) -> dict[str, str]:

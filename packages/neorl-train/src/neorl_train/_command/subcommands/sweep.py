@@ -116,6 +116,7 @@ def command(arguments: list[str]) -> None:
         )
         state = state_of(sweep.directory, cells)
         _tables(sweep.directory, state, cells, failed, options)
+    _require_ended(state, len(cells))
 
 
 def _printer(options: SweepOptions) -> Callable[[str], None]:
@@ -155,6 +156,16 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
     if best is not None:
         settings = " ".join(f"--{name} {value}" for name, value in best[0].items())
         print_line(f"best by the plant model, {best[1]:.4g}: {settings}")
+    _require_ended(state, len(distinct))
+
+
+def _require_ended(state: "SweepState", total: int) -> None:
+    """Refuses success if processes were lost or the disk was full."""
+    if state.left:
+        raise InputError(
+            f"{len(state.left)} of {total} runs were stopped before they ended; give the same "
+            "command again, which resumes them"
+        )
 
 
 def _tables(
