@@ -22,7 +22,7 @@ from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration import DataConfig
 from neorl_train.data._source import changed_plant
 from neorl_train.federation import _job as job
-from neorl_train.federation._job import new_federation, run_federation
+from neorl_train.federation._job import mean_gain, new_federation, run_federation
 from neorl_train.judging import read_evaluation
 
 FILE = """
@@ -158,6 +158,33 @@ def test_constants_of_a_plant_are_changed_by_name_and_checked():
     ):
         with pytest.raises(InputError, match=message):
             changed_plant("CSTR-v0", factors)
+
+
+def test_the_error_of_the_gain_is_over_seeds_which_all_sites_share():
+    """Two seeds with gains of 97.7 and 1.3 at four sites: only two trainings were seen."""
+    starts = np.linspace(-20, 20, 8)
+    sites = [np.asarray([97.7 + starts, 1.3 + starts]) for _ in range(4)]
+    gain = mean_gain(sites)
+    over_starts = starts.std(ddof=1) / np.sqrt(8) / 2
+    assert gain["mean"] == pytest.approx(49.5)
+    assert gain["standard_error"] == pytest.approx(np.hypot(48.2, over_starts))
+    alone = mean_gain([site[:1] for site in sites])
+    assert alone["standard_error"] == pytest.approx(over_starts)
+
+
+def test_the_error_of_the_gain_is_that_of_repetitions():
+    """Effects of seeds, of starts and a remainder, drawn anew in every repetition."""
+    random = np.random.default_rng(0)
+    gains = []
+    for _ in range(2000):
+        seeds = random.normal(0, 3, (5, 1))
+        sites = [
+            seeds + random.normal(0, 4, (1, 12)) + random.normal(0, 5, (5, 12)) for _ in range(3)
+        ]
+        gains.append(mean_gain(sites))
+    errors = np.asarray([gain["standard_error"] for gain in gains])
+    means = np.asarray([gain["mean"] for gain in gains])
+    assert np.sqrt((errors**2).mean()) == pytest.approx(means.std(), rel=0.06)
 
 
 @pytest.mark.nightly

@@ -26,7 +26,6 @@ from neorl_train.federation import (
     Federation,
     FederationConfig,
     Introduction,
-    _flower,
     federate,
     join_federation,
     serve_federation,
@@ -92,6 +91,7 @@ FLOWER_NAMES = types.SimpleNamespace(
     to_parameters=lambda arrays: arrays,
     to_arrays=lambda parameters: parameters,
 )
+IMPORTED = "neorl_train.federation._flower._flower"
 START = np.asarray([0.0, -0.0, 1.0], np.float32)
 
 
@@ -152,7 +152,7 @@ def _serve(monkeypatch, connections, *, rounds=2, **options):
                 strategy.aggregate_evaluate(number, ask("evaluate", asked), [])
 
     flower = types.SimpleNamespace(**vars(FLOWER_NAMES), start_server=start_server)
-    monkeypatch.setattr(_flower, "_flower", lambda: flower)
+    monkeypatch.setattr(IMPORTED, lambda: flower)
     settings = Federation(FederationConfig(rounds=rounds, scaling="declared", weights="equal"))
     records, lines = [], []
     vector = serve_federation(
@@ -199,7 +199,7 @@ def test_a_site_that_joins_ends_with_the_common_parameters_or_an_error(monkeypat
             RpcError=ConnectionError,
             start_client=partial(start_client, ends=ends),
         )
-        monkeypatch.setattr(_flower, "_flower", lambda flower=flower: flower)
+        monkeypatch.setattr(IMPORTED, lambda flower=flower: flower)
         if ends == "with the result":
             join_federation(client, "")
             np.testing.assert_array_equal(client.parameters, common)

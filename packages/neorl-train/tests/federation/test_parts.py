@@ -23,7 +23,6 @@ from neorl_train.federation import (
     decompress,
     epsilon,
 )
-from neorl_train.federation._job import mean_gain
 from neorl_train.federation._privacy import as_floats, as_whole, scale_of, sum_of_terms
 
 VECTORS = arrays(np.float32, st.integers(1, 600), elements=st.floats(-1e3, 1e3, width=32))
@@ -195,30 +194,3 @@ def test_learners_that_cannot_be_shared_say_why(sites):
         federated_learner(Fitted())
     with pytest.raises(InputError, match="only float32 arrays are averaged"):
         layout_of({"count": jnp.zeros(2, jnp.int32)}, "Mine")
-
-
-def test_the_error_of_the_gain_is_over_seeds_which_all_sites_share():
-    """Two seeds with gains of 97.7 and 1.3 at four sites: only two trainings were seen."""
-    starts = np.linspace(-20, 20, 8)
-    sites = [np.asarray([97.7 + starts, 1.3 + starts]) for _ in range(4)]
-    gain = mean_gain(sites)
-    over_starts = starts.std(ddof=1) / np.sqrt(8) / 2
-    assert gain["mean"] == pytest.approx(49.5)
-    assert gain["standard_error"] == pytest.approx(np.hypot(48.2, over_starts))
-    alone = mean_gain([site[:1] for site in sites])
-    assert alone["standard_error"] == pytest.approx(over_starts)
-
-
-def test_the_error_of_the_gain_is_that_of_repetitions():
-    """Effects of seeds, of starts and a remainder, drawn anew in every repetition."""
-    random = np.random.default_rng(0)
-    gains = []
-    for _ in range(2000):
-        seeds = random.normal(0, 3, (5, 1))
-        sites = [
-            seeds + random.normal(0, 4, (1, 12)) + random.normal(0, 5, (5, 12)) for _ in range(3)
-        ]
-        gains.append(mean_gain(sites))
-    errors = np.asarray([gain["standard_error"] for gain in gains])
-    means = np.asarray([gain["mean"] for gain in gains])
-    assert np.sqrt((errors**2).mean()) == pytest.approx(means.std(), rel=0.06)
