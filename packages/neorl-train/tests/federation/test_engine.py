@@ -202,6 +202,16 @@ def test_masked_sums_equal_plain_sums_of_the_same_integers(run, clean, monkeypat
     )
 
 
+def test_groups_of_masked_sums_train_and_name_a_late_site(run):
+    masked = MessagesConfig(secure_sum=True, groups=2)
+    rule = {"rule": "median", "byzantine": 0, "rounds": 2}
+    late = [Fault("site3", "late", 1, 1)]
+    result = run(rule=rule, messages=masked, faults=late)
+    assert [record.counted for record in result.records] == [True, True]
+    assert result.records[0].answered == [f"site{i}" for i in range(5)]
+    assert result.records[1].outcomes["site3"] == "late"
+
+
 @pytest.mark.nightly
 def test_a_masked_sum_goes_on_without_a_site_that_falls_silent(run):
     result = run(messages=MessagesConfig(secure_sum=True), faults=[Fault("site3", "late", 1, 1)])
@@ -268,6 +278,17 @@ TOGETHER = {
     "noise and compression": (
         {"privacy": PrivacyConfig(1.0), "messages": MessagesConfig(bits=8)},
         "cannot be combined",
+    ),
+    "too few groups": (
+        {
+            "rule": {"rule": "median", "byzantine": 1},
+            "messages": MessagesConfig(secure_sum=True, groups=2),
+        },
+        "median needs 3 groups against 1 faulty sites, .* at least 3 groups and 6 sites",
+    ),
+    "groups without masks": (
+        {"rule": {"rule": "median"}, "messages": MessagesConfig(groups=2)},
+        "messages.groups is 2, which needs messages.secure_sum and a robust federation.rule",
     ),
     "two sites behind masks": (
         {"chosen": ["site0", "site1"], "messages": MessagesConfig(secure_sum=True)},

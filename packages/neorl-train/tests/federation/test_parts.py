@@ -15,8 +15,11 @@ from neorl_agents import TD3BC
 from neorl_core import InputError
 from neorl_train.federation import (
     Client,
+    Coordinator,
     Federation,
     FederationConfig,
+    Introduction,
+    MessagesConfig,
     Pairings,
     RoundStart,
     compress,
@@ -113,6 +116,50 @@ def test_pairs_agree_on_their_secret_and_each_attempt_has_a_stream_of_its_own():
     assert (first != one.mask(["a", "b"], 1, 0, 100)).mean() > 0.9
     with pytest.raises(ValueError, match="outside the group"):
         one.exchange_keys({"b": 1})
+
+
+def test_robust_rules_withstand_a_false_term_behind_the_masks_of_its_group(sites):
+    """Six sites in three groups of two; the false site may send any integers at all."""
+    rule = FederationConfig(rule="median", byzantine=1)
+    settings = Federation(rule, messages=MessagesConfig(secure_sum=True, groups=3))
+    names = [f"site{i}" for i in range(6)]
+    introductions = [Introduction(name, 1, sites["site0"].spec, None) for name in names]
+    coordinator = Coordinator(settings, introductions, seed=0)
+    changes = np.random.default_rng(0).normal(0.1, 0.01, (6, 40)).astype(np.float32)
+    pairings = {name: Pairings(name, 10 + i) for i, name in enumerate(names)}
+    published = {name: one.public for name, one in pairings.items()}
+    for one in pairings.values():
+        one.exchange_keys(published)
+
+    def combined(round_, false=None, silent=()):
+        terms = []
+        for group in coordinator.groups(round_, names):
+            present = [name for name in group if name not in silent]
+            if not coordinator.hides(present):
+                continue
+            shares, largest, scale = coordinator.masking(present)
+            terms.append([])
+            for name in present:
+                change = changes[names.index(name)] * shares[name]
+                whole = as_whole(change, largest=largest, scale=scale)
+                whole = np.full_like(whole, 2**30) if name == false else whole
+                terms[-1].append(whole + pairings[name].mask(present, round_, 0, 40))
+        return coordinator.unmask(round_, terms)
+
+    for round_ in range(4):
+        groups = coordinator.groups(round_, names)
+        assert sorted(name for group in groups for name in group) == names
+        assert [len(group) for group in groups] == [2, 2, 2]
+        means = [np.mean([changes[names.index(n)] for n in group], axis=0) for group in groups]
+        np.testing.assert_allclose(combined(round_), np.median(means, axis=0), atol=1e-6)
+        for false in names:
+            honest = [m for m, group in zip(means, groups, strict=True) if false not in group]
+            result = combined(round_, false)
+            assert (result >= np.min(honest, axis=0) - 1e-6).all()
+            assert (result <= np.max(honest, axis=0) + 1e-6).all()
+    # The partner of a silent site is not asked alone, and two groups are too few for one liar.
+    assert combined(0, silent=["site0"]) is None
+    assert len({str(coordinator.groups(round_, names)) for round_ in range(4)}) > 1
 
 
 def test_cutting_to_integers_makes_no_vector_longer():

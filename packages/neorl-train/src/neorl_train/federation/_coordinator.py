@@ -19,7 +19,7 @@ from neorl_train.federation._messages import (
 )
 from neorl_train.federation._privacy import as_floats, scale_of, sum_of_terms
 from neorl_train.federation._rules import combine, limited_shares
-from neorl_train.federation._settings import ROBUST, Federation, sites_needed
+from neorl_train.federation._settings import GROUP, ROBUST, Federation, sites_needed
 
 SECRET_WORDS = 4
 
@@ -132,8 +132,21 @@ class Coordinator:
             return True  # a sum without sites is pure noise, and must look like any other
         needed = federation.least_sites
         if federation.rule in ROBUST:
-            needed = max(needed, sites_needed(federation.rule, federation.byzantine))
+            group = GROUP if self.settings.messages.secure_sum else 1
+            needed = max(needed, group * sites_needed(federation.rule, federation.byzantine))
         return len(names) >= needed
+
+    def groups(self, round_: int, names: Sequence[str]) -> list[list[str]]:
+        """The groups of a round, drawn from the seed, each in the order of the sites."""
+        count = max(min(self.settings.messages.groups, len(names) // GROUP), 1)
+        order = np.random.default_rng([self.seed, round_, 1]).permutation(len(names))
+        return [[names[i] for i in np.sort(part)] for part in np.array_split(order, count)]
+
+    def hides(self, names: Sequence[str]) -> bool:
+        """Whether the masked sum of these sites of a group may be asked for."""
+        if self.settings.messages.groups > 1:
+            return len(names) >= GROUP
+        return bool(names) and self.enough(names)
 
     def combine(
         self, round_: int, changes: Mapping[str, Vector], size: int
@@ -171,9 +184,22 @@ class Coordinator:
             return dict.fromkeys(names, 1.0), clip, scale_of(clip, len(self.names))
         return self.shares(names)[0], largest, scale_of(largest, len(self.names))
 
-    def unmask(self, round_: int, terms: Sequence[np.ndarray], scale: float) -> Vector:
-        """The change of the common parameters, computed from masked terms that sum to it."""
-        total = as_floats(sum_of_terms(list(terms)), scale=scale)
+    def unmask(self, round_: int, terms: Sequence[Sequence[np.ndarray]]) -> Vector | None:
+        """The change of the common parameters; ``None`` if too few groups are complete.
+
+        Args:
+            round_: Number of the round.
+            terms: Masked terms of every complete group, which sum to the group's change.
+        """
+        federation, scale = self.settings.federation, self.masking(self.names)[2]
+        totals = [as_floats(sum_of_terms(list(group)), scale=scale) for group in terms]
+        if federation.rule in ROBUST:
+            if len(totals) < sites_needed(federation.rule, federation.byzantine):
+                return None
+            return combine(federation, np.stack(totals), np.full(len(totals), 1 / len(totals)))[0]
+        return self._unmasked(round_, *totals) if totals else None
+
+    def _unmasked(self, round_: int, total: Vector) -> Vector:
         if not self.settings.private:
             return total
         expected = self.settings.federation.participation * len(self.names)

@@ -265,12 +265,38 @@ class Exchange:
     def _masked_sum(
         self, number: int, vector: Vector, updates: Mapping[str, Update], record: RoundRecord
     ) -> tuple[list[Vector], RoundRecord]:
-        """The masked sum; restarted without any site that stops answering before it is complete."""
-        present, attempt, up = list(updates), 0, 0
-        while True:
+        """The combination of the masked sums of all groups; by default all sites are one group."""
+        terms, shares, up = [], {}, 0
+        for group in self._coordinator.groups(number, list(updates)):
+            of_group, shares_of_group, sent = self._masked_group(number, vector, group, record)
+            up += sent
+            if of_group:
+                terms.append(of_group)
+                shares |= shares_of_group
+        record = record._replace(bytes_up=up)
+        value = self._coordinator.unmask(number, terms)
+        if value is None:
+            return [vector], record
+        shares = shares if len(terms) == 1 else {}
+        record = record._replace(counted=True, shares=shares, change=float(np.linalg.norm(value)))
+        return [vector + value], record
+
+    def _masked_group(
+        self, number: int, vector: Vector, group: Sequence[str], record: RoundRecord
+    ) -> tuple[list[np.ndarray], dict[str, float], int]:
+        """The masked terms of a group, restarted without any site that stops answering.
+
+        No group is formed anew: two sums over groups that overlap would reveal their difference.
+
+        Returns:
+            The terms, the weights of their sites, and the bytes sent; no terms if too few sites are
+            left to hide one another, or to count.
+        """
+        present, attempt, up = list(group), 0, 0
+        while self._coordinator.hides(present):
             shares, largest, scale = self._coordinator.masking(present)
             start = RoundStart(number, vector, tuple(present), attempt)
-            terms, silent = {}, []
+            terms, silent = [], []
             for client in self._clients:
                 if client.name not in present:
                     continue
@@ -279,19 +305,13 @@ class Exchange:
                     continue
                 term = client.mask(start, share=shares[client.name], largest=largest, scale=scale)
                 up += n_bytes(term)
-                terms[client.name] = term.arrays[0]
-            for name in silent:
-                record.outcomes[name] = LATE
-            record = record._replace(bytes_up=up)
+                terms.append(term.arrays[0])
+            record.outcomes.update(dict.fromkeys(silent, LATE))
             if not silent:
-                break
+                return terms, shares, up
             present = [name for name in present if name not in silent]
             attempt += 1
-            if not present or not self._coordinator.enough(present):
-                return [vector], record
-        value = self._coordinator.unmask(number, list(terms.values()), scale)
-        record = record._replace(counted=True, shares=shares, change=float(np.linalg.norm(value)))
-        return [vector + value], record
+        return [], {}, up
 
 
 DEFAULT = Federation()

@@ -92,9 +92,9 @@ def serve_federation(
     flower = _flower()
     check_federation(settings, list(names))
     _require_served(settings)
-    for name in names if keys is not None else ():
-        if not keys.get(name):
-            raise InputError(f"keys has no secret of site {name}; give one for every site")
+    missing = [name for name in names if keys is not None and not keys.get(name)]
+    if missing:
+        raise InputError(f"keys has no secret of site {missing[0]}; give one for every site")
     strategy = Rounds(
         flower,
         settings,

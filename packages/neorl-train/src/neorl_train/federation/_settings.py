@@ -118,6 +118,8 @@ class MessagesConfig:
     Attributes:
         secure_sum: Whether masks that cancel in pairs hide all but the sum of the updates from the
             server.
+        groups: Number of groups of sites, drawn anew in every round, whose masked sums the server
+            sees; a robust rule combines their means as if each were one site.
         largest: Largest magnitude of a coordinate in a masked sum; larger ones are cut to it.
         bits: Bits of a number in an update: 32 unrounded, 16 or 8 rounded.
         fraction: Fraction of the coordinates that are sent, the largest ones; the rest is added to
@@ -125,6 +127,7 @@ class MessagesConfig:
     """
 
     secure_sum: bool = False
+    groups: int = setting(1, low=1)
     largest: float = setting(1.0, above=0)
     bits: Literal[8, 16, 32] = 32
     fraction: float = setting(1.0, above=0, high=1)
@@ -155,6 +158,10 @@ class Federation:
     def compressed(self) -> bool:
         """Whether a message contains less than the update."""
         return self.messages.bits < 32 or self.messages.fraction < 1
+
+
+GROUP = 2
+"""Smallest number of sites in a group whose masked sum the server may see."""
 
 
 def sites_needed(rule: str, byzantine: int) -> int:
@@ -222,8 +229,8 @@ def _check_together(settings: Federation, sites: int) -> None:
             settings.private,
             "the privacy bound is derived only for the mean",
         ),
-        ("messages.secure_sum", messages.secure_sum, "a masked sum hides the single updates, which "
-            "other rules need"),
+        ("messages.secure_sum", messages.secure_sum and messages.groups == 1, "a masked sum hides "
+            "the single updates, which other rules need; robust rules can combine messages.groups"),
         ("messages.fraction and messages.bits", settings.compressed and rule == "gossip",
          "in gossip, sites exchange parameters, which cannot be compressed like updates"),
     ):  # fmt: skip
@@ -239,10 +246,29 @@ def _check_together(settings: Federation, sites: int) -> None:
             "privacy and compressed messages cannot be combined, because error feedback adds back "
             "what was clipped; leave messages.bits at 32 and messages.fraction at 1"
         )
+    if messages.groups > 1:
+        _check_groups(settings, sites)
     if messages.secure_sum and sites < 3:
         raise InputError(
             "messages.secure_sum needs three sites or more, because with two each "
             "site could compute the other's update"
+        )
+
+
+def _check_groups(settings: Federation, sites: int) -> None:
+    """Requires groups that hide their members and are enough for the rule."""
+    rule, faulty = settings.federation.rule, settings.federation.byzantine
+    groups, needed = settings.messages.groups, sites_needed(rule, faulty)
+    if not settings.messages.secure_sum or rule not in ROBUST:
+        raise InputError(
+            f"messages.groups is {groups}, which needs messages.secure_sum and a robust "
+            f"federation.rule, one of {', '.join(ROBUST)}; leave it at 1"
+        )
+    if groups < needed or sites < GROUP * groups:
+        raise InputError(
+            f"messages.groups is {groups} for {sites} sites: {rule} needs {needed} groups against "
+            f"{faulty} faulty sites, and a group hides its members only with {GROUP} sites or "
+            f"more, so give at least {needed} groups and {GROUP * needed} sites"
         )
 
 

@@ -539,7 +539,8 @@ def _require_listener(address: str) -> None:
 
 def _prepare_cell(*job: Any) -> tuple[str, str, bool]:
     prepare_process()
-    return tuple(run_cell(*job))  # a plain tuple, which every machine can unpickle
+    cell, error, lost = run_cell(*job)
+    return cell, error, lost
 
 
 def _read_refused(directory: Path) -> dict[str, str]:
