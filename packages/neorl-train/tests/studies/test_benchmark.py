@@ -188,6 +188,19 @@ def test_best_and_last_on_the_way_are_those_of_each_seed(benchmark):
     np.testing.assert_allclose([one.value for one in curve.score], np.mean(scores, axis=0))
 
 
+def test_a_benchmark_whose_runs_were_stopped_ends_in_an_error(
+    benchmark, tmp_path, monkeypatch, capsys
+):
+    stopped = dataclasses.replace(benchmark, runs={"finished": 0, "failed": 0, "left": 1})
+    monkeypatch.setattr(
+        "neorl_train.studies._benchmark_run.carry_out_benchmark",
+        lambda *_, **__: (stopped, [tmp_path / "table.md"]),
+    )
+    words = ["benchmark", "--plants", "CSTR-v0", "--qualities", "mixed", "--algorithms", "bc"]
+    assert main([*words, "--output", str(tmp_path), "--json"]) == 2
+    assert "1 of 1 runs were stopped before they ended" in capsys.readouterr().err
+
+
 def test_a_seed_that_failed_counts_as_the_worst_of_its_task(benchmark, noisy):
     assert benchmark.runs == {"finished": 3, "failed": 1, "left": 0}
     row = next(r for r in benchmark.rows if (r.policy, r.quality) == ("bad", "expert"))

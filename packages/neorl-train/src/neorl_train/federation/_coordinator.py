@@ -140,7 +140,7 @@ class Coordinator:
         """The groups of a round, drawn from the seed, each in the order of the sites."""
         count = max(min(self.settings.messages.groups, len(names) // GROUP), 1)
         order = np.random.default_rng([self.seed, round_, 1]).permutation(len(names))
-        return [[names[i] for i in np.sort(part)] for part in np.array_split(order, count)]
+        return [[str(names[i]) for i in np.sort(part)] for part in np.array_split(order, count)]
 
     def hides(self, names: Sequence[str]) -> bool:
         """Whether the masked sum of these sites of a group may be asked for."""

@@ -405,6 +405,19 @@ def carry_out(
     return failed
 
 
+def require_ended(left: int, total: int) -> None:
+    """Refuses success of a command that leaves runs, whose processes were lost or disk was full.
+
+    Raises:
+        InputError: If runs are left.
+    """
+    if left:
+        raise InputError(
+            f"{left} of {total} runs were stopped before they ended; give the same command again, "
+            "which resumes them"
+        )
+
+
 def _train_together(
     state: SweepState, directory: Path, print_line: Callable[[str], None]
 ) -> tuple[list[Outcome], SweepState]:

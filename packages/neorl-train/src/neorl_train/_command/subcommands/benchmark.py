@@ -106,6 +106,7 @@ def command(arguments: list[str]) -> None:
         carry_out_benchmark,
         state_text,
     )
+    from neorl_train.studies._sweep import require_ended
 
     print_line = partial(print, flush=True, file=sys.stderr if options.json else sys.stdout)
     output = Path(options.output) if options.output else None
@@ -136,3 +137,4 @@ def command(arguments: list[str]) -> None:
     else:
         print(benchmark_text(benchmark))
     print_line(f"files: {files[0].absolute()}, {', '.join(path.suffix for path in files[1:])}")
+    require_ended(benchmark.runs["left"], len(cells))

@@ -78,7 +78,13 @@ def command(arguments: list[str]) -> None:
         raise InputError("sweep takes a TOML file; for example `neorl-train sweep sweep.toml`")
     if options.processes < 1:
         raise InputError(f"processes must be at least 1, got {options.processes}")
-    from neorl_train.studies._sweep import carry_out, one_command, read_sweep, state_of
+    from neorl_train.studies._sweep import (
+        carry_out,
+        one_command,
+        read_sweep,
+        require_ended,
+        state_of,
+    )
 
     sweep = read_sweep(Path(name), Path(options.output) if options.output else None)
     if sweep.search is not None:
@@ -116,7 +122,7 @@ def command(arguments: list[str]) -> None:
         )
         state = state_of(sweep.directory, cells)
         _tables(sweep.directory, state, cells, failed, options)
-    _require_ended(state, len(cells))
+    require_ended(len(state.left), len(cells))
 
 
 def _printer(options: SweepOptions) -> Callable[[str], None]:
@@ -126,7 +132,7 @@ def _printer(options: SweepOptions) -> Callable[[str], None]:
 
 def _search(sweep: "SweepFile", options: SweepOptions) -> None:
     from neorl_train.studies._search import PredictedGain, best_trial, search
-    from neorl_train.studies._sweep import one_command, state_of
+    from neorl_train.studies._sweep import one_command, require_ended, state_of
 
     assert sweep.search is not None
     print_line = _printer(options)
@@ -156,16 +162,7 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
     if best is not None:
         settings = " ".join(f"--{name} {value}" for name, value in best[0].items())
         print_line(f"best by the plant model, {best[1]:.4g}: {settings}")
-    _require_ended(state, len(distinct))
-
-
-def _require_ended(state: "SweepState", total: int) -> None:
-    """Refuses success if processes were lost or the disk was full."""
-    if state.left:
-        raise InputError(
-            f"{len(state.left)} of {total} runs were stopped before they ended; give the same "
-            "command again, which resumes them"
-        )
+    require_ended(len(state.left), len(distinct))
 
 
 def _tables(
