@@ -4,12 +4,15 @@ import json
 import os
 import shutil
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from neorl_agents import load_policy
 from neorl_core import InputError
+from neorl_core.infrastructure.command_line import StoppedError
 from neorl_envs import write_dataset
 from neorl_train._command.main import main
 from neorl_train.runs import create_run, tree_digest
@@ -118,6 +121,26 @@ def test_a_process_that_dies_ends_no_other_cell(monkeypatch):
     assert outcomes.count(None) == 3
     (lost,) = (outcome for outcome in outcomes if outcome is not None)
     assert (lost.cell, lost.lost) == (signal.SIGKILL, True)
+
+
+def test_after_a_signal_no_further_cell_begins(monkeypatch):
+    """The signal arrives while the second of eleven cells runs, which ends a little later."""
+    begun, released = [], threading.Event()
+
+    def in_process(job):
+        begun.append(job[0])
+        assert job[0] == "first" or released.wait(60)
+        return _sweep.Outcome(job[0], "")
+
+    monkeypatch.setattr(_sweep, "_in_process", in_process)
+    outcomes = _sweep._process_outcomes([("first",), ("second",), *[("later",)] * 9], 1)
+    assert next(outcomes).cell == "first"
+    while len(begun) < 2:
+        time.sleep(0.01)
+    threading.Timer(0.2, released.set).start()
+    with pytest.raises(StoppedError):
+        outcomes.throw(StoppedError(signal.SIGTERM))
+    assert begun == ["first", "second"]
 
 
 @pytest.mark.parametrize(

@@ -484,13 +484,15 @@ def _process_outcomes(jobs: Sequence[Any], processes: int) -> Iterator[Outcome]:
     """Runs each cell in its own process, whose end frees its programs and ends no other cell."""
     with ThreadPoolExecutor(processes) as pool:
         waiting = {pool.submit(_in_process, job): job[0] for job in jobs}
-        for future in as_completed(waiting):
-            error = future.exception()
-            if isinstance(error, KeyboardInterrupt | StoppedError):
-                pool.shutdown(cancel_futures=True)
-                raise error
-            lost = error is not None
-            yield Outcome(waiting[future], one_line(error), True) if lost else future.result()
+        try:
+            for future in as_completed(waiting):
+                error = future.exception()
+                if isinstance(error, KeyboardInterrupt | StoppedError):
+                    raise error
+                lost = error is not None
+                yield Outcome(waiting[future], one_line(error), True) if lost else future.result()
+        finally:  # after a signal no further cell begins
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _in_process(job: Any) -> Outcome:
