@@ -204,10 +204,11 @@ def _engineering(
     numbers.append(("integral time", "s", lambda g: float(g.kp / g.ki) if g.ki else math.inf))
     if today.kd or new.kd:
         numbers.append(("derivative time", "s", lambda g: float(g.kd / g.kp) if g.kp else 0.0))
-    return tuple(
-        Typed(name, unit, *("" if loop is None else f"{of(loop):.4g}" for loop in loops))
-        for name, unit, of in numbers
-    )
+    rows = []
+    for name, unit, of in numbers:
+        old, middle, proposed = ("" if loop is None else f"{of(loop):.4g}" for loop in loops)
+        rows.append(Typed(name, unit, old, middle, proposed))
+    return tuple(rows)
 
 
 def _margins(tables: Sequence[MarginTable]) -> tuple[Compared, ...]:
@@ -218,7 +219,13 @@ def _margins(tables: Sequence[MarginTable]) -> tuple[Compared, ...]:
         ("peak sensitivity Ms", "", "peak_sensitivity", "at most 2"),
     )
     return tuple(
-        Compared(name, unit, *(_range(getattr(table, field)) for table in tables[:2]), demand)
+        Compared(
+            name,
+            unit,
+            _range(getattr(tables[0], field)),
+            _range(getattr(tables[1], field)),
+            demand,
+        )
         for name, unit, field, demand in rows
     )
 
@@ -246,7 +253,10 @@ def _figures(judged: LoopJudgement, record: LoopRecord) -> tuple[Compared, ...]:
     )
     return tuple(
         Compared(
-            name, unit, *(_over(getattr(getattr(judged, part), field)[i], scale) for i in (0, 1))
+            name,
+            unit,
+            _over(getattr(getattr(judged, part), field)[0], scale),
+            _over(getattr(getattr(judged, part), field)[1], scale),
         )
         for name, unit, part, field, scale in rows
     )
@@ -292,7 +302,12 @@ def _expected(replayed: Replay | None, record: LoopRecord, band: float) -> tuple
         ("travel of the output per hour", output),
     )
     return tuple(
-        Compared(name, unit, *(_range(_in_percent(loop, field)) for loop in replayed.loops[:2]))
+        Compared(
+            name,
+            unit,
+            _range(_in_percent(replayed.loops[0], field)),
+            _range(_in_percent(replayed.loops[1], field)),
+        )
         for (name, unit), field in zip(named, _EXPECTED, strict=True)
     )
 

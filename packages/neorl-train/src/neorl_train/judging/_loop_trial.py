@@ -95,7 +95,7 @@ def trial_steps(
     )  # fmt: skip
     plan.append(
         "Export the turns with the new values as NEW.csv and those with the old ones as OLD.csv, "
-        "and let `neorl-train loop NEW.csv --before OLD.csv` compare the mean size of setpoint "
+        "and let neorl-train loop NEW.csv --before OLD.csv compare the mean size of setpoint "
         f"minus measurement.{words}"
     )
     return tuple(plan)

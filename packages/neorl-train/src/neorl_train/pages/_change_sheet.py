@@ -26,6 +26,7 @@ body.sheet nav { display: none; }
   display: grid; gap: 0 1.5rem;
   grid-template-columns: repeat(auto-fit, minmax(min(520px, 100%), 1fr));
 }
+.sheet .pair > div { min-width: 0; }
 .sheet .signed { display: grid; grid-template-columns: repeat(4, 1fr); gap: 0.6rem; }
 .sheet .signed div {
   border: 1px solid var(--muted); padding: 0.2rem 0.4rem 1.6rem;
