@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from neorl_train._job.artefacts import parity_observations
 from neorl_train._job.plant_model import run_facts
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session
 from neorl_train.candidates._family import Material
+from neorl_train.candidates._loop_changes import declared_faceplates, write_loop_changes
 from neorl_train.candidates._retuned import RULE, gain_text, retune_settings
 from neorl_train.candidates._table import (
     BEST,
@@ -297,6 +299,21 @@ def with_learners(material: Material, learned: Mapping[str, Learned]) -> tuple[M
         for seed, policy in policies.items()
     ]
     return material._replace(pool=material.pool | compared), notes
+
+
+def loop_changes_stage(
+    run: ResolvedRun, session: Session, experience: Experience | None, policy: Policy
+) -> None:
+    """Writes the evidence for each declared loop that the candidate changes, and its sheet."""
+    if experience is None or not declared_faceplates(experience.dataset):
+        return
+    session.reporter.stage("judging the loops before and after")
+    with session.timings.stage("loops"):
+        source, folder = Path(run.config.data.source), session.directory.path
+        lines = write_loop_changes(folder, source, experience.dataset, policy)
+    session.reporter.end()
+    for line in lines:
+        session.reporter.note(line)
 
 
 def choose_stage(

@@ -20,6 +20,7 @@ from neorl_train._job.artefacts import (
 from neorl_train._job.candidates import (
     choose_stage,
     fit_controllers,
+    loop_changes_stage,
     retune_stage,
     with_learners,
 )
@@ -111,6 +112,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
             digest = results_digest(session.directory.path)
             session.directory.update_record(**{INPUTS: inputs, RESULTS: digest})
         session.reporter.end()
+        loop_changes_stage(run, session, experience, choice.candidate.policy)
         write_run_report(session.directory, session.reporter, session.timings)
 
 

@@ -4,6 +4,8 @@ from neorl_train.candidates._family import Family as Family
 from neorl_train.candidates._family import Made as Made
 from neorl_train.candidates._family import Material as Material
 from neorl_train.candidates._family import RunInputs as RunInputs
+from neorl_train.candidates._loop_changes import proposed_change as proposed_change
+from neorl_train.candidates._loop_changes import write_loop_changes as write_loop_changes
 from neorl_train.candidates._retuned import faceplate_texts as faceplate_texts
 from neorl_train.candidates._table import FAMILIES as FAMILIES
 from neorl_train.candidates._table import check_candidate as check_candidate
@@ -22,4 +24,6 @@ __all__ = [
     "check_candidate",
     "faceplate_texts",
     "make_candidates",
+    "proposed_change",
+    "write_loop_changes",
 ]

@@ -32,6 +32,7 @@ class LoopOptions(JsonFlag, LogArgument):
     example: neorl-train loop plant.h5
              neorl-train loop export.csv --pv FT_211 --op FV_211 --sp 100
              neorl-train loop export.csv --pv TIC.PV --op TIC.OP --sp TIC.SP --pv-range 0 150
+             neorl-train loop new.csv --before old.csv
 
     Attributes:
         pv: Column of the measurement of a loop.
@@ -43,6 +44,11 @@ class LoopOptions(JsonFlag, LogArgument):
         period: Seconds between the rows of a table without timestamps, or of the grid on which one
             with timestamps is put.
         name: Name of the loop that is named by columns.
+        before: A log of the same loops before a change, with the same columns: says whether they
+            are better since then.
+        band: Size of setpoint minus measurement above which a row counts as outside; by default the
+            standard deviation in the log before.
+        out: Folder for change sheets and pages.
     """
 
     pv: str = ""
@@ -53,6 +59,9 @@ class LoopOptions(JsonFlag, LogArgument):
     op_range: tuple[float, ...] = ()
     period: float | None = None
     name: str = ""
+    before: Path | None = None
+    band: float | None = None
+    out: Path = Path()
 
     def validate(self) -> None:
         """Refuses what does not belong together.
@@ -68,6 +77,8 @@ class LoopOptions(JsonFlag, LogArgument):
         for option, ends in (("--pv-range", self.pv_range), ("--op-range", self.op_range)):
             if ends and not (len(ends) == 2 and ends[0] < ends[1]):
                 raise InputError(f"{option} must be two numbers, low and high, got {ends}")
+        if self.band is not None and not self.band > 0:
+            raise InputError(f"--band must be above 0, got {self.band}")
         if self.period is not None and not self.period > 0:
             raise InputError(f"--period must be above 0 s, got {self.period}")
 
@@ -79,8 +90,11 @@ def command(arguments: list[str]) -> None:
     from neorl_agents.loops import loop_reports
 
     every = read_records(options)
-    records = [record for record in every if record.judgeable]
+    records = tuple(record for record in every if record.judgeable)
     few = [record.name for record in every if not record.judgeable]
+    if options.before is not None:
+        _compare(options, options.before, records)
+        return
     if options.json:
         documents = [report_document(report) for report in loop_reports(records)]
         print_json("loops", {"log": str(options.log), "loops": documents, "too_few_rows": few})
@@ -95,6 +109,83 @@ def command(arguments: list[str]) -> None:
         print(f"\n{name}: CANNOT TELL\n  Too few rows have a measurement and an output.")
     for report in loop_reports(records):
         print(report_text(report), flush=True)
+        print(_sheet_text(options, report), flush=True)
+
+
+def _sheet_text(options: LoopOptions, report: "LoopReport") -> str:
+    """Writes the change sheet of a loop that is to be retuned; says where it is, or why not."""
+    from neorl_train.candidates._loop_changes import (
+        declared_faceplates,
+        log_facts,
+        proposed_change,
+    )
+    from neorl_train.judging._loop_change import LogFacts
+    from neorl_train.pages._change_sheet import write_change_sheet
+
+    declared, tags = None, report.record.tags
+    dataset = _dataset(options.log)
+    if dataset is None:
+        facts = LogFacts(options.log.name, file_digest(options.log))
+    else:
+        facts = log_facts(options.log, dataset, tags["measurement"], tags["output"])
+        declared = declared_faceplates(dataset).get(tags["output"])
+    change = proposed_change(report, declared, facts, band=options.band)
+    if isinstance(change, str):
+        return f"  change\n    {change}"
+    options.out.mkdir(parents=True, exist_ok=True)
+    sheet = write_change_sheet(options.out, change)
+    return f"  change\n    {change.sentence}\n    change sheet: {sheet.absolute()}"
+
+
+def _dataset(path: Path) -> Any:
+    """The content of a dataset file; ``None`` for a table of a historian."""
+    from neorl_train.data._loop_records import TABLES
+
+    if path.name.lower().removesuffix(".gz").endswith(TABLES):
+        return None
+    from neorl_envs import read_dataset
+
+    return read_dataset(path)
+
+
+def file_digest(path: Path) -> str:
+    """Digest of a file's content."""
+    import hashlib
+
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _compare(options: LoopOptions, before: Path, records: "tuple[LoopRecord, ...]") -> None:
+    """Compares the loops of two logs, and prints the answers."""
+    from neorl_agents.loops import loop_model, without_spikes
+    from neorl_train.candidates._loop_changes import declared_faceplates, roll_back_words
+    from neorl_train.pages._compared_logs import compared_logs
+
+    every = read_records(dataclasses.replace(options, log=before))
+    earlier = [record for record in every if record.judgeable]
+    old, new = ([without_spikes(record) for record in some] for some in (earlier, records))
+    models = {record.name: loop_model(record) for record in old}
+    dead_times = {name: m.dead_time.value for name, m in models.items() if m.members}
+    dataset = _dataset(before)
+    shown = {} if dataset is None else declared_faceplates(dataset)
+    roll_back = {one.name: roll_back_words(one) for one in shown.values()}
+    options.out.mkdir(parents=True, exist_ok=True)
+    files = before.name, options.log.name
+    compared = compared_logs(
+        old, new, options.out, files=files, band=options.band, dead_times=dead_times,
+        roll_back=roll_back,
+    )  # fmt: skip
+    if options.json:
+        loops = [
+            {"name": one.loop, "answer": one.found.answer, "reason": one.sentence,
+             "page": str(one.page.absolute())}
+            for one in compared
+        ]  # fmt: skip
+        print_json("loops", {"log": str(options.log), "before": str(before), "loops": loops})
+        return
+    for one in compared:
+        print(f"{one.loop}: {one.words.upper()}\n  {one.sentence}\n  page: {one.page.absolute()}")
 
 
 def read_records(options: LoopOptions) -> "tuple[LoopRecord, ...]":

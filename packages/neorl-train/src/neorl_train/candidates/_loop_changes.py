@@ -1,0 +1,186 @@
+"""Changes of loops with their sheets: of a log that is looked at, and of a run's candidate."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from neorl_agents.loops import FaceplateChange, LoopReport, faceplate_rows, loop_reports, propose
+from neorl_core import InputError, Policy
+from neorl_core.loops import Faceplate, PIDForm, PIDGains, faceplate, pid_gains
+from neorl_envs import Dataset
+from neorl_envs.datasets import TodaysFaceplate, todays_controller
+from neorl_train.candidates._retuned import gains_of_loop
+from neorl_train.data._loop_records import loop_records
+from neorl_train.judging._loop_change import LogFacts, LoopChange, write_changes
+from neorl_train.judging._loop_evidence import loop_change
+from neorl_train.judging._loop_trial import touched_by_loop
+from neorl_train.pages._change_sheet import write_change_sheet
+from neorl_train.runs._directory import LOOPS
+
+RETUNE = "retune"
+MEND = "mend the valve or sensor"
+
+
+class TodaysLoop(NamedTuple):
+    """The numbers of a loop today.
+
+    Attributes:
+        form: What they mean.
+        shown: The numbers.
+        declared: Whether the log declares them; otherwise its rows show them.
+    """
+
+    form: PIDForm
+    shown: Faceplate
+    declared: bool
+
+
+def todays_loop(report: LoopReport, declared: TodaysFaceplate | None) -> TodaysLoop | None:
+    """The numbers of a loop today: declared, else those that its rows show, in standard form.
+
+    Returns:
+        The loop; ``None`` if neither says them.
+    """
+    if declared is not None:
+        return TodaysLoop(declared.form, declared.shown, True)
+    controller = report.figures.controller
+    if not controller.known:
+        return None
+    ends = report.record.measurement_range, report.record.output_range
+    spans = [high - low for low, high in ends]
+    form = PIDForm(
+        integral="minutes",
+        units="percent" if report.record.ranges_known else "engineering",
+        measurement_span=spans[0],
+        output_span=spans[1],
+        direction="reverse" if controller.kp > 0 else "direct",
+    )
+    exact = faceplate(PIDGains(controller.kp, controller.ki, 0.0, 0.0), form=form)
+    numbers = [float(f"{float(number):.4g}") for number in exact]
+    return TodaysLoop(form, Faceplate(*numbers), False)
+
+
+def proposed_change(
+    report: LoopReport,
+    declared: TodaysFaceplate | None,
+    facts: LogFacts,
+    *,
+    band: float | None = None,
+) -> LoopChange | str:
+    """The change that a log asks for, or why there is none.
+
+    Only a loop that is to be retuned, with a usable model, gets gains.
+    """
+    record, model, cause = report.record, report.model, report.cause
+    if cause.answer != RETUNE:
+        return f"no gains are proposed, because the answer is {cause.answer!r}"
+    if not model.usable:
+        return f"no gains are proposed: {model.why_not}"
+    today = todays_loop(report, declared)
+    if today is None:
+        return (
+            "no gains are proposed, because the log does not show those of today; declare them as "
+            "[[loop]] in plant.toml"
+        )
+    gains = PIDGains(*map(float, pid_gains(today.shown, form=today.form)))
+    span = record.output_range[1] - record.output_range[0]
+    noise = float(report.figures.figures.noise)
+    found = propose(
+        model, gains, period=record.period, output_span=span,
+        noise=noise if math.isfinite(noise) else 0.0,
+    )  # fmt: skip
+    if found.kept:
+        return f"today's gains are kept: {found.reason}"
+    change = loop_change(
+        record, model, today.shown, today.form, found.chosen.gains, facts, proposal=found, band=band
+    )
+    return change if today.declared else _read_from_rows(change)
+
+
+def _read_from_rows(change: LoopChange) -> LoopChange:
+    note = "today's values are read from the rows of the log; compare them with the faceplate first"
+    return dataclasses.replace(change, conditions=(note, *change.conditions))
+
+
+def roll_back_words(shown: TodaysFaceplate) -> str:
+    """The numbers of a faceplate as they are typed to go back to them."""
+    nothing = PIDGains(0.0, 0.0, 0.0, 0.0)
+    change = FaceplateChange(shown.form, shown.shown, shown.shown, nothing, nothing)
+    measured, output = shown.units
+    rows = faceplate_rows(change, measurement_unit=measured, output_unit=output)
+    return ", ".join(f"{row.name} {row.text[0]} {row.unit}".rstrip() for row in rows)
+
+
+def declared_faceplates(dataset: Dataset) -> dict[str, TodaysFaceplate]:
+    """The declared faceplates of a log by the channel that they move."""
+    return {one.manipulated: one for one in todays_controller(dataset).faceplates}
+
+
+def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Policy) -> list[str]:
+    """Writes ``loops.json`` and the change sheets of a candidate into a run.
+
+    Args:
+        folder: Directory of the run.
+        source: File of the log.
+        dataset: Its content.
+        policy: The candidate.
+
+    Returns:
+        Sentences on the loops that get no sheet, and why.
+    """
+    changes, notes = [], []
+    declared = declared_faceplates(dataset)
+    loops = {name: gains_of_loop(policy, dataset.spec, name) for name in declared}
+    records = [one for one in loop_records(source) if loops.get(one.tags["output"]) is not None]
+    for report in loop_reports(records):
+        shown = declared[report.record.tags["output"]]
+        gains = loops[shown.manipulated]
+        why = _why_not(report)
+        if why or gains is None:
+            notes.append(f"{shown.name}: no change sheet, because {why}")
+            continue
+        facts = log_facts(source, dataset, shown.controlled, shown.manipulated)
+        reason = "retuned in a plant model that was learned from the log"
+        try:
+            change = loop_change(
+                report.record, report.model, shown.shown, shown.form, gains, facts, reason=reason
+            )
+        except InputError as error:
+            notes.append(f"{shown.name}: no change sheet, because {error}")
+            continue
+        if any(row.old != row.new for row in change.typed):
+            changes.append(change)
+            write_change_sheet(folder, change)
+    if changes:
+        write_changes(folder / LOOPS, changes)
+    return notes
+
+
+def _why_not(report: LoopReport) -> str:
+    if report.cause.answer == MEND:
+        return report.cause.reason
+    return "" if report.model.usable else report.model.why_not
+
+
+def log_facts(source: Path, dataset: Dataset, controlled: str, manipulated: str) -> LogFacts:
+    """Where the rows of a loop come from, and what the log declares on it."""
+    configuration = dataset.attributes.get("provenance", {}).get("configuration", {})
+    declared = isinstance(configuration, Mapping) and bool(configuration)
+    touched = touched_by_loop(configuration, controlled, manipulated) if declared else ()
+    return LogFacts(source.name, dataset.content_hash, _period(dataset), touched, declared)
+
+
+def _period(dataset: Dataset) -> str:
+    """First and last time of a log; empty if it has no times of the clock."""
+    origin = dataset.attributes.get("time_origin")
+    if dataset.time is None or not origin:
+        return ""
+    try:
+        start = datetime.fromisoformat(str(origin)).timestamp()
+    except ValueError:
+        return ""
+    first, last = (datetime.fromtimestamp(start + float(dataset.time[row]), UTC) for row in (0, -1))
+    return f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
