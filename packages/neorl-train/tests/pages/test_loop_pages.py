@@ -206,7 +206,10 @@ def test_a_loop_without_margins_is_not_to_be_typed(change):
 
 def test_limits_and_interlocks_on_the_loop_are_found():
     configuration = {
-        "tag": [{"name": "steam", "unit": "%", "low": 0.0, "high": 80.0}, {"name": "other"}],
+        "tag": [
+            {"name": "steam", "unit": "%", "low": 0.0, "high": 80.0},
+            {"name": "brix", "low": "-inf"},
+        ],
         "interlock": [
             {"name": "high level", "when": "level > 1.8", "set": {"steam": 0.0}},
             {"name": "elsewhere", "when": "p > 3", "set": {"q": 1.0}},

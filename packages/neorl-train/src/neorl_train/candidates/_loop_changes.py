@@ -134,8 +134,12 @@ def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Pol
     changes, notes = [], []
     declared = declared_faceplates(dataset)
     loops = {name: gains_of_loop(policy, dataset.spec, name) for name in declared}
-    records = [one for one in loop_records(source) if loops.get(one.tags["output"]) is not None]
-    for report in loop_reports(records):
+    try:
+        records = [one for one in loop_records(source) if loops.get(one.tags["output"]) is not None]
+        reports = list(loop_reports(records))
+    except InputError as error:  # A log that is too short to judge its loops is no reason to fail.
+        return [f"no change sheet: {error}"]
+    for report in reports:
         shown = declared[report.record.tags["output"]]
         gains = loops[shown.manipulated]
         why = _why_not(report)

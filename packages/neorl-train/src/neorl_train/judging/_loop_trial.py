@@ -149,11 +149,14 @@ def touched_by_loop(
         controlled: Tag of the measurement.
         manipulated: Tag of the output.
     """
-    words = [
-        f"range of {tag['name']}: {tag['low']:g} to {tag['high']:g} {tag.get('unit', '')}".rstrip()
-        for tag in configuration.get("tag", ())
-        if tag.get("name") in (controlled, manipulated) and {"low", "high"} <= {*tag}
-    ]
+    words = []
+    for tag in configuration.get("tag", ()):
+        # A range that is not declared is infinite, which is stored as text.
+        low, high = float(tag.get("low", -math.inf)), float(tag.get("high", math.inf))
+        if tag.get("name") in (controlled, manipulated) and math.isfinite(high - low):
+            words.append(
+                f"range of {tag['name']}: {low:g} to {high:g} {tag.get('unit', '')}".rstrip()
+            )
     for lock in configuration.get("interlock", ()):
         sets = ", ".join(f"{name} = {value}" for name, value in lock.get("set", {}).items())
         text = f"interlock {lock.get('name', '')}: when {lock.get('when')}, set {sets}"
