@@ -134,6 +134,8 @@ def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Pol
     changes, notes = [], []
     declared = declared_faceplates(dataset)
     loops = {name: gains_of_loop(policy, dataset.spec, name) for name in declared}
+    if all(gains is None for gains in loops.values()):
+        return []
     try:
         records = [one for one in loop_records(source) if loops.get(one.tags["output"]) is not None]
         reports = list(loop_reports(records))
