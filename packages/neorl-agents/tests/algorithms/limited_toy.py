@@ -4,8 +4,6 @@ An episode has 20 steps and a limit of 6, so the constant action 0.3 is best: re
 Without the limit it is 1: return 20, cost 20. The observation says nothing but the step.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,10 +70,11 @@ def trained(learner, updates, seed=0):
     arrays, source = as_arrays(learner), learner.source(Log())
     state = learner.init(SPEC, statistics, key)
     training = begin_training(arrays, source, state, tables, key)
-    last = max(updates // 10, 1)
-    run = partial(train_chunk, arrays, source)
-    training, _ = run(training, tables, jnp.int32(0), key, n_updates=updates - last)
-    training, metrics = run(training, tables, jnp.int32(updates - last), key, n_updates=last)
+    n = updates // 10
+    for first in range(0, updates, n):
+        training, metrics = train_chunk(
+            arrays, source, training, tables, jnp.int32(first), key, n_updates=n
+        )
     return training.learner, {name: float(x) for name, x in metrics.items()}
 
 

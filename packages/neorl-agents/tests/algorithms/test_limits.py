@@ -9,6 +9,7 @@ import pytest
 from neorl_agents import ALGORITHMS, BCSafe
 from neorl_agents.learning import (
     counted_costs,
+    critic_limit_units,
     critic_limits,
     episode_costs,
     log_tables,
@@ -16,6 +17,7 @@ from neorl_agents.learning import (
 )
 from neorl_agents.policies import prepare
 from neorl_agents.testing import make_problem, statistics_of
+from neorl_agents.testing._problem import endless
 from neorl_core import CostChannel, InputError, Transition
 
 SAFE = sorted(
@@ -149,9 +151,25 @@ def test_the_limit_of_a_discounted_critic_is_that_of_the_published_codes(limit, 
     in_cost = np.asarray(actual) * [float(preparation.cost_unit[0]), 1]
     np.testing.assert_allclose(in_cost, expected, atol=6e-4)
     # At every step the same, undiscounted: the limit itself.
-    undiscounted = critic_limits(preparation, discount=1.0, allowed_violations=0.1)
+    # Critics of a log without terminations value episodes that never end.
+    never = replace(preparation, endless=np.ones((), bool))
+    factor = critic_limits(never, discount=0.99, allowed_violations=limit) / actual
+    np.testing.assert_allclose(factor, 1 / (1 - 0.99**horizon), rtol=1e-4)
+    units = critic_limit_units(never, discount=0.99)
+    np.testing.assert_allclose(units, 1 / (horizon * 0.01), rtol=1e-4)
+    spread = sum(0.99**k * limit / horizon for k in range(3000))
+    np.testing.assert_allclose(factor * in_cost, spread, rtol=1e-3)
+    undiscounted = critic_limits(never, discount=1.0, allowed_violations=0.1)
     np.testing.assert_allclose(undiscounted[0] * preparation.cost_unit[0], limit, rtol=1e-5)
     np.testing.assert_allclose(undiscounted[1], 0.1, rtol=1e-5)
+
+
+def test_a_log_is_endless_if_it_is_known_that_no_row_is_terminated():
+    problem = make_problem()
+    assert not prepare(problem.spec, problem.statistics).endless
+    never = endless(problem)
+    assert prepare(never.spec, never.statistics).endless
+    assert not prepare(never.spec, never.statistics._replace(terminated=None)).endless
 
 
 def test_a_limit_per_step_counts_steps_above_it_and_one_per_episode_adds_up():

@@ -60,6 +60,7 @@ COLUMNS = (
 SHARED = {"batch_size": BATCH, "reward_scale": "none"}
 TWO, THREE = SHARED | {"hidden": (12, 12)}, SHARED | {"hidden": (12, 12, 12)}
 SOFT = {"actor_learning_rate": 3e-4, "temperature_learning_rate": 3e-4}
+GAINS = {"kp": 0.1, "ki": 0.003, "kd": 0.001, "unit": "cost"}
 LAGRANGE = {"lagrange": True, "density_correction": False, "entropy_backup": True}
 # In the order in which ours draws, the draws of the other: table, its number, rest of the shape.
 PLAIN = ("normal", 0, (ACT,))
@@ -141,9 +142,9 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
         FLOW,
         {"critic_loss": "critic_loss", "flow_loss": "flow_loss", "distance": "distill_loss"},
     ),
-    "bcq_lag": (sized(BCQLag(), n_samples=4, **TWO), BATCH_CONSTRAINED, OF_BCQ),
+    "bcq_lag": (sized(BCQLag(), n_samples=4, **GAINS, **TWO), BATCH_CONSTRAINED, OF_BCQ),
     "bcq_lag_osrl": (
-        sized(BCQLag(), n_samples=4, costly="smaller", **TWO), BATCH_CONSTRAINED, OF_BCQ
+        sized(BCQLag(), n_samples=4, costly="smaller", **GAINS, **TWO), BATCH_CONSTRAINED, OF_BCQ
     ),
     "caps": (
         sized(CAPS(), n_heads=3, **TWO),

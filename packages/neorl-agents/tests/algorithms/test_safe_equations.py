@@ -88,9 +88,13 @@ def check_control(parity, done, measured):
     """One step of two PID controllers, as the paper writes it."""
     before, after = (state.parameters["multipliers"] for state in (done.before, done.after))
     past, excess = before.control, measured - limits(done)
-    error = 0.95 * past.error + 0.05 * excess
+    signal = excess
+    if done.algorithm.multiplier.unit == "limit":
+        excess = excess / limits(done)
+        signal = measured = np.minimum(excess, 1)
+    error = 0.95 * past.error + 0.05 * signal
     newest = 0.95 * past.cost[:, -1] + 0.05 * measured
-    integral = np.clip(past.integral + GAINS["ki"] * excess, 0, GAINS["largest"])
+    integral = np.clip(past.integral + GAINS["ki"] * signal, 0, GAINS["largest"])
     rise = np.maximum(newest - past.cost[:, 1], 0)
     value = GAINS["kp"] * error + integral + GAINS["kd"] * rise
     parity.agree(after.value, np.clip(value, 0, GAINS["largest"]))
@@ -142,7 +146,7 @@ def test_td3_bc_lag(parity, two_limits):
 
 
 def test_iql_lag(parity, two_limits):
-    done = parity.update(IQLLag, of=two_limits, masked=MASKED, **GAINS)
+    done = parity.update(IQLLag, of=two_limits, masked=MASKED, **GAINS, unit="cost")
     a, s, rows = done.algorithm, done.before, counted(done.rows, MASKED)
     before = s.parameters["multipliers"].value
     priced = (rows.reward - counted_in_units(s, rows) @ before) / (1 + before.sum())

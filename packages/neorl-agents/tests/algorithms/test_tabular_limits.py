@@ -20,6 +20,7 @@ from .test_definitions import chain
 
 DISCOUNT, LIMIT = 0.9, 1.0
 SMALL = {"hidden": (32, 32), "batch_size": 128, "discount": DISCOUNT}
+PER_COST = {"kd": 0.001, "unit": "cost"}
 FAST = {"critic_learning_rate": 3e-3}
 
 
@@ -60,7 +61,9 @@ def test_the_linear_program_agrees_with_exact_evaluation():
     ("learner", "updates", "share", "most"),
     [
         pytest.param(
-            sized(TD3BCLag(), actor_learning_rate=1e-3, ki=0.01, kp=0.3, **SMALL, **FAST),
+            sized(
+                TD3BCLag(), actor_learning_rate=1e-3, ki=0.01, kp=0.3, **PER_COST, **SMALL, **FAST
+            ),
             3_000,
             0.65,
             1.1,
@@ -69,7 +72,7 @@ def test_the_linear_program_agrees_with_exact_evaluation():
         (
             sized(
                 IQLLag(), actor_learning_rate=3e-3, value_learning_rate=3e-3, ki=0.01, kp=1.0,
-                inverse_temperature=10.0, **SMALL, **FAST,
+                inverse_temperature=10.0, **PER_COST, **SMALL, **FAST,
             ),
             3_000,
             0.75,

@@ -14,6 +14,7 @@ from neorl_agents.learning._diagnostics import value_metrics as value_metrics
 from neorl_agents.learning._diagnostics import weight_metrics as weight_metrics
 from neorl_agents.learning._limits import counted_cost_unit as counted_cost_unit
 from neorl_agents.learning._limits import counted_costs as counted_costs
+from neorl_agents.learning._limits import critic_limit_units as critic_limit_units
 from neorl_agents.learning._limits import critic_limits as critic_limits
 from neorl_agents.learning._limits import episode_costs as episode_costs
 from neorl_agents.learning._limits import require_limits_in_log as require_limits_in_log
@@ -77,6 +78,7 @@ __all__ = [
     "cosine",
     "counted_cost_unit",
     "counted_costs",
+    "critic_limit_units",
     "critic_limits",
     "critic_loss",
     "episode_costs",

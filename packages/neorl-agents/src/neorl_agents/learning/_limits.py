@@ -158,10 +158,11 @@ def critic_limits(
     """The values of critics of :func:`counted_costs` at which the run's limits are met.
 
     A limit per episode becomes the discounted sum of a cost spread evenly over the horizon,
-    ``(limit / horizon) (1 - discount^horizon) / (1 - discount)``. A limit per step becomes
-    the same for ``allowed_violations`` steps above it in an episode. If episodes are truncated, as
-    on most plants, a critic also includes the costs that would have followed, so the limit is
-    stricter than necessary by a factor of ``1 / (1 - discount^horizon)``.
+    ``(limit / horizon) (1 - discount^horizon) / (1 - discount)``. If the log is known to have no
+    terminated row, the critics go on behind every truncation and value endless episodes, whose
+    discounted sum is ``(limit / horizon) / (1 - discount)``, larger by a factor of
+    ``1 / (1 - discount^horizon)``. A limit per step becomes the same for ``allowed_violations``
+    steps above it in an episode.
 
     Args:
         preparation: Maps of the learner's state.
@@ -169,8 +170,21 @@ def critic_limits(
         allowed_violations: Mean number of steps per episode that may exceed a limit per step;
             positive.
     """
-    allowed = _allowance(preparation, allowed_violations)
-    return discounted_cost_limit(allowed, horizon=preparation.horizon, discount=discount)
+    return _critic_values(preparation, _allowance(preparation, allowed_violations), discount)
+
+
+def critic_limit_units(
+    preparation: Preparation, *, discount: float | Float[Array, ""]
+) -> Float[Array, " cost"]:
+    """The values of critics for one unit of :func:`counted_costs` per episode.
+
+    They are :func:`critic_limits` divided by the limits, also where a limit is zero.
+
+    Args:
+        preparation: Maps of the learner's state.
+        discount: Discount of the cost per step, in [0, 1].
+    """
+    return _critic_values(preparation, jnp.ones_like(preparation.cost_limit), discount)
 
 
 def step_limits(
@@ -187,6 +201,19 @@ def step_limits(
             positive.
     """
     return step_cost_limit(_allowance(preparation, allowed_violations), horizon=preparation.horizon)
+
+
+def _critic_values(
+    preparation: Preparation, of_episode: Array, discount: float | Float[Array, ""]
+) -> Float[Array, " cost"]:
+    """The values of critics for sums over an episode that is spread evenly over the horizon."""
+    horizon, discount = preparation.horizon, jnp.asarray(discount)
+    truncated = discounted_cost_limit(of_episode, horizon=horizon, discount=discount)
+    # Undiscounted sums of endless episodes are not defined, so there the limit itself is taken.
+    discounted = preparation.endless & (discount < 1)
+    remaining = jnp.where(discounted, 1 - discount, 1)
+    endless = step_cost_limit(of_episode, horizon=horizon) / remaining
+    return jnp.where(discounted, endless, truncated)
 
 
 def _allowance(preparation: Preparation, allowed_violations: float | Array) -> Array:

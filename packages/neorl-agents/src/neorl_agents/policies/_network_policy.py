@@ -248,6 +248,8 @@ class Preparation(eqx.Module):
         cost_limit: The run's limit of each cost, divided by its unit: of the sum over an episode,
             or of every step, according to ``cost_per``.
         horizon: Largest number of steps of an episode.
+        endless: Whether the log is known to have no terminated row, so that critics, which go on
+            behind a truncation, value endless episodes.
         window: Number of steps that networks see, including the current one; zero if they see only
             the current observation; static.
         cost_per: ``"episode"`` or ``"step"`` for each cost; static.
@@ -263,6 +265,7 @@ class Preparation(eqx.Module):
     cost_unit: Float[Array, " cost"]
     cost_limit: Float[Array, " cost"]
     horizon: Int[Array, ""]
+    endless: Bool[Array, ""]
     window: int = eqx.field(static=True, default=0)
     cost_per: tuple[str, ...] = eqx.field(static=True, default=())
 
@@ -314,9 +317,12 @@ def prepare(
     unit = one if reward_scale == "none" else _reward_unit(statistics, reward_scale)
     rewards = jnp.stack([statistics.reward.min.astype(f32), statistics.reward.max.astype(f32)])
     offset = jnp.zeros((), f32)
-    if reward_scale == "std" and statistics.terminated is not None:
-        never_terminates = (statistics.terminated.count > 0) & (statistics.terminated.max == 0)
-        offset = jnp.where(never_terminates & centred, jnp.asarray(statistics.reward.mean, f32), 0)
+    endless = jnp.zeros((), bool)
+    if statistics.terminated is not None:
+        ended = statistics.terminated
+        endless = jnp.asarray((ended.count > 0) & (ended.max == 0))
+    if reward_scale == "std":
+        offset = jnp.where(endless & centred, jnp.asarray(statistics.reward.mean, f32), 0)
     limits = jnp.asarray([channel.limit for channel in spec.cost], f32)
     cost_unit = _cost_unit(statistics, limits)
     return Preparation(
@@ -330,6 +336,7 @@ def prepare(
         cost_unit=cost_unit,
         cost_limit=limits / cost_unit,
         horizon=jnp.asarray(spec.horizon, jnp.int32),
+        endless=endless,
         window=window,
         cost_per=tuple(str(channel.per) for channel in spec.cost),
     )

@@ -19,7 +19,7 @@ from neorl_agents.learning import (
     UnitRows,
     counted_cost_unit,
     counted_costs,
-    critic_limits,
+    critic_limit_units,
     critic_loss,
     only_batch,
     value_metrics,
@@ -193,9 +193,7 @@ class CAPS(BaseLearner):
         per_step = np.asarray([per == "step" for per in maps.cost_per], bool)
         budget = jnp.where(per_step, self.allowed_violations, maps.cost_limit * maps.cost_unit)
         unit = jnp.where(per_step, 1, maps.cost_unit)
-        # The critics' values are proportional to the limit, even if the limit is zero.
-        ones = eqx.tree_at(lambda m: m.cost_limit, maps, jnp.ones_like(maps.cost_limit))
-        unit_value = critic_limits(ones, discount=self.discount, allowed_violations=1.0)
+        unit_value = critic_limit_units(maps, discount=self.discount)
         choice = BudgetedChoice(
             parameters["actor"].mean, parameters["critics"], parameters["cost_critics"],
             budget.astype(jnp.float32), (unit_value / unit).astype(jnp.float32), maps.low.shape[0],

@@ -1,7 +1,7 @@
 """Shared parts of Lagrangian learners: cost critics, and the update of the multipliers."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ from neorl_agents.learning import (
     Metrics,
     UnitRows,
     counted_costs,
+    critic_limit_units,
     critic_limits,
 )
 from neorl_agents.networks import Network, q_values
@@ -32,6 +33,10 @@ MEMBERS = 2
 RATES = dict.fromkeys(("cost_critics", "multipliers"), "critic_learning_rate")
 """The fields that hold the learning rates of what a Lagrangian learner trains in addition."""
 
+MOST_EXCESS = 1.0
+"""Largest excess of a cost over its limit, as a fraction of the limit, so that the integral of a
+bad start unwinds as fast as it grew."""
+
 Fresh = tuple[dict[str, Any], dict[str, Any]]
 """Initial parameters and targets by name."""
 
@@ -39,20 +44,28 @@ Fresh = tuple[dict[str, Any], dict[str, Any]]
 class MultiplierSettings(eqx.Module):
     """The controller of the multipliers, one for every cost limit.
 
+    Its error is the excess of a predicted cost over its limit: with ``unit = "limit"`` as a
+    fraction of the limit and at most one, so that gains have the same effect for every limit,
+    discount and plant; with ``unit = "cost"`` in the unit of the critic, as in OSRL, whose gains
+    are 0.1, 0.003 and 0.001. A limit of zero has the unit of its cost.
+
     Attributes:
-        kp: Proportional gain: multiplier per unit by which the cost critic exceeds its limit.
-        ki: Integral gain, per update.
+        kp: Proportional gain: multiplier per unit of the error.
+        ki: Integral gain, per update. The default is ``kp tau (1 - discount)`` of the default
+            learners, so that multipliers rise no faster than cost critics learn.
         kd: Derivative gain, on a rising cost only.
         largest: Largest multiplier, and largest integral part of it.
         allowed_violations: Mean number of steps per episode that may exceed a limit per step, which
             bounds the fraction of episodes that break it.
+        unit: Unit of the error, ``"limit"`` or ``"cost"``; static.
     """
 
-    kp: float = setting(0.1, low=0)
-    ki: float = setting(0.003, low=0)
-    kd: float = setting(0.001, low=0)
+    kp: float = setting(1.0, low=0)
+    ki: float = setting(5e-5, low=0)
+    kd: float = setting(0.0, low=0)
     largest: float = setting(10.0, above=0)
     allowed_violations: float = setting(0.1, above=0)
+    unit: Literal["limit", "cost"] = eqx.field(static=True, default="limit")
 
 
 class Multipliers(eqx.Module):
@@ -126,15 +139,36 @@ def multiplier_step(
 ) -> tuple[LearnerState, Metrics]:
     """Takes one step of every multiplier, from the mean cost that critics predict of ``action``.
 
-    With ``least`` the smaller of two cost critics is used. The metrics are the largest multiplier
-    and the largest excess of a cost over its limit, in the unit of its critic.
+    With ``least`` the smaller of two cost critics is used. The metrics are those of
+    :func:`controlled`.
     """
-    settings = learner.multiplier
+    settings, maps = learner.multiplier, state.preparation
     limits = critic_limits(
-        state.preparation, discount=learner.discount, allowed_violations=settings.allowed_violations
+        maps, discount=learner.discount, allowed_violations=settings.allowed_violations
     )
     values = cost_values(state.parameters["cost_critics"], rows.obs, action, least=least)
     mean_value = jax.vmap(masked_mean, in_axes=(0, None))(values, rows.mask)
+    units = critic_limit_units(maps, discount=learner.discount)
+    return controlled(settings, state, mean_value, limits, units)
+
+
+def controlled(
+    settings: MultiplierSettings,
+    state: LearnerState,
+    measured: Float[Array, " cost"],
+    limits: Float[Array, " cost"],
+    units: Float[Array, " cost"],
+) -> tuple[LearnerState, Metrics]:
+    """Takes one step of every multiplier's controller.
+
+    ``measured``, ``limits`` and ``units``, which stand in for limits of zero, are costs in the same
+    unit. The metrics are the largest multiplier, and the largest excess of a cost over its limit in
+    the unit of the controller.
+    """
+    excess = measured - limits
+    if settings.unit == "limit":
+        excess = excess / jnp.where(limits > 0, limits, units)
+        measured, limits = jnp.minimum(excess, MOST_EXCESS), jnp.zeros_like(limits)
     step = partial(
         pid_multiplier_step,
         kp=settings.kp,
@@ -143,9 +177,9 @@ def multiplier_step(
         max_integral=settings.largest,
         max_multiplier=settings.largest,
     )
-    control, value = jax.vmap(step)(state.parameters["multipliers"].control, mean_value, limits)
+    control, value = jax.vmap(step)(state.parameters["multipliers"].control, measured, limits)
     state = state.with_parameters(multipliers=Multipliers(value, control))
-    return state, {"multiplier": jnp.max(value), "cost_excess": jnp.max(mean_value - limits)}
+    return state, {"multiplier": jnp.max(value), "cost_excess": jnp.max(excess)}
 
 
 def _by_member(values: Float[Array, "all batch"]) -> Float[Array, "ens cost batch"]:

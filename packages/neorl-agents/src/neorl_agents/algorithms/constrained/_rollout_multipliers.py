@@ -1,23 +1,16 @@
 """Multipliers for on-policy learners: the cost of a rollout, and the priced advantage."""
 
-from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neorl_agents.algorithms.constrained._lagrangian import Multipliers, MultiplierSettings
+from neorl_agents.algorithms.constrained._lagrangian import MultiplierSettings, controlled
 from neorl_agents.algorithms.online._on_policy import Estimates, ScaledValue
 from neorl_agents.learning import LearnerState, Metrics, UnitRows, counted_costs, step_limits
-from neorl_core.costs import pid_multiplier_step
-
-MOST_EXCESS = 1.0
-"""Largest excess of a rollout over its limit, as a fraction of the limit, so that the integral
-of a bad start unwinds as fast as it grew."""
 
 GAINS = MultiplierSettings(kp=0.5, ki=0.02, kd=0.1)
-"""Gains per rollout and per fraction of the limit, not per gradient step and unit of cost."""
+"""Gains per rollout instead of per gradient step."""
 
 
 def lagrangian_advantage(
@@ -45,22 +38,9 @@ def lagrangian_advantage(
     costs = counted_costs(preparation, rows.cost)
     mean_cost = jnp.mean(costs.reshape(-1, costs.shape[-1]), axis=0)
     allowed = step_limits(preparation, allowed_violations=settings.allowed_violations)
-    unit = jnp.where(allowed > 0, allowed, 1 / preparation.horizon)
-    excess = (mean_cost - allowed) / unit
-    step = partial(
-        pid_multiplier_step,
-        kp=settings.kp,
-        ki=settings.ki,
-        kd=settings.kd,
-        max_integral=settings.largest,
-        max_multiplier=settings.largest,
-    )
-    control, multipliers = jax.vmap(step)(
-        state.parameters["multipliers"].control,
-        jnp.minimum(excess, MOST_EXCESS),
-        jnp.zeros_like(excess),
-    )
-    state = state.with_parameters(multipliers=Multipliers(multipliers, control))
+    units = jnp.full_like(allowed, 1 / preparation.horizon)
+    state, metrics = controlled(settings, state, mean_cost, allowed, units)
+    multipliers = state.parameters["multipliers"].value
     scaled_advantages = estimates.advantages / value.scale[None]
     advantage = scaled_advantages[:, 0] - scaled_advantages[:, 1:] @ multipliers
-    return state, advantage, {"multiplier": jnp.max(multipliers), "cost_excess": jnp.max(excess)}
+    return state, advantage, metrics
