@@ -126,7 +126,8 @@ def parity(problem, state_of_form):
     The last ``masked`` rows of every batch do not count. ``log_std`` is added to the biases of the
     actor's log-deviations, channel by channel, so that some rows reach where they are clipped,
     ``returns`` to the log's returns. ``of`` is another problem, ``shifted`` what is added to the
-    outputs of networks and of their targets. The weights are those of ``init`` if ``from_init``.
+    outputs of networks and of their targets, ``warmer`` to the logarithm of the temperature. The
+    weights are those of ``init`` if ``from_init``.
     """
 
     def update(
@@ -139,6 +140,7 @@ def parity(problem, state_of_form):
         of: Any = problem,
         shifted: dict[str, float] | None = None,
         from_init: bool = False,
+        warmer: float = 0.0,
         **fields: Any,
     ) -> Update:
         with _sgd():
@@ -166,6 +168,8 @@ def parity(problem, state_of_form):
                     if name in part:
                         part[name].biases[-1][:] += shift
             batch = jax.tree.map(_wide, of.batch(plain))
+            if warmer:
+                before.parameters["log_temperature"] = before.parameters["log_temperature"] + warmer
             if returns:
                 batch = batch._replace(mc_return=batch.mc_return + returns)
             if masked:

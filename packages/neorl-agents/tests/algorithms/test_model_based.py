@@ -12,15 +12,20 @@ import pytest
 from scipy import special, stats
 
 from neorl_agents import COMBO, MOBILE, MOPO, RAMBO, MOReL
+from neorl_agents.algorithms._soft_actor import temperature_step
 from neorl_agents.algorithms.model_based._combo import conservative_loss
 from neorl_agents.algorithms.model_based._mobile import inconsistency
 from neorl_agents.algorithms.model_based._morel import halt_threshold
-from neorl_agents.algorithms.model_based._rambo import mixture_log_density, standardise
+from neorl_agents.algorithms.model_based._rambo import (
+    adversarial_scale,
+    mixture_log_density,
+    standardise,
+)
 from neorl_agents.learning import unit_rows
 from neorl_agents.models import Calibration, DynamicsModel, Moments, PredictedStep
-from neorl_agents.models._predictions import uncertainty_of
+from neorl_agents.models._predictions import DynamicsMembers, likelihood_loss, uncertainty_of
 from neorl_agents.networks import MLP, identity
-from neorl_agents.testing import sized
+from neorl_agents.testing import make_problem, sized
 
 from .test_equations import bellman, first, squared
 
@@ -35,7 +40,7 @@ def drawn(parity, actor, obs, key):
 def check_soft_steps(parity, done, key, target, rows, extra=lambda critics: 0.0):
     """Critics, then the actor, then the temperature, then the targets."""
     s, after = done.before, done.after
-    alpha = np.exp(s.parameters["log_temperature"])
+    alpha = min(np.exp(s.parameters["log_temperature"]), done.algorithm.largest_temperature)
     critics = parity.descended(
         lambda c: squared(parity, c, rows, target) + extra(c), s.parameters["critics"]
     )
@@ -92,8 +97,14 @@ def layers(net, x):
 
 
 @pytest.mark.nightly
-def test_mobile(parity):
-    done = parity.update(MOBILE, model=MODEL, n_samples=2, penalty_weight=0.7, share=0.25)
+@pytest.mark.parametrize("variant", ["soft", "original"])
+def test_mobile(parity, variant):
+    """The original with ``deterministic_backup=True``, as OfflineRL-Kit's script has it."""
+    original = variant == "original"
+    done = parity.update(
+        MOBILE, model=MODEL, n_samples=2, penalty_weight=0.7, share=0.25, variant=variant,
+        warmer=0.7 * original,
+    )  # fmt: skip
     s, rows, keys = done.before, first(done.rows), parity.split(done.key, 3)
     mean, std = changes(parity, done, s.context["model"].parameters, rows)
     noise_key, action_key = parity.split(parity.split(keys[2], 2)[0], 2)
@@ -104,8 +115,12 @@ def test_mobile(parity):
     penalty = values.mean(0).std(0, ddof=1)
     penalty[:2] = 0  # of a batch of 8 a quarter is of the log
     np.testing.assert_allclose(done.metrics["inconsistency"], penalty[2:].mean(), rtol=1e-6)
-    target = soft_target(parity, done, rows, keys[0], reward=rows.reward - 0.7 * penalty)
+    reward, entropy = rows.reward - 0.7 * penalty, 0.0 if original else 1.0
+    target = soft_target(parity, done, rows, keys[0], reward=reward, entropy=entropy)
     assert np.any(target < 0)
+    if original:
+        target = np.maximum(target, 0)
+        assert done.before.parameters["log_temperature"] > 0, "the temperature is above one"
     check_soft_steps(parity, done, keys[1], target, rows)
 
 
@@ -141,9 +156,11 @@ def test_combo(parity, states):
 
 
 @pytest.mark.nightly
-def test_rambo(parity):
+@pytest.mark.parametrize("variant", ["soft", "original"])
+def test_rambo(parity, variant):
     """The step of the members that predict the change, with advantages from the new critics."""
-    done = parity.update(RAMBO, model=MODEL, adversarial_weight=0.3, share=0.5)
+    original = variant == "original"
+    done = parity.update(RAMBO, model=MODEL, adversarial_weight=0.3, share=0.5, variant=variant)
     a, s, after, rows = done.algorithm, done.before, done.after, first(done.rows)
     own_key, model_key = parity.split(done.key, 2)
     keys = parity.split(own_key, 3)
@@ -162,11 +179,15 @@ def test_rambo(parity):
     theirs, ours = model.preparation, s.preparation
     paid = outputs[:, 0] * theirs.reward_unit + theirs.reward_offset - ours.reward_offset
     action, _ = drawn(parity, after.parameters["actor"], following, action_key)
-    value = parity.values(after.targets["critics"], following, action).min(0)
+    valued_by = after.targets["critics"]
+    if original:
+        action = np.tanh(np.split(parity.network(after.parameters["actor"], following), 2, -1)[0])
+        valued_by = after.parameters["critics"]
+    value = parity.values(valued_by, following, action).min(0)
     here = parity.values(after.parameters["critics"], led.obs, led.action).min(0)
     goes_on = outputs[:, 1] <= 0
     advantage = paid / ours.reward_unit + a.discount * goes_on * value - here
-    advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-6)
+    advantage = (advantage - advantage.mean()) / (advantage.std(ddof=int(original)) + 1e-6)
     truth, counted = known.next_obs - known.obs, model.parameters["structure"].predicted
 
     def loss(members):
@@ -179,7 +200,8 @@ def test_rambo(parity):
         mean, std = mean / counted, std / counted
         fit = -(stats.norm.logpdf(truth * counted, mean, std) * counted).sum(-1).sum(0).mean()
         gap = np.maximum(members.high - members.low, 1)
-        return a.adversarial_weight * against + fit + a.model.bound_weight * (counted * gap).sum()
+        weight = a.adversarial_weight * (counted.sum() + 1) / 2
+        return weight * against + fit + a.model.bound_weight * (counted * gap).sum()
 
     before = s.parameters["change"]
     parity.agree(after.parameters["change"], parity.descended(loss, before), 1e-6)
@@ -316,6 +338,56 @@ def test_rambos_adversarial_loss_is_that_of_offlinerl_kit():
     constant = 5 * np.log(2 * np.pi) / 2
     np.testing.assert_allclose(density.mean() - constant, terms.log_density, rtol=1e-6)
     np.testing.assert_allclose(ours * np.sqrt(7 / 8), terms.adversarial_loss, rtol=1e-4)
+
+
+def test_rambos_weight_has_the_strength_that_it_has_in_offlinerl_kit():
+    """``policy/model_based/rambo.py``: own losses are means over channels, without a half."""
+    rng, n, weight, members = np.random.default_rng(0), 6, 3e-4, 3
+    mean, truth = rng.normal(size=(members, 8, n + 1)), rng.normal(size=(8, n + 1))
+    log_variance = rng.normal(size=mean.shape)
+    # Theirs, with the reward as the last channel; the adversary is any number beside it.
+    squares = (np.square(mean - truth) * np.exp(-log_variance)).mean((1, 2))
+    theirs = (squares + log_variance.mean((1, 2))).sum() + weight * 1.7
+    reward_part = (
+        np.square(mean - truth)[..., -1] * np.exp(-log_variance[..., -1]) + log_variance[..., -1]
+    ).sum() / (8 * (n + 1))
+    # Far between the bounds, the smooth clamp leaves a log-variance as it is.
+    wide = DynamicsMembers(None, np.full(n, -40.0), np.full(n, 40.0))  # pyright: ignore
+    with jax.enable_x64(True):
+        outputs = np.concatenate([mean[..., :-1], log_variance[..., :-1]], -1)
+        own = likelihood_loss(wide, jnp.asarray(outputs), jnp.asarray(truth[:, :-1]), jnp.ones(n))
+        at_zero = likelihood_loss(
+            wide, jnp.zeros((members, 1, 2 * n)), jnp.zeros((1, n)), jnp.ones(n)
+        )
+        constant = float(at_zero[0])  # that of the density, if the loss has one
+        scale = float(adversarial_scale(jnp.ones(n)))
+        ours = float(jnp.mean(own)) - constant + weight * scale * 1.7
+    assert scale == (n + 1) / 2
+    np.testing.assert_allclose(ours, scale * (theirs - reward_part), rtol=1e-9)
+
+
+def temperature_after(learner, updates):
+    """The temperature if the entropy is too large in every update."""
+    spec, statistics = make_problem().spec, make_problem().statistics
+    context = {"model": learner.fitted_model().init(spec, statistics, jax.random.key(0))}
+    state = learner.init(spec, statistics, jax.random.key(0), context=context)
+    rows = SimpleNamespace(action=jnp.zeros((4, 2)), mask=None)
+
+    def step(state, _):
+        return temperature_step(learner, state, rows, jnp.full(4, -9.0)), None
+
+    state, _ = jax.jit(lambda s: jax.lax.scan(step, s, length=updates))(state)
+    return float(jnp.exp(state.parameters["log_temperature"]))
+
+
+def test_a_temperature_can_leave_its_start_within_a_short_run():
+    """With OfflineRL-Kit's rate, for a million updates, it could not: 0.82 after 2,000."""
+    small = sized(MOPO(), hidden=(4,), model=sized(MOPO().model, members=1, elites=1, hidden=(4,)))
+    assert temperature_after(small, 2_000) < 0.2
+    published = replace(small, temperature_learning_rate=1e-4)
+    np.testing.assert_allclose(temperature_after(published, 2_000), np.exp(-0.2), rtol=0.01)
+    # Adam's steps are at most about the rate, so this bounds a run of the default length.
+    assert np.exp(-small.temperature_learning_rate * 30_000) < 1e-3 < np.exp(-1e-4 * 30_000)
 
 
 def test_combos_loss_is_that_of_offlinerl_kit():

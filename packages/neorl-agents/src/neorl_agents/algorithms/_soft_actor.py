@@ -85,8 +85,9 @@ def temperature_loss(
 ) -> tuple[Float[Array, ""], None]:
     """``-log_temperature mean (log pi(a|s) + target_entropy)``; its gradient is the bracket's mean.
 
-    Every published code of this family uses this form. The equation (18 of arXiv 1812.05905) has
-    ``exp(log_temperature)``, whose steps shrink with the temperature.
+    The codes of SAC's authors, CORL and OfflineRL-Kit use this form. The equation (18 of arXiv
+    1812.05905) has ``exp(log_temperature)``, as CleanRL does, whose steps shrink with the
+    temperature.
     """
     excess = jax.lax.stop_gradient(log_prob) + target_entropy
     return -log_temperature * masked_mean(excess, mask), None
@@ -118,11 +119,12 @@ def actor_step(
     temperature: Float[Array, ""],
     key: PRNGKeyArray,
     log_std_range: tuple[float, float] = LOG_STD_RANGE,
+    rate: Float[Array, ""] | None = None,
 ) -> tuple[LearnerState, Float[Array, ""], Float[Array, " batch"]]:
     """Takes one step of the actor; also returns its loss and the log-densities of its actions."""
     loss = partial(soft_actor_loss, log_std_range=log_std_range)
     critics = state.parameters["critics"]
-    return learner.descend(state, "actor", loss, critics, temperature, rows, key)
+    return learner.descend(state, "actor", loss, critics, temperature, rows, key, rate=rate)
 
 
 def temperature_step(

@@ -35,6 +35,7 @@ MODEL = sized(
     DynamicsModel(members=MEMBERS, linear=False),
     hidden=(12,), batch_size=BATCH, reward_scale="none",
 )  # fmt: skip
+RATES = {"actor_learning_rate": 1e-4, "temperature_learning_rate": 1e-4}
 LOSSES = {"critic_loss": "critics", "actor_loss": "actor"}
 # In the order in which ours draws: table, number of the draw there, rows, rest of the shape.
 NEXT, ACTOR = ("normal", 0, BATCH, (ACT,)), ("normal", 1, BATCH, (ACT,))
@@ -44,9 +45,11 @@ CONSERVATIVE = (
 )  # fmt: skip
 HALF = BATCH // 2
 CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
-    "mopo": (sized(MOPO(), model=MODEL, share=0.25, **TWO), (NEXT, ACTOR), LOSSES),
+    "mopo": (sized(MOPO(), model=MODEL, share=0.25, **RATES, **TWO), (NEXT, ACTOR), LOSSES),
     "mobile": (
-        sized(MOBILE(), model=MODEL, share=0.25, n_samples=SAMPLES, penalty_weight=0.7, **TWO),
+        sized(
+            MOBILE(), model=MODEL, share=0.25, n_samples=SAMPLES, penalty_weight=0.7, **RATES, **TWO
+        ),
         (
             ("normal", 0, BATCH, (SAMPLES, MEMBERS, OBS)),
             ("normal", 1, BATCH, (SAMPLES, MEMBERS, ACT)),
@@ -56,20 +59,25 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
         LOSSES,
     ),
     "combo": (
-        sized(COMBO(), model=MODEL, share=0.5, n_samples=1, conservative_weight=0.6, **TWO),
+        sized(
+            COMBO(), model=MODEL, share=0.5, n_samples=1, conservative_weight=0.6, **RATES, **TWO
+        ),
         CONSERVATIVE,
         LOSSES,
     ),
     "combo_model": (
         sized(
             COMBO(states="model"), model=MODEL, share=0.5, n_samples=1, conservative_weight=0.6,
-            **TWO,
+            **RATES, **TWO,
         ),
         CONSERVATIVE,
         LOSSES,
     ),
     "rambo": (
-        sized(RAMBO(), model=MODEL, share=0.5, adversarial_weight=0.3, **TWO),
+        # The recorded adversary has a weight of 0.3 beside sums, where ours is beside means.
+        sized(
+            RAMBO(), model=MODEL, share=0.5, adversarial_weight=0.3 * 2 / (OBS + 1), **RATES, **TWO
+        ),
         (
             NEXT, ACTOR, ("uniform", 2, HALF, ()), ("normal", 3, HALF, (OBS,)),
             ("normal", 4, HALF, (ACT,)),

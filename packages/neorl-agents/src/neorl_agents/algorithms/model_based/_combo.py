@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -40,7 +40,9 @@ class COMBO(SoftRollouts):
     Variants: ``states="mix"`` takes the soft maximum over all rows of a batch, as OfflineRL-Kit
     does by default, ``"model"`` only over predicted rows, as in the paper.
 
-    Deviations: those of :class:`MOPO` except for its penalty.
+    Deviations: those of :class:`MOPO` except for its penalty; the soft maximum is over all samples
+    (OfflineRL-Kit drops a reshape, so that its one is over three at a time); the critics take their
+    step before the actor (there after it).
 
     Attributes:
         conservative_weight: Weight of the conservative term.
@@ -50,7 +52,8 @@ class COMBO(SoftRollouts):
     The other fields are those of :class:`~neorl_agents.MOPO`, except ``penalty_weight``.
 
     Source: Yu et al., COMBO: conservative offline model-based policy optimization, arXiv
-    2102.08363, equation 4. Rates, lengths and shares are those of OfflineRL-Kit.
+    2102.08363, equation 4. The rate of the critics and the shares are those of
+    OfflineRL-Kit.
     """
 
     conservative_weight: float = setting(5.0, low=0)
@@ -58,7 +61,10 @@ class COMBO(SoftRollouts):
     states: Literal["mix", "model"] = eqx.field(static=True, default="mix")
     rollouts: Rollouts = replace(Rollouts(), share=0.5)
 
-    entropy_backup: ClassVar[bool] = False
+    @property
+    def entropy_backup(self) -> bool:
+        """No entropy in the targets, as in OfflineRL-Kit's script."""
+        return False
 
     def critic_step(
         self, state: LearnerState, rows: UnitRows, target: Float[Array, " batch"], key: PRNGKeyArray

@@ -1,12 +1,15 @@
 """MOBILE: targets are penalised where the members' next states differ in value."""
 
+from typing import ClassVar, Literal
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._soft_actor import LOG_STD_RANGE, sample_action
 from neorl_agents.algorithms.model_based._soft_rollouts import SoftRollouts
-from neorl_agents.learning import LearnerState, Metrics, UnitRows
+from neorl_agents.learning import WHOLE_RUN, LearnerState, Metrics, UnitRows, cosine
 from neorl_agents.models import newest, next_network_inputs
 from neorl_agents.networks import q_values
 from neorl_core.infrastructure import setting
@@ -26,22 +29,56 @@ class MOBILE(SoftRollouts):
     else is inherited from
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
-    Deviations: **the targets are not cut off at zero.** OfflineRL-Kit and polixir do that, which is
-    wrong if returns are negative. All members of the model are used, not its elites; exogenous
-    observations stay as they are in these samples; and those of :class:`MOPO`.
+    Variants: ``"soft"`` as above, with the entropy of the next action in the targets.
+    ``"original"`` is OfflineRL-Kit's script: no entropy in the targets, targets cut off at zero
+    (which is wrong if returns are negative), a temperature of at most one, and an actor whose rate
+    falls along half a cosine over ``decay_updates``. Its settings are ``penalty_weight = 1.5``,
+    ``decay_updates = -1``, ``rollouts.length = 1``, ``steps.reward_scale = "none"``, rates of 1e-4
+    of actor and temperature, and a model of seven members of which five predict, four layers of 200
+    and a rate of 1e-3.
+
+    Deviations: all members of the model are used, not its elites; exogenous observations stay as
+    they are in these samples; and those of :class:`MOPO`. In ``"soft"``, **the targets are not cut
+    off at zero**, as they are in OfflineRL-Kit and polixir.
 
     Attributes:
         penalty_weight: Weight of the inconsistency, in units of the critics.
+        decay_updates: Updates over which the actor's rate falls to zero; 0 keeps it constant, -1
+            stands for the length of the run.
+        variant: ``"soft"`` or ``"original"``; static.
         n_samples: Number of next states sampled from every member; static.
 
     The other fields are those of :class:`~neorl_agents.MOPO`.
 
     Source: Sun et al., Model-Bellman inconsistency for model-based offline reinforcement learning,
-    ICML 2023, equation 9; rates, lengths and shares are those of OfflineRL-Kit.
+    ICML 2023, equation 9; shares are those of OfflineRL-Kit.
     """
 
     penalty_weight: float = setting(1.0, low=0)
     n_samples: int = setting(10, low=1, static=True)
+    decay_updates: int = setting(0, low=WHOLE_RUN)
+    variant: Literal["soft", "original"] = eqx.field(static=True, default="soft")
+
+    schedules: ClassVar[tuple[str, ...]] = ("decay_updates",)
+
+    @property
+    def entropy_backup(self) -> bool:
+        """Whether the targets include the entropy of the next action."""
+        return self.variant != "original"
+
+    @property
+    def least_target(self) -> float:
+        """Zero in the original."""
+        return 0.0 if self.variant == "original" else -jnp.inf
+
+    @property
+    def largest_temperature(self) -> float:
+        """One in the original."""
+        return 1.0 if self.variant == "original" else jnp.inf
+
+    def actor_rate(self, state: LearnerState) -> Float[Array, ""]:
+        """Falls along half a cosine over ``decay_updates``."""
+        return self.actor_learning_rate * cosine(state.updates, self.decay_updates)
 
     def reward(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray

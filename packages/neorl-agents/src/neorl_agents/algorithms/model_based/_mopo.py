@@ -30,8 +30,10 @@ class MOPO(SoftRollouts):
 
     Deviations: those of the model (:class:`DynamicsModel`), such as its linear part; rewards are
     divided by their standard deviation, so that a weight has the same effect on every plant; the
-    buffer holds the rows of 2,500 updates instead of 5,000; and those common to all learners
-    (:class:`neorl_agents.learning.BaseLearner`).
+    buffer holds the rows of 2,500 updates instead of 5,000; rollouts have five steps (the scripts
+    of MOPO and MOBILE: one), and 20 predicted rows come with every update (there 50 for each step
+    of a rollout); rates of actor and temperature are larger (see below); and those common to all
+    learners (:class:`neorl_agents.learning.BaseLearner`).
 
     Attributes:
         penalty_weight: Weight of the uncertainty, in standard deviations of the reward per unit of
@@ -47,7 +49,7 @@ class MOPO(SoftRollouts):
         rollouts: The rollouts in the model.
 
     Source: Yu et al., MOPO: model-based offline policy optimization, arXiv 2005.13239, algorithm 2.
-    Rates, lengths and shares are those of OfflineRL-Kit.
+    The rate of the critics and the shares are those of OfflineRL-Kit.
     """
 
     penalty_weight: float = setting(1.0, low=0)

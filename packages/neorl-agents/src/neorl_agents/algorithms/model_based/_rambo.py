@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -21,6 +22,7 @@ from neorl_agents.learning import (
 )
 from neorl_agents.models import Moments, newest, next_network_inputs
 from neorl_agents.networks import q_values
+from neorl_agents.networks._gaussian_heads import squashed_mean
 from neorl_agents.policies import Preparation
 from neorl_core import DataStatistics, Spec
 from neorl_core.infrastructure import setting
@@ -32,42 +34,58 @@ class RAMBO(SoftRollouts):
 
     The members of the fitted model are trained further, with one gradient step per update on
 
-    ``adversarial_weight mean_model A log p(s'|s, a) + L(log)``,
+    ``adversarial_weight (n + 1) / 2 mean_model A log p(s'|s, a) + L(log)``,
     ``A = r + discount (1 - terminated) min_i Q'_i(s', a') - min_i Q_i(s, a)``
 
-    with ``L`` the model's own losses on rows of the log, ``s'`` sampled in states and actions of
-    predicted rows from members chosen at random, ``p`` the mixture of all members, and ``A``
+    with ``L`` the model's own losses on rows of the log, summed over its ``n`` predicted
+    observations and with the half of a log-likelihood. OfflineRL-Kit's own loss is a mean over
+    observations and reward without that half, smaller by ``(n + 1) / 2``, which the factor makes up
+    for; so a weight has the strength that it has there. ``s'`` is sampled in states and actions of
+    predicted rows from members chosen at random, ``p`` is the mixture of all members, and ``A`` is
     standardised in the batch. Half of every batch comes from the log. The linear part stays as it
     was fitted. Everything else is inherited from
     :class:`neorl_agents.algorithms.model_based._soft_rollouts.SoftRollouts`.
 
+    Variants: ``"soft"`` values ``s'`` by the target critics at a sampled action and divides ``A``
+    by the standard deviation of the batch. ``"original"`` is OfflineRL-Kit's code: the online
+    critics at the mean action, the sample standard deviation, and a temperature of at most one. Its
+    script has ``rollouts.length = 5``, rates of 1e-4 of actor and temperature, ``steps.reward_scale
+    = "none"``, and a model of seven members of which five predict and four layers of 200.
+
     Deviations: ``p`` is only the density of the next observation, since rewards are predicted from
-    it; one step per update instead of 1,000 after every 1,000; the next state is valued by the
-    target critics and ``A`` divided by the standard deviation of the batch, where OfflineRL-Kit
-    takes the online critics and the sample standard deviation; and those of :class:`MOPO` except
-    for its penalty.
+    it; one step per update instead of 1,000 after every 1,000; the adversary sees rows of the
+    buffer, up to 2,500 updates old, where the code makes fresh rollouts of the current policy; all
+    members are used, not the elites; the policy is not cloned from the log first (there in 50
+    epochs); and those of :class:`MOPO` except for its penalty.
 
     Attributes:
         adversarial_weight: Weight of the adversarial term; with 0 the model is only
             trained further on the log.
         model_learning_rate: Learning rate of the members in this training.
+        variant: ``"soft"`` or ``"original"``; static.
 
     The other fields are those of :class:`~neorl_agents.MOPO`, except ``penalty_weight``.
 
     Source: Rigter, Lacerda and Hawes, RAMBO-RL: robust adversarial model-based offline
-    reinforcement learning, arXiv 2204.12581, equations 8 to 10. Rates and shares are those of
-    OfflineRL-Kit.
+    reinforcement learning, arXiv 2204.12581, equations 8 to 10. Weight, shares and the rates of
+    critics and members are those of OfflineRL-Kit.
     """
 
     adversarial_weight: float = setting(3e-4, low=0)
     model_learning_rate: float = setting(3e-4, above=0)
     rollouts: Rollouts = replace(Rollouts(), share=0.5)
+    variant: Literal["soft", "original"] = eqx.field(static=True, default="soft")
 
     rates: ClassVar[Mapping[str, str]] = {
         **SoftRollouts.rates,
         "change": "model_learning_rate",
         "outcome": "model_learning_rate",
     }
+
+    @property
+    def largest_temperature(self) -> float:
+        """One in the original."""
+        return 1.0 if self.variant == "original" else jnp.inf
 
     def fresh(self, spec: Spec, key: PRNGKeyArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """The parameters of a soft actor-critic, and members of a model that is not yet fitted."""
@@ -117,7 +135,8 @@ class RAMBO(SoftRollouts):
             density = mixture_log_density(moments, sampled_step[0], structure.predicted)
             adversarial_term = masked_mean(sampled_step[1] * density, predicted.mask)
             model_loss, _ = model.change_loss(members, structure, fitted.preparation, logged_rows)
-            return self.adversarial_weight * adversarial_term + model_loss, adversarial_term
+            weight = self.adversarial_weight * adversarial_scale(structure.predicted)
+            return weight * adversarial_term + model_loss, adversarial_term
 
         def outcome_loss(members: Any) -> tuple[Float[Array, ""], None]:
             return model.outcome_loss(members, structure, fitted.preparation, logged_rows)
@@ -142,12 +161,17 @@ class RAMBO(SoftRollouts):
         predicted_rows = rows._replace(reward=outcome.mean[chosen][:, 0])
         reward = _convert_reward(fitted.preparation, maps, predicted_rows).reward
         next_inputs = next_network_inputs(maps, rows.obs, rows.action, following)
-        action, _ = sample_action(state.parameters["actor"], next_inputs, action_key, LOG_STD_RANGE)
-        value = jnp.min(q_values(state.targets["critics"], next_inputs, action), axis=0)
+        actor, critics = state.parameters["actor"], state.targets["critics"]
+        if self.variant == "original":
+            action, critics = squashed_mean(actor)(next_inputs), state.parameters["critics"]
+        else:
+            action, _ = sample_action(actor, next_inputs, action_key, LOG_STD_RANGE)
+        value = jnp.min(q_values(critics, next_inputs, action), axis=0)
         value_now = jnp.min(q_values(state.parameters["critics"], rows.obs, rows.action), axis=0)
         continues = jnp.where(odds[chosen] > 0, 0.0, 1.0)
         advantage = reward + self.discount * continues * value - value_now
-        return change, standardise(advantage, rows.mask)
+        ddof = int(self.variant == "original")
+        return change, standardise(advantage, rows.mask, ddof=ddof)
 
     def _logged_and_predicted(self, rows: UnitRows) -> tuple[UnitRows, UnitRows]:
         """The rows of the log and the predicted ones; at least one of each."""
@@ -173,11 +197,25 @@ def mixture_log_density(
     return jax.nn.logsumexp(log_density, axis=0) - jnp.log(jnp.float32(log_density.shape[0]))
 
 
-def standardise(x: Float[Array, " batch"], mask: Any) -> Float[Array, " batch"]:
-    """``(x - mean) / std`` over the unmasked rows; no gradient."""
+def adversarial_scale(predicted: Float[Array, " obs"]) -> Float[Array, ""]:
+    """By how much a summed log-likelihood outweighs OfflineRL-Kit's mean: ``(n + 1) / 2``.
+
+    ``predicted`` is 1 for each of the ``n`` observations that are predicted, 0 for others. The mean
+    there is over these and the reward.
+    """
+    return (jnp.sum(predicted) + 1) / 2
+
+
+def standardise(x: Float[Array, " batch"], mask: Any, *, ddof: int = 0) -> Float[Array, " batch"]:
+    """``(x - mean) / std`` over the unmasked rows; no gradient.
+
+    ``ddof = 1`` gives the sample standard deviation.
+    """
     x = jax.lax.stop_gradient(x)
     error = x - masked_mean(x, mask)
-    return error / (jnp.sqrt(masked_mean(jnp.square(error), mask)) + 1e-6)
+    number = x.shape[0] if mask is None else jnp.sum(mask)
+    correction = number / jnp.maximum(number - ddof, 1)
+    return error / (jnp.sqrt(correction * masked_mean(jnp.square(error), mask)) + 1e-6)
 
 
 def _convert_reward(source: Preparation, target: Preparation, rows: UnitRows) -> UnitRows:

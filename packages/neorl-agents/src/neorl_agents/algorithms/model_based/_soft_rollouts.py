@@ -89,6 +89,11 @@ class SoftRollouts(BaseLearner):
     3. temperature, ``exp(x)``: ``-x mean (log pi(a|s) + target_entropy)``;
     4. targets: towards the new critics by ``tau``.
 
+    The defaults of the rates of actor and temperature are those of the stored tables
+    (``docs/results/learners-in-a-model.md``). OfflineRL-Kit's 1e-4 is for a million updates or
+    more: a step of Adam changes the logarithm of the temperature by about its rate, so that in
+    30,000 updates it could only fall to 0.05, and in 2,000 to 0.82.
+
     Subclasses change the rows that rollouts give (:meth:`imagined`), the reward in the targets
     (:meth:`reward`), the loss of the critics, or the model itself.
 
@@ -109,19 +114,36 @@ class SoftRollouts(BaseLearner):
     discount: float = setting(0.99, low=0, high=1)
     tau: float = setting(0.005, above=0, high=1)
     target_entropy: float = setting(-1.0, low=-20, high=20)
-    actor_learning_rate: float = setting(1e-4, above=0)
+    actor_learning_rate: float = setting(3e-4, above=0)
     critic_learning_rate: float = setting(3e-4, above=0)
-    temperature_learning_rate: float = setting(1e-4, above=0)
+    temperature_learning_rate: float = setting(1e-3, above=0)
     model_updates: int = setting(10_000, low=1, static=True)
     model: DynamicsModel = ENSEMBLE
     rollouts: Rollouts = Rollouts()
 
-    entropy_backup: ClassVar[bool] = True
-    """Whether the targets of the critics include the entropy of the next action."""
     reads: ClassVar[tuple[str, ...]] = (
         "obs", "action", "reward", "next_obs", "terminated", "truncated", "mask",
     )  # fmt: skip
     rates: ClassVar[Mapping[str, str]] = SOFT_RATES
+
+    @property
+    def entropy_backup(self) -> bool:
+        """Whether the targets of the critics include the entropy of the next action."""
+        return True
+
+    @property
+    def least_target(self) -> float:
+        """The value below which targets of the critics are cut off."""
+        return -jnp.inf
+
+    @property
+    def largest_temperature(self) -> float:
+        """The value above which the temperature is cut off where it is used."""
+        return jnp.inf
+
+    def actor_rate(self, state: LearnerState) -> Float[Array, ""] | None:
+        """The learning rate of the actor, if it is not constant."""
+        return None
 
     def check(self) -> None:
         """Raises a ``ValueError`` for hyperparameters that do not fit each other."""
@@ -181,11 +203,15 @@ class SoftRollouts(BaseLearner):
         target_key, actor_key, step_key = jax.random.split(key, 3)
         reward_key, critic_key = jax.random.split(step_key)
         temperature = jnp.exp(state.parameters["log_temperature"])
+        temperature = jnp.minimum(temperature, self.largest_temperature)
         reward, reward_metrics = self.reward(state, rows, reward_key)
         bonus = temperature * self.entropy_backup
         target = soft_target(self, state, rows, reward, bonus, target_key)
+        target = jnp.maximum(target, self.least_target)
         state, loss, (q, critic_metrics) = self.critic_step(state, rows, target, critic_key)
-        state, actor_loss, log_prob = actor_step(self, state, rows, temperature, actor_key)
+        state, actor_loss, log_prob = actor_step(
+            self, state, rows, temperature, actor_key, rate=self.actor_rate(state)
+        )
         state = temperature_step(self, state, rows, log_prob)
         entropy_bonus = max_entropy(temperature * self.entropy_backup, rows.action.shape[-1])
         values = value_metrics(
