@@ -98,8 +98,7 @@ def test_ppo_swings_the_pendulum_up():
 @pytest.mark.nightly
 def test_dqn_balances_the_pole():
     """500,000 steps of ten episodes, as CleanRL's; measured over seeds 0 to 4: 500 each."""
-    steps = Steps(batch_size=128, optimiser="adam", reward_scale="none")
-    learner = DQN(learning_rate=2.5e-4, priority=0.0, double=False, dueling=False, steps=steps)
+    learner = DQN()
     settings = OnlineConfig(environments=10, warm_up=10_000, capacity=10_000)
     plan = Plan(49_000, 4_900, 49_000)
     (policy,) = train_online(learner, CartPole(), (0,), plan, settings=settings).policies

@@ -78,8 +78,7 @@ PUBLISHED["combo"] = ROLLED_OUT | {"conservative_weight": 5.0, "n_samples": 10, 
 PUBLISHED["rambo"] = ROLLED_OUT | {"adversarial_weight": 3e-4, "model_learning_rate": 3e-4}
 PUBLISHED["bc_safe"] = PUBLISHED["bc"]
 PUBLISHED["cal_ql"] = PUBLISHED["cql"]
-# SAC's and TD3's authors; CleanRL for PPO and DQN on CartPole; Rainbow and Schaul et al. for the
-# rate and the priorities. REINFORCE has no such code.
+# SAC's and TD3's authors; CleanRL for PPO and DQN on CartPole. REINFORCE has no such code.
 PUBLISHED["sac"] = {"temperature_learning_rate": 3e-4, **SOFT, **ALL, **TWO, **RATES}
 PUBLISHED["td3"] = {"exploration_std": 0.1, **ALL, **TWO, **RATES, **SMOOTHING}
 PUBLISHED["ppo"] = {
@@ -88,8 +87,8 @@ PUBLISHED["ppo"] = {
 }  # fmt: skip
 PUBLISHED["reinforce"] = {"discount": 0.99, "hidden": (64, 64)}
 PUBLISHED["dqn"] = {
-    "discount": 0.99, "final_epsilon": 0.05, "exploration": 0.5, "importance": 0.4, "priority": 0.6,
-    "learning_rate": 6.25e-5, "hidden": (120, 84), "batch_size": 128,
+    "discount": 0.99, "final_epsilon": 0.05, "exploration": 0.5, "priority": 0.0, "double": False,
+    "dueling": False, "learning_rate": 2.5e-4, "hidden": (120, 84), "batch_size": 128,
 }  # fmt: skip
 PUBLISHED["ppo_lag"], PUBLISHED["reinforce_lag"] = PUBLISHED["ppo"], PUBLISHED["reinforce"]
 PUBLISHED["edac"] = PUBLISHED["sac_n"] | {"diversity_weight": 1.0}

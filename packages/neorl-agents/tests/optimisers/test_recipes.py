@@ -8,13 +8,15 @@ import optax
 from neorl_agents import DQN, PPO, SAC, TD3
 from neorl_agents.learning import for_run
 from neorl_agents.optimisers import OPTIMISERS
+from neorl_agents.testing import sized
 
 # By rows of the source: rate, clip of every parameter before the optimiser (0 for none), epsilon.
 TABLE = {
     PPO(): (2.5e-4, {"networks": 0.5}, 1e-5),
     SAC(): (3e-4, {"actor": 1.0, "critics": 1.0, "log_temperature": 0.0}, 1e-8),
     TD3(): (3e-4, {"actor": 0.0, "critics": 0.0}, 1e-8),
-    DQN(): (6.25e-5, {"values": 10.0}, 1.5e-4),
+    DQN(): (2.5e-4, {"values": 0.0}, 1e-8),
+    sized(DQN(), optimiser="dqn"): (2.5e-4, {"values": 10.0}, 1.5e-4),
 }
 
 

@@ -20,7 +20,7 @@ from neorl_train.training import Plan
 from neorl_train.training._plant_sources import Collection, PlantReplay
 
 PLANT = load_balance(4, seed=0)
-LEARNER = for_run(sized(DQN(networks=Networks(hidden=(8,))), batch_size=16), 40)
+LEARNER = for_run(sized(DQN(networks=Networks(hidden=(8,)), priority=0.6), batch_size=16), 40)
 
 
 def test_priorities_are_those_of_the_last_errors_and_weights_undo_them():

@@ -17,6 +17,7 @@ beside it, as CleanRL states it.
 """
 
 import argparse
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -67,17 +68,20 @@ def learners() -> dict[str, tuple[Any, Plan, OnlineConfig]]:
     updates = (STEPS - 10_000) // 10
     dqn = OnlineConfig(environments=10, warm_up=10_000, capacity=10_000)
     rollouts = STEPS // (4 * 128)
-    plain = DQN(
-        learning_rate=2.5e-4,
-        priority=0.0,
-        double=False,
-        dueling=False,
-        steps=Steps(batch_size=128, optimiser="adam", reward_scale="none"),
+    parts = DQN(
+        priority=0.6,
+        double=True,
+        dueling=True,
+        steps=Steps(batch_size=128, optimiser="dqn", reward_scale="none"),
     )
     return {
-        "dqn, plain": (plain, Plan(updates, 4900, updates), dqn),
-        "dqn": (DQN(learning_rate=2.5e-4), Plan(updates, 4900, updates), dqn),
-        "dqn, 100,000 steps": (DQN(learning_rate=1e-3), Plan(9000, 900, 9000), dqn),
+        "dqn, plain": (DQN(), Plan(updates, 4900, updates), dqn),
+        "dqn": (parts, Plan(updates, 4900, updates), dqn),
+        "dqn, 100,000 steps": (
+            dataclasses.replace(parts, learning_rate=1e-3),
+            Plan(9000, 900, 9000),
+            dqn,
+        ),
         "ppo": (
             PPO(actions="choice", entropy_weight=0.01),
             Plan(rollouts, 61, rollouts),

@@ -14,9 +14,11 @@ from neorl_core.statistics import range_statistics
 
 from .rollouts_by_hand import KEY, SMALL, SPEC, perceptron, rollout, scaled
 
+PARTS = {"double": True, "dueling": True, "priority": 0.6}
+
 
 def begun(**settings):
-    learner = DQN(networks=SMALL, decay_updates=100, **settings)
+    learner = DQN(networks=SMALL, decay_updates=100, **{**PARTS, **settings})
     state = as_arrays(learner).init(SPEC, range_statistics(SPEC), KEY)
     # Another target than the network, so that it matters which of them is asked.
     target = jax.tree.map(lambda x: 1.5 * x + 0.1, state.parameters["values"])
