@@ -30,7 +30,14 @@ from neorl_agents.populations import (
 from .source_record import RECORD, batch, draws, recorded
 
 LEARNER = IQN(
-    hidden=16, batch_size=8, capacity=64, learning_rate=2.5e-3, tau=0.1, semantics="2a24efc"
+    hidden=16,
+    batch_size=8,
+    capacity=64,
+    learning_rate=2.5e-3,
+    tau=0.1,
+    semantics="2a24efc",
+    n_step=3,
+    discount=0.99,
 )
 SHAPE = LEARNER.shape(20)
 
@@ -40,6 +47,12 @@ def agent() -> Agent:
     memory = empty_memory(SHAPE, 6)
     zero = jnp.zeros((), jnp.int32)
     return Agent(online, target, init_optimiser("iqn", online, 1.0), memory, jnp.ones(()), zero)
+
+
+def test_the_default_target_is_that_which_learned() -> None:
+    """One reward with the source's factor of the value; a sum of three did not beat random play."""
+    default = IQN()
+    assert (default.n_step, default.discount) == (1, 0.99**3)
 
 
 def test_values_without_noise_equal_those_of_the_source() -> None:
@@ -90,7 +103,7 @@ def test_no_gradient_reaches_the_target_network() -> None:
 @pytest.mark.parametrize("version", ["2a24efc", "head"])
 def test_the_ring_is_that_of_the_source(version) -> None:
     """Rows, sizes, stale frames before an epoch, and the windows of the recorded choices."""
-    shape = IQN(capacity=64, batch_size=8, semantics=version).shape(20)
+    shape = IQN(capacity=64, batch_size=8, n_step=3, semantics=version).shape(20)
     rng, memory = np.random.default_rng(7), empty_memory(shape, 6)
     filled = np.load(Path(__file__).parent / f"sorrel_{version}.npz")["filled"]
     keep = jax.jit(lambda memory, episode: remember(shape, memory, episode))

@@ -48,7 +48,7 @@ def compiled(version: str) -> float:
 
     keep_compiled_programs()
     world, key = treasure_hunt(version), jax.random.key(0)  # pyright: ignore[reportArgumentType]
-    learner = IQN(n_step=1, discount=0.99**3, **LEARNERS[version])
+    learner = IQN(**LEARNERS[version])
     sizes = (world.n_agents, world.n_obs, world.n_actions, world.horizon)
     population = init_population(learner, *sizes, key)
     start = time.process_time()

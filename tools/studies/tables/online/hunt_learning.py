@@ -31,8 +31,8 @@ from neorl_train.populations import random_rewards, train_population
 PATH = Path(__file__).resolve().parents[2] / "benchmarks/results/hunt_learning.json"
 WAYS: dict[str, dict[str, Any]] = {
     "source": {"semantics": "head"},
-    "mended": {},
-    "mended, one step": {"n_step": 1, "discount": 0.99**3},
+    "mended": {"n_step": 3, "discount": 0.99},
+    "mended, one step": {},
 }
 SEEDS, BLOCK = range(5), 100
 
