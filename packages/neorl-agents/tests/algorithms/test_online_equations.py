@@ -111,3 +111,22 @@ def test_it_begins_without_a_log_and_explores_within_the_range(kind):
     actions = np.asarray(act(keys))
     assert 2.0 <= actions.min() < actions.max() <= 6.0
     assert float(actions.std()) > 0.1
+
+
+def test_td3_fills_its_buffer_with_uniform_actions_and_then_explores_around_its_actor():
+    """CleanRL and the authors take 25,000 uniform steps; an untrained actor would stay near 0."""
+    channels = (Channel("x", "m", -5.0, 5.0),), (Channel("u", "kN", 2.0, 6.0),)
+    spec = Spec(*channels, (), dt=1.0, horizon=10)
+    learner = TD3()
+    state = learner.init(spec, range_statistics(spec), jax.random.key(0))
+    keys = jax.random.split(jax.random.key(1), 2000)
+
+    @jax.jit
+    def actions(state):
+        policy = learner.explore(state)
+        return jax.vmap(lambda key: policy((), jnp.ones(1), key)[1])(keys)
+
+    unit = (np.asarray(actions(state)) - 4) / 2
+    np.testing.assert_allclose([unit.mean(), unit.std()], [0, 1 / np.sqrt(3)], atol=0.03)
+    later = np.asarray(actions(state.with_counters(updates=jnp.int32(1))) - 4) / 2
+    np.testing.assert_allclose(later.std(), learner.exploration_std, rtol=0.1)

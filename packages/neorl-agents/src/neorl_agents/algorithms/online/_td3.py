@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_agents.algorithms._delayed import delayed_critic_steps, smoothed_action
 from neorl_agents.learning import (
@@ -35,7 +36,8 @@ class TD3(BaseLearner):
     ``loss = mean (Q_1 - y)^2 + mean (Q_2 - y)^2``;
 
     actor, on the last of the batches: ``-mean Q_1(s, pi(s))``. Then both targets move by ``tau``.
-    It explores with the actor's action plus Gaussian noise.
+    It explores with the actor's action plus Gaussian noise; before the first update, while the
+    buffer fills, with uniform actions.
 
     Attributes:
         discount: Discount of the reward per step.
@@ -105,10 +107,49 @@ class TD3(BaseLearner):
         """The trained policy, in physical units."""
         return network_policy(state.preparation, state.parameters["actor"])
 
-    def explore(self, state: LearnerState) -> GaussianPolicy:
-        """The trained policy with Gaussian noise, in physical units."""
+    def explore(self, state: LearnerState) -> "UniformFirst":
+        """Uniform actions before the first update, then the policy with Gaussian noise."""
         noise = jnp.log(jnp.full_like(state.preparation.low, self.exploration_std))
-        return GaussianPolicy(self.policy(state), noise)
+        return UniformFirst(GaussianPolicy(self.policy(state), noise), state.updates == 0)
+
+
+class UniformFirst(eqx.Module):
+    """Uniform actions until an actor has been trained, then those of its exploration.
+
+    An untrained actor with small noise acts nearly alike in every state, so critics would see few
+    actions.
+
+    Attributes:
+        trained: The exploration of a trained actor.
+        untrained: Whether no update was made yet.
+    """
+
+    trained: GaussianPolicy
+    untrained: Bool[Array, ""]
+
+    def initial_carry(self) -> Any:
+        """Initial carry of the exploration."""
+        return self.trained.initial_carry()
+
+    def __call__(
+        self, carry: Any, obs: Float[Array, " obs"], key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Float[Array, " act"]]:
+        """Samples an action for one observation, both in physical units.
+
+        Raises:
+            ValueError: If no key is given.
+        """
+        carry, action = self.trained(carry, obs, key)
+        assert key is not None  # the exploration requires one
+        low, high = self.trained.mean.low, self.trained.mean.high
+        uniform = jax.random.uniform(
+            jax.random.fold_in(key, 1), low.shape, low.dtype, minval=low, maxval=high
+        )
+        return carry, jnp.where(self.untrained, uniform, action)
+
+    def sent(self, carry: Any, action: Float[Array, " act"]) -> Any:
+        """Reports the applied action to the exploration."""
+        return self.trained.sent(carry, action)
 
 
 def _actor_loss(actor: Network, critics: Network, rows: UnitRows) -> tuple[Float[Array, ""], Array]:
