@@ -15,8 +15,10 @@ import json
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,9 @@ RESULTS = ROOT / "docs/results"
 OUT_OF_SEARCH = "---\nsearch:\n  exclude: true\nhide:\n  - navigation\n---\n\n"
 MARK = re.compile(r"(?m)^<!-- built: (\w+)(?: (\S+))? -->$")
 STUDIES = ROOT / "tools/studies/tables"
+PUBLISHED_DEFAULTS = (
+    ROOT / "packages/neorl-agents/tests/algorithms/fixtures/published_defaults.toml"
+)
 
 
 def study(name: str) -> Any:
@@ -119,6 +124,23 @@ def benchmark_retuned() -> str:
     return benchmark_figures.retuned(results)
 
 
+def published_defaults() -> str:
+    """Where our default is not that of the published script, learner by learner."""
+    from neorl_agents import ALGORITHMS
+
+    facts = tomllib.loads(PUBLISHED_DEFAULTS.read_text(encoding="utf-8"))
+    lines = ["| Learner | Argument there | There | Here | Why |", "|---|---|---|---|---|"]
+    for name, one in facts["learners"].items():
+        source = facts["sources"][one["source"]]
+        link = f"https://{source['repository']}/blob/{source['commit']}/{one['file']}"
+        learner = ALGORITHMS[name]()
+        for argument, theirs, field, *why in one["arguments"]:
+            if why:
+                own = f"`{field}` {attrgetter(field)(learner)}" if field else "none"
+                lines.append(f"| `{name}` | [`{argument}`]({link}) | {theirs} | {own} | {why[0]} |")
+    return "\n".join(lines)
+
+
 def changelog() -> str:
     """The changelogs of the six packages on one page."""
     parts = ["# Changelog", "Nothing has been released yet. Each package has its own versions."]
@@ -187,6 +209,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "plants": lambda: study("plant_pages").gallery(),
     "policy_selection": policy_selection,
     "pool_estimators": lambda: study("choice.pool_estimators").page(),
+    "published_defaults": published_defaults,
     "published_logs": lambda: study("published_logs").table(),
     "retuning": retuning,
     "verdict_errors": verdict_errors,
