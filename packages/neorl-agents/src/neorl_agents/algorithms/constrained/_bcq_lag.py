@@ -76,10 +76,11 @@ class BCQLag(BaseLearner):
     the best of 100. If the log holds two good actions, ``z = 0`` may decode to one between them.
 
     Deviations: acting by ``z = 0``; ``costly``; a controller with a clamped integrator and a
-    smoothed error; a termination ends the costs too (OSRL bootstraps past it); ReLU in the actor as
-    in BCQ (OSRL: tanh); all networks have the same widths (OSRL: 400 in the autoencoder); one pair
-    of critics (OSRL takes two pairs); limits in the units of critics by
-    :func:`neorl_agents.learning.critic_limits`, with several at a time.
+    smoothed error; a termination ends the costs too (OSRL bootstraps past it), and a time limit
+    ends nothing (in OSRL it ends the values of rewards); ReLU in the actor as in BCQ (OSRL: tanh);
+    all networks have the same widths (OSRL: 400 in the autoencoder); one pair of critics (OSRL
+    takes two pairs); limits in the units of critics by :func:`neorl_agents.learning.critic_limits`,
+    with several at a time.
 
     Attributes:
         phi: How far an action may be moved from the decoded one, in [-1, 1] units.

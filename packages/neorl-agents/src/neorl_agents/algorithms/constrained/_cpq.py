@@ -70,8 +70,11 @@ class CPQ(BaseLearner):
     best value); a termination ends the costs too (OSRL bootstraps past it); every cost has two
     critics, and the larger is used (paper: one, OSRL: the smaller of two); the mean over actions
     out of distribution is over those only, and its gradient reaches the critics, as in the paper
-    (in OSRL it does not, because the values are those of the targets); the autoencoder has the
-    widths of all networks (OSRL: 400).
+    (in OSRL it does not, because the values are those of the targets); actions are judged as out of
+    distribution after the tanh (OSRL: before it); value functions go on behind a time limit, as do
+    those of costs (in OSRL a time-out ends both); OSRL takes the step of the reward critics before
+    that of the cost critics, without a numerical effect; the autoencoder has the widths of all
+    networks (OSRL: 400).
 
     Attributes:
         discount: Discount of rewards and costs per step.
@@ -87,7 +90,7 @@ class CPQ(BaseLearner):
         n_samples: Actions of the policy in every state of step 2; static.
 
     Source: Xu, Zhan and Zhu, Constraints penalized Q-learning for safe offline reinforcement
-    learning, arXiv 2107.09003; order, rates and weights are those of OSRL.
+    learning, arXiv 2107.09003; rates and weights are those of OSRL.
     """
 
     discount: float = setting(0.99, low=0, high=1)

@@ -77,7 +77,10 @@ class PPO(BaseLearner):
 
     Deviations from the common codes: value and returns ``G`` are divided by the standard deviation
     of the returns of the rollouts so far (instead of dividing rewards by a running standard
-    deviation), the value's loss is not clipped, and a Gaussian is squashed by a tanh, with a
+    deviation), without a correction of the value network when that scale moves; the value's last
+    layer starts with an orthogonal gain of sqrt 2 (elsewhere 1); networks have ReLU (elsewhere
+    tanh); observations are not normalised by running moments; nothing stops an update by its
+    divergence; the value's loss is not clipped, and a Gaussian is squashed by a tanh, with a
     standard deviation that depends on the observation. A time limit does not end an episode: the
     value continues.
 
