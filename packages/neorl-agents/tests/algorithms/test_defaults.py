@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from neorl_agents import ALGORITHMS, CQL, IQL, SACN, XQL, ReBRAC
+from neorl_agents import ALGORITHMS, CDT, CQL, IQL, SACN, XQL, ReBRAC
 from neorl_agents.learning import for_run, unfinished_schedules
+from neorl_agents.networks import MLP, relu, tanh
 from neorl_agents.online import for_fine_tuning
 from neorl_agents.testing import sized
 
@@ -164,3 +165,25 @@ def test_iql_starts_as_its_variant_does(problem, variant):
     else:
         bounds = [1 / np.sqrt(len(weight)) for weight in value.weights]
         assert all(0.5 * b < x <= b for x, b in zip(largest[:2], bounds[:2], strict=True))
+
+
+def test_activation_and_layer_norm_are_settings_of_the_networks(problem, state_of_form):
+    own = state_of_form(sized(SACN(), hidden=(8, 8)), problem).parameters
+    assert own["actor"].activation is relu
+    assert not own["actor"].gains
+    chosen = sized(SACN(), hidden=(8, 8), activation="tanh", layer_norm="yes")
+    chosen.validate()
+    for network in state_of_form(chosen, problem).parameters.values():
+        if isinstance(network, MLP):
+            assert network.activation is tanh
+            assert len(network.gains) == len(network.shifts) == 2
+    # ReBRAC's critics have it of their own, and can do without.
+    without = state_of_form(sized(ReBRAC(), hidden=(8, 8), layer_norm="no"), problem).parameters
+    assert state_of_form(sized(ReBRAC(), hidden=(8, 8)), problem).parameters["critics"].gains
+    assert not without["critics"].gains
+    with pytest.raises(ValueError, match=r"SACN\.networks\.activation must be one of .*tanh"):
+        sized(SACN(), activation="sigmoid").validate()
+    with pytest.raises(ValueError, match=r"networks\.layer_norm must be .*, got 'maybe'"):
+        sized(SACN(), layer_norm="maybe").validate()
+    with pytest.raises(ValueError, match=r"CDT\.networks\.activation must be 'own', because a"):
+        sized(CDT(), activation="tanh").validate()

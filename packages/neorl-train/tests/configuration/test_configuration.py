@@ -70,10 +70,13 @@ def test_what_was_written_is_read_back(load):
         [algorithms.iql]
         expectile = 0.9
         networks.hidden = [16]
+        networks.activation = "tanh"
+        networks.layer_norm = "yes"
         variant = "corl"
         """
     )
-    assert changed.algorithms.iql.networks.hidden == (16,)
+    networks = changed.algorithms.iql.networks
+    assert networks == Networks((16,), activation="tanh", layer_norm="yes")
     assert changed.penalty == {"overheating": 2.0}
     text = dump_toml(config_to_dict(changed))
     assert load(text).algorithms.iql == changed.algorithms.iql

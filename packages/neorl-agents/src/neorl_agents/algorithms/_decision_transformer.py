@@ -21,6 +21,7 @@ from neorl_agents.learning import (
     require_moving_actions,
 )
 from neorl_agents.learning import Steps as StepSettings
+from neorl_agents.learning._settings import OWN
 from neorl_agents.networks import (
     Network,
     SequenceNetwork,
@@ -167,6 +168,9 @@ def require_sequence_settings(learner: Any) -> None:
     nets = learner.networks
     require(learner, "networks.encoder", nets.encoder == "history", "'history'")
     require(learner, "networks.kind", nets.kind == "mlp", "'mlp'")
+    for field in ("activation", "layer_norm"):
+        own = getattr(nets, field) == OWN
+        require(learner, f"networks.{field}", own, "'own', because a transformer has its own")
     width = nets.hidden[0]
     equal = all(one == width for one in nets.hidden)
     require(learner, "networks.hidden", equal, "equal widths, one for each block")

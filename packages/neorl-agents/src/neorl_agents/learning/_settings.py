@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterable
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
 from neorl_agents.networks import (
+    ACTIVATIONS,
     NETWORKS,
     Encoder,
     Encoding,
@@ -25,6 +26,10 @@ def _as_tuple(value: Any) -> Any:
     return value if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
 
 
+OWN = "own"
+"""Value of a network setting that leaves it to the learner."""
+
+
 class Networks(eqx.Module):
     """Widths, memory and kind of all networks of a learner.
 
@@ -39,6 +44,10 @@ class Networks(eqx.Module):
         graph: For a kind that reads graphs: the node or edge of each channel whose name does not
             give it, ``"LI-101 = tank3.level"``, and nodes or edges without a channel,
             ``"line2-3"``; see :func:`neorl_agents.networks.graph_layout`.
+        activation: Name of the function after every hidden layer of a perceptron, in
+            ``neorl_agents.networks.ACTIVATIONS``; ``"own"`` is the learner's own, mostly ReLU.
+        layer_norm: Whether layer normalisation follows every hidden layer of a perceptron:
+            ``"yes"``, ``"no"``, or ``"own"`` for what the learner does, network by network.
     """
 
     hidden: tuple[int, ...] = setting((256, 256), low=1, static=True, converter=_as_tuple)
@@ -46,6 +55,8 @@ class Networks(eqx.Module):
     history_steps: int = setting(8, low=1, static=True)
     kind: str = eqx.field(static=True, default="mlp")
     graph: tuple[str, ...] = eqx.field(static=True, default=(), converter=_as_tuple)
+    activation: str = eqx.field(static=True, default=OWN)
+    layer_norm: Literal["own", "yes", "no"] = eqx.field(static=True, default=OWN)
 
     def encoding(self, spec: Spec) -> Encoding:
         """How observations of a plant are encoded for the networks."""
@@ -87,6 +98,10 @@ class Networks(eqx.Module):
     def _network(
         self, spec: Spec, extra_inputs: int, n_out: int, key: Any, options: Any
     ) -> Network:
+        if self.activation != OWN:
+            options = {**options, "activation": ACTIVATIONS.find(self.activation)}
+        if self.layer_norm != OWN:
+            options = {**options, "normalised": self.layer_norm == "yes"}
         encoding = self.encoding(spec)
         widths = (encoding.width + extra_inputs, *self.hidden, n_out)
         if self.encoder == "none":

@@ -13,11 +13,11 @@ from neorl_agents.learning._contract import require_pair
 from neorl_agents.learning._limits import require_costs, require_limits_in_log
 from neorl_agents.learning._protocol import Fit, Metrics
 from neorl_agents.learning._schedules import require_planned
-from neorl_agents.learning._settings import Networks, Steps, require_choice
+from neorl_agents.learning._settings import OWN, Networks, Steps, require_choice
 from neorl_agents.learning._source import Source
 from neorl_agents.learning._state import UPDATES, LearnerState, no_context
 from neorl_agents.learning._unit_rows import UnitRows, unit_rows
-from neorl_agents.networks import NETWORKS, named_as_graph
+from neorl_agents.networks import ACTIVATIONS, NETWORKS, named_as_graph
 from neorl_agents.optimisers import OPTIMISERS, init_optimiser, minimise
 from neorl_agents.policies import Preparation, prepare
 from neorl_agents.sampling import Batch, Histories, NSteps, Rows, Sampler
@@ -134,6 +134,8 @@ class BaseLearner(eqx.Module):
         """Raises a ``ValueError`` that names the first field with a bad value."""
         require_settings(self)
         require_choice(self, "networks.kind", NETWORKS)
+        if self.networks.activation != OWN:
+            require_choice(self, "networks.activation", ACTIVATIONS)
         require_choice(self, "steps.optimiser", OPTIMISERS)
         if self.steps.n_step > 1 and not self.supports_n_step:
             raise ValueError(
