@@ -168,8 +168,7 @@ def parity(problem, state_of_form):
                     if name in part:
                         part[name].biases[-1][:] += shift
             batch = jax.tree.map(_wide, of.batch(plain))
-            if warmer:
-                before.parameters["log_temperature"] = before.parameters["log_temperature"] + warmer
+            _arrange(before, warmer)
             if returns:
                 batch = batch._replace(mc_return=batch.mc_return + returns)
             if masked:
@@ -186,6 +185,14 @@ def parity(problem, state_of_form):
 
     names = (network, member, values, descended, mixed, squashed, normal, split, agree)
     return SimpleNamespace(update=update, **{one.__name__: one for one in names}, rate=RATE)
+
+
+def _arrange(before: Any, warmer: float) -> None:
+    """Adds to the logarithm of the temperature, and lets the model predict every observation."""
+    if "model" in before.context:  # Noise would have made some negative.
+        before.context["model"].parameters["structure"].predicted[:] = 1
+    if warmer:
+        before.parameters["log_temperature"] = before.parameters["log_temperature"] + warmer
 
 
 def _wide(x: Any) -> np.ndarray:
