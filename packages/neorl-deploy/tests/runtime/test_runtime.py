@@ -238,8 +238,9 @@ def test_a_machine_with_fast_math_is_refused(exported):
     """The real thing: a compiler told that NaN does not exist."""
     flags = "--xla_cpu_enable_fast_math=true --xla_cpu_fast_math_honor_nans=false"
     flags += " --xla_cpu_fast_math_honor_infs=false"
+    words = ["verify", str(exported), "--self-test", "--form", "stablehlo"]
     done = subprocess.run(
-        [sys.executable, "-m", "neorl_deploy", "verify", str(exported), "--self-test"],
+        [sys.executable, "-m", "neorl_deploy", *words],
         capture_output=True,
         text=True,
         env={**os.environ, "XLA_FLAGS": flags},
