@@ -19,8 +19,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/pages/tutorials/beside-a-plan
 PORT = "4840"
 STAY = ("simulate", "serve")
 """Commands that run in terminals of their own until Ctrl-C."""
-LONGEST = 300.0
-"""Seconds that a line may take to appear: the loop closes after some periods of 15 s."""
+LONGEST = 900.0
+"""Seconds that a command or a line may take on a busy machine; a period has 15 s."""
 
 
 def free_port() -> str:
@@ -40,6 +40,7 @@ class Terminals:
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
         self.staying: list[subprocess.Popen[bytes]] = []
+        self.started: list[subprocess.Popen[bytes]] = []
         self._seen: Counter[str] = Counter()
         self._outputs: list[Path] = []
 
@@ -57,6 +58,7 @@ class Terminals:
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
+        self.started.append(started)
         if rest[0] in STAY:
             self.staying.append(started)
         else:
@@ -89,7 +91,7 @@ class Terminals:
 def terminals(tmp_path: Path) -> Iterator[Terminals]:
     made = Terminals(tmp_path)
     yield made
-    for process in made.staying:
+    for process in made.started:
         process.kill()
         process.wait()
 
