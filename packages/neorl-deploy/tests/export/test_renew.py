@@ -13,8 +13,7 @@ from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._files import MANIFEST, OPERATIONS, SEALED, checksums, seal
-from neorl_deploy.export import _jax_operations, _renew
-from neorl_deploy.export._renew import renew_bundle
+from neorl_deploy.export import _jax_operations, _renew, renew_bundle
 from neorl_deploy.runtime import Runtime, load_bundle
 from neorl_deploy.runtime._operations import NAMES
 
