@@ -6,7 +6,7 @@ its velocity form with the limits of the output; the load drifts at the entrance
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,27 +23,31 @@ DELAYS = 512
 """Longest dead time in rows."""
 
 
+Numbers = Any
+"""Arrays of NumPy while cases are drawn, of JAX where they are simulated."""
+
+
 class Cases(NamedTuple):
     """Numbers of many loops, each of shape ``(case,)``."""
 
-    gain: np.ndarray
-    lag: np.ndarray
-    second_lag: np.ndarray
-    dead_time: np.ndarray
-    kp: np.ndarray
-    ki: np.ndarray
-    load: np.ndarray
-    load_pole: np.ndarray
-    bias: np.ndarray
-    noise: np.ndarray
-    wave: np.ndarray
-    wave_period: np.ndarray
-    wave_jitter: np.ndarray
-    stickband: np.ndarray
-    slip_jump: np.ndarray
-    he: np.ndarray
-    quantum: np.ndarray
-    moves: np.ndarray
+    gain: Numbers
+    lag: Numbers
+    second_lag: Numbers
+    dead_time: Numbers
+    kp: Numbers
+    ki: Numbers
+    load: Numbers
+    load_pole: Numbers
+    bias: Numbers
+    noise: Numbers
+    wave: Numbers
+    wave_period: Numbers
+    wave_jitter: Numbers
+    stickband: Numbers
+    slip_jump: Numbers
+    he: Numbers
+    quantum: Numbers
+    moves: Numbers
 
 
 class Rows(NamedTuple):

@@ -331,7 +331,7 @@ def _effect_of_rounding(update: Callable[[Any], Any], batch: Any) -> Any:
     def rounded(x: Any) -> Any:
         if x.dtype != np.float32:
             return x
-        return np.asarray(x) * (1 + ROUNDING * rng.choice(np.float32([-1, 1]), x.shape))
+        return np.asarray(x) * (1 + ROUNDING * rng.choice(np.array([-1, 1], np.float32), x.shape))
 
     def change(new: Any, old: Any) -> Any:
         return np.abs(np.subtract(new, old, dtype=np.float64))
