@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from neorl_agents import ALGORITHMS, BC
-from neorl_agents.learning import require_answer, require_policy
+from neorl_agents.learning import WHOLE_RUN, require_answer, require_policy
 from neorl_agents.testing import algorithm_laws, sized
 from neorl_core import InputError
 
@@ -191,3 +191,9 @@ def test_a_single_width_is_named_not_iterated(name):
     with pytest.raises(ValueError, match=rf"{ALGORITHMS[name].__name__}{words}"):
         learner.validate()
     assert sized(ALGORITHMS[name](), hidden=[32, 16]).networks.hidden == (32, 16)
+
+
+def test_a_name_of_the_learner_itself_is_not_that_of_its_model():
+    learner = sized(ALGORITHMS["mobile"](), variant="original", decay_updates=7, members=3)
+    assert (learner.variant, learner.decay_updates, learner.model.members) == ("original", 7, 3)
+    assert (learner.model.variant, learner.model.decay_updates) == ("gaussian", WHOLE_RUN)

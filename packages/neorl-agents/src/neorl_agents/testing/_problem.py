@@ -45,6 +45,8 @@ class Problem(NamedTuple):
 def sized(learner: Any, **settings: Any) -> Any:
     """A learner with some of its nested settings (``networks``, ``steps``) replaced, by name.
 
+    A name that the learner itself has too, such as ``variant``, replaces only the learner's own.
+
     Args:
         learner: Any learner with nested settings.
         **settings: New values by name, such as ``hidden=(8, 8)`` and ``batch_size=32``.
@@ -55,10 +57,11 @@ def sized(learner: Any, **settings: Any) -> Any:
         >>> small.networks.hidden, small.steps.batch_size
         ((8, 8), 32)
     """
+    own = {f.name for f in fields(learner)}
     nested = [f.name for f in fields(learner) if is_dataclass(getattr(learner, f.name))]
     for name in nested:
         section = getattr(learner, name)
-        mine = {f.name for f in fields(section)} & set(settings)
+        mine = ({f.name for f in fields(section)} & set(settings)) - own
         section = replace(section, **{field: settings.pop(field) for field in mine})
         learner = replace(learner, **{name: section})
     return replace(learner, **settings)
