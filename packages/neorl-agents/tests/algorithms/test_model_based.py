@@ -37,10 +37,15 @@ def drawn(parity, actor, obs, key):
     return parity.squashed(actor, obs, noise, -5, 2)
 
 
+def temperature(done):
+    free = np.exp(done.before.parameters["log_temperature"])
+    return min(free, done.algorithm.largest_temperature)
+
+
 def check_soft_steps(parity, done, key, target, rows, extra=lambda critics: 0.0):
     """Critics, then the actor, then the temperature, then the targets."""
     s, after = done.before, done.after
-    alpha = min(np.exp(s.parameters["log_temperature"]), done.algorithm.largest_temperature)
+    alpha = temperature(done)
     critics = parity.descended(
         lambda c: squared(parity, c, rows, target) + extra(c), s.parameters["critics"]
     )
@@ -64,7 +69,7 @@ def soft_target(parity, done, rows, key, *, reward=None, entropy=1.0):
     s = done.before
     action, log_prob = drawn(parity, s.parameters["actor"], rows.next_obs, key)
     following = parity.values(s.targets["critics"], rows.next_obs, action).min(0)
-    following = following - entropy * np.exp(s.parameters["log_temperature"]) * log_prob
+    following = following - entropy * temperature(done) * log_prob
     rows = rows if reward is None else rows._replace(reward=reward)
     return bellman(rows, done.algorithm.discount, following)
 
@@ -160,7 +165,10 @@ def test_combo(parity, states):
 def test_rambo(parity, variant):
     """The step of the members that predict the change, with advantages from the new critics."""
     original = variant == "original"
-    done = parity.update(RAMBO, model=MODEL, adversarial_weight=0.3, share=0.5, variant=variant)
+    done = parity.update(
+        RAMBO, model=MODEL, adversarial_weight=0.3, share=0.5, variant=variant,
+        warmer=0.7 * original,
+    )  # fmt: skip
     a, s, after, rows = done.algorithm, done.before, done.after, first(done.rows)
     own_key, model_key = parity.split(done.key, 2)
     keys = parity.split(own_key, 3)
