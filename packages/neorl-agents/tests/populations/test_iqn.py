@@ -249,6 +249,7 @@ def test_turns_are_drawn_by_their_last_loss_and_new_ones_as_the_largest() -> Non
     """
     learner = IQN(
         hidden=4, frames=2, quantiles=3, batch_size=4, capacity=12, prioritised=True, priority=0.7,
+        n_step=3, discount=0.99,
     )  # fmt: skip
     shape = learner.shape(5)
     agent = jax.jit(lambda key: learner.init(2, 3, 5, key))(jax.random.key(0))

@@ -180,7 +180,9 @@ def test_commands_on_a_run_use_the_facts_of_the_run(plant, known, tmp_path):
     text = f'[data]\nsource = "{path}"\n[retuning]\ncontroller = "PI"\n[evaluation]\n'
     text += "".join(f'{name} = "{value}"\n' for name, value in section.items())
     run = create_run(tmp_path / "runs", text, {"status": "finished"})
-    facts, _ = run_facts(config, None if known else environment, read_dataset(path))
+    facts, _ = run_facts(
+        config.limits, config.retuning.exogenous, None if known else environment, read_dataset(path)
+    )
     assert facts == log_context(run.path).facts
     assert facts.interlock == environment.interlock
     assert facts.objective == environment.objective
@@ -207,7 +209,7 @@ def test_a_log_with_other_units_has_not_the_facts_of_its_plant(recorded, tmp_pat
     action = (dataclasses.replace(recorded.spec.action[0], unit="degC"),)
     dataset = read_dataset(other_log(recorded, tmp_path, action=action))
     inf = {"rate_up": {"T_c": 1.0}, "rate_down": {"T_c": 2.0}}
-    facts, _ = run_facts(configure(limits=inf), None, dataset)
+    facts, _ = run_facts(configure(limits=inf).limits, (), None, dataset)
     assert (facts.rates, facts.interlock) == ((1.0,), None)
 
 

@@ -210,7 +210,7 @@ def _critic_values(
     horizon, discount = preparation.horizon, jnp.asarray(discount)
     truncated = discounted_cost_limit(of_episode, horizon=horizon, discount=discount)
     # Undiscounted sums of endless episodes are not defined, so there the limit itself is taken.
-    discounted = preparation.endless & (discount < 1)
+    discounted = (preparation.endless > 0) & (discount < 1)
     remaining = jnp.where(discounted, 1 - discount, 1)
     endless = step_cost_limit(of_episode, horizon=horizon) / remaining
     return jnp.where(discounted, endless, truncated)

@@ -248,8 +248,8 @@ class Preparation(eqx.Module):
         cost_limit: The run's limit of each cost, divided by its unit: of the sum over an episode,
             or of every step, according to ``cost_per``.
         horizon: Largest number of steps of an episode.
-        endless: Whether the log is known to have no terminated row, so that critics, which go on
-            behind a truncation, value endless episodes.
+        endless: One if the log is known to have no terminated row, so that critics, which go on
+            behind a truncation, value endless episodes; otherwise zero.
         window: Number of steps that networks see, including the current one; zero if they see only
             the current observation; static.
         cost_per: ``"episode"`` or ``"step"`` for each cost; static.
@@ -265,7 +265,7 @@ class Preparation(eqx.Module):
     cost_unit: Float[Array, " cost"]
     cost_limit: Float[Array, " cost"]
     horizon: Int[Array, ""]
-    endless: Bool[Array, ""]
+    endless: Int[Array, ""]
     window: int = eqx.field(static=True, default=0)
     cost_per: tuple[str, ...] = eqx.field(static=True, default=())
 
@@ -317,12 +317,12 @@ def prepare(
     unit = one if reward_scale == "none" else _reward_unit(statistics, reward_scale)
     rewards = jnp.stack([statistics.reward.min.astype(f32), statistics.reward.max.astype(f32)])
     offset = jnp.zeros((), f32)
-    endless = jnp.zeros((), bool)
+    endless = jnp.zeros((), jnp.int32)
     if statistics.terminated is not None:
         ended = statistics.terminated
-        endless = jnp.asarray((ended.count > 0) & (ended.max == 0))
+        endless = jnp.asarray((ended.count > 0) & (ended.max == 0), jnp.int32)
     if reward_scale == "std":
-        offset = jnp.where(endless & centred, jnp.asarray(statistics.reward.mean, f32), 0)
+        offset = jnp.where((endless > 0) & centred, jnp.asarray(statistics.reward.mean, f32), 0)
     limits = jnp.asarray([channel.limit for channel in spec.cost], f32)
     cost_unit = _cost_unit(statistics, limits)
     return Preparation(
