@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neorl_agents import CDT, DecisionTransformer
+from neorl_agents import CDT, DecisionTransformer, IQLLag
 from neorl_agents.learning import log_tables
 from neorl_agents.testing import sized
 from neorl_core import CostChannel, InputError
@@ -47,3 +47,14 @@ def test_cdt_keeps_the_limit_of_the_toy_with_its_default_aim():
     reached, cost = driven(learner.policy(state))
     assert cost <= LIMIT
     assert reached > 2
+
+
+@pytest.mark.nightly
+def test_the_multiplier_of_iql_brings_the_cost_to_the_limit_with_default_gains():
+    """Without a multiplier the policy takes almost three times the limit."""
+    learner = sized(IQLLag(), hidden=(32, 32), batch_size=64)
+    state, metrics = trained(learner, 40_000, timed=False)
+    reached, cost = driven(learner.policy(state))
+    np.testing.assert_allclose([reached, cost], LIMIT, rtol=0.1)
+    assert abs(metrics["cost_excess"]) < 0.02
+    assert 0.3 < metrics["multiplier"] < 2
