@@ -199,7 +199,8 @@ def _engineering(
     today: PIDGains, new: PIDGains, between: FaceplateChange | None, record: LoopRecord
 ) -> tuple[Typed, ...]:
     loops = [today, between.gains_after if between else None, new]
-    unit = f"{record.output_unit} per {record.measurement_unit}"
+    known = record.output_unit and record.measurement_unit
+    unit = f"{record.output_unit} per {record.measurement_unit}" if known else ""
     numbers = [("gain", unit, lambda g: float(g.kp))]
     numbers.append(("integral time", "s", lambda g: float(g.kp / g.ki) if g.ki else math.inf))
     if today.kd or new.kd:
