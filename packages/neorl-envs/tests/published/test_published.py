@@ -128,8 +128,9 @@ def test_what_is_not_the_published_log_is_said(mixed: Dataset) -> None:
     known = next(x for x in published_logs() if x[:4] == ("DMSD-v0", "mixed", 0, SMALL)).content
     here = next(iter(known))
     result = verdict(bit, environment=here)
-    assert result.verdict == "differs"
-    assert known[here] in result.sentence
+    # Another model of processor may round so, and the sentence says that the bits are others.
+    assert result.verdict == "close"
+    assert f"NOT bit for bit the published log, which is {known[here]}" in result.sentence
     assert verdict(bit, environment="elsewhere").verdict == "close"  # of equal statistics
     shifted = dataclasses.replace(mixed, transitions=rows._replace(obs=rows.obs + 0.5))
     result = verdict(shifted, environment="elsewhere")
@@ -154,7 +155,8 @@ def test_the_command_says_whether_the_log_is_the_published_one(
     assert main([*words, "--size", "small", "--out", str(tmp_path / "a.h5")]) == 0
     output = capsys.readouterr().out
     assert "sha256:" in output
-    assert ("equal to the published log" in output) != ("no hash is published for" in output)
+    said = ("equal to the published log", "no hash is published for", "NOT bit for bit")
+    assert sum(text in output for text in said) == 1
     assert main([*words, "--steps", "60", "--out", str(tmp_path / "b.h5")]) == 0
     assert "there is no published log" in capsys.readouterr().out
     assert main([*words, "--size", "large", "--out", str(tmp_path / "c.h5")]) == 2
