@@ -17,6 +17,7 @@ from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._files import STEP
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.export._assemble import _policy_text
+from neorl_deploy.runtime import Runtime
 from neorl_deploy.training_run import evaluation_summary
 from neorl_safety.constraints import action_constraints
 from neorl_safety.filters import Flag
@@ -91,13 +92,15 @@ def test_the_test_vectors_visit_the_corners(exported):
     assert {"observation_nonfinite", "previous_unknown", "fallback_used", "rate_active"} <= {*names}
 
 
-def test_the_exported_program_acts_as_the_guarded_policy(finished_run, runtime, spec, log_columns):
+def test_the_exported_program_acts_as_the_guarded_policy(finished_run, exported, spec, log_columns):
     """Independent of the stored test vectors: 100 steps of the loaded bundle beside the objects."""
     candidate = load_policy(finished_run / "policies/iql-0.safetensors").policy
     fallback = load_policy(finished_run / "policies/fallback.safetensors").policy
     policy = guard(candidate, action_constraints(spec, [0.5, None]), fallback, spec)
     step = jax.jit(lambda carry, obs: policy(carry, obs, None))
     carry, sent = policy.initial_carry(), np.full(2, np.nan, np.float32)
+    # One of its own: a latch outlives a reset, and tests share the other one.
+    runtime = Runtime(read_bundle(exported))
     runtime.reset()
     for obs in log_columns()["obs"][:100]:
         carry, action = step(policy.sent(carry, jnp.asarray(sent)), jnp.asarray(obs))
