@@ -20,7 +20,6 @@ from neorl_agents.loops import (
     faceplate_sentence,
     halfway,
     judged_loops,
-    judged_point,
     loops_on_members,
     margin_table,
     propose,
@@ -258,11 +257,10 @@ def test_a_derivative_is_used_where_today_has_one():
     found = propose(model(), today, period=PERIOD, output_span=100.0).chosen
     assert found.gains.kd >= 0
     assert found.margins.accepted
-    point = judged_point(
-        model(), found.gains, period=PERIOD, grid=step_grid(model(), PERIOD, [today])
-    )
-    assert_close(point.load_error, found.load_error, rtol=1e-5)
-    assert not point.refusals
+    grid = step_grid(model(), PERIOD, [today])
+    judged = judged_loops(model(), [found.gains], period=PERIOD, grid=grid).of(0)
+    error = np.mean(judged.load_figures.absolute_error)
+    assert_close(error, found.load_error, rtol=1e-5)
 
 
 def test_the_loop_on_the_way_has_the_geometric_means():

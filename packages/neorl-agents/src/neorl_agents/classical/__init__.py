@@ -17,6 +17,7 @@ from neorl_agents.classical._task import Loop as Loop
 from neorl_agents.classical._task import Task as Task
 from neorl_agents.classical._tuning import lambda_tuning as lambda_tuning
 from neorl_agents.classical._tuning import simc as simc
+from neorl_agents.classical._tuning import simc_rule as simc_rule
 
 __all__ = [
     "CLASSICAL",
@@ -36,4 +37,5 @@ __all__ = [
     "declared_bank",
     "lambda_tuning",
     "simc",
+    "simc_rule",
 ]

@@ -14,6 +14,26 @@ FILTER_SHARE = 0.1
 """Time constant of the derivative filter over the derivative time (N = 10)."""
 
 
+def simc_rule(
+    slope: float, lag: float, dead_time: float, closed_loop_time: float
+) -> tuple[float, float]:
+    """Gain and integral time by Skogestad's rule, from which :func:`simc` makes a controller.
+
+    Args:
+        slope: Initial slope of the step response, measured units per output unit and second.
+        lag: Seconds; infinite for an integrating loop.
+        dead_time: Seconds, with half a period for the hold.
+        closed_loop_time: Wanted time constant of the closed loop in seconds.
+
+    Returns:
+        Gain in output units per measured unit, and integral time in seconds.
+
+    Source: that of :func:`simc`.
+    """
+    response_time = closed_loop_time + dead_time
+    return 1 / (slope * response_time), min(lag, 4 * response_time)
+
+
 def simc(model: FirstOrderModel, *, closed_loop: float = 1.0, derivative: bool = False) -> PIDGains:
     """Gains by Skogestad's rule, for lags and integrating loops.
 
@@ -43,8 +63,7 @@ def simc(model: FirstOrderModel, *, closed_loop: float = 1.0, derivative: bool =
     """
     _require_gain(model)
     theta = model.dead_time
-    response_time = closed_loop * theta + theta
-    kp, ti = 1 / (model.slope * response_time), min(model.time_constant, 4 * response_time)
+    kp, ti = simc_rule(model.slope, model.time_constant, theta, closed_loop * theta)
     return _parallel(kp, ti, theta / 3 if derivative else 0.0)
 
 

@@ -35,7 +35,6 @@ from neorl_agents.loops._proposal import Proposal as Proposal
 from neorl_agents.loops._proposal import TuningPoint as TuningPoint
 from neorl_agents.loops._proposal import TuningSettings as TuningSettings
 from neorl_agents.loops._proposal import halfway as halfway
-from neorl_agents.loops._proposal import judged_point as judged_point
 from neorl_agents.loops._proposal import propose as propose
 from neorl_agents.loops._record import LoopRecord as LoopRecord
 from neorl_agents.loops._record import without_spikes as without_spikes
@@ -85,7 +84,6 @@ __all__ = [
     "halfway",
     "health_figures",
     "judged_loops",
-    "judged_point",
     "logged_controller",
     "loop_cause",
     "loop_figures",

@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
+from neorl_agents.classical import simc_rule
 from neorl_agents.loops._controller import LoggedController
 from neorl_agents.loops._health import LoopFigures, smooth
 from neorl_agents.loops._model import LoopModel
@@ -292,8 +293,6 @@ def _simc_integral(process: Any, period: float) -> float:
     """``ki`` of a PI by SIMC with a closed-loop time of one dead time.
 
     Half of the second lag counts as dead time and half as lag, and half a period as the hold.
-
-    Source: Skogestad, Simple analytic rules for model reduction and PID controller tuning, 2003.
     """
     denominator = np.asarray(process.denominator)
     roots = np.roots(denominator)
@@ -303,8 +302,10 @@ def _simc_integral(process: Any, period: float) -> float:
     dead_time = float(process.dead_time) + period / 2
     if integrates:
         theta = dead_time + sum(lags) / 2
-        return 1 / (gain * 2 * theta) / (8 * theta)
+        kp, integral = simc_rule(gain, np.inf, theta, theta)
+        return kp / integral
     second = lags[1] if len(lags) > 1 else 0.0
     theta, lag = dead_time + second / 2, lags[0] + second / 2
     theta = max(theta, period)
-    return lag / (gain * 2 * theta) / min(lag, 8 * theta)
+    kp, integral = simc_rule(gain / lag, lag, theta, theta)
+    return kp / integral

@@ -251,8 +251,9 @@ def smooth(values: np.ndarray, rows: int) -> np.ndarray:
 def autocorrelation(values: np.ndarray) -> np.ndarray:
     """Autocorrelation of a series at lags from 0."""
     centred = values - values.mean()
-    transform = np.fft.rfft(centred, 2 * len(centred))
-    sums = np.fft.irfft(np.abs(transform) ** 2)[: len(centred)]
+    size = 1 << (2 * len(centred) - 1).bit_length()
+    transform = np.fft.rfft(centred, size)
+    sums = np.fft.irfft(np.abs(transform) ** 2, size)[: len(centred)]
     return sums / sums[0] if sums[0] > 0 else sums
 
 

@@ -266,15 +266,14 @@ def best_fit(
     return min(best, key=lambda x: x.error)
 
 
-def error_of(covariance: np.ndarray, model: Lags, scale: float) -> float:
+def error_of(covariance: np.ndarray, model: Lags) -> float:
     """Mean squared error one row ahead of a model on other rows.
 
     Args:
         covariance: Of the other rows.
-        model: The model, in scaled units.
-        scale: Factor of the gain, 1 if it is scaled as the rows are.
+        model: The model, scaled as the rows are.
     """
-    response = model.gain * scale * delayed(model)
+    response = model.gain * delayed(model)
     weights = np.append(1.0, -model.noise)
     white = np.convolve(weights, response)[: len(response)]
     column = np.concatenate([weights, -white])

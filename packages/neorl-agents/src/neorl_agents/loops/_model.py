@@ -15,6 +15,9 @@ from neorl_core.loops import SampledModel, TransferFunction
 class Interval(NamedTuple):
     """A number with its interval.
 
+    Of a :class:`LoopModel` the ends are the 5 % and 95 % quantiles of its members. How often they
+    enclose the truth has not been measured.
+
     Attributes:
         value: The number, fitted on all rows.
         low: Lower end.
@@ -30,9 +33,8 @@ class LoopModel(NamedTuple):
     """A model of a loop's process from output to measurement, and how sure it is.
 
     Attributes:
-        members: Models of the same form: the first is fitted on all rows, the others each without
-            one block of the log, spread by as much as the log leaves open. Empty if no model could
-            be fitted.
+        members: Models of the same form: the first is fitted on all rows, the others each on blocks
+            of rows that were drawn again with replacement. Empty if no model could be fitted.
         gain: Measured units per output unit; of an integrating process the slope of the step
             response, measured units per output unit and second.
         dead_time: Seconds, without the hold of the output.
@@ -203,8 +205,8 @@ def _order(data: identification.Moments, noise: np.ndarray) -> tuple[float, ...]
         )
         gains.append(
             float(
-                np.log(identification.error_of(test, one, 1.0))
-                - np.log(identification.error_of(test, two, 1.0))
+                np.log(identification.error_of(test, one))
+                - np.log(identification.error_of(test, two))
             )
         )
     error = float(np.std(gains)) / np.sqrt(FOLDS)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
+from neorl_agents.loops._health import autocorrelation
 from neorl_agents.loops._model import Interval
 from neorl_agents.loops._record import LoopRecord
 from neorl_core import InputError
@@ -71,17 +72,15 @@ def correlated_mean(values: Float[np.ndarray, " time"]) -> CorrelatedMean:
     centred = values - mean
     if not np.any(np.abs(centred) > 1e-12 * max(abs(mean), 1e-300)):
         return CorrelatedMean(mean, 0.0, float(n - 1), 1.0, float(n))
-    size = 1 << (2 * n - 1).bit_length()
-    spectrum = np.fft.rfft(centred, size)
-    sums = np.fft.irfft(spectrum * np.conj(spectrum), size)[:n]
-    covariance = sums / np.arange(n, 0, -1)
-    times = 2 * np.cumsum(covariance / covariance[0]) - 1
+    # Each lag has fewer pairs than the one before it.
+    correlation = autocorrelation(values) * n / np.arange(n, 0, -1)
+    times = 2 * np.cumsum(correlation) - 1
     within = np.arange(n) >= _WINDOW * np.maximum(times, 1)
     window = int(np.argmax(within)) if within.any() else n - 1
     time = max(float(times[window]), 1.0) * (1 + (2 * window + 1) / n)
     independent = n / time
     degrees = max(n / (2 * window + 1), 1.0)
-    variance = covariance[0] / (1 - min(1 / independent, 0.5)) / independent
+    variance = np.mean(centred**2) / (1 - min(1 / independent, 0.5)) / independent
     enough = independent >= LEAST_INDEPENDENT
     error = math.sqrt(variance) if enough else math.nan
     return CorrelatedMean(mean, error, degrees, time, independent)

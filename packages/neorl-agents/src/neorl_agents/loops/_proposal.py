@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from neorl_agents.classical import simc_rule
 from neorl_agents.loops._judgement import (
     GAIN_MARGIN,
     TOGETHER,
@@ -162,15 +163,6 @@ def propose(
     return Proposal(now, chosen, kept, reason, profile, _stopped(profile, best))
 
 
-def judged_point(
-    model: LoopModel, gains: PIDGains, *, period: float, grid: StepGrid, noise: float = 0.0
-) -> TuningPoint:
-    """One given loop on the members, without the refusals of a search."""
-    limits = TuningSettings(sensitivity=math.inf, gain_margin=0.0)
-    search = _Search(model, period, grid, noise, math.inf, limits)
-    return _points(search, [math.nan], [gains])[0]
-
-
 def halfway(before: PIDGains, after: PIDGains) -> PIDGains:
     """The loop between two: geometric means of gain and times.
 
@@ -204,8 +196,8 @@ def _family(model: LoopModel, today: PIDGains, period: float) -> tuple[list[floa
     filtered = tau * kp / kd if kd and kp and tau else 0.1
     times, gains = [], []
     for dial in unit * np.geomspace(16, 0.12, _DIAL):
-        slope = 1 / model.gain.value if model.integrating else first / model.gain.value
-        gain, integral = slope / (dial + theta), min(first, 4 * (dial + theta))
+        slope = model.gain.value if model.integrating else model.gain.value / first
+        gain, integral = simc_rule(slope, first, theta, dial)
         for factor in _INTEGRALS:
             times.append(float(dial))
             gains.append(_from_series(gain, integral * factor, second, filtered))
