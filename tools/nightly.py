@@ -305,7 +305,9 @@ def _run_piece(tests: list[str]) -> int:
 
     os.environ["NEORL_INSTALLS"] = "1"
     os.chdir(ROOT)
-    return pytest.main(["--nightly", "-m", "nightly", "-q", *tests], plugins=[_Printer()])
+    # Without the captured log, of which a long test has more lines than are printed of a process.
+    words = ["--nightly", "-m", "nightly", "-q", "--show-capture=no", *tests]
+    return pytest.main(words, plugins=[_Printer()])
 
 
 def main(arguments: list[str] | None = None) -> int:
