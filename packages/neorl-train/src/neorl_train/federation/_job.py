@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neorl_core import InputError, Policy
-from neorl_core.infrastructure import check_head, head, write_json, write_text
+from neorl_core.infrastructure import head, write_json, write_text
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_train._job.evaluation import is_complete
@@ -110,17 +110,6 @@ def run_federation(folder: Path, plan: FederationPlan, reporter: Reporter, timin
 def continue_line(folder: Path) -> str:
     """The command that continues a federation."""
     return f"neorl-train federate {folder}"
-
-
-def read_results(folder: Path) -> dict[str, Any]:
-    """Reads ``federation.json``."""
-    path = folder / RESULTS
-    try:
-        return check_head(json.loads(path.read_text("utf-8")), "federation", VERSION, str(path))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot read {path}: {error}; continue with `{continue_line(folder)}`"
-        ) from None
 
 
 def _site_run(folder: Path, name: str) -> tuple[RunDirectory, ResolvedRun]:
