@@ -2,7 +2,7 @@
 
 Usage:
     python -m hatch run tests:nightly                     what has no row, failed, or is out of date
-    python -m hatch run tests:nightly --missing           what has no row or failed
+    python -m hatch run tests:nightly --missing           what has no row, and the cases that failed
     python -m hatch run tests:nightly packages/neorl-core what stands below a path
     python -m hatch run tests:nightly --minutes 60        begins nothing after an hour
     python -m hatch run tests:nightly --list              prints what would run, and runs nothing
@@ -10,7 +10,8 @@ Usage:
 One piece is one file. The table, tests/gates/nightly.csv, has a line for each test function: its
 identifier, the commit, seconds of clock of all its cases together, and the result. It is written
 after every function, so an interrupted run loses only the one that was running; start the command
-again to continue. A row is out of date if a file under ``packages/*/src`` differs between its
+again to continue. With ``--missing`` the cases of a test that passed are not run again, and its row
+keeps the commit at which all of them were run. A row is out of date if a file under ``packages/*/src`` differs between its
 commit and today's; a release refuses such rows.
 
 Some tests have environments of their own, because what they need is large or has narrow bounds.
@@ -178,12 +179,21 @@ class Night:
     Attributes:
         rows: The rows by test.
         commit: Commit of the checkout that runs.
-        tests: The cases of every test.
+        tests: The cases of every test that are to run.
+        kept: Rows of tests of which only the cases that failed are to run.
     """
 
     def __init__(self, tests: Mapping[str, Sequence[str]]) -> None:
-        self.tests, self.commit, self.rows = tests, commit(), read_table()
+        self.tests, self.commit, self.rows = dict(tests), commit(), read_table()
+        self.kept: dict[str, Row] = {}
         self._lock = threading.Lock()
+
+    def keep_passed_cases(self) -> None:
+        """Of a test that failed only the cases that its row names are to run."""
+        for test, row in self.rows.items():
+            failed = row.result.removeprefix("failed: ").split(", ")
+            if test in self.tests and set(failed) < set(self.tests[test]):
+                self.kept[test], self.tests[test] = row, failed
 
     def note(self, test: str, cases: Sequence["Case"], why: str = "") -> None:
         """Stores the result of one test, and prints it.
@@ -201,7 +211,9 @@ class Night:
         elif len(skipped) == 1 and all(case.result in skipped for case in cases):
             result = skipped.pop()
         seconds = sum(case.seconds for case in cases)
-        row = Row(test, self.commit, str(len(self.tests[test])), f"{seconds:.1f}", result[:300])
+        row = Row(test, self.commit, str(len(self.tests[test])), f"{seconds:.1f}", result)
+        if test in self.kept:
+            row = self.kept[test]._replace(result=result)
         with self._lock:
             self.rows[test] = row
             write_table(self.rows.values())
@@ -330,13 +342,15 @@ def main(arguments: list[str] | None = None) -> int:
     unchanged = unchanged_commits(night.rows.values())
     if options.missing:
         unchanged = {row.commit for row in night.rows.values()}
+        night.keep_passed_cases()
     due = [test for test in tests if fault(night.rows.get(test), unchanged)]
     print(f"{len(tests)} nightly tests, {len(due)} of them to run, at commit {night.commit}")
     if options.list:
         print(*due, sep="\n")
         return 0
     _run_all(night, pieces(due), options.minutes, options.workers)
-    failed = sorted(test for test in due if fault(night.rows.get(test), {night.commit}))
+    unchanged.add(night.commit)
+    failed = sorted(test for test in due if fault(night.rows.get(test), unchanged))
     print(f"{len(due) - len(failed)} of {len(due)} passed or were skipped")
     print(*failed, sep="\n")
     return 1 if failed else 0
