@@ -11,8 +11,8 @@ One piece is one file. The table, tests/gates/nightly.csv, has a line for each t
 identifier, the commit, seconds of clock of all its cases together, and the result. It is written
 after every function, so an interrupted run loses only the one that was running; start the command
 again to continue. With ``--missing`` the cases of a test that passed are not run again, and its row
-keeps the commit at which all of them were run. A row is out of date if a file under ``packages/*/src`` differs between its
-commit and today's; a release refuses such rows.
+keeps the commit at which all of them were run. A row is out of date if a file under
+``packages/*/src`` differs between its commit and today's; a release refuses such rows.
 
 Some tests have environments of their own, because what they need is large or has narrow bounds.
 They run there, through the program ``hatch``, which must be on the path.
