@@ -366,7 +366,8 @@ def test_faces_names_what_reaches_into_a_private_module(
     listed.parent.mkdir(parents=True)
     file.write_text(
         "import neorl_x.room\nfrom neorl_x._command.main import main\n"
-        "from neorl_x.room import Public, _module\nfrom neorl_x._deep.part import name\n"
+        "from neorl_x.room import Public, _module\nfrom neorl_y._deep.part import name\n"
+        "from neorl_x._own.part import name, _hidden\n"
         "from neorl_x.single import helper, shown\n"
         "def late():\n    import neorl_x.room._other\n"
     )
@@ -374,7 +375,8 @@ def test_faces_names_what_reaches_into_a_private_module(
     single.parent.mkdir(parents=True)
     single.write_text('__all__ = ["shown"]\ndef shown(): ...\ndef helper(): ...\n')
     modules = (
-        "neorl_x._deep.part", "neorl_x.room._module", "neorl_x.room._other", "neorl_x.single.helper"
+        "neorl_x._own.part._hidden", "neorl_x.room._module", "neorl_x.room._other",
+        "neorl_x.single.helper", "neorl_y._deep.part",
     )  # fmt: skip
     lines = [f"packages/neorl-x/tests/test_a.py {module}" for module in modules]
     monkeypatch.setattr(faces, "ROOT", tmp_path)
@@ -383,7 +385,7 @@ def test_faces_names_what_reaches_into_a_private_module(
     listed.write_text("\n".join([*lines[1:], "tools/gone.py neorl_x._y"]))
     assert faces.main([]) == 1
     said = capsys.readouterr().out
-    assert "test_a.py imports neorl_x._deep.part: take it" in said
+    assert "test_a.py imports neorl_x._own.part._hidden: take it" in said
     assert "still names tools/gone.py neorl_x._y" in said
     # The list is shortened by the command, never lengthened.
     assert faces.main(["--write"]) == 1
