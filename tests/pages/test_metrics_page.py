@@ -14,8 +14,7 @@ import pytest
 from neorl_agents import ALGORITHMS, CQL, CalQL
 from neorl_agents.learning import for_run
 from neorl_agents.models import ModelRollouts
-from neorl_agents.testing import make_problem, sized
-from neorl_agents.testing._problem import Subject
+from neorl_agents.testing import fresh_state, make_problem, sized
 from neorl_train.judging import _validation
 from neorl_train.training import Counts
 from neorl_train.training._plant_sources import online_metrics
@@ -56,7 +55,7 @@ def names_of(learner: Any) -> set[str]:
         batch = problem.batch(learner)
 
     def metrics(batch: Any) -> Any:
-        state = Subject.fresh(learner, problem)
+        state = fresh_state(learner, problem)
         return learner.update(state, batch, jax.random.key(0))[1]
 
     return set(jax.eval_shape(metrics, batch))

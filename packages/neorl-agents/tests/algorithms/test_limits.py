@@ -16,8 +16,7 @@ from neorl_agents.learning import (
     require_limits_in_log,
 )
 from neorl_agents.policies import prepare
-from neorl_agents.testing import make_problem, statistics_of
-from neorl_agents.testing._problem import endless
+from neorl_agents.testing import endless, make_problem, statistics_of
 from neorl_core import CostChannel, InputError, Transition
 
 SAFE = sorted(

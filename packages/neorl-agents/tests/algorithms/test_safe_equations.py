@@ -6,11 +6,14 @@ import jax
 import numpy as np
 import pytest
 
-from neorl_agents import CAPS, CPQ, FISOR, COptiDICE, IQLLag, TD3BCLag
+from neorl_agents import CAPS, CDT, CPQ, FISOR, COptiDICE, IQLLag, TD3BCLag
+from neorl_agents.algorithms._decision_transformer import logged_steps
 from neorl_agents.algorithms.constrained._coptidice import inverse_slope, soft_chi_square
-from neorl_agents.testing import make_problem
-from neorl_core import CostChannel
+from neorl_agents.learning import only_batch, unit_rows
+from neorl_agents.testing import make_problem, sized
+from neorl_core import CostChannel, as_arrays
 
+from .by_hand import wide
 from .test_equations import (
     bellman,
     check_weighted_regression,
@@ -402,3 +405,49 @@ def test_caps(parity, two_limits):
     parity.agree(done.after.parameters["predictor"], counts)
     for name, fast in (("critics", critics), ("cost_critics", cost_critics)):
         parity.agree(done.after.targets[name], parity.mixed(s.targets[name], fast, a.tau))
+
+
+@pytest.mark.nightly
+def test_the_loss_of_cdt_is_that_of_the_paper_and_its_budget_is_the_limit():
+    """One cost adds up over an episode, the other counts steps above its limit."""
+    problem = make_problem(n_cost=2)
+    costs = (CostChannel("sum", "K", 12.0, "episode"), CostChannel("worst", "1", 0.9, "step"))
+    spec = replace(problem.spec, cost=costs)
+    log = problem.log._replace(cost=problem.log.cost.at[:64, 1].multiply(0.5))
+    learner = sized(CDT(), hidden=(8, 8), heads=2, history_steps=3, batch_size=16, cost_weight=0.7)
+    of = problem._replace(spec=spec, log=log)
+    state = learner.init(spec, of.statistics, jax.random.key(0))
+    network = jax.tree.map(lambda x: 10 * np.asarray(x), state.parameters["network"])
+    state = state.with_parameters(network=network)
+    batch = of.batch(learner)
+    _, metrics = jax.jit(CDT.update)(as_arrays(learner), state, batch, jax.random.key(0))
+
+    rows = only_batch(unit_rows(state.preparation, batch))
+    steps, action, known = logged_steps(rows, network.shape)
+    outputs, forecast = (wide(x) for x in jax.jit(jax.vmap(network))(steps))
+    action, known = wide(action), np.asarray(known)
+    mean, spread = np.split(outputs, 2, axis=-1)
+    log_std = -5 + 7 * (np.tanh(spread) + 1) / 2
+    off = (action - np.tanh(mean)) / np.exp(log_std)
+    likelihood = (-(off**2) / 2 - log_std - np.log(2 * np.pi) / 2)[known].mean()
+    entropy = (log_std + np.log(2 * np.pi * np.e) / 2)[known].mean()
+    followed = known[:, :-1] & np.asarray(steps.obs_known[:, 1:])
+    # Rows of the log, to read their costs where they stand.
+    counted = np.stack(
+        [np.asarray(log.cost[:, 0]), np.asarray(log.cost[:, 1]) > np.float32(0.9)], 1
+    )
+    obs = np.asarray(state.preparation.obs.to_scaled(log.obs))
+    place = np.abs(obs[None, None] - np.asarray(steps.obs)[:, :, None]).sum(-1).argmin(-1)
+    costly = counted[place[:, :-1]] > 0
+    logits = forecast[:, :-1]
+    chance = 1 / (1 + np.exp(-logits))
+    errors = -np.where(costly, np.log(chance), np.log(1 - chance))[followed].mean()
+    np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
+    np.testing.assert_allclose(metrics["forecast_loss"], errors, rtol=1e-4)
+    loss = -(likelihood + 0.1 * entropy) + 0.7 * errors
+    np.testing.assert_allclose(metrics["actor_loss"], loss, rtol=1e-4)
+
+    policy = learner.policy(state)
+    np.testing.assert_allclose(policy.budget, [12.0, 0.0], rtol=1e-6)
+    _, left = policy.remaining(policy.initial_carry())
+    np.testing.assert_allclose(left, [12.0, 0.0], rtol=1e-5)

@@ -6,14 +6,17 @@ one bound alone in each state it needs more critics than a test can train (publi
 and EDAC needs 20; where the log shows both bounds, 4 do for SAC-N.
 """
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS, AWAC, BC, CQL, EDAC, FQL, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
+from neorl_agents.algorithms import _rebrac, _td3_bc
+from neorl_agents.networks import init_critics, init_mlp, tanh
 from neorl_agents.testing import make_problem, sized, statistics_of
-from neorl_core import as_arrays, highs, lows
+from neorl_core import Transition, as_arrays, highs, lows
 
 SMALL = {"hidden": (16, 16), "batch_size": 64}
 RATES = dict.fromkeys(("actor_learning_rate", "critic_learning_rate"), 3e-3)
@@ -117,3 +120,25 @@ def test_every_learner_is_tested():
     plain = {name for name, kind in kinds if not kind.keeps_limits and not kind().fits()}
     plain -= ON_A_PLANT | {"dt"}
     assert plain <= LEARNERS.keys() | BOTH_BOUNDS.keys()
+
+
+@pytest.mark.parametrize("learner", [_td3_bc, _rebrac])
+def test_no_gradient_reaches_an_actor_that_is_held(learner):
+    """Its output bias alone is far out: a step of any size would leave all of it where it is."""
+    rng = np.random.default_rng(0)
+    rows = Transition(
+        jnp.asarray(rng.normal(size=(32, 3)), jnp.float32),
+        jnp.asarray(rng.uniform(-0.9, 0.9, (32, 2)), jnp.float32),
+        jnp.zeros(32),
+    )
+    actor_key, critic_key = jax.random.split(jax.random.key(0))
+    actor = init_mlp((3, 8, 2), actor_key, output=tanh)
+    critics = init_critics((5, 8), critic_key)
+    slope = jax.jit(jax.grad(learner._actor_loss, has_aux=True))
+    gradient, free = slope(actor, critics, rows, jnp.asarray(0.01))
+    assert free["held_at_bound"] == 0
+    assert any((np.asarray(leaf) != 0).any() for leaf in jax.tree.leaves(gradient))
+    stuck = eqx.tree_at(lambda network: network.biases[-1], actor, actor.biases[-1] + 40)
+    gradient, held = slope(stuck, critics, rows, jnp.asarray(0.01))
+    assert held["held_at_bound"] == 1
+    assert not any((np.asarray(leaf) != 0).any() for leaf in jax.tree.leaves(gradient))

@@ -11,13 +11,10 @@ import pytest
 from jaxtyping import Array
 
 from neorl_agents import ArtefactError, load_policy, save_policy
-from neorl_agents.artefact import POLICY_KINDS, PolicyKind, _artefact, _kinds
+from neorl_agents.artefact import POLICY_KINDS, PolicyKind
 from neorl_agents.networks import ACTIVATIONS, init_mlp
-from neorl_agents.networks import _activations as network_activations
-from neorl_agents.networks import _kinds as network_kinds
 from neorl_agents.policies import NetworkPolicy
 from neorl_core import Affine, InputError
-from neorl_core.infrastructure import Registry
 
 KEY = jax.random.key(0)
 
@@ -51,22 +48,15 @@ def switch_template(spec, static):
 SWITCH = PolicyKind(Switch, switch_static, switch_template)
 
 
-def copy_of(table):
-    return Registry(table.group, table.kind, dict(table), table._check)
-
-
 @pytest.fixture
 def tables(monkeypatch):
-    """Tables of its own for a test, so that no other meets what is added; called again, empty."""
+    """Tables without what others registered, of which no other sees what is added; again, empty."""
 
     def anew():
-        kinds, activations = copy_of(POLICY_KINDS), copy_of(ACTIVATIONS)
-        monkeypatch.setattr(_kinds, "POLICY_KINDS", kinds)
-        monkeypatch.setattr(_artefact, "POLICY_KINDS", kinds)
-        for module in (network_kinds, network_activations):
-            monkeypatch.setattr(module, "ACTIVATIONS", activations)
-        return kinds, activations
+        for table in (POLICY_KINDS, ACTIVATIONS):
+            monkeypatch.setattr(table, "_registered", {})
 
+    anew()
     return anew
 
 
@@ -74,12 +64,11 @@ def test_a_foreign_policy_comes_back_where_its_kind_is_known(tables, problem, tm
     low, high = (jnp.asarray([getattr(c, e) for c in problem.spec.action]) for e in ("low", "high"))
     policy, observations = Switch(high, low, jnp.float32(300.0)), problem.log.obs[:32]
     path = tmp_path / "switch.safetensors"
-    kinds, _ = tables()
     with pytest.raises(
         TypeError, match=r"a Switch cannot be stored in an artefact.*POLICY_KINDS\.register"
     ):
         save_policy(path, policy, problem.spec, observations)
-    kinds.register("test_switch", SWITCH)
+    POLICY_KINDS.register("test_switch", SWITCH)
     save_policy(path, policy, problem.spec, observations)
     artefact = load_policy(path)
     assert artefact.kind == "test_switch"
@@ -92,8 +81,7 @@ def test_a_foreign_policy_comes_back_where_its_kind_is_known(tables, problem, tm
 
 
 def test_a_registered_activation_is_stored_by_its_name(tables, problem, tmp_path):
-    _, activations = tables()
-    activations.register("test_swish", jax.nn.swish)
+    ACTIVATIONS.register("test_swish", jax.nn.swish)
     spec, one = problem.spec, jnp.ones
     network = init_mlp((spec.n_obs, 8, spec.n_action), KEY, activation=jax.nn.swish)
     policy = NetworkPolicy(

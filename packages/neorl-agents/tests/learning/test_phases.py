@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents import BC, BaseLearner
-from neorl_agents.algorithms._bc import _squared_error
 from neorl_agents.learning import for_run, only_batch
 from neorl_agents.networks import tanh
 from neorl_agents.testing import sized
 from neorl_core import as_arrays
+
+
+def squared_error(actor, rows):
+    return jnp.mean(jnp.square(actor(rows.obs) - rows.action)), None
 
 
 class Phases(BaseLearner):
@@ -34,7 +38,7 @@ class Phases(BaseLearner):
     def learn(self, state, rows, key):
         def clone(name):
             def step(state):
-                state, loss, _ = self.descend(state, name, _squared_error, only_batch(rows))
+                state, loss, _ = self.descend(state, name, squared_error, only_batch(rows))
                 return state, {"loss": loss}
 
             return step

@@ -11,8 +11,7 @@ from neorl_agents import IQL
 from neorl_agents.learning import all_batches, nth_batch, only_batch, unit_rows
 from neorl_agents.policies import prepare
 from neorl_agents.sampling import Batch, NSteps, RowsWithReturns, as_batch
-from neorl_agents.testing import sized
-from neorl_agents.testing._problem import endless
+from neorl_agents.testing import endless, sized
 
 
 def test_standardises_observations_and_maps_actions_to_the_unit_box(problem):

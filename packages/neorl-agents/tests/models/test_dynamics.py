@@ -1,5 +1,8 @@
 """The dynamics model against least squares, SciPy's densities and the laws of learners."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,9 +12,15 @@ import scipy
 from scipy import stats
 
 from neorl_agents.learning import unit_rows
-from neorl_agents.models import TERMINATIONS, DynamicsModel
+from neorl_agents.models import TERMINATIONS, DynamicsModel, Moments
 from neorl_agents.models._model_check import held_out_rows
-from neorl_agents.models._predictions import coefficients, no_rows, spread, with_rows
+from neorl_agents.models._predictions import (
+    coefficients,
+    no_rows,
+    spread,
+    uncertainty_of,
+    with_rows,
+)
 from neorl_agents.testing import learner_laws, sized, statistics_of
 from neorl_core import Channel, CostChannel, InputError, Spec, Transition, as_arrays
 
@@ -365,3 +374,20 @@ def test_every_tenth_episode_is_held_out_and_at_least_the_last():
         held = np.asarray(held_out_rows(nothing[:6], ends[:6], 0.1, xp=xp))
         assert np.flatnonzero(held).tolist() == [4, 5]
         assert not np.any(held_out_rows(nothing, ends, 0.0, xp=xp))
+
+
+def test_the_measures_of_doubt_are_those_of_offlinerl_kit():
+    path = Path(__file__).parents[1] / "algorithms/fixtures/rollout_terms.npz"
+    with np.load(path) as arrays:
+        terms = SimpleNamespace(**arrays)
+    with jax.enable_x64(True):
+        whole = Moments(jnp.asarray(terms.mean), jnp.exp(jnp.asarray(terms.log_variance) / 2))
+        obs = Moments(whole.mean[..., :-1], whole.std[..., :-1])
+        aleatoric = uncertainty_of(whole, "aleatoric")
+        spread, farthest = (uncertainty_of(obs, kind) for kind in ("disagreement", "discrepancy"))
+    np.testing.assert_allclose(aleatoric, terms.aleatoric, rtol=1e-6)  # theirs is float32
+    np.testing.assert_allclose(spread, terms.ensemble_std, rtol=1e-6)
+    farthest = np.asarray(farthest)
+    # Theirs is the distance from the mean of all members, ours, as in MOReL's paper, between two.
+    assert (farthest >= terms.pairwise_diff * (1 - 1e-6)).all()
+    assert (farthest <= 2 * terms.pairwise_diff).all()

@@ -8,7 +8,7 @@ import pytest
 from neorl_agents import BC, IQL
 from neorl_agents.learning import unit_rows
 from neorl_agents.policies import GaussianPolicy
-from neorl_agents.sampling._histories import next_windows, windows
+from neorl_agents.sampling import next_windows, windows
 from neorl_agents.testing import sized
 
 SMALL = {"hidden": (8, 8), "batch_size": 32, "history_steps": 3}

@@ -9,8 +9,7 @@ import pytest
 
 from neorl_agents import ALGORITHMS, IQL
 from neorl_agents.policies import prepare
-from neorl_agents.testing import sized
-from neorl_agents.testing._problem import endless
+from neorl_agents.testing import endless, sized
 from neorl_core import Channel, CostChannel, FieldStatistics
 
 

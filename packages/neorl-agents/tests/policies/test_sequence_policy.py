@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from neorl_agents import CDT, DecisionTransformer
-from neorl_agents.algorithms._decision_transformer import logged_steps
-from neorl_agents.learning import log_tables, only_batch, rows_for, unit_rows
+from neorl_agents.learning import log_tables, rows_for, unit_rows
 from neorl_agents.networks import Steps
-from neorl_agents.sampling import HistoriesWithReturns, _rows
+from neorl_agents.sampling import HistoriesWithReturns, Rows
 from neorl_agents.testing import make_problem, sized, statistics_of
 from neorl_core import (
     Affine,
@@ -66,7 +65,18 @@ def named(network):
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
 
 
-def run_on_the_recorded(monkeypatch, case, learner, cost=(), tolerance=1e-7):
+def drawn_rows(sampler, tables, rows):
+    """What is drawn for these rows of the log, taken from a draw in which every row occurs."""
+    n, key = len(tables.history.first), jax.random.key(0)
+    shape = (1, 20 * n)
+    chosen = np.asarray(Rows().draw(tables.history.choice, jnp.int32(0), key, shape).obs)[0]
+    found, place = np.unique(chosen, return_index=True)
+    assert len(found) == n
+    batch = jax.jit(sampler.draw, static_argnums=3)(tables, jnp.int32(0), key, shape)
+    return jax.tree.map(lambda x: x[0][place[rows]], batch)
+
+
+def run_on_the_recorded(case, learner, cost=(), tolerance=1e-7):
     """A hundred updates from the recorded weights, and the weights that were recorded behind them.
 
     Theirs has padding behind the steps of a window and ours before them: the same steps.
@@ -78,13 +88,8 @@ def run_on_the_recorded(monkeypatch, case, learner, cost=(), tolerance=1e-7):
     rows = recorded_log()
     rows = rows._replace(cost=log["cost"][:, None]) if cost else rows
     tables = jax.tree.map(jnp.asarray, log_tables(learner, spec, rows))
-    monkeypatch.setattr(
-        _rows,
-        "batch_indices",
-        lambda key, number, n, batch: jnp.asarray(log["chosen"], int)[number],
-    )
-    draw = jax.vmap(lambda n: learner.sampler.draw(tables, n, jax.random.key(0), (1, 8)))
-    batches = jax.tree.map(wide, draw(jnp.arange(UPDATES)))
+    drawn = drawn_rows(learner.sampler, tables, log["chosen"][:UPDATES].astype(int))
+    batches = jax.tree.map(lambda x: wide(x)[:, None], drawn)
     of = [FieldStatistics(*[np.zeros(n, np.float32)] * 5) for n in (3, 2)]
     none = FieldStatistics(*[np.float32(1)] * 5)
     of_costs = FieldStatistics(*[np.ones(len(cost), np.float32)] * 5)
@@ -122,16 +127,16 @@ SMALL = {"hidden": (8, 8), "heads": 2, "history_steps": STEPS, "batch_size": 8}
 RATES = {"learning_rate": 1e-3, "warmup_updates": 30}
 
 
-def test_a_hundred_updates_are_those_of_corl(monkeypatch):
+def test_a_hundred_updates_are_those_of_corl():
     learner = sized(DecisionTransformer(), **SMALL, **RATES)
-    run_on_the_recorded(monkeypatch, "dt", learner)
+    run_on_the_recorded("dt", learner)
 
 
-def test_a_hundred_updates_of_cdt_are_those_of_osrl(monkeypatch):
+def test_a_hundred_updates_of_cdt_are_those_of_osrl():
     learner = sized(CDT(), **SMALL, **RATES, temperature_learning_rate=1e-3, cost_weight=0.5)
     limit = CostChannel("c", "1", 2.0, "episode")
     # In densities as narrow as exp(-5) the float32 of what lies ahead shows.
-    after, losses = run_on_the_recorded(monkeypatch, "cdt", learner, (limit,), 1e-6)
+    after, losses = run_on_the_recorded("cdt", learner, (limit,), 1e-6)
     temperature = losses["log_temperature"][0]
     assert abs(temperature - np.log(0.1)) > 1e-3
     np.testing.assert_allclose(after.parameters["log_temperature"], temperature, rtol=1e-7)
@@ -180,10 +185,8 @@ def test_the_policy_acts_on_the_windows_of_training_and_counts_for_itself(failed
     seen, given = followed(policy, obs, action)
     assert stepped._cache_size() - before <= 1
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_rows, "batch_indices", lambda *_, n, batch: jnp.arange(batch))
-        draw = HistoriesWithReturns(3).draw
-        batch = jax.jit(draw, static_argnums=3)(tables, 0, jax.random.key(0), (1, n))
+    batch = drawn_rows(HistoriesWithReturns(3), tables, np.arange(n))
+    batch = jax.tree.map(lambda x: x[None], batch)
     window = np.asarray(jax.jit(unit_rows)(state.preparation, batch).obs).reshape(n, 3, -1)
     np.testing.assert_allclose(seen.obs, window[..., :4], atol=1e-6)
     np.testing.assert_allclose(seen.action, window[..., 4:6], atol=1e-6)
@@ -294,49 +297,3 @@ def test_it_does_what_was_done_on_the_way_to_the_return_that_is_aimed_at():
         )
         acted = 2 * (given - low) / (high - low) - 1
         np.testing.assert_allclose(acted.mean(0), expected, atol=0.15)
-
-
-@pytest.mark.nightly
-def test_the_loss_of_cdt_is_that_of_the_paper_and_its_budget_is_the_limit():
-    """One cost adds up over an episode, the other counts steps above its limit."""
-    problem = make_problem(n_cost=2)
-    costs = (CostChannel("sum", "K", 12.0, "episode"), CostChannel("worst", "1", 0.9, "step"))
-    spec = replace(problem.spec, cost=costs)
-    log = problem.log._replace(cost=problem.log.cost.at[:64, 1].multiply(0.5))
-    learner = sized(CDT(), hidden=(8, 8), heads=2, history_steps=3, batch_size=16, cost_weight=0.7)
-    of = problem._replace(spec=spec, log=log)
-    state = learner.init(spec, of.statistics, jax.random.key(0))
-    network = jax.tree.map(lambda x: 10 * np.asarray(x), state.parameters["network"])
-    state = state.with_parameters(network=network)
-    batch = of.batch(learner)
-    _, metrics = jax.jit(CDT.update)(as_arrays(learner), state, batch, jax.random.key(0))
-
-    rows = only_batch(unit_rows(state.preparation, batch))
-    steps, action, known = logged_steps(rows, network.shape)
-    outputs, forecast = (wide(x) for x in jax.jit(jax.vmap(network))(steps))
-    action, known = wide(action), np.asarray(known)
-    mean, spread = np.split(outputs, 2, axis=-1)
-    log_std = -5 + 7 * (np.tanh(spread) + 1) / 2
-    off = (action - np.tanh(mean)) / np.exp(log_std)
-    likelihood = (-(off**2) / 2 - log_std - np.log(2 * np.pi) / 2)[known].mean()
-    entropy = (log_std + np.log(2 * np.pi * np.e) / 2)[known].mean()
-    followed = known[:, :-1] & np.asarray(steps.obs_known[:, 1:])
-    # Rows of the log, to read their costs where they stand.
-    counted = np.stack(
-        [np.asarray(log.cost[:, 0]), np.asarray(log.cost[:, 1]) > np.float32(0.9)], 1
-    )
-    obs = np.asarray(state.preparation.obs.to_scaled(log.obs))
-    place = np.abs(obs[None, None] - np.asarray(steps.obs)[:, :, None]).sum(-1).argmin(-1)
-    costly = counted[place[:, :-1]] > 0
-    logits = forecast[:, :-1]
-    chance = 1 / (1 + np.exp(-logits))
-    errors = -np.where(costly, np.log(chance), np.log(1 - chance))[followed].mean()
-    np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
-    np.testing.assert_allclose(metrics["forecast_loss"], errors, rtol=1e-4)
-    loss = -(likelihood + 0.1 * entropy) + 0.7 * errors
-    np.testing.assert_allclose(metrics["actor_loss"], loss, rtol=1e-4)
-
-    policy = learner.policy(state)
-    np.testing.assert_allclose(policy.budget, [12.0, 0.0], rtol=1e-6)
-    _, left = policy.remaining(policy.initial_carry())
-    np.testing.assert_allclose(left, [12.0, 0.0], rtol=1e-5)

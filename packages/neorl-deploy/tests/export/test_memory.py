@@ -20,8 +20,7 @@ from neorl_agents.networks import (
     tanh,
 )
 from neorl_agents.policies import HistoryPolicy, SequencePolicy
-from neorl_agents.sampling import Histories, Rows
-from neorl_agents.sampling._histories import windows
+from neorl_agents.sampling import Histories, Rows, windows
 from neorl_agents.testing import sized, statistics_of
 from neorl_core import Transition
 from neorl_deploy.export import ExportOptions, export_run

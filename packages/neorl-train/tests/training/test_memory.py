@@ -10,7 +10,7 @@ import pytest
 
 from neorl_agents import BC, TD3BC
 from neorl_agents.learning import unit_rows
-from neorl_agents.sampling._histories import windows
+from neorl_agents.sampling import windows
 from neorl_agents.testing import sized
 from neorl_core import Transition
 from neorl_envs import collect_log, make

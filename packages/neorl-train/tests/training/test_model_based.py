@@ -10,7 +10,6 @@ import scipy.linalg
 
 from neorl_agents import MOPO, RAMBO
 from neorl_agents.artefact import policy_actions
-from neorl_agents.models._predictions import coefficients
 from neorl_agents.testing import sized
 from neorl_core import Channel, InputError, Spec
 from neorl_envs import collect_log, make, write_dataset
@@ -149,7 +148,9 @@ def test_a_linear_plant_is_recovered_and_controlled_nearly_as_well_as_by_its_reg
     trained = train(learner, log, (0,), Plan(8000, 500, 8000))
     state = trained.states()[0]
     model, maps = state.context["model"].parameters["structure"], state.preparation
-    result = np.asarray(coefficients(model.change, 2), float).T[:, :3]
+    # The triangle of inputs and targets: a constant is the last input, two targets follow.
+    triangle = np.asarray(model.change.triangle, float)
+    result = np.linalg.solve(triangle[:-2, :-2], triangle[:-2, -2:]).T[:, :3]
     scale, reach = np.asarray(maps.obs.scale, float), np.asarray(maps.action.scale, float)
     known = scale[:, None] * result / np.append(scale, reach)[None] + np.eye(2, 3)
     np.testing.assert_allclose(known, np.hstack([A, B]), atol=1e-3)

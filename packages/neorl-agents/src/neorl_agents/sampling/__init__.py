@@ -6,6 +6,8 @@ from neorl_agents.sampling._histories import (
 )
 from neorl_agents.sampling._histories import HistoryTables as HistoryTables
 from neorl_agents.sampling._histories import ToGoTables as ToGoTables
+from neorl_agents.sampling._histories import next_windows as next_windows
+from neorl_agents.sampling._histories import windows as windows
 from neorl_agents.sampling._protocol import Batch as Batch
 from neorl_agents.sampling._protocol import ReturnsToGo as ReturnsToGo
 from neorl_agents.sampling._protocol import Sampler as Sampler
@@ -35,5 +37,7 @@ __all__ = [
     "ToGoTables",
     "as_batch",
     "bootstrap_weights",
+    "next_windows",
     "returns_to_go",
+    "windows",
 ]

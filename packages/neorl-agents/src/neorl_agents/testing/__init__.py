@@ -15,8 +15,19 @@ Needs ``pip install neorl-agents[testing]``::
 from neorl_agents.testing._laws import algorithm_laws as algorithm_laws
 from neorl_agents.testing._laws import learner_laws as learner_laws
 from neorl_agents.testing._problem import Problem as Problem
+from neorl_agents.testing._problem import endless as endless
+from neorl_agents.testing._problem import fresh_state as fresh_state
 from neorl_agents.testing._problem import make_problem as make_problem
 from neorl_agents.testing._problem import sized as sized
 from neorl_agents.testing._problem import statistics_of as statistics_of
 
-__all__ = ["Problem", "algorithm_laws", "learner_laws", "make_problem", "sized", "statistics_of"]
+__all__ = [
+    "Problem",
+    "algorithm_laws",
+    "endless",
+    "fresh_state",
+    "learner_laws",
+    "make_problem",
+    "sized",
+    "statistics_of",
+]

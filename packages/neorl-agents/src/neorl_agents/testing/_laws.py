@@ -23,6 +23,7 @@ from neorl_agents.testing._problem import (
     batch_of,
     endless,
     equal,
+    fresh_state,
     in_other_units,
     make_problem,
     masked,
@@ -248,7 +249,7 @@ def _a_preparation_may_be_given(subject: Subject) -> None:
     problem, other = subject.problem, make_problem(seed=1)
     one, again = (plain.prepare(problem.spec, problem.statistics) for _ in range(2))
     chex.assert_trees_all_equal(one, again, custom_message="prepare is not deterministic")
-    with_preparation = subject.fresh(plain, problem, preparation=one)
+    with_preparation = fresh_state(plain, problem, preparation=one)
     message = "init with the preparation of prepare differs from init without one"
     chex.assert_trees_all_equal(with_preparation, state, custom_message=message)
     elsewhere = plain.init(
@@ -378,7 +379,7 @@ def _trained_on_hard_data(subject: Subject) -> Any:
             return rows
         return rows._replace(reward=np.float32(3e6) * (rows.reward - 1))
 
-    state = subject.fresh(plain, problem)
+    state = fresh_state(plain, problem)
     for change, updates in ((hard, 100), (of_millions, 20)):
         batch = with_rows(batch_of(problem, plain), change)
         for i in range(updates):
@@ -391,8 +392,8 @@ def _trained_on_hard_data(subject: Subject) -> Any:
 def _the_state_is_a_function_of_the_key(subject: Subject) -> None:
     plain, _, state = subject.started()
     problem = subject.problem
-    chex.assert_trees_all_equal(state, subject.fresh(plain, problem))
-    other = subject.fresh(plain, problem, seed=1)
+    chex.assert_trees_all_equal(state, fresh_state(plain, problem))
+    other = fresh_state(plain, problem, seed=1)
     assert not equal(state, other), "another key must give another state"
 
 
@@ -400,7 +401,7 @@ def _the_same_plant_in_other_units_gives_the_same_policy(subject: Subject) -> No
     plain, algorithm, _ = subject.started()
     units = []
     for problem in (subject.problem, in_other_units(subject.problem)):
-        state = subject.fresh(plain, problem)
+        state = fresh_state(plain, problem)
         for i in range(3):
             batch = batch_of(problem, plain, seed=i)
             state, _ = updated(algorithm, state, batch, jax.random.key(i))
@@ -419,7 +420,7 @@ def _centred_rewards_hide_a_constant(subject: Subject) -> None:
     obs, actions = np.asarray(subject.problem.log.obs)[:32], []
     for constant in (0.0, 64.0):
         problem = endless(subject.problem, constant)
-        state = subject.fresh(plain, problem)
+        state = fresh_state(plain, problem)
         if "reward" not in plain.fields or not state.preparation.reward_offset:
             return
         for i in range(3):
@@ -435,7 +436,7 @@ def _the_same_plant_in_other_units_gives_the_same_parameters(subject: Subject) -
     plain, algorithm, _ = subject.started()
     units = []
     for problem in (subject.problem, in_other_units(subject.problem)):
-        state = subject.fresh(plain, problem)
+        state = fresh_state(plain, problem)
         for i in range(3):
             state, _ = updated(
                 algorithm, state, batch_of(problem, plain, seed=i), jax.random.key(i)
@@ -449,7 +450,7 @@ def _a_one_step_task_is_learned(subject: Subject) -> None:
     """On average over observations, the policy earns more than the log's uniform actions."""
     plain, algorithm, _ = subject.started()
     problem = one_step_task()
-    state = subject.fresh(plain, problem)
+    state = fresh_state(plain, problem)
     fast = with_rates(algorithm, 10.0)
     batches = [batch_of(problem, plain, seed=i) for i in range(8)]
     for i in range(300):

@@ -213,6 +213,24 @@ def side_by_side(algorithms: Any, state: Any, batch: Any, keys: Any) -> Any:
     return jax.vmap(lambda one, key: one.update(state, batch, key)[0])(algorithms, keys)
 
 
+def fresh_state(learner: Any, problem: Problem, seed: int = 0, **given: Any) -> Any:
+    """A fresh state of a learner; learners that must be fitted first are fresh too.
+
+    Args:
+        learner: The learner.
+        problem: Its spec and statistics.
+        seed: Seed of its key.
+        **given: Further arguments of ``init``, such as a preparation.
+
+    Returns:
+        The state.
+    """
+    fits = learner.fits()
+    context = {name: fresh_state(fits[name].learner, problem) for name in fits}
+    key = jax.random.key(seed)
+    return learner.init(problem.spec, problem.statistics, key, context=context, **given)
+
+
 class Subject:
     """A learner with a state, which is made on first use."""
 
@@ -226,16 +244,8 @@ class Subject:
         """The learner, the same with array leaves, and a fresh state."""
         if self._started is None:
             plain = self.make()
-            self._started = plain, as_arrays(plain), self.fresh(plain, self.problem)
+            self._started = plain, as_arrays(plain), fresh_state(plain, self.problem)
         return self._started
-
-    @staticmethod
-    def fresh(plain: Any, problem: Problem, seed: int = 0, **given: Any) -> Any:
-        """A fresh state; learners that must be fitted first are fresh too."""
-        fits = plain.fits()
-        context = {name: Subject.fresh(fits[name].learner, problem) for name in fits}
-        key = jax.random.key(seed)
-        return plain.init(problem.spec, problem.statistics, key, context=context, **given)
 
 
 def with_rates(algorithm: Any, factor: float) -> Any:
