@@ -53,8 +53,9 @@ class COptiDICE(BaseLearner):
     paper's ``epsilon`` of 0.01 bounds the cost that a finite log does not show); no noise on the
     rows of the regression (OSRL: 10 %); one ``nu`` (OSRL: the smaller of two); multipliers that are
     clipped at zero (OSRL: the soft-plus of a number); an actor like that of IQL (OSRL scores logged
-    actions before the tanh by which its policy acts); rates of 3e-4 (OSRL: 1e-4); a time limit does
-    not end an episode (in OSRL it does).
+    actions before the tanh by which its policy acts); the weights of the regression from before the
+    step of ``nu``, as in the authors' code (OSRL: after it); several limits at once (OSRL: one);
+    rates of 3e-4 (OSRL: 1e-4); a time limit does not end an episode (in OSRL it does).
 
     Attributes:
         alpha: Weight of the distance to the log's distribution.

@@ -51,9 +51,10 @@ class FISOR(BaseLearner):
     The actor is a Gaussian, like that of IQL, and acts by its mean: one pass of a network, which
     fits a control period. The paper's actor is a diffusion model of five steps and 16 samples,
     which can represent several good actions in one state; a Gaussian takes their mean. Further
-    deviations: a truncated step bootstraps (the code ends there); the actor's rate is constant, and
-    its step comes last, with the new values (in the code it comes first, with the old ones); all
-    costs share one ``h``.
+    deviations: a step may cost what its limits allow (in the code any positive cost violates); a
+    truncated step bootstraps (the code ends there); the actor's rate is constant (there it falls
+    over three million updates), and its step comes last, with the new values (there it comes first,
+    with the old ones); all costs share one ``h``.
 
     Attributes:
         cost_expectile: Expectile of the feasibility value; towards 1 it is the smallest logged.
