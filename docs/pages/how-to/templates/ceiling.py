@@ -1,0 +1,1 @@
+../../../../tests/outsider/src/outsider/ceiling.py
