@@ -250,3 +250,20 @@ def test_a_log_that_the_last_learner_cannot_use_is_refused_before_the_first_is_t
     assert refusal.startswith("neorl-train: ")
     assert ("no logged cost is above zero" if keep_limits else "is constant in the log") in refusal
     assert list(tmp_path.glob("runs/*/")) == []
+
+
+@pytest.mark.nightly
+def test_report_verdict_and_terminal_say_that_cost_critics_have_not_converged(
+    tmp_path, make_log, monkeypatch, capsys
+):
+    monkeypatch.setattr("neorl_train._command.main.prepare_process", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    write_dataset("log.h5", make_log(n_cost=1))
+    words = [word.replace(".bc.", ".iql_lag.") if word != "bc" else "iql_lag" for word in QUICK]
+    assert main(["run", *words, "--limits.cost", "cost_0", "100"]) == 0
+    said = "iql_lag has not converged: cost critics need about 20,000 updates"
+    run = tmp_path / "runs" / "0001"
+    assert said in json.loads((run / "verdict.json").read_text())["sentence"]
+    assert said in capsys.readouterr().out
+    page = (run / "report.html").read_text()
+    assert said in page[page.index('id="verdict"') :]

@@ -1,6 +1,12 @@
 """Signs that training went wrong, from its records."""
 
-from neorl_train.judging import training_signs
+import numpy as np
+import pytest
+
+from neorl_train.judging import training_signs, unconverged
+
+DEFAULTS = {"tau": 0.005, "discount": 0.99, "policy_delay": 2}
+"""Cost critics then need 40,000 updates."""
 
 
 def line(algorithm, seed, step, **metrics):
@@ -15,14 +21,14 @@ def test_values_beyond_the_rewards_are_named_with_seeds_and_share():
         line("td3_bc", 1, 1000, q_beyond_rewards=0.001),
         line("bc", 0, 1000, actor_loss=0.1),
     ]
-    (sentence,) = training_signs(records)
+    (sentence,) = training_signs(records, {})
     assert sentence.startswith("td3_bc: 1 of 2 seeds value up to 31")
     assert "beyond any return that the log's rewards allow" in sentence
 
 
 def test_values_far_from_the_rewards_are_named():
     records = [line("iql", 0, 500, q_off_rewards=6.4), line("iql", 1, 500, q_off_rewards=2.9)]
-    (sentence,) = training_signs(records)
+    (sentence,) = training_signs(records, {})
     assert sentence.startswith(
         "iql: 1 of 2 seeds have values that correspond to a mean reward per step"
     )
@@ -30,7 +36,7 @@ def test_values_far_from_the_rewards_are_named():
 
 
 def test_weights_on_few_rows_and_at_the_ceiling_are_named():
-    first, second = training_signs([line("iql", 0, 500, effective_sample=0.02, at_ceiling=0.5)])
+    first, second = training_signs([line("iql", 0, 500, effective_sample=0.02, at_ceiling=0.5)], {})
     assert "learn from as little as 2" in first
     assert "give up to 50" in second
 
@@ -40,7 +46,7 @@ def test_actors_that_stand_at_a_bound_are_named():
         line("rebrac", 0, 500, held_at_bound=0.4),
         line("rebrac", 1, 500, held_at_bound=0.05),
     ]
-    (sentence,) = training_signs(records)
+    (sentence,) = training_signs(records, {})
     assert sentence.startswith("rebrac: 1 of 2 seeds hold up to 40")
     assert "no gradient passes there" in sentence
 
@@ -54,4 +60,50 @@ def test_only_the_last_chunk_counts_and_a_sound_run_says_nothing():
         "held_at_bound": 0.0,
     }
     records = [line("iql", 0, 500, effective_sample=0.01), line("iql", 0, 1000, **sound)]
-    assert training_signs([*records, {**line("iql", 0, 1000), "kind": "validation"}]) == []
+    assert training_signs([*records, {**line("iql", 0, 1000), "kind": "validation"}], {}) == []
+
+
+def cost_curve(updates, rate, *, seeds=(0,), level=8.0, noise=0.0):
+    """Records of cost critics that approach a level exponentially, ``rate`` per update."""
+    rng = np.random.default_rng(0)
+    steps = np.arange(1, 1 + updates // 500) * 500
+    values = level * (1 - np.exp(-rate * steps)) + noise * rng.normal(size=len(steps))
+    return [
+        line("td3_bc_lag", seed, int(step), cost_q=float(value))
+        for seed in seeds
+        for step, value in zip(steps, values, strict=True)
+    ]
+
+
+def test_a_training_shorter_than_cost_critics_need_has_not_converged():
+    records = cost_curve(5_000, 1 / 40_000)
+    sentence = unconverged(records, {"td3_bc_lag": DEFAULTS})["td3_bc_lag"]
+    assert sentence == (
+        "td3_bc_lag has not converged: cost critics need about 40,000 updates to predict a whole "
+        "episode, and there were 5,000; train longer, or raise tau"
+    )
+    assert training_signs(records, {"td3_bc_lag": DEFAULTS}) == [sentence]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_training_of_one_and_a_half_times_that_length_has_converged(noise):
+    """At 60,000 updates the critics predict 78 percent of their level."""
+    records = cost_curve(60_000, 1 / 40_000, noise=noise)
+    assert unconverged(records, {"td3_bc_lag": DEFAULTS}) == {}
+
+
+def test_costs_that_still_drift_at_the_end_are_named_with_their_seeds():
+    records = cost_curve(60_000, 1 / 40_000) + cost_curve(60_000, 1 / 400_000, seeds=(1,))
+    sentence = unconverged(records, {"td3_bc_lag": DEFAULTS})["td3_bc_lag"]
+    # Linear growth over 57,000 updates: a further 40,000 add 40 / 57 less the curvature.
+    assert sentence.startswith(
+        "td3_bc_lag has not converged: in 1 of 2 seeds the predicted cost still drifts, by up to 6"
+    )
+
+
+def test_learners_without_cost_critics_or_targets_that_lag_are_left_out():
+    records = [line("bc", 0, 500, actor_loss=0.1), *cost_curve(5_000, 1 / 40_000)]
+    assert unconverged(records, {"td3_bc_lag": {**DEFAULTS, "discount": 1.0}}) == {}
+    assert unconverged(records, {}) == {}
+    # Targets that follow at once need 100 updates; 5,000 of a constant prediction are enough.
+    assert unconverged(cost_curve(5_000, 1.0), {"td3_bc_lag": {"tau": 1.0, "discount": 0.99}}) == {}

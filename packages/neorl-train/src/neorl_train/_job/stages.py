@@ -1,6 +1,7 @@
 """The stages of the main job: log, training, policies, evaluation, verdict, report."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,14 @@ from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._rollouts import curve_key
 from neorl_train.judging._rule import LogPrediction, trial_verdict
-from neorl_train.judging._training_results import exploration_summary, write_fine_tuning
+from neorl_train.judging._training_results import (
+    exploration_summary,
+    unconverged,
+    write_fine_tuning,
+)
 from neorl_train.judging._validation import PolicyValidation
 from neorl_train.runs._directory import RunDirectory, fallback_names
-from neorl_train.runs._records import Records
+from neorl_train.runs._records import Records, read_records
 from neorl_train.runs._tracker import Tracker
 from neorl_train.training._loop import Trained
 from neorl_train.training._plan import check_logs, plan_of
@@ -108,7 +113,8 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
             else:
                 path, evaluation = known
                 session.reporter.note(f"evaluation read from {path}; a new one would be equal")
-            _save_results(run, session, experience, learned, evaluation, prediction)
+            name = choice.candidate.name
+            _save_results(run, session, experience, learned, evaluation, prediction, name)
             digest = results_digest(session.directory.path)
             session.directory.update_record(**{INPUTS: inputs, RESULTS: digest})
         session.reporter.end()
@@ -293,8 +299,13 @@ def _save_results(
     learned: Mapping[str, Learned],
     evaluation: Evaluation,
     prediction: LogPrediction | None,
+    name: str,
 ) -> None:
-    """Writes the evaluation with its verdict, preceded by the results of a fine-tuning."""
+    """Writes the evaluation with its verdict, preceded by the results of a fine-tuning.
+
+    ``name`` is that of the candidate; the verdict says so if it is a learner that has not
+    converged.
+    """
     from neorl_train.judging._rule import verdict
 
     path, validation = session.directory.path, validation_of(run, experience)
@@ -305,6 +316,10 @@ def _save_results(
     run_verdict = verdict(evaluation.tables)
     if run.environment is None and prediction is not None:
         run_verdict = trial_verdict(evaluation.tables, prediction)
+    settings = config_to_dict(run.config)["algorithms"]
+    late = unconverged(read_records(session.directory.metrics), settings)
+    if name in late:
+        run_verdict = replace(run_verdict, sentence=f"{run_verdict.sentence} {late[name]}.")
     write_results(path, evaluation, run_verdict)
 
 

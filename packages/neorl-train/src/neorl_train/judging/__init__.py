@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from neorl_train.judging._training_results import FineTuning as FineTuning
     from neorl_train.judging._training_results import read_fine_tuning as read_fine_tuning
     from neorl_train.judging._training_results import training_signs as training_signs
+    from neorl_train.judging._training_results import unconverged as unconverged
     from neorl_train.judging._training_results import write_fine_tuning as write_fine_tuning
     from neorl_train.judging._validation import PolicyValidation as PolicyValidation
     from neorl_train.judging._verdict import Clause as Clause
@@ -118,6 +119,7 @@ __all__ = [
     "training_signs",
     "trial_verdict",
     "turn_length",
+    "unconverged",
     "with_one_structure",
     "write_changes",
     "write_evaluation",

@@ -216,8 +216,78 @@ _SIGNS = (
 )
 
 
-def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Warnings from the values and weights in the last chunk of every training run.
+COST_VALUE = "cost_q"
+"""The metric of learners with cost critics: the mean cost that these predict."""
+DRIFT = 0.5
+"""Largest change of that metric that may remain, as a fraction of its size. Critics that approach
+their level exponentially have it after about 1.2 times the updates that they need."""
+
+
+def unconverged(
+    records: Iterable[Mapping[str, Any]], algorithms: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """The learners whose cost critics have not reached their level, with a sentence each.
+
+    Targets that follow their networks by ``tau`` at every update approach the level of a discounted
+    sum over ``T = 1 / (tau (1 - discount))`` updates; an update takes ``policy_delay`` gradient
+    steps, if a learner has that field. A training has not converged if it had fewer steps than
+    that, or if the mean of its cost critics, at the rate of the last fifth of the training, would
+    still change by more than half of its largest size within ``T``.
+
+    Args:
+        records: Lines of ``metrics.jsonl``.
+        algorithms: The hyperparameters of every learner by name, as in ``config.toml``.
+
+    Returns:
+        Sentences by the names of the learners.
+    """
+    curves: dict[str, dict[int, list[tuple[int, float]]]] = {}
+    for line in records:
+        if line["kind"] == "chunk" and COST_VALUE in line["metrics"]:
+            of_seed = curves.setdefault(line["algorithm"], {}).setdefault(line["seed"], [])
+            of_seed.append((int(line["step"]), float(line["metrics"][COST_VALUE])))
+    found = {}
+    for name, seeds in curves.items():
+        settings = algorithms.get(name, {})
+        tau, remaining = settings.get("tau", 0.0), 1 - settings.get("discount", 1.0)
+        if not tau * remaining > 0:
+            continue
+        needed = settings.get("policy_delay", 1) / (tau * remaining)
+        made = min(curve[-1][0] for curve in seeds.values())
+        drifts = [_remaining_drift(curve, needed) for curve in seeds.values()]
+        drifting = [drift for drift in drifts if drift > DRIFT]
+        need = f"cost critics need about {needed:,.0f} updates to predict a whole episode"
+        if made < needed:
+            found[name] = f"{name} has not converged: {need}, and there were {made:,}"
+        elif drifting:
+            found[name] = (
+                f"{name} has not converged: in {len(drifting)} of {len(seeds)} seeds the predicted "
+                f"cost still drifts, by up to {percent(max(drifting))} of itself in {needed:,.0f} "
+                "updates"
+            )
+        else:
+            continue
+        found[name] += "; train longer, or raise tau"
+    return found
+
+
+def _remaining_drift(curve: Sequence[tuple[int, float]], updates: float) -> float:
+    """Change within so many updates at the rate of the last fifth, relative to the largest size."""
+    last = curve[-max(2, len(curve) // 5) :]
+    half = len(last) // 2
+    size = max(abs(value) for _, value in curve)
+    if half == 0 or size == 0:
+        return 0.0
+    (first_step, first), (second_step, second) = (
+        (sum(x) / half for x in zip(*part, strict=True)) for part in (last[:half], last[-half:])
+    )
+    return abs(second - first) / (second_step - first_step) * updates / size
+
+
+def training_signs(
+    records: Iterable[Mapping[str, Any]], algorithms: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Warnings from the metrics of every training run, mostly those of its last chunk.
 
     A run gets a warning in any of these cases:
 
@@ -229,13 +299,16 @@ def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
       (``effective_sample``), or gives more than 20 % of them the largest weight (``at_ceiling``).
     - Its actor holds more than 10 % of the actions at a bound where the log does not
       (``held_at_bound``).
+    - Its cost critics have not converged (:func:`unconverged`).
 
     Args:
         records: Lines of ``metrics.jsonl``.
+        algorithms: The hyperparameters of every learner by name, as in ``config.toml``.
 
     Returns:
         One sentence for each algorithm and warning; empty if there is none.
     """
+    records = list(records)
     last: dict[tuple[str, int], Mapping[str, float]] = {}
     for line in records:
         if line["kind"] == "chunk":
@@ -244,4 +317,4 @@ def training_signs(records: Iterable[Mapping[str, Any]]) -> list[str]:
     for name in dict.fromkeys(algorithm for algorithm, _ in last):
         runs = [metrics for (algorithm, _), metrics in last.items() if algorithm == name]
         sentences += [sentence for sign in _SIGNS for sentence in sign.of(name, runs)]
-    return sentences
+    return [*sentences, *unconverged(records, algorithms).values()]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -93,19 +94,30 @@ def chosen_lines(run: Path, verdict: Verdict) -> list[str]:
 def read_inputs(run: Path) -> Inputs:
     """Reads the files of an evaluated run."""
     records = list(read_records(run / METRICS))
-    config = run / CONFIG
+    config = read_config(run)
     return Inputs(
         run=run,
         evaluation=read_evaluation(run),
         verdict=read_verdict(run),
         record=read_object(run / RECORD),
-        config=config.read_text(encoding="utf-8") if config.is_file() else "",
+        config=config,
         constraints=read_object(run / CONSTRAINTS),
         validations=curves(records, "validation"),
         chunks=curves(records, "chunk"),
-        signs=training_signs(records),
+        signs=training_signs(records, learner_settings(config)),
         loops=read_changes(run / LOOPS),
     )
+
+
+def read_config(run: Path) -> str:
+    """The resolved configuration of a run as TOML; empty if there is none."""
+    path = run / CONFIG
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def learner_settings(config: str) -> dict[str, Any]:
+    """The hyperparameters of every learner in a configuration as TOML, by name."""
+    return tomllib.loads(config).get("algorithms", {})
 
 
 def read_object(path: Path) -> dict[str, Any]:

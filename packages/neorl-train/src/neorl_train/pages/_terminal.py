@@ -35,7 +35,7 @@ from neorl_train.judging._wording import (
     with_interval,
 )
 from neorl_train.pages._html import glossary
-from neorl_train.pages._inputs import chosen_lines, read_object
+from neorl_train.pages._inputs import chosen_lines, learner_settings, read_config, read_object
 from neorl_train.runs._directory import METRICS, RECORD, REPORT
 from neorl_train.runs._records import read_records
 
@@ -112,7 +112,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     tables = evaluation.tables
     for line in [*pooled_lines(tables), *benefit_lines(tables), *fine_tuning]:
         console.print(line, markup=False)
-    for line in training_signs(read_records(run / METRICS)):
+    settings = learner_settings(read_config(run))
+    for line in training_signs(read_records(run / METRICS), settings):
         console.print(line, style="yellow", markup=False)
     _print_verdict(console, evaluation, verdict)
     for line in chosen_lines(run, verdict):

@@ -162,7 +162,9 @@ class BCQLag(BaseLearner):
         target = discounted_cost_target(
             cost, next_cost_value[None], terminated, discount=self.discount
         )
-        state, cost_loss, _ = self.descend(state, "cost_critics", cost_critic_loss, rows, target)
+        state, cost_loss, cost_q = self.descend(
+            state, "cost_critics", cost_critic_loss, rows, target
+        )
 
         parameters = state.parameters
         decoded = _decode(parameters["decoder"], rows.obs, _latents(actor_key, rows.action))
@@ -183,6 +185,7 @@ class BCQLag(BaseLearner):
             "model_loss": model_loss,
             "critic_loss": loss,
             "cost_loss": cost_loss,
+            "cost_q": cost_q,
             **control,
             "actor_loss": actor_loss,
             "held_at_bound": held_actions(actor_action, rows.action, rows.mask),

@@ -164,7 +164,7 @@ class CAPS(BaseLearner):
         cost_target = discounted_cost_target(
             cost, next_vc.T[None], terminated, discount=self.discount
         )
-        state, cost_loss, _ = self.descend(
+        state, cost_loss, cost_q = self.descend(
             state, "cost_critics", cost_critic_loss, rows, cost_target
         )
 
@@ -181,6 +181,7 @@ class CAPS(BaseLearner):
             "cost_value_loss": cost_value_loss,
             "critic_loss": loss,
             "cost_loss": cost_loss,
+            "cost_q": cost_q,
             "actor_loss": actor_loss,
             "predictor_loss": predictor_loss,
             "cost_prediction_error": error,

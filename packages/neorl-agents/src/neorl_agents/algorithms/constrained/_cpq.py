@@ -149,7 +149,7 @@ class CPQ(BaseLearner):
         target = cost_targets(state, rows, _sample(actor, rows.next_obs, cost_key), self.discount)
         penalty = jnp.exp(state.parameters["log_penalty"])
         loss = partial(_penalised_cost_loss, level=self.ood_level * limits)
-        state, cost_loss, ood_value = self.descend(
+        state, cost_loss, (ood_value, cost_q) = self.descend(
             state, "cost_critics", loss, rows, target, ood_actions, ood, penalty
         )
         penalty_step = self.penalty_learning_rate * penalty * (self.ood_level * limits - ood_value)
@@ -177,6 +177,7 @@ class CPQ(BaseLearner):
         return state, {
             "model_loss": model_loss,
             "cost_loss": cost_loss,
+            "cost_q": cost_q,
             "critic_loss": loss,
             "actor_loss": actor_loss,
             "q": masked_mean(q, rows.mask),
@@ -218,13 +219,17 @@ def _penalised_cost_loss(
     penalty: Float[Array, " cost"],
     *,
     level: Float[Array, " cost"],
-) -> tuple[Float[Array, ""], Float[Array, " cost"]]:
-    """The squared error less the out-of-distribution term; the mean cost of that term's actions."""
-    loss, _ = cost_critic_loss(critics, rows, target)
+) -> tuple[Float[Array, ""], tuple[Float[Array, " cost"], Float[Array, ""]]]:
+    """The squared error less the out-of-distribution term.
+
+    The further results are the mean costs of that term's actions, and of the logged ones over all
+    critics and costs.
+    """
+    loss, mean_value = cost_critic_loss(critics, rows, target)
     values = jax.vmap(lambda action: cost_values(critics, rows.obs, action), out_axes=1)(actions)
     flat = values.reshape(values.shape[0], -1)
     ood_value = jax.vmap(masked_mean, in_axes=(0, None))(flat, ood.reshape(-1))
-    return loss - jnp.sum(penalty * (ood_value - level)), ood_value
+    return loss - jnp.sum(penalty * (ood_value - level)), (ood_value, mean_value)
 
 
 def _safe(cost: Float[Array, "cost batch"], limits: Float[Array, " cost"]) -> Bool[Array, " batch"]:

@@ -128,7 +128,7 @@ class FISOR(BaseLearner):
         vc, next_vc = _values_of_both(state.parameters["cost_value"], rows)
         h = constraint(state.preparation, rows.cost, self.violation)
         target = reachability_target(h, next_vc, rows.terminated, discount=self.discount)
-        state, cost_loss, _ = self.descend(state, "cost_critics", critic_loss, rows, target)
+        state, cost_loss, cost_q = self.descend(state, "cost_critics", critic_loss, rows, target)
 
         state, value_loss, _ = self.descend(state, "value", _expectile, rows, q, self.expectile)
         v, next_v = _values_of_both(state.parameters["value"], rows)
@@ -150,6 +150,7 @@ class FISOR(BaseLearner):
         return state, {
             "cost_value_loss": cost_value_loss,
             "cost_loss": cost_loss,
+            "cost_q": masked_mean(cost_q, rows.mask),
             "value_loss": value_loss,
             "critic_loss": loss,
             "actor_loss": actor_loss,

@@ -71,7 +71,7 @@ class IQLLag(IQL):
 
         row, mean = only_batch(rows), state.parameters["actor"].mean
         target = cost_targets(state, row, mean(row.next_obs), self.discount)
-        state, loss, _ = self.descend(state, "cost_critics", cost_critic_loss, row, target)
+        state, loss, cost_q = self.descend(state, "cost_critics", cost_critic_loss, row, target)
         state, control = multiplier_step(self, state, row, mean(row.obs))
         state = state.with_averaged_targets("cost_critics", tau=self.tau)
-        return state, {**metrics, "cost_loss": loss, **control}
+        return state, {**metrics, "cost_loss": loss, "cost_q": cost_q, **control}

@@ -129,10 +129,12 @@ def cost_targets(
 
 def cost_critic_loss(
     critics: Network, rows: UnitRows, target: Float[Array, "cost batch"]
-) -> tuple[Float[Array, ""], None]:
-    """The squared errors, averaged over rows and summed over critics and costs."""
-    error = _by_member(q_values(critics, rows.obs, rows.action)) - target[None]
-    return masked_mean(jnp.sum(jnp.square(error), axis=(0, 1)), rows.mask), None
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The squared errors, averaged over rows and summed over critics and costs; the mean value."""
+    values = _by_member(q_values(critics, rows.obs, rows.action))
+    errors = jnp.sum(jnp.square(values - target[None]), axis=(0, 1))
+    mean_value = masked_mean(jnp.mean(values, axis=(0, 1)), rows.mask)
+    return masked_mean(errors, rows.mask), mean_value
 
 
 def multiplier_step(

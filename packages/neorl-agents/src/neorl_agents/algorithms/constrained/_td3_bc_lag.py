@@ -77,12 +77,13 @@ class TD3BCLag(TD3BC):
         costs = cost_targets(state, flat, next_action, self.discount)
         costs = costs.reshape(-1, *rows.reward.shape)
         state, metrics = delayed_critic_steps(self, state, rows, targets)
-        cost_loss = jnp.zeros((), costs.dtype)
+        cost_loss = cost_q = jnp.zeros((), costs.dtype)
         for i in range(self.policy_delay):
-            state, loss, _ = self.descend(
+            state, loss, mean_value = self.descend(
                 state, "cost_critics", cost_critic_loss, nth_batch(rows, i), costs[:, i]
             )
             cost_loss = cost_loss + loss / self.policy_delay
+            cost_q = cost_q + mean_value / self.policy_delay
         last = nth_batch(rows, self.policy_delay - 1)
         state, control = multiplier_step(self, state, last, state.parameters["actor"](last.obs))
         parameters = state.parameters
@@ -98,6 +99,7 @@ class TD3BCLag(TD3BC):
         return state, {
             **metrics,
             "cost_loss": cost_loss,
+            "cost_q": cost_q,
             **control,
             "actor_loss": actor_loss,
             **actor_metrics,
