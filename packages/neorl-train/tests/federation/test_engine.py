@@ -9,6 +9,7 @@ from neorl_train.federation import (
     GossipConfig,
     MessagesConfig,
     PrivacyConfig,
+    epsilon,
     federation_checkpoints,
 )
 from neorl_train.federation._rules import limited_shares
@@ -241,6 +242,24 @@ def test_noise_follows_the_secret_and_a_clipped_site_moves_the_sum_by_its_length
     assert distance(both, one) < 1e-3
 
 
+def test_noise_of_the_sites_survives_the_masks(run):
+    """Row P09: no part of it is drawn by the server, which adds nothing to the sum."""
+    masked, once = MessagesConfig(secure_sum=True), {"rounds": 1}
+    quiet = run(rule=once, messages=masked, privacy=PrivacyConfig(1e-6, 1.0))
+    by_sites = PrivacyConfig(0.05, 1.0, added_by="sites", dishonest=1)
+    noisy = run(rule=once, messages=masked, privacy=by_sites)
+    change = noisy.parameters["site0"] - quiet.parameters["site0"]
+    # Five shares with 0.05 / sqrt(4) each, divided by the five sites.
+    expected = 0.05 * np.sqrt(5 / 4) / 5
+    np.testing.assert_allclose(np.std(change), expected, rtol=4 / np.sqrt(2 * change.size))
+    assert noisy.epsilon == epsilon(rounds=1, noise_multiplier=0.05, participation=1, delta=1e-5)
+    lost = run(
+        messages=masked, privacy=PrivacyConfig(0.05, 1.0, added_by="sites"),
+        faults=[Fault("site3", "late", 1, 1)],
+    )  # fmt: skip
+    assert [record.counted for record in lost.records] == [True, False, True]
+
+
 BAD = {
     "too many faulty": (
         {"rule": "krum", "byzantine": 2},
@@ -289,6 +308,20 @@ TOGETHER = {
     "groups without masks": (
         {"rule": {"rule": "median"}, "messages": MessagesConfig(groups=2)},
         "messages.groups is 2, which needs messages.secure_sum and a robust federation.rule",
+    ),
+    "noise of sites without masks": (
+        {"privacy": PrivacyConfig(1.0, added_by="sites")},
+        'privacy.added_by is "sites", which needs messages.secure_sum',
+    ),
+    "sites that a distrusted server draws": (
+        {"rule": {"participation": 0.5}, "messages": MessagesConfig(secure_sum=True),
+         "privacy": PrivacyConfig(1.0, added_by="sites")},
+        "leave federation.participation at 1",
+    ),
+    "one honest site": (
+        {"messages": MessagesConfig(secure_sum=True),
+         "privacy": PrivacyConfig(1.0, added_by="sites", dishonest=4)},
+        "privacy.dishonest is 4, but among 5 sites there must be 2 honest ones",
     ),
     "two sites behind masks": (
         {"chosen": ["site0", "site1"], "messages": MessagesConfig(secure_sum=True)},

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -21,12 +22,19 @@ from neorl_train.federation import (
     Introduction,
     MessagesConfig,
     Pairings,
+    PrivacyConfig,
     RoundStart,
     compress,
     decompress,
     epsilon,
 )
-from neorl_train.federation._privacy import as_floats, as_whole, scale_of, sum_of_terms
+from neorl_train.federation._privacy import (
+    as_floats,
+    as_whole,
+    noise_share,
+    scale_of,
+    sum_of_terms,
+)
 
 VECTORS = arrays(np.float32, st.integers(1, 600), elements=st.floats(-1e3, 1e3, width=32))
 PUBLISHED = Path(__file__).parent / "dp_accounting_epsilons.json"
@@ -167,6 +175,37 @@ def test_cutting_to_integers_makes_no_vector_longer():
     whole = as_floats(as_whole(term, largest=10.0, scale=100.0), scale=100.0)
     assert (np.abs(whole) <= np.abs(term) + 1e-6).all()
     assert (as_whole(np.asarray([np.nan, 1.0]), largest=1.0, scale=10.0) == 0).all()
+
+
+def test_shares_of_noise_are_independent_and_add_up_to_that_of_the_mechanism():
+    """Row P09: in integers modulo 2^32, with the deviation of the whole."""
+    size, sites, total = 20_000, 5, 3e6
+    shares = [
+        noise_share(bytes([i]) * 32, round_, size, deviation=total / np.sqrt(sites))
+        for i in range(sites)
+        for round_ in (0, 1)
+    ]
+    whole = np.stack(shares).astype(np.int32).astype(np.float64).reshape(sites, 2, size)
+    summed = as_floats(sum_of_terms(shares[::2]), scale=1.0)
+    np.testing.assert_allclose(np.std(summed), total, rtol=0.02)
+    assert scipy.stats.kstest(summed / total, "norm").pvalue > 0.001
+    correlation = np.corrcoef(whole.reshape(2 * sites, size)) - np.eye(2 * sites)
+    assert np.abs(correlation).max() < 5 / np.sqrt(size)
+
+
+def test_a_site_adds_its_noise_once_in_a_round_and_never_alone(sites, learner):
+    privacy = PrivacyConfig(1.0, 1.0, added_by="sites", dishonest=1)
+    settings = Federation(messages=MessagesConfig(secure_sum=True), privacy=privacy)
+    client = Client("site0", 0, learner, sites["site0"], settings, seed=0)
+    start = RoundStart(0, np.zeros(4, np.float32), ("site0", "site1", "site2"), 0)
+    share = client._noise(start, 4, 1e6)
+    assert share.dtype == np.uint32
+    assert share.any()
+    for again in (start, start._replace(attempt=1)):
+        with pytest.raises(InputError, match="once in a round"):
+            client._noise(again, 4, 1e6)
+    with pytest.raises(InputError, match="among 1"):
+        client._noise(start._replace(round=1, present=("site0", "site1")), 4, 1e6)
 
 
 def test_epsilon_equals_published_calibrations_and_a_kept_accountant():

@@ -1,5 +1,6 @@
 """One site: it keeps its data, trains on them, and answers with the change in its parameters."""
 
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,8 +24,8 @@ from neorl_train.federation._messages import (
     flat,
     layout_of,
 )
-from neorl_train.federation._privacy import Pairings, as_whole
-from neorl_train.federation._settings import Federation
+from neorl_train.federation._privacy import Pairings, as_whole, noise_share
+from neorl_train.federation._settings import GROUP, Federation
 from neorl_train.training._queues import run_keys
 
 
@@ -139,6 +140,8 @@ class Client:
         self.per_round = settings.federation.local_updates // learner.batches_per_update
         self.pairings = Pairings(name) if settings.messages.secure_sum else None
         self._pending: tuple[int, Vector] | None = None
+        self._noise_secret = np.frombuffer(secrets.token_bytes(32), np.uint8)
+        self._masked_round = -1
         self.last_error = (0.0, 0.0)
         """Norms of what compression removed from the last update, and of the update itself."""
 
@@ -219,14 +222,35 @@ class Client:
             share: Weight of this site in the sum.
             largest: Largest magnitude of a coordinate.
             scale: Integer steps per unit.
+
+        Raises:
+            InputError: If the site adds noise and was asked for this round before, or among too few
+                sites: two answers would reveal more than the noise of one hides.
         """
         assert self.pairings is not None
         assert self._pending is not None
         round_, change = self._pending
         assert round_ == start.round
         integers = as_whole(change.astype(np.float64) * share, largest=largest, scale=scale)
+        if self._settings.noise_of_sites:
+            integers = integers + self._noise(start, len(change), scale)
         mask = self.pairings.mask(start.present, start.round, start.attempt, len(change))
         return Update(self.name, start.round, self._data.n_rows, (integers + mask,))
+
+    def _noise(self, start: RoundStart, size: int, scale: float) -> np.ndarray:
+        """This site's share of the noise among the sites present, once in every round."""
+        privacy = self._settings.privacy
+        honest = len(set(start.present)) - privacy.dishonest
+        if start.round <= self._masked_round or honest < GROUP:
+            raise InputError(
+                f"site {self.name} gives its masked update once in a round, among {GROUP} honest "
+                f"sites or more, and was asked again or among {honest}"
+            )
+        self._masked_round = start.round
+        total = privacy.noise_multiplier * privacy.clip_norm
+        deviation = scale * total / np.sqrt(honest)
+        secret = self._noise_secret.tobytes()
+        return noise_share(secret, start.round, size, deviation=deviation)
 
     def adopt(self, vector: Vector) -> None:
         """Adopts the common parameters; targets move by the same amount as their parameters."""
@@ -272,13 +296,15 @@ class Client:
 
     def snapshot(self) -> dict[str, Any]:
         """The state for a checkpoint, on the host; the data are not included."""
+        noise = {"noise_secret": self._noise_secret} if self._settings.noise_of_sites else {}
         return {"state": jax.tree.map(np.array, jax.device_get(self._state)),
-                "residual": self._residual.copy()}  # fmt: skip
+                "residual": self._residual.copy(), **noise}  # fmt: skip
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Restores the result of :meth:`snapshot`."""
         self._put(snapshot["state"])
         self._residual = np.asarray(snapshot["residual"])
+        self._noise_secret = np.asarray(snapshot.get("noise_secret", self._noise_secret))
 
     @property
     def _state(self) -> LearnerState:

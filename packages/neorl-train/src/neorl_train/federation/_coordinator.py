@@ -17,7 +17,7 @@ from neorl_train.federation._messages import (
     check_introductions,
     decompress,
 )
-from neorl_train.federation._privacy import as_floats, scale_of, sum_of_terms
+from neorl_train.federation._privacy import NOISE_TAIL, as_floats, scale_of, sum_of_terms
 from neorl_train.federation._rules import combine, limited_shares
 from neorl_train.federation._settings import GROUP, ROBUST, Federation, sites_needed
 
@@ -128,6 +128,8 @@ class Coordinator:
     def enough(self, names: Sequence[str]) -> bool:
         """Whether the answers are enough for the rule."""
         federation = self.settings.federation
+        if self.settings.noise_of_sites:
+            return len(names) - self.settings.privacy.dishonest >= GROUP
         if self.settings.private:
             return True  # a sum without sites is pure noise, and must look like any other
         needed = federation.least_sites
@@ -180,8 +182,11 @@ class Coordinator:
         """Parameters of a masked sum for the sites: their weights, the largest term, the scale."""
         largest = self.settings.messages.largest
         if self.settings.private:
-            clip = self.settings.privacy.clip_norm
-            return dict.fromkeys(names, 1.0), clip, scale_of(clip, len(self.names))
+            privacy, largest = self.settings.privacy, self.settings.privacy.clip_norm
+            if self.settings.noise_of_sites:
+                largest = privacy.clip_norm * (1 + NOISE_TAIL * privacy.noise_multiplier)
+            scale = scale_of(largest, len(self.names))
+            return dict.fromkeys(names, 1.0), privacy.clip_norm, scale
         return self.shares(names)[0], largest, scale_of(largest, len(self.names))
 
     def unmask(self, round_: int, terms: Sequence[Sequence[np.ndarray]]) -> Vector | None:
@@ -203,6 +208,8 @@ class Coordinator:
         if not self.settings.private:
             return total
         expected = self.settings.federation.participation * len(self.names)
+        if self.settings.noise_of_sites:
+            return total / np.float32(expected)
         return total / np.float32(expected) + self._private(
             round_, np.zeros((1, len(total)), np.float32)
         )

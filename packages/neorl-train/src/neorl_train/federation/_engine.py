@@ -309,6 +309,8 @@ class Exchange:
             record.outcomes.update(dict.fromkeys(silent, LATE))
             if not silent:
                 return terms, shares, up
+            if self._coordinator.settings.noise_of_sites:
+                break  # a second sum of the round would need noise of its own
             present = [name for name in present if name not in silent]
             attempt += 1
         return [], {}, up

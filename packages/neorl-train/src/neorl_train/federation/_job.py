@@ -306,6 +306,8 @@ def federation_results(
                 delta=privacy.delta,
             ),
             "delta": privacy.delta,
+            "added_by": privacy.added_by,
+            "dishonest": privacy.dishonest,
         }
     means = _means(site_results, differences)
     if means:
@@ -455,5 +457,11 @@ def _sentences(document: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"privacy: epsilon {privacy['epsilon']:.3g} at delta {privacy['delta']:g} for the "
             "updates of one site in all rounds; merged statistics are not covered"
+            + (
+                f"; the server need not be trusted, if at most {privacy['dishonest']} of the sites "
+                "collude with it"
+                if privacy["added_by"] == "sites"
+                else ""
+            )
         )
     return lines

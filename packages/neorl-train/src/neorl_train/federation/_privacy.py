@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float, UInt32
 from scipy.optimize import brentq
-from scipy.special import gammaln, log_ndtr, logsumexp
+from scipy.special import gammaln, log_ndtr, logsumexp, ndtri
 
 from neorl_core import InputError
 
@@ -200,6 +200,35 @@ def as_whole(
     if not np.isfinite(term).all():
         term = np.zeros_like(term)
     whole = np.trunc(np.clip(term, -largest, largest) * scale).astype(np.int64)
+    return (whole % 2**32).astype(np.uint32)
+
+
+NOISE_TAIL = 8.0
+"""Standard deviations of noise for which a sum has room."""
+
+
+def noise_share(
+    secret: bytes, round_: int, size: int, *, deviation: float
+) -> UInt32[np.ndarray, " parameter"]:
+    """One site's share of the noise of a round, as integers modulo ``2^32``.
+
+    The shares of ``h`` sites are independent, so with a deviation of ``s C / sqrt(h)`` each, their
+    sum has that of the Gaussian mechanism, ``s C``. Rounding a share to an integer changes its
+    distribution by a relative ``1 / (24 deviation^2)`` at most near its centre.
+
+    Args:
+        secret: Random bytes that only this site knows; anyone who has them can remove the share.
+        round_: Number of the round.
+        size: Number of coordinates.
+        deviation: Standard deviation in integer steps.
+
+    Source: Dwork et al., Our data, ourselves: privacy via distributed noise generation, EUROCRYPT
+    2006; Kairouz, Liu and Steinke, The distributed discrete Gaussian mechanism for federated
+    learning with secure aggregation, arXiv 2102.06387.
+    """
+    stream = hashlib.shake_256(secret + f"/noise/{round_}".encode()).digest(8 * size)
+    uniform = ((np.frombuffer(stream, "<u8") >> np.uint64(11)) + 0.5) / 2.0**53
+    whole = np.rint(deviation * ndtri(uniform)).astype(np.int64)
     return (whole % 2**32).astype(np.uint32)
 
 

@@ -104,11 +104,17 @@ class PrivacyConfig:
         clip_norm: Largest Euclidean norm of a site's update in a round.
         delta: Probability with which the privacy guarantee may fail; well below one over the number
             of sites.
+        added_by: Who adds the noise: the ``"server"``, which must then be trusted, or the
+            ``"sites"``, each a share behind the masks of ``messages.secure_sum``.
+        dishonest: With noise of the sites, the number of sites that may leave out their share or
+            reveal it to the server; the others add more noise in their place.
     """
 
     noise_multiplier: float = setting(0.0, low=0)
     clip_norm: float = setting(1.0, above=0)
     delta: float = setting(1e-5, above=0, below=1)
+    added_by: Literal["server", "sites"] = "server"
+    dishonest: int = setting(0, low=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +159,11 @@ class Federation:
     def private(self) -> bool:
         """Whether updates are clipped and noise is added."""
         return self.privacy.noise_multiplier > 0
+
+    @property
+    def noise_of_sites(self) -> bool:
+        """Whether every site adds a share of the noise itself."""
+        return self.private and self.privacy.added_by == "sites"
 
     @property
     def compressed(self) -> bool:
@@ -246,12 +257,33 @@ def _check_together(settings: Federation, sites: int) -> None:
             "privacy and compressed messages cannot be combined, because error feedback adds back "
             "what was clipped; leave messages.bits at 32 and messages.fraction at 1"
         )
+    if settings.noise_of_sites:
+        _check_noise_of_sites(settings, sites)
     if messages.groups > 1:
         _check_groups(settings, sites)
     if messages.secure_sum and sites < 3:
         raise InputError(
             "messages.secure_sum needs three sites or more, because with two each "
             "site could compute the other's update"
+        )
+
+
+def _check_noise_of_sites(settings: Federation, sites: int) -> None:
+    """Requires masks, no draw of sites by the server, and honest sites that hide one another."""
+    if not settings.messages.secure_sum:
+        raise InputError(
+            'privacy.added_by is "sites", which needs messages.secure_sum: without masks, the '
+            "server would see single updates with a small share of the noise"
+        )
+    if settings.federation.participation < 1:
+        raise InputError(
+            'privacy.added_by is "sites", so the server is not trusted, and it draws the sites '
+            "that take part; leave federation.participation at 1"
+        )
+    if sites - settings.privacy.dishonest < GROUP:
+        raise InputError(
+            f"privacy.dishonest is {settings.privacy.dishonest}, but among {sites} sites there "
+            f"must be {GROUP} honest ones or more; lower it"
         )
 
 
