@@ -1,6 +1,5 @@
 """The plant log: what operators do, what is recorded, and that it can be made again."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -167,7 +166,7 @@ def test_a_log_of_100_000_rows_is_safe_and_tells_the_tunings_apart(env: Chemical
     assert costs == sorted(costs)
 
 
-def test_densities_are_recorded_where_nothing_changes_the_action() -> None:
+def test_a_random_policy_has_the_density_of_its_request() -> None:
     """Uniform in ±30 N on two actuators without limits of their own: ``-2 log 60`` everywhere.
 
     Row N08: a generated log holds the density of its actions.
@@ -180,16 +179,30 @@ def test_densities_are_recorded_where_nothing_changes_the_action() -> None:
     np.testing.assert_allclose(log.behaviour_log_prob, expected, rtol=1e-6)
 
 
-def test_an_action_without_a_density_is_refused(env: ChemicalReactor) -> None:
-    with pytest.raises(ValueError, match="'PID 100/1500' has no density"):
-        collect_log(env, n_steps=10, key=jax.random.key(0), log_prob=True)
-    rows: Any = SimpleNamespace(
-        manual=np.zeros((4, 2), bool),
-        signal=np.zeros((4, 2), np.float32),
-        log_prob=np.array([-1.0, -1.0, np.nan, -1.0]),
-    )
-    with pytest.raises(ValueError, match=r"the limits of Tank changed the action in 25% .* row 2,"):
-        _collect._require_unchanged("Tank", rows)
-    rows.manual[1] = True
-    with pytest.raises(ValueError, match=r"operators changed the action in 50% .* row 1,"):
-        _collect._require_unchanged("Tank", rows)
+def test_operators_have_the_density_of_what_they_drew() -> None:
+    """Recomputed from the columns of a log whose operators hold nothing in manual."""
+    env = make("CSTR-v0")
+    plan = env.operator_plan()._replace(hold_every=jnp.asarray(jnp.inf))
+    first = dict([next(iter(env.tunings().items()))])
+    log = collect_log(env, first, plan=plan, n_steps=200, key=jax.random.key(1), log_prob=True)
+    rows: Any = log.transitions
+    assert log.requested is not None
+    assert log.behaviour_log_prob is not None
+    assert log.test_signal is not None
+    assert np.isinf(plan.setpoint_every)
+    flip, excited = 1 / float(plan.dwell), np.asarray(plan.amplitude) > 0
+    for start, end in zip(log.episode_starts, log.episode_ends, strict=True):
+        changed = np.diff(np.sign(log.test_signal[start:end])[:, excited], axis=0) != 0
+        expected = np.where(changed, np.log(flip), np.log1p(-flip)).sum(axis=1)
+        expected = np.append(excited.sum() * np.log(0.5), expected)
+        np.testing.assert_allclose(log.behaviour_log_prob[start:end], expected, rtol=1e-5)
+    assert (log.requested != rows.action).any()  # the plant's own limits
+    plain = collect_log(env, first, plan=plan, n_steps=200, key=jax.random.key(1))
+    assert plain.requested is None
+    np.testing.assert_array_equal(plain.transitions.action, rows.action)
+
+
+def test_a_random_controller_that_operators_hold_is_refused(env: ChemicalReactor) -> None:
+    controllers, _ = quality(env, "random")
+    with pytest.raises(ValueError, match="'random' is random, and a manual hold hides"):
+        collect_log(env, controllers, n_steps=10, key=jax.random.key(0), log_prob=True)

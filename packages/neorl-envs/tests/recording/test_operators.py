@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from neorl_envs.plants import ChemicalReactor
-from neorl_envs.recording._behaviour import in_manual, init_operators, moved_setpoint, operator_step
+from neorl_envs.recording import excitation_plan
+from neorl_envs.recording._behaviour import (
+    in_manual,
+    init_operators,
+    moved_setpoint,
+    operator_log_prob,
+    operator_step,
+)
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +88,31 @@ def test_set_points_step_together_and_stay_below_their_limit(
         moved = np.asarray(moved_setpoint(plan, full, fast))
         assert moved[0] <= 381.15 + 1e-3
         np.testing.assert_allclose(moved[1:], 363.15 + part, rtol=1e-6)
+
+
+def test_densities_of_operators_weigh_one_plan_to_another() -> None:
+    """The mean of ``q / p`` over steps drawn under ``p`` is one, for any plan ``q``."""
+    drawn = excitation_plan(jnp.array([1.0, 0.0, 2.0]), 2, 1)._replace(
+        dwell=jnp.asarray(4.0), setpoint_step=jnp.ones(2), setpoint_group=jnp.array([0, 0]),
+        setpoint_every=jnp.asarray(5.0), hold_every=jnp.asarray(6.0),
+        hold_longest=jnp.asarray(3, jnp.int32),
+    )  # fmt: skip
+    other = drawn._replace(dwell=jnp.asarray(6.0), setpoint_every=jnp.asarray(3.0))
+    other = other._replace(hold_every=jnp.asarray(4.0))
+    obs, n = jnp.zeros(1), 40_000
+
+    def weight(key: Any) -> Any:
+        keys = jax.random.split(key, 3)
+        before, _, _ = operator_step(drawn, init_operators(drawn, keys[0]), obs, keys[1])
+        after, _, _ = operator_step(drawn, before, obs, keys[2])
+        p, q = (
+            operator_log_prob(plan, before, after, obs, started=True, steps_setpoints=True)
+            for plan in (drawn, other)
+        )
+        return jnp.exp(q - p), p
+
+    weights, log_prob = jax.jit(jax.vmap(weight))(jax.random.split(jax.random.key(0), n))
+    error = 4 * np.std(weights) / np.sqrt(n)
+    np.testing.assert_allclose(np.mean(weights), 1.0, atol=error)
+    assert error < 0.03
+    assert np.isfinite(log_prob).all()

@@ -112,6 +112,7 @@ COLUMNS = {
 OPTIONAL_COLUMNS = {
     "behaviour": "<i4",
     "behaviour_log_prob": "<f4",
+    "requested": "<f4",
     "time": "<f8",
     "mode": "|u1",
     "setpoint": "<f4",

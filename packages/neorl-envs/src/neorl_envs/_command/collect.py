@@ -49,8 +49,8 @@ class Collect:
             manifest. After an interruption, the same command continues.
         seed: Random seed; the same seed gives the same file content on one machine.
         spread: Relative spread of the plant's parameters from episode to episode.
-        log_prob: Record the log-density of every action (behaviour_log_prob); only for --quality
-            random on a plant whose own limits do not change actions.
+        log_prob: Record every action as requested, before the plant's own limits (requested), and
+            the log-density of what was drawn for it (behaviour_log_prob).
         overwrite: Replace an existing file.
     """
 

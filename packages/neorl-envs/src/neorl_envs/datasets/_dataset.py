@@ -52,6 +52,7 @@ class Kind(NamedTuple):
 OPTIONAL: Mapping[str, Kind] = {
     "behaviour": Kind("<i4", "int32", "episode"),
     "behaviour_log_prob": Kind("<f4", "float32", "row", missing="masked"),
+    "requested": Kind("<f4", "float32", "row", "action", "anywhere"),
     "time": Kind("<f8", "float64", "row"),
     "mode": Kind("|u1", "bool", "row", "action"),
     "setpoint": Kind("<f4", "float32", "row", "setpoint", "anywhere"),
@@ -183,8 +184,10 @@ class Dataset:
         attributes: Name, attribution, excitation and provenance, as values that JSON can represent.
         behaviour: Index into ``attributes["behaviours"]`` of the policy that acted in each episode,
             int32; ``None`` if unknown.
-        behaviour_log_prob: Log-density of every action under its behaviour policy; ``None`` if
+        behaviour_log_prob: Log-density of what the behaviour of every row requested; ``None`` if
             unknown.
+        requested: The action that was requested of the plant, before its own limits; NaN where
+            nothing was, ``None`` if unknown.
         time: Time of every observation in seconds since ``attributes["time_origin"]``, float64;
             ``None`` if no times were recorded, so that gaps cannot be detected.
         mode: True if a manipulated variable was in manual; ``None`` if unknown.
@@ -200,6 +203,7 @@ class Dataset:
     attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     behaviour: Int[np.ndarray, " episode"] | None = None
     behaviour_log_prob: Float[np.ndarray, " row"] | None = None
+    requested: Float[np.ndarray, "row act"] | None = None
     time: Float[np.ndarray, " row"] | None = None
     mode: Bool[np.ndarray, "row act"] | None = None
     setpoint: Float[np.ndarray, "row setpoint"] | None = None
@@ -373,6 +377,7 @@ def dataset_from_columns(
     mask: Bool[np.ndarray, " row"] | None = None,
     behaviour: Int[np.ndarray, " episode"] | None = None,
     behaviour_log_prob: Float[np.ndarray, " row"] | None = None,
+    requested: Float[np.ndarray, "row act"] | None = None,
     time: Float[np.ndarray, " row"] | None = None,
     mode: Bool[np.ndarray, "row act"] | None = None,
     setpoint: Float[np.ndarray, "row setpoint"] | None = None,
@@ -407,7 +412,8 @@ def dataset_from_columns(
         mask: Flag for every row; a row whose flag is false is used in no loss and no statistic. All
             true by default.
         behaviour: Index into ``attributes["behaviours"]`` for every episode.
-        behaviour_log_prob: Log-density of every action, if known.
+        behaviour_log_prob: Log-density of what was requested in every row, if known.
+        requested: The action that was requested of the plant, before its own limits.
         time: Time of every observation in seconds. Within an episode the times are one period
             apart; a gap is allowed only after a masked row or between two episodes.
         mode: True (or 1) if a manipulated variable was in manual.
@@ -473,6 +479,7 @@ def dataset_from_columns(
     optional = {
         "behaviour": behaviour,
         "behaviour_log_prob": behaviour_log_prob,
+        "requested": requested,
         "time": time,
         "mode": mode,
         "setpoint": setpoint,

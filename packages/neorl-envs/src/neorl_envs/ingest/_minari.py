@@ -30,6 +30,7 @@ ROW_EXTRAS = (
     "cost",
     "mask",
     "behaviour_log_prob",
+    "requested",
     "time",
     "mode",
     "setpoint",

@@ -172,6 +172,55 @@ def operator_step(
     return new, manual, jnp.where(manual, 0, plan.amplitude * sign)
 
 
+def operator_log_prob(
+    plan: OperatorPlan,
+    before: OperatorState,
+    after: OperatorState,
+    obs: Float[Array, " obs"],
+    *,
+    started: bool | Bool[Array, ""],
+    steps_setpoints: bool,
+) -> Float[Array, ""]:
+    """The log-density of what the operators drew in one step, given what they had drawn before.
+
+    It is the sum of the log-densities of independent draws that have an effect:
+
+    - each test signal with an amplitude kept its sign or changed it, ``1 - 1 / dwell`` or ``1 /
+      dwell``; in the first step of an episode, a half;
+    - setpoints did not move, ``1 - 1 / setpoint_every``, or every group of them moved to an offset
+      that is uniform in [-1, 1] of the largest step, ``1 / setpoint_every * (1 / 2)^groups``;
+    - where a manual hold could begin, none did, ``1 - 1 / hold_every``, or one did, ``1 /
+      hold_every`` divided by the number of lengths and of manipulated variables.
+
+    Args:
+        plan: Plan of the operators.
+        before: Their state before the step; the first step of an episode compares with no hold and
+            offsets of zero.
+        after: Their state after :func:`operator_step`.
+        obs: The observation of the step.
+        started: False in the first step of an episode.
+        steps_setpoints: Whether the setpoints are those of the controller.
+    """
+    dtype = plan.amplitude.dtype
+    flip_rate, step_rate, hold_rate = 1 / plan.dwell, 1 / plan.setpoint_every, 1 / plan.hold_every
+    kept = jnp.where(after.sign == before.sign, jnp.log1p(-flip_rate), jnp.log(flip_rate))
+    signs = jnp.where(started, kept, jnp.log(0.5))
+    total = jnp.sum(jnp.where(plan.amplitude > 0, signs, 0))
+    if steps_setpoints:
+        moving, loops = plan.setpoint_step > 0, jnp.arange(plan.setpoint_step.size)
+        members = moving[None] & (plan.setpoint_group[None] == loops[:, None])
+        groups = jnp.any(members, axis=1).astype(dtype).sum()
+        moved = jnp.any(moving & (after.offset != before.offset))
+        move = jnp.log(step_rate) + groups * jnp.log(0.5)
+        steps = jnp.where(moved, move, jnp.log1p(-step_rate))
+        total = total + jnp.where(groups > 0, steps, 0)
+    calm = jnp.all((obs >= plan.watch_low) & (obs <= plan.watch_high))
+    choices = (plan.hold_longest - plan.hold_shortest + 1) * plan.amplitude.size
+    begin = jnp.log(hold_rate) - jnp.log(choices.astype(dtype))
+    hold = jnp.where(after.left > 0, begin, jnp.log1p(-hold_rate))
+    return total + jnp.where(calm & (before.left <= 1), hold, 0)
+
+
 def in_manual(plan: OperatorPlan, state: OperatorState) -> Bool[Array, " act"]:
     """Which manipulated variables the operators hold."""
     return (jnp.arange(plan.amplitude.shape[0]) == state.channel) & (state.left > 0)

@@ -19,8 +19,10 @@ from neorl_envs.recording._behaviour import (
     Recordable,
     behaviour_policies,
     in_manual,
+    operator_log_prob,
     setpoint_names,
     setpoint_of,
+    with_setpoint,
 )
 
 # Provenance of a collected log.
@@ -85,8 +87,9 @@ class LogRow(NamedTuple):
         signal: Test signal added to the controller's output.
         offset: Setpoint offsets in units of the largest step.
         setpoint: Active setpoints; NaN for a controller without as many as there are columns.
-        log_prob: Log-density of the recorded action under its controller, NaN if the plant changed
-            the action; ``()`` if it is not requested.
+        requested: Action that controller and operators requested; ``()`` without densities.
+        operators: State of the operators; ``()`` without densities.
+        log_prob: Log-density of the request; ``()`` without densities.
     """
 
     obs: Float[Array, " obs"]
@@ -95,6 +98,8 @@ class LogRow(NamedTuple):
     signal: Float[Array, " act"]
     offset: Float[Array, " loop"]
     setpoint: Float[Array, " loop"]
+    requested: Any = ()
+    operators: Any = ()
     log_prob: Any = ()
 
 
@@ -126,11 +131,12 @@ def collect_log(
         key: Random key, which determines the whole log.
         plan: Plan of the operators; the environment's own plan by default.
         spread: Relative spread of every episode's parameters.
-        log_prob: Whether to record ``behaviour_log_prob``, the log-density of every action under
-            its controller, for importance-weighted estimators. Each controller must then have a
-            method ``log_prob(carry, obs, action)``, like :class:`neorl_core.control.UniformPolicy`,
-            and neither operators nor the plant's limits may change its action, since a changed
-            action has no density. The other columns do not depend on this option.
+        log_prob: Whether to record ``requested``, the action before the plant's own limits, and
+            ``behaviour_log_prob``, the log-density of what was drawn in the row to request it, for
+            importance-weighted estimators. It adds that of the operators' draws (test signals,
+            setpoints, holds) to that of the controller: its method ``log_prob(carry, obs, action)``
+            if there is one, like that of :class:`neorl_core.control.UniformPolicy`, and otherwise
+            zero, since it draws nothing. The other columns do not depend on this option.
 
     Returns:
         The log, with the columns ``mode`` (manual holds), ``setpoint`` (if the controllers have
@@ -140,7 +146,7 @@ def collect_log(
 
     Raises:
         ValueError: If ``n_steps`` is below one or there is no controller; with ``log_prob``, also
-            if a controller has no density or a recorded action differs from the requested one.
+            if operators hold a random controller in manual, which hides what it drew.
 
     Example:
         >>> import neorl_envs
@@ -201,7 +207,7 @@ class Collection(NamedTuple):
         if not policies:
             raise ValueError("collect_log needs at least one controller, got none")
         if log_prob:
-            _require_densities(policies)
+            _require_visible(policies)
         operators = env.operator_plan() if plan is None else plan
         return cls(env, policies, operators, n_steps, key, spread, log_prob)
 
@@ -231,8 +237,6 @@ class Collection(NamedTuple):
 
         ``rows`` is a :class:`LogRow` of host arrays.
         """
-        if self.log_prob:
-            _require_unchanged(self.env.name, rows)
         attributes = provenance_attributes(self.key, self.spread, self.n_steps)
         attributes = {**attributes, "episodes": n_episodes}
         turns = (first + np.arange(n_episodes)) % len(self.policies)
@@ -332,38 +336,53 @@ def _episode(
             signal=behaviour.signal,
             offset=behaviour.operators.offset,
             setpoint=setpoint,
-            log_prob=_density(policy, loop_step) if log_prob else (),
+            requested=loop_step.action if log_prob else (),
+            operators=behaviour.operators if log_prob else (),
+            log_prob=_controller_log_prob(policy, loop_step) if log_prob else (),
         )
 
     acting: Any = policy  # random, so unlike a Policy it requires a key
-    return rollout(env, acting, start, record=row)
+    recorded = rollout(env, acting, start, record=row)
+    if not log_prob:
+        return recorded
+    rows = recorded.rows
+    density = rows.log_prob + _operators_log_prob(policy, rows.operators, rows.obs)
+    return recorded._replace(rows=rows._replace(operators=(), log_prob=density))
 
 
-def _require_densities(policies: Mapping[str, BehaviourPolicy]) -> None:
+def _require_visible(policies: Mapping[str, BehaviourPolicy]) -> None:
     for name, policy in policies.items():
-        if not hasattr(policy.controller, "log_prob"):
+        if hasattr(policy.controller, "log_prob") and np.isfinite(policy.plan.hold_every):
             raise ValueError(
-                f"the controller {name!r} has no density, since it has no method log_prob(carry, "
-                "obs, action); leave log_prob out, or record a random policy (quality random)"
+                f"the controller {name!r} is random, and a manual hold hides what it draws, so "
+                "that its action has no density; leave log_prob out, or give a plan without holds "
+                "(hold_every=inf)"
             )
 
 
-def _density(policy: BehaviourPolicy, loop_step: LoopStep) -> Float[Array, ""]:
-    controller: Any = policy.controller
-    density = controller.log_prob(loop_step.carry.control, loop_step.obs, loop_step.step.applied)
-    return jnp.where(jnp.all(loop_step.step.applied == loop_step.action), density, jnp.nan)
+def _controller_log_prob(policy: BehaviourPolicy, loop_step: LoopStep) -> Float[Array, ""]:
+    """The log-density of the controller's own part of a request; zero if it draws nothing."""
+    behaviour, controller = loop_step.carry, policy.controller
+    if not hasattr(controller, "log_prob"):
+        return jnp.zeros((), loop_step.action.dtype)
+    controller: Any = with_setpoint(controller, policy.setpoint(behaviour.operators))
+    proposed = loop_step.action - behaviour.signal
+    return controller.log_prob(behaviour.control, loop_step.obs, proposed)
 
 
-def _require_unchanged(name: str, flat: Any) -> None:
-    operated = np.asarray(flat.manual).any(axis=1) | (np.asarray(flat.signal) != 0).any(axis=1)
-    changed = operated | ~np.isfinite(flat.log_prob)
-    if changed.any():
-        cause = "operators" if operated.any() else f"the limits of {name}"
-        raise ValueError(
-            f"{cause} changed the action in {changed.mean():.0%} of the rows, first in row "
-            f"{int(np.argmax(changed))}, so that it has no density; leave log_prob out, or record "
-            "actions that nothing changes"
-        )
+def _operators_log_prob(
+    policy: BehaviourPolicy, operators: Any, obs: Float[Array, "time obs"]
+) -> Float[Array, " time"]:
+    """The log-density of the operators' draws in every step of an episode."""
+    start = policy.initial_carry().operators
+    before = jax.tree.map(lambda first, x: jnp.concatenate([first[None], x[:-1]]), start, operators)
+    log_prob = functools.partial(
+        operator_log_prob, policy.plan, steps_setpoints=policy.steps_setpoints
+    )
+    started = jnp.arange(len(obs)) > 0
+    return jax.vmap(lambda b, a, o, s: log_prob(b, a, o, started=s))(
+        before, operators, obs, started
+    )
 
 
 def _as_dataset(
@@ -387,6 +406,7 @@ def _as_dataset(
         truncated=flat.step.truncated,
         behaviour=turns,
         behaviour_log_prob=None if isinstance(flat.log_prob, tuple) else flat.log_prob,
+        requested=None if isinstance(flat.requested, tuple) else flat.requested,
         mode=flat.manual,
         test_signal=flat.signal,
         setpoint=flat.setpoint if flat.setpoint.shape[1] else None,
