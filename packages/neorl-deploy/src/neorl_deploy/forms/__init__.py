@@ -1,0 +1,17 @@
+"""Prints the guarded step of a bundle in the languages of controllers and simulators."""
+
+from neorl_deploy.forms._c import c_source as c_source
+from neorl_deploy.forms._form import Evaluation as Evaluation
+from neorl_deploy.forms._form import Form as Form
+from neorl_deploy.forms._form import Variable as Variable
+from neorl_deploy.forms._form import form_of as form_of
+from neorl_deploy.forms._lowering import NoFormError as NoFormError
+
+__all__ = [
+    "Evaluation",
+    "Form",
+    "NoFormError",
+    "Variable",
+    "c_source",
+    "form_of",
+]
