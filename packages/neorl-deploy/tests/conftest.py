@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,7 +33,6 @@ from neorl_core.testing import configure_tests
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.runtime import Runtime
-from neorl_deploy.runtime._parity import KEPT_OUT, parity
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_safety.guards import default_settings, settings_to_dict
 
@@ -44,7 +44,8 @@ def pytest_configure() -> None:
 def _run_here(command, **_):
     """The process of the parity check without a process, which would import JAX once more."""
     try:
-        shown = {**parity(command[-1]), "kept_out": KEPT_OUT}
+        module = runpy.run_module(command[2])
+        shown = {**module["parity"](command[-1]), "kept_out": module["KEPT_OUT"]}
     except Exception as error:
         return SimpleNamespace(returncode=1, stdout="", stderr=str(error))
     return SimpleNamespace(returncode=0, stdout=json.dumps(shown), stderr="")

@@ -14,6 +14,7 @@ from neorl_deploy.bundle._strict_json import head, read_json, require_head
 
 __all__ = [
     "Run",
+    "evaluation_summary",
     "log_of",
     "newest_bundle",
     "newest_run",

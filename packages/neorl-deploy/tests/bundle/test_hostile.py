@@ -17,8 +17,9 @@ import pytest
 from neorl_deploy import BundleError
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import _files, read_bundle
-from neorl_deploy.bundle._files import checksums
 from neorl_deploy.bundle._manifest import _forms
+
+from ..forged import checksums, reseal
 
 DOCUMENTS = ("manifest.json", "constraints.json", "guard.json", "verdict.json", "evaluation.json")
 SURROGATE, HUGE, INFINITE = "lone \udc00", "<1e999>", "<inf>"
@@ -151,9 +152,7 @@ def resealed(bundle, **documents):
     """Writes documents in place of those of a bundle, and makes its checksums fit again."""
     for name, document in documents.items():
         data = document if isinstance(document, bytes) else spelled(document)
-        (bundle / name.replace("__", ".")).write_bytes(data)
-    files = {path.name: path.read_bytes() for path in bundle.iterdir()}
-    (bundle / "checksums.json").write_bytes(checksums(files))
+        reseal(bundle, **{name: data})
 
 
 def manifest_of(bundle):

@@ -15,7 +15,6 @@ import pytest
 from neorl_deploy import BundleError
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.bundle._files import MANIFEST, OPERATIONS, checksums
 from neorl_deploy.bundle._promise import (
     JAX_RELEASES,
     WARNED_DAYS,
@@ -23,8 +22,9 @@ from neorl_deploy.bundle._promise import (
     promised_until,
     warning_lines,
 )
-from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.runtime import Runtime
+
+from ..forged import canonical, reseal
 
 KEPT = Path(__file__).parent / "kept" / "jax-0.10.2"
 TODAY = datetime.date(2026, 11, 28)
@@ -41,11 +41,9 @@ def copied(tmp_path):
 
 
 def changed(path, change):
-    document = json.loads((path / MANIFEST).read_text())
+    document = json.loads((path / "manifest.json").read_text())
     change(document)
-    (path / MANIFEST).write_bytes(dump_canonical(document))
-    files = {one.name: one.read_bytes() for one in path.iterdir()}
-    (path / "checksums.json").write_bytes(checksums(files))
+    reseal(path, manifest__json=canonical(document))
     return path
 
 
@@ -125,9 +123,9 @@ def test_a_bundle_from_before_these_fields_opens_and_is_told_from_its_versions(c
         for name in ("jax", "promised_until", "form_of_record"):
             del document["programs"][name]
 
-    operations = json.loads((copied / OPERATIONS).read_text())
+    operations = json.loads((copied / "operations.json").read_text())
     del operations["seal"]
-    (copied / OPERATIONS).write_text(json.dumps(operations))
+    (copied / "operations.json").write_text(json.dumps(operations))
     bundle = read_bundle(changed(copied, older))
     assert (bundle.manifest.jax, bundle.manifest.form_of_record) == ("0.10.2", "numpy")
     assert bundle.manifest.promised_until == datetime.date(2026, 12, 17)
@@ -135,7 +133,7 @@ def test_a_bundle_from_before_these_fields_opens_and_is_told_from_its_versions(c
 
 
 def test_without_a_numpy_form_the_program_is_of_record_and_exporting_again_helps(copied):
-    for name in (OPERATIONS, "weights.npz"):
+    for name in ("operations.json", "weights.npz"):
         (copied / name).unlink()
 
     def without(document):

@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
 from neorl_deploy import BundleError, DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle, read_public_key
-from neorl_deploy.bundle._files import checksums
-from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.runtime import load_bundle
+
+from ..forged import canonical, checksums
 
 
 def write_key(path, key=None):
@@ -79,12 +79,12 @@ def test_a_forger_without_the_key_gets_nowhere(signed, key):
     """Without claim and resealed it is an unsigned bundle: refused where a key is demanded."""
     document = json.loads((signed / "manifest.json").read_text())
     document["provenance"]["run"] = "forged"
-    (signed / "manifest.json").write_bytes(dump_canonical(document))
+    (signed / "manifest.json").write_bytes(canonical(document))
     files = {path.name: path.read_bytes() for path in signed.iterdir()}
     (signed / "checksums.json").write_bytes(checksums(files))
     with pytest.raises(BundleError, match="signature does not match"):
         read_bundle(signed)
-    files["manifest.json"] = dump_canonical({**document, "signature": None})
+    files["manifest.json"] = canonical({**document, "signature": None})
     (signed / "manifest.json").write_bytes(files["manifest.json"])
     (signed / "checksums.json").write_bytes(checksums(files))
     with pytest.raises(BundleError, match="does not claim"):
@@ -147,6 +147,6 @@ def test_blanks_between_the_digits_of_a_signature_are_refused(signed, key):
     path = signed / "signature.json"
     stored = json.loads(path.read_text())
     stored["signature"] = " ".join(stored["signature"][i : i + 2] for i in range(0, 128, 2))
-    path.write_bytes(dump_canonical(stored))
+    path.write_bytes(canonical(stored))
     with pytest.raises(BundleError, match="signature file was changed"):
         read_bundle(signed, trusted_key=read_public_key(key.with_suffix(".pub.pem")))

@@ -12,7 +12,7 @@ import pytest
 
 from neorl_deploy._command.main import _replay_arguments, main
 from neorl_deploy._command.text import _origin, _rows
-from neorl_deploy.bundle._promise import promised_until
+from neorl_deploy.bundle import read_bundle
 
 
 @pytest.mark.parametrize("command", ["", "export", "replay", "verify", "inspect"])
@@ -65,7 +65,8 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     assert main(["export"]) == 2
     assert "exists; choose another place with --out" in capsys.readouterr().err
     assert main(["verify", "runs/0001/policy.bundle", "--json"]) == 0
-    verified, until = json.loads(capsys.readouterr().out), promised_until(jax.__version__)
+    verified = json.loads(capsys.readouterr().out)
+    until = read_bundle("runs/0001/policy.bundle").manifest.promised_until
     assert verified.pop("digest") == f"sha256:{report['bundle']['digest']}"
     assert verified == {
         "format": "neorl-bundle-verification",

@@ -11,7 +11,6 @@ from neorl_agents import load_policy, save_policy
 from neorl_agents.artefact import policy_actions
 from neorl_agents.policies import average_policy
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.bundle._files import ONNX
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.runtime import LastSent, Runtime
 from neorl_safety.constraints import action_constraints, constraints_to_dict
@@ -39,7 +38,7 @@ def test_each_form_acts_as_the_mean_of_both_networks(bundle, log_columns, form):
     each = np.stack([np.asarray(policy_actions(one, obs)) for one in members])
     assert np.abs(each[0] - each[1]).max() > 1, "equal networks prove nothing"
     if form == "onnx":
-        session = onnxruntime.InferenceSession(sealed.files[ONNX])
+        session = onnxruntime.InferenceSession(sealed.files["policy.onnx"])
         actions = [np.asarray(session.run(["action"], {"obs": row})[0]) for row in obs]
     else:
         runtime = Runtime(sealed, form)

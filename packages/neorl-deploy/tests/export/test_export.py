@@ -14,7 +14,6 @@ from jax import export
 from neorl_agents import load_policy, save_policy
 from neorl_deploy import NotDeployable
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.bundle._files import STEP
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.export._assemble import _policy_text
 from neorl_deploy.runtime import Runtime
@@ -155,7 +154,7 @@ def test_a_bundle_may_serve_several_platforms(finished_run, tmp_path, exported):
     bundle = export_run(finished_run, options)
     assert bundle.manifest.platforms == ("cpu", "cuda")
     for one, exact in ((bundle, True), (read_bundle(exported), False)):
-        program = export.deserialize(bytearray(one.files[STEP])).mlir_module()
+        program = export.deserialize(bytearray(one.files["policy.stablehlo"])).mlir_module()
         assert "dot_general" in program
         assert ("HIGHEST" in program) is exact
 

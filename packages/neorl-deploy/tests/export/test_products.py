@@ -7,7 +7,7 @@ import pytest
 
 from neorl_deploy.bundle import ArrayEntry
 from neorl_deploy.export._numpy_form import NoSuchOperationError, operation_list
-from neorl_deploy.runtime._operations import as_function
+from neorl_deploy.runtime import as_function
 
 LEFT, RIGHT = (np.random.default_rng(i).normal(size=(3, 3, 3)).astype(np.float32) for i in (0, 1))
 INPUTS = [ArrayEntry(name, (3, 3, 3), "float32") for name in ("left", "right")]

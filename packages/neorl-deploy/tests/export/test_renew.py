@@ -12,16 +12,16 @@ import pytest
 from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.bundle._files import MANIFEST, OPERATIONS, SEALED, checksums, seal
 from neorl_deploy.export import _jax_operations, _renew, renew_bundle
-from neorl_deploy.runtime import Runtime, load_bundle
-from neorl_deploy.runtime._operations import NAMES
+from neorl_deploy.runtime import OPERATION_NAMES, Runtime, load_bundle
+
+from ..forged import FILES, reseal, seal
 
 KEPT = Path(__file__).parents[1] / "bundle" / "kept" / "jax-0.10.2"
 
 
 def test_every_operation_has_its_meaning_in_jax_too():
-    assert {*_jax_operations.PLAIN, *_jax_operations.WITH_SETTINGS} == NAMES
+    assert {*_jax_operations.PLAIN, *_jax_operations.WITH_SETTINGS} == OPERATION_NAMES
 
 
 def test_a_renewed_bundle_decides_as_before_and_names_the_old_one(tmp_path, capsys):
@@ -43,8 +43,8 @@ def test_a_renewed_bundle_decides_as_before_and_names_the_old_one(tmp_path, caps
         }
     ]
     assert after.manifest.jax == jax.__version__
-    kept = set(SEALED) - {MANIFEST, "policy.stablehlo", "initial_carry.stablehlo"}
-    for name in (*kept, OPERATIONS, "weights.npz"):
+    changed = {"manifest.json", "policy.stablehlo", "initial_carry.stablehlo", "policy.onnx"}
+    for name in set(FILES) - changed:
         assert before.files[name] == after.files[name], name
     assert load_bundle(out).self_test(1e-6) <= 1e-6
     old, new = Runtime(before), Runtime(after)
@@ -64,15 +64,13 @@ def test_a_program_that_answers_otherwise_is_refused_with_the_figure(tmp_path, m
 
 def test_what_has_no_numpy_form_is_exported_again_and_not_renewed(tmp_path):
     bundle = shutil.copytree(KEPT, tmp_path / "line2.bundle")
-    for name in (OPERATIONS, "weights.npz"):
+    for name in ("operations.json", "weights.npz"):
         (bundle / name).unlink()
-    document = json.loads((bundle / MANIFEST).read_text())
+    document = json.loads((bundle / "manifest.json").read_text())
     document["programs"].update(
         forms=[], form_of_record="stablehlo", without_numpy="the list cannot hold a fold"
     )
-    (bundle / MANIFEST).write_text(json.dumps(document))
-    files = {path.name: path.read_bytes() for path in bundle.iterdir()}
-    (bundle / "checksums.json").write_bytes(checksums(files))
+    reseal(bundle, manifest__json=json.dumps(document).encode())
     with pytest.raises(DeployError, match=r"\(the list cannot hold a fold\); export it again"):
         renew_bundle(bundle)
 

@@ -17,7 +17,6 @@ from neorl_deploy.loop import (
     tags_of,
 )
 from neorl_deploy.runtime import Runtime
-from neorl_deploy.runtime._decision import Events
 
 UNATTENDED = "the plant has no permit and watches no heartbeat"
 
@@ -147,7 +146,7 @@ class Bench:
 def fresh(runtime):
     """The session's runtime as a process finds it: its program is compiled once."""
     runtime._carry, runtime._proposed = runtime._initial, runtime._nothing_sent()
-    runtime._events, runtime._steps, runtime._fell_back = Events(), 0, False
+    runtime._events, runtime._steps, runtime._fell_back = type(runtime._events)(), 0, False
     runtime._file = None
     return runtime
 

@@ -16,8 +16,7 @@ from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError
 from neorl_deploy.dashboard import live_page, still_page
 from neorl_deploy.loop import Board, Mode, Quality, audit_log, recorder
-from neorl_deploy.serving import ServingLimits
-from neorl_deploy.serving._loop_app import beside
+from neorl_deploy.serving import ServingLimits, beside
 
 FLAGS = (
     "--headless=new",

@@ -12,8 +12,7 @@ from neorl_deploy.loop import Mode, Plan, Quality, StagedRollout
 from neorl_deploy.loop._modes import TARGETS, WRITING
 from neorl_deploy.loop._orders import ModeTag, read_mode_tag
 from neorl_deploy.loop._serve import OrderBox, drop_old_orders, loop_lock, order
-from neorl_deploy.runtime._decision import Events
-from neorl_deploy.runtime._state import StateError, write_state
+from neorl_deploy.runtime import StateError
 
 
 def notes(cycles):
@@ -292,7 +291,7 @@ class World:
 def as_new(runtime):
     """A runtime as a new process has it."""
     runtime._carry, runtime._file = runtime._initial, None
-    runtime._events = Events()
+    runtime._events = type(runtime._events)()
 
 
 @settings(
@@ -307,10 +306,13 @@ def test_after_a_stop_the_policy_writes_nothing_until_a_person_releases_it(make,
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         world = World(make, fresh, Path(name))
 
-        def written(*arguments, **settings):
-            return broken() if world.full else write_state(*arguments, **settings)
+        def replace(draft, target):
+            if world.full and target.name == "state":
+                raise OSError(28, "No space left on device")
+            return moved(draft, target)
 
-        patch.setattr("neorl_deploy.runtime._state.write_state", written)
+        moved = Path.replace
+        patch.setattr(Path, "replace", replace)
         for events, periods in script:
             for event in events:
                 world.happen(event)

@@ -23,7 +23,6 @@ from neorl_deploy.loop import (
     tags_of,
 )
 from neorl_deploy.modbus import ModbusPlant
-from neorl_deploy.runtime._decision import Events
 
 UNATTENDED = "the plant has no permit and watches no heartbeat"
 
@@ -288,7 +287,7 @@ def test_a_tag_that_is_no_register_is_one_line(document, exported, tag, words):
 def test_a_loop_closes_over_the_registers_survives_its_server_and_comes_back(
     tank, connected, tags, runtime
 ):
-    runtime._carry, runtime._events = runtime._initial, Events()
+    runtime._carry, runtime._events = runtime._initial, type(runtime._events)()
     loop = ControlLoop(runtime, tags, connected, SystemClock())
     loop.ask(Mode.CLOSED_LOOP, "the test")
     for _ in range(20):

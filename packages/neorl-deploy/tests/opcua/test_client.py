@@ -23,7 +23,6 @@ from neorl_deploy.loop import (
     tags_of,
 )
 from neorl_deploy.opcua import OpcUaPlant, _end
-from neorl_deploy.runtime._decision import Events
 
 UNATTENDED = "the plant has no permit and watches no heartbeat"
 
@@ -228,7 +227,7 @@ def test_settings_that_would_harm_are_refused(tags, settings, words):
 def test_a_loop_controls_the_reactor_survives_its_server_and_comes_back(
     reactor, connected, tags, runtime
 ):
-    runtime._carry, runtime._events = runtime._initial, Events()
+    runtime._carry, runtime._events = runtime._initial, type(runtime._events)()
     loop = ControlLoop(runtime, tags, connected, SystemClock())
     object.__setattr__(tags.loop, "late", 1.0)
     loop.ask(Mode.CLOSED_LOOP, "the test")
@@ -259,7 +258,7 @@ def test_a_loop_controls_the_reactor_survives_its_server_and_comes_back(
 
 
 def test_a_server_that_restarts_with_its_defaults_releases_no_stop(reactor, tags, runtime):
-    runtime._carry, runtime._events = runtime._initial, Events()
+    runtime._carry, runtime._events = runtime._initial, type(runtime._events)()
     for name, value in TAGS.items():
         reactor.set(name, value)
     object.__setattr__(tags.loop, "late", 1.0)

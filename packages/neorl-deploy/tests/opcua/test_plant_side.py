@@ -21,7 +21,6 @@ from neorl_deploy.loop import (
     unchecked,
 )
 from neorl_deploy.opcua import OpcUaPlant
-from neorl_deploy.runtime._decision import Events
 
 SCANS = 4  # of the plant's controller in a period of the loop
 PATIENCE = 6  # scans: a period and a half
@@ -102,7 +101,7 @@ def simulated(exported):
 
 @pytest.fixture
 def bench(runtime, exported, simulated):
-    runtime._carry, runtime._events, runtime._file = runtime._initial, Events(), None
+    runtime._carry, runtime._events, runtime._file = runtime._initial, type(runtime._events)(), None
     made = Bench(runtime, read_bundle(exported), simulated)
     yield made
     for connection in made.loops:

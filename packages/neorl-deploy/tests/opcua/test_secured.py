@@ -22,7 +22,6 @@ from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import ControlLoop, Mode, PlantError, SystemClock, tags_of
 from neorl_deploy.opcua import OpcUaPlant, _end
-from neorl_deploy.runtime._decision import Events
 
 UNATTENDED = "the plant has no permit and watches no heartbeat"
 
@@ -174,7 +173,7 @@ def secured(folder):
 
 def test_the_loop_closes_over_the_server_of_a_second_plant(plant, tags, secured, runtime):
     connected = OpcUaPlant(tags, plant.address, **secured)
-    runtime._carry, runtime._events = runtime._initial, Events()
+    runtime._carry, runtime._events = runtime._initial, type(runtime._events)()
     loop = ControlLoop(runtime, tags, connected, SystemClock())
     loop.ask(Mode.CLOSED_LOOP, "the test")
     period = runtime.manifest.dt

@@ -16,7 +16,6 @@ import pytest
 from neorl_agents import save_policy
 from neorl_agents.networks import Encoding, init_network, tanh
 from neorl_agents.policies import HistoryPolicy
-from neorl_deploy.bundle._files import OPERATIONS
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.runtime import Runtime
 from neorl_safety.constraints import constraints_to_dict, declared_constraints
@@ -81,9 +80,10 @@ def _with_threshold(monitor, threshold):
 def test_it_has_the_form_and_its_list_loops_branches_and_sorts(looping_bundle):
     document = looping_bundle.manifest.document["programs"]
     assert (document["forms"], document["without_numpy"]) == (["numpy"], "")
-    kinds = {entry["op"] for entry in json.loads(looping_bundle.files[OPERATIONS])["operations"]}
+    operations = looping_bundle.files["operations.json"]
+    kinds = {entry["op"] for entry in json.loads(operations)["operations"]}
     assert {"scan", "branch", "largest", "part"} <= kinds
-    assert '"while"' in looping_bundle.files[OPERATIONS].decode()
+    assert '"while"' in operations.decode()
     assert Runtime(looping_bundle, "numpy").self_test(1e-6) <= 1e-6
 
 

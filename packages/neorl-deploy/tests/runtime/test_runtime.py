@@ -12,18 +12,11 @@ import pytest
 
 from neorl_deploy import BundleError
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.bundle._files import checksums
-from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.runtime import LastSent, Runtime, load_bundle
 
+from ..forged import canonical, reseal
+
 MIDDLE = np.array([1.0, 330.0, 3.0])
-
-
-def reseal(bundle, **changed):
-    for name, data in changed.items():
-        (bundle / name.replace("__", ".")).write_bytes(data)
-    files = {path.name: path.read_bytes() for path in bundle.iterdir()}
-    (bundle / "checksums.json").write_bytes(checksums(files))
 
 
 def test_a_step_never_gives_anything_but_a_finite_action_in_the_box(runtime):
@@ -208,7 +201,7 @@ def test_a_program_that_lost_its_nan_test_is_refused(bundle):
 def test_a_bundle_for_another_machine_is_refused(bundle, section, key, value, message):
     document = json.loads((bundle / "manifest.json").read_text())
     document[section][key] = value
-    reseal(bundle, manifest__json=dump_canonical(document))
+    reseal(bundle, manifest__json=canonical(document))
     with pytest.raises(BundleError, match=message):
         load_bundle(bundle)
 

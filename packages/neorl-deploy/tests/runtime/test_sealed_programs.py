@@ -14,21 +14,14 @@ from jax import export
 from neorl_deploy import BundleError, NotDeployable
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.bundle._files import checksums, program_names
-from neorl_deploy.bundle._strict_json import dump_canonical
 from neorl_deploy.runtime import LastSent, Runtime, load_bundle
 from neorl_deploy.runtime._forms import open_programs
 from neorl_deploy.shadow import read_log, replay
 
+from ..forged import canonical, reseal, seal
+
 PROGRAMS = ("policy.stablehlo", "initial_carry.stablehlo")
 MIDDLE = np.array([1.0, 330.0, 3.0])
-
-
-def reseal(bundle, **changed):
-    for name, data in changed.items():
-        (bundle / name.replace("__", ".")).write_bytes(data)
-    files = {path.name: path.read_bytes() for path in bundle.iterdir()}
-    (bundle / "checksums.json").write_bytes(checksums(files))
 
 
 def manifest_of(bundle):
@@ -77,9 +70,9 @@ def test_a_manifest_that_says_other_things_than_its_programs_is_not_loaded(bundl
     guard["supervisor"] = document["guard"]["supervisor"]
     reseal(
         bundle,
-        manifest__json=dump_canonical(document),
-        constraints__json=dump_canonical(document["constraints"]),
-        guard__json=dump_canonical(guard),
+        manifest__json=canonical(document),
+        constraints__json=canonical(document["constraints"]),
+        guard__json=canonical(guard),
     )
     with pytest.raises(BundleError, match=r"not sealed with this manifest|stored answers") as error:
         load_bundle(bundle, self_test=False)
@@ -99,8 +92,8 @@ def test_a_manifest_that_says_other_things_than_its_programs_is_not_loaded(bundl
 def test_numpy_alone_finds_answers_that_break_the_stated_limits(bundle, capsys, change, message):
     document = manifest_of(bundle)
     change(document)
-    constraints = dump_canonical(document["constraints"])
-    reseal(bundle, manifest__json=dump_canonical(document), constraints__json=constraints)
+    constraints = canonical(document["constraints"])
+    reseal(bundle, manifest__json=canonical(document), constraints__json=constraints)
     assert main(["verify", str(bundle)]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -128,7 +121,7 @@ def resealed_with(bundle, initial_carry):
     def program():
         return initial_carry(manifest.carry)
 
-    program.__name__ = program_names(manifest.document)[1]
+    program.__name__ = f"initial_carry_{seal(manifest.document)}"
     data = export.export(jax.jit(program), platforms=("cpu",))().serialize()
     reseal(bundle, initial_carry__stablehlo=bytes(data))
 
@@ -155,8 +148,8 @@ def test_the_trial_runs_what_was_verified(bundle, exported, monkeypatch):
         document["verdict"]["sentence"] = "Exchanged."
         reseal(
             bundle,
-            manifest__json=dump_canonical(document),
-            verdict__json=dump_canonical(document["verdict"]),
+            manifest__json=canonical(document),
+            verdict__json=canonical(document["verdict"]),
         )
         return verified
 
@@ -201,7 +194,7 @@ def test_programs_of_another_bundle_are_not_taken(bundle, exported):
     """Each fits the checksums, but not the manifest beside it."""
     document = manifest_of(bundle)
     document["provenance"]["policy"]["digest"] = "sha256:0"
-    reseal(bundle, manifest__json=dump_canonical(document))
+    reseal(bundle, manifest__json=canonical(document))
     with pytest.raises(BundleError, match="not sealed with this manifest"):
         open_programs(read_bundle(bundle))
     open_programs(read_bundle(exported))
@@ -211,7 +204,7 @@ def answering(bundle, answer):
     """The bundle with another verdict."""
     verdict = json.loads((bundle / "verdict.json").read_text()) | {"answer": answer}
     document = manifest_of(bundle) | {"verdict": verdict}
-    reseal(bundle, manifest__json=dump_canonical(document), verdict__json=dump_canonical(verdict))
+    reseal(bundle, manifest__json=canonical(document), verdict__json=canonical(verdict))
     return bundle
 
 

@@ -43,7 +43,7 @@ class Operation(NamedTuple):
     """One operation.
 
     Attributes:
-        name: Its name in :data:`NAMES`.
+        name: Its name in :data:`OPERATION_NAMES`.
         inputs: Numbers of its inputs: inputs of the list, constants or earlier operations.
         shape: Shape of its result.
         dtype: Data type of its result.
@@ -112,7 +112,7 @@ class _Steps:
             raise ValueError(f"loops and branches lie deeper than {MAX_DEPTH} in one another")
         self._plan: list[tuple[Callable[..., Any], tuple[int, ...]]] = []
         for at, operation in enumerate(operations, n_given):
-            if operation.name not in NAMES:
+            if operation.name not in OPERATION_NAMES:
                 raise ValueError(f"the operation {operation.name!r} is unknown")
             if not all(0 <= number < at for number in operation.inputs):
                 raise ValueError(f"operation {at} uses a later result")
@@ -541,7 +541,7 @@ WITH_SETTINGS: dict[str, Callable[..., Callable[..., Any]]] = {
 
 WITH_SEVERAL_RESULTS = frozenset({*HOLDING_LISTS, "largest", "sort"})
 
-NAMES = frozenset({*PLAIN, *WITH_SETTINGS, *HOLDING_LISTS})
+OPERATION_NAMES = frozenset({*PLAIN, *WITH_SETTINGS, *HOLDING_LISTS})
 """Every available operation."""
 
 
