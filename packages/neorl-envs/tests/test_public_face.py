@@ -11,8 +11,9 @@ import pytest
 
 import neorl_envs
 
-# A checkout whose environment is older than the extra still runs the other tests.
-ABSENT = () if importlib.util.find_spec("polars") else ("neorl_envs.plant_logs",)
+# A checkout whose environment is older than an extra still runs the other tests.
+NEEDS = {"neorl_envs.plant_logs": "polars", "neorl_envs.fmi": "fmpy"}
+ABSENT = tuple(name for name, library in NEEDS.items() if not importlib.util.find_spec(library))
 MODULES = [
     importlib.import_module(module.name)
     for module in pkgutil.walk_packages(neorl_envs.__path__, "neorl_envs.")

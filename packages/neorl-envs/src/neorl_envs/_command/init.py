@@ -1,21 +1,26 @@
-"""``neorl-envs init LOG.csv``: drafts a plant.toml from a log."""
+"""``neorl-envs init LOG.csv``: drafts a plant.toml from a log, or the file beside a unit."""
 
 import dataclasses
 import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from neorl_core import InputError
 from neorl_core.infrastructure import write_text
 from neorl_core.infrastructure.command_line import Positional, parse_options
 from neorl_envs._command.convert import check_destination, lines_to_complete, plant_log_tools
+from neorl_envs.plants._table import fmi_tools, is_unit
 
 
 @dataclasses.dataclass(frozen=True)
 class Init:
     """Drafts a plant.toml from a log: columns, stamps, period, units, ranges, roles.
 
+    For a co-simulation unit, PLANT.fmu, it drafts PLANT.toml from the unit's description.
+
     example: neorl-envs init export.csv
+             neorl-envs init tank.fmu
 
     Attributes:
         logs: CSV, compressed CSV or Parquet; several files of one log share one plant.toml.
@@ -34,6 +39,9 @@ def command(words: list[str]) -> None:
     options = parse_options(Init, words, program="neorl-envs init")
     if not options.logs:
         raise InputError("name the log to look at: neorl-envs init export.csv")
+    if is_unit(str(options.logs[0])):
+        _draft_of_unit(options.logs[0], options)
+        return
     out = options.out or _default_path(options.logs[0])
     check_destination(out, options.overwrite)
     text = plant_log_tools().draft_plant_log(*options.logs, folder=out.parent)
@@ -42,6 +50,20 @@ def command(words: list[str]) -> None:
     print(
         f"{out}: {tags} tags, {lines_to_complete(text)} lines to complete (marked TODO)\n"
         f"Next: {shlex.join(['neorl-envs', 'convert', str(out)])}"
+    )
+
+
+def _draft_of_unit(unit: Path, options: Init) -> None:
+    fmi: Any = fmi_tools(str(unit))
+    out = unit.with_suffix(".toml")
+    if len(options.logs) > 1 or options.out not in (None, out):
+        raise InputError(f"the declaration of {unit} is {out}, one for each unit; leave --out out")
+    check_destination(out, options.overwrite)
+    text = fmi.draft_declaration(fmi.read_description(str(unit)))
+    write_text(out, text)
+    print(
+        f"{out}: {text.count('[[tag]]')} tags, {lines_to_complete(text)} lines to complete (marked "
+        f"TODO)\nNext: {shlex.join(['neorl-envs', 'check', str(unit)])}"
     )
 
 

@@ -21,7 +21,7 @@ commands:
   inspect FILE          report on a log: rows, returns, costs, coverage, excitation, warnings
   check PLANT           check whether an environment keeps the contract
 
-PLANT is one of `neorl-envs list`, or MODULE:CLASS for one of your own
+PLANT is one of `neorl-envs list`, MODULE:CLASS for one of your own, or a co-simulation unit *.fmu
 
 examples:
   neorl-envs init export.csv

@@ -5,12 +5,13 @@ Importing this namespace adds the plants to Gymnasium's registry as ``neorl/Name
 as well where Gymnasium has been imported before it.
 """
 
+from neorl_envs.interfaces._gymnasium import GymnasiumEnv as GymnasiumEnv
 from neorl_envs.interfaces._gymnax import Box as Box
 from neorl_envs.interfaces._gymnax import Gymnax as Gymnax
 from neorl_envs.interfaces._gymnax import GymnaxState as GymnaxState
 from neorl_envs.interfaces._gymnax import gymnax as gymnax
 from neorl_envs.plants._table import register_environments
 
-__all__ = ["Box", "Gymnax", "GymnaxState", "gymnax"]
+__all__ = ["Box", "GymnasiumEnv", "Gymnax", "GymnaxState", "gymnax"]
 
 register_environments()

@@ -7,6 +7,9 @@ from neorl_envs.plants._simulated import Moment as Moment
 from neorl_envs.plants._simulated import SimulatedPlant as SimulatedPlant
 from neorl_envs.plants._table import GRAPH_PLANTS as GRAPH_PLANTS
 from neorl_envs.plants._table import PLANTS as PLANTS
+from neorl_envs.plants._table import is_plant as is_plant
+from neorl_envs.plants._table import is_unit as is_unit
+from neorl_envs.plants._table import plant_origin as plant_origin
 from neorl_envs.plants._table import register_plant as register_plant
 from neorl_envs.plants.chemical_reactor._env import ChemicalReactor as ChemicalReactor
 from neorl_envs.plants.cstr import CSTR as CSTR
@@ -41,5 +44,8 @@ __all__ = [
     "SteelAnnealing",
     "SupplyChain",
     "WaterTreatment",
+    "is_plant",
+    "is_unit",
+    "plant_origin",
     "register_plant",
 ]

@@ -22,6 +22,8 @@ from neorl_envs.plants.steel_annealing._env import SteelAnnealing
 from neorl_envs.plants.supply_chain._env import SupplyChain
 from neorl_envs.plants.water_treatment._env import WaterTreatment
 
+UNIT = ".fmu"
+"""End of the file name of a co-simulation unit."""
 VERSIONED = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*-v[0-9]+")
 
 
@@ -115,7 +117,9 @@ def make(name: str) -> Plant:
     """Creates a plant by name.
 
     Args:
-        name: Name of the plant, for example ``"ChemicalReactor-v0"``.
+        name: Name of the plant, for example ``"ChemicalReactor-v0"``, or path of a co-simulation
+            unit, such as ``"tank.fmu"``, with its declaration ``tank.toml`` beside it (extra
+            ``fmi``).
 
     Returns:
         A :class:`neorl_envs.plants.Plant`: a frozen, hashable environment without array fields,
@@ -129,6 +133,8 @@ def make(name: str) -> Plant:
         >>> make("ChemicalReactor-v0").spec.n_obs
         12
     """
+    if is_unit(name):
+        return fmi_tools(str(name)).unit_plant(str(name))
     factory = PLANTS.find(str(name))
     origin = PLANTS.origin(name)
     if not origin:
@@ -138,6 +144,40 @@ def make(name: str) -> Plant:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"the environment {name!r} ({origin}): {reason}") from error
+
+
+def is_unit(name: str) -> bool:
+    """Whether a name is the path of a co-simulation unit."""
+    return str(name).endswith(UNIT)
+
+
+def is_plant(name: str) -> bool:
+    """Whether :func:`make` takes a name: one of the table, or the path of a unit."""
+    return is_unit(name) or name in PLANTS
+
+
+def plant_origin(name: str) -> str:
+    """What supplies a plant: empty for our own, a distribution, or the digest of a unit."""
+    if is_unit(name):
+        plant: Any = make(name)
+        return f"unit and declaration sha256:{plant.digest}"
+    return PLANTS.origin(name)
+
+
+def fmi_tools(path: str) -> Any:
+    """Imports the namespace of units.
+
+    Raises an ``InputError`` if the required extra is not installed.
+    """
+    try:
+        return importlib.import_module("neorl_envs.fmi")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("fmpy", "polars"):
+            raise
+        raise InputError(
+            f"{path}: a co-simulation unit needs the extra fmi; install it with: python -m pip "
+            'install "fmpy>=0.3.26,<0.4" "polars>=2,<3"'
+        ) from error
 
 
 def gymnasium_id(name: str, *, physical: bool = False) -> str:

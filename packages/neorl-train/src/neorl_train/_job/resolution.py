@@ -16,7 +16,7 @@ from neorl_core import Spec
 from neorl_core.infrastructure import Registry
 from neorl_envs import Dataset
 from neorl_envs.ingest import READERS, reader_name
-from neorl_envs.plants import PLANTS, Plant
+from neorl_envs.plants import PLANTS, Plant, is_plant, is_unit, plant_origin
 from neorl_safety.constraints import (
     KINDS,
     Constraints,
@@ -355,7 +355,7 @@ def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str
         ``"registered"`` if a script supplied it. Empty if everything is our own.
     """
     source = config.data.source
-    reader = "" if source in PLANTS else reader_name(source)
+    reader = "" if is_plant(source) else reader_name(source)
     plants = dict.fromkeys((source, config.evaluation.environment))
     used = {
         "algorithm": (ALGORITHMS, config.training.algorithms),
@@ -368,6 +368,7 @@ def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str
         kind: {name: origin for name in names if (origin := origin_of(table, name))}
         for kind, (table, names) in used.items()
     }
+    by_kind["environment"] |= {name: plant_origin(name) for name in plants if is_unit(name)}
     return {kind: names for kind, names in by_kind.items() if names}
 
 

@@ -26,7 +26,7 @@ from neorl_envs import Dataset, collect_log, make, read_dataset, write_dataset
 from neorl_envs.blocks import Constant
 from neorl_envs.datasets import require_content_hash, stored_bytes
 from neorl_envs.ingest import log_suffixes, reader_name
-from neorl_envs.plants import PLANTS, Plant, SimulatedPlant
+from neorl_envs.plants import PLANTS, Plant, SimulatedPlant, is_plant, plant_origin
 from neorl_envs.recording import quality
 from neorl_train.configuration._online import FineTuningConfig
 from neorl_train.configuration._sections import (
@@ -84,14 +84,14 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
     """The source that a configuration names.
 
     Args:
-        name: Name of an environment, or path of a file.
+        name: Name of an environment, path of a co-simulation unit, or path of a file.
         constants: Factors on the declared constants of an environment.
 
     Raises:
         InputError: If it is neither (the closest environment is suggested), or if constants are
             given for a log.
     """
-    if name in PLANTS:
+    if is_plant(name):
         return PlantSource(name, tuple(sorted(constants.items())))
     if constants:
         raise InputError(
@@ -146,7 +146,7 @@ def simulator(
     """
     source = source_named(data.source, data.constants)
     judge, trainer = evaluation.environment, finetune.environment
-    if judge and judge not in PLANTS:
+    if judge and not is_plant(judge):
         raise unknown_name("simulated plant as evaluation.environment", judge, PLANTS)
     if judge and isinstance(source, PlantSource) and judge != source.name:
         raise InputError(
@@ -432,7 +432,7 @@ def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
             code.update(path.read_bytes())
     content = {
         "source": source,
-        "origin": PLANTS.origin(source),
+        "origin": plant_origin(source),
         **inputs,
         "code": code.hexdigest(),
         "jax": metadata.version("jax"),
