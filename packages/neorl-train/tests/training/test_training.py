@@ -1,5 +1,7 @@
 """Interrupted anywhere, training continues to the same bits, with the same records."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import pytest
 
@@ -140,6 +142,25 @@ def test_a_tensor_that_is_not_finite_is_named_with_the_last_good_checkpoint(
     with pytest.raises(InputError, match=message):
         train(Late(), line_data, (1,), PLAN, checkpoints=checkpoints)
     assert checkpoints.steps()[-1] == before
+
+
+def test_the_line_of_the_first_nan_is_named_on_request(make_line, line_data):
+    """Row E03: the chunk is repeated operation by operation."""
+
+    class Root(type(make_line())):
+        def update(self, state, batch, key):
+            new, metrics = super().update(state, batch, key)
+            late = jnp.where(new.updates >= 35 // self.cycle, -1.0, 1.0)
+            weight = new.parameters["weight"] * jnp.sqrt(late)
+            return new.with_parameters(weight=weight), metrics
+
+    plan = replace(PLAN, debug_nans=True)
+    with pytest.raises(InputError, match=r"first NaN comes from training/test_training.py, line"):
+        train(Root(), line_data, (1,), plan)
+    with pytest.raises(InputError, match=r"weight = new.parameters\["):
+        train(Root(), line_data, (1,), plan)
+    with pytest.raises(InputError, match=r"scale the reward$"):
+        train(Root(), line_data, (1,), PLAN)
 
 
 def test_a_learner_that_breaks_the_contract_is_named_before_it_trains(make_line, line_data):

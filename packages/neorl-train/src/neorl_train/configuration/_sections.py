@@ -257,10 +257,14 @@ class DevicesConfig:
         memory: Most memory that a training may take, such as ``"16GB"``; one that needs more is
             refused before it begins. If empty, all memory of the machine, its container or the
             device.
+        debug_nans: Whether a training that diverges repeats its last chunk operation by operation,
+            to name the line of code that gave the first NaN. A copy of the state is made before
+            every chunk for this.
     """
 
     batch: int = setting(0, low=0)
     memory: str = ""
+    debug_nans: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The training loop of one algorithm: chunks queued ahead, checkpoints, resume, stop."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -279,6 +280,7 @@ class _Loop:
         self.checkpoints, self.validate = checkpoints, validate
         self.validated = False
         self.pending: tuple[int, list[dict[str, jax.Array]]] | None = None
+        self.before: dict[int, dict[str, Any]] = {}
 
     def begin(self) -> int:
         """Restores and compiles; returns the step to continue from."""
@@ -307,6 +309,10 @@ class _Loop:
             is_due = last or step % self.plan.interval == 0
             snapshot = self.parallel.snapshot() if is_due and step else None
             yield
+            if self.plan.debug_nans:
+                self.before = {
+                    key: self.before[key] for key in self.before if key == step - self.plan.chunk
+                } | {step: self.parallel.snapshot()}
             running = None if last else self.parallel.advance()
             self._finish_validation()
             if metrics is not None:
@@ -314,7 +320,8 @@ class _Loop:
             if snapshot is not None:
                 if step > first_step:
                     seeds = self.parallel.seeds
-                    require_finite_states(self.name, seeds, step, snapshot, self.checkpoints)
+                    with self._explained(step):
+                        require_finite_states(self.name, seeds, step, snapshot, self.checkpoints)
                     self._save(step, snapshot, force=last)
                 at_interval = step % self.plan.interval == 0 or step >= self.plan.updates
                 if at_interval and not (self.validated and step == first_step):
@@ -352,5 +359,21 @@ class _Loop:
             for metrics in jax.device_get(metrics_of_seeds)
         ]
         seeds, snapshot = self.parallel.seeds, self.parallel.snapshot
-        require_finite_metrics(self.name, seeds, step, metrics, snapshot, self.checkpoints)
+        with self._explained(step):
+            require_finite_metrics(self.name, seeds, step, metrics, snapshot, self.checkpoints)
         return metrics
+
+    @contextlib.contextmanager
+    def _explained(self, step: int) -> Iterator[None]:
+        """Adds to a refusal of non-finite numbers where they come from, if the plan asks for it."""
+        try:
+            yield
+        except InputError as error:
+            first = step - self.plan.chunk
+            if first not in self.before:
+                raise
+            done = first // self.per_update
+            origin = self.parallel.origin_of_nan(self.before[first], done=done)
+            if not origin:
+                raise
+            raise InputError(f"{error}; {origin}") from error

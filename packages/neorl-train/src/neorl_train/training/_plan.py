@@ -33,6 +33,7 @@ class Plan:
         interval: Updates between two checkpoints and validations.
         memory: Largest number of bytes that the training may take; the memory of the machine or the
             device is a limit in any case.
+        debug_nans: Whether a training that diverges says where the first NaN came from.
 
     Raises:
         ValueError: If a number is below one, the others are not multiples of ``chunk``, or there is
@@ -43,6 +44,7 @@ class Plan:
     chunk: int = TrainingConfig.chunk
     interval: int = CheckpointConfig.interval
     memory: float = math.inf
+    debug_nans: bool = False
 
     def __post_init__(self) -> None:
         for name in ("chunk", "updates", "interval"):
@@ -61,8 +63,9 @@ DEFAULT_PLAN = Plan()
 
 def plan_of(config: Config) -> Plan:
     """The plan of every learner of a run."""
-    training, interval = config.training, config.checkpoints.interval
-    return Plan(training.updates, training.chunk, interval, memory_limit(config.devices.memory))
+    training, interval, devices = config.training, config.checkpoints.interval, config.devices
+    memory = memory_limit(devices.memory)
+    return Plan(training.updates, training.chunk, interval, memory, devices.debug_nans)
 
 
 def plan_in_chunks(updates: int, cycle: int = 1, *, checkpoints: bool = False) -> Plan:

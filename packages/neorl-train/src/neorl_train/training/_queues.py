@@ -2,8 +2,10 @@
 
 import concurrent.futures
 import functools
+import traceback
 import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import jax
@@ -347,6 +349,32 @@ class SeedQueues:
         """Releases the file and its readers if rows are streamed."""
         self._feed.close()
 
+    def origin_of_nan(self, snapshot: dict[str, Any], *, done: int) -> str:
+        """The operation and the line of code that gave the first NaN of a chunk.
+
+        Repeats the chunk of one seed after the other, each operation alone, which is slow.
+
+        Args:
+            snapshot: All trainings and keys before the chunk.
+            done: Number of updates before it, in calls of ``update``.
+
+        Returns:
+            A phrase for a message; empty if no operation gives NaN, or rows are streamed.
+        """
+        if not self._feed.shared_by_seeds:
+            return ""
+        self.restore(snapshot, done=done)
+        chunk: Any = train_chunk
+        for i, device in enumerate(self._devices):
+            tables = self._feed.tables(i, device, done, self._n_updates)
+            arguments = (*self._settings[device], self._trainings[i], tables, done, self._keys[i])
+            try:
+                with jax.disable_jit(), jax.debug_nans(True):
+                    chunk.__wrapped__(*arguments, n_updates=self._n_updates)
+            except FloatingPointError as error:
+                return _origin(error)
+        return ""
+
     def snapshot(self) -> dict[str, Any]:
         """All trainings and keys on the host, stacked by seed; waits for the devices.
 
@@ -406,6 +434,18 @@ class SeedQueues:
         example = self._feed.example(self._devices[i], n_updates)
         program = _chunk_of_seeds if self._batched else _program(self._devices[i])
         return program.lower(*self._arguments(i, example), n_updates=n_updates).compile()
+
+
+FRAMEWORK = {"jax", "jaxlib", "equinox", "optax", "jaxtyping", "beartype"}
+"""Folders of code in which an operation is carried out, but not written."""
+
+
+def _origin(error: FloatingPointError) -> str:
+    """The innermost line of a traceback that is not in JAX or a library on top of it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not FRAMEWORK & set(Path(frame.filename).parts)]
+    file = "/".join(Path(own[-1].filename).parts[-2:])
+    return f"the first NaN comes from {file}, line {own[-1].lineno}: `{own[-1].line}`"
 
 
 def _share(source: Any, placement: Placement) -> Any:
