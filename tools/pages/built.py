@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmark_figures
+import row_proofs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "docs/pages"
@@ -212,6 +213,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "published_defaults": published_defaults,
     "published_logs": lambda: study("published_logs").table(),
     "retuning": retuning,
+    "row_proofs": row_proofs.table,
     "verdict_errors": verdict_errors,
     "verdicts_on_plants": lambda: study("choice.verdicts_on_plants").page(),
     "walks": walks,
