@@ -74,6 +74,10 @@ SHOWN_BY: dict[str, tuple[str, BlockReason | None]] = {
         "loop/test_faults.py::test_a_loop_that_is_started_again_begins_in_shadow",
         None,
     ),
+    "the bundle does not decide": (
+        "loop/test_faults.py::test_a_bundle_whose_fallback_does_not_decide_either_releases",
+        BlockReason.SILENT,
+    ),
     "a period cannot be recorded": (
         "loop/test_faults.py::test_what_cannot_be_recorded_is_not_written",
         None,

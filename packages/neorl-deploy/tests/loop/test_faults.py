@@ -6,9 +6,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from neorl_deploy.loop import Input, Instant, Mode, Quality, Reading, serve
+from neorl_deploy import BundleError
+from neorl_deploy.audit import AuditError, replay_decisions
+from neorl_deploy.loop import (
+    Input,
+    Instant,
+    Mode,
+    Quality,
+    Reading,
+    audit_log,
+    recorder,
+    serve,
+)
 from neorl_deploy.loop._inputs import judge_readings
 from neorl_deploy.loop._modes import TRANSITIONS, WRITING
+from neorl_deploy.shadow import shadow_comparison
 
 
 def bad(plant):
@@ -391,6 +403,59 @@ def test_what_cannot_be_recorded_is_not_written(make):
     assert not bench.plant.writes
     assert cycles[-1].mode is Mode.MANUAL
     assert "No space left" in cycles[5].reason + cycles[4].reason
+
+
+def with_an_endless_loop(runtime, monkeypatch, when):
+    """For some observations a loop of the bundle does not end, as the form for NumPy reports it."""
+    step = runtime._step
+
+    def run(carry, obs, sent):
+        if when(obs):
+            raise BundleError("a loop of this bundle did not end after 10000 turns")
+        return step(carry, obs, sent)
+
+    monkeypatch.setattr(runtime, "_step", run)
+
+
+def test_a_bundle_that_does_not_decide_leads_to_its_fallback_and_is_recorded(
+    make, fresh, tmp_path, monkeypatch
+):
+    log = audit_log(tmp_path / "audit", fresh.bundle)
+    bench = make(record=recorder(log)).close()
+    with_an_endless_loop(fresh, monkeypatch, lambda obs: obs[1] > 340.0)
+    bench.plant.tags["TI"] = 345.0
+    for cycle in bench.step(4):
+        assert cycle.mode is Mode.FALLBACK
+        assert bench.falls_back(cycle)
+        assert "LC.OP" in cycle.written
+        assert "the bundle did not decide: a loop of this bundle did not end" in cycle.reason
+    bench.plant.tags["TI"] = 335.0
+    assert bench.step(12)[-1].mode is Mode.CLOSED_LOOP
+    log.close()
+    assert replay_decisions(tmp_path / "audit", fresh.bundle, runtime=fresh).differ == ()
+
+
+def test_a_bundle_whose_fallback_does_not_decide_either_releases_the_plant(
+    make, fresh, tmp_path, monkeypatch
+):
+    bench = make().close()
+    with monkeypatch.context() as patch:
+        with_an_endless_loop(fresh, patch, lambda obs: True)
+        count = len(bench.plant.writes)
+        cycles = bench.step(4)
+        assert [cycle.mode for cycle in cycles] == [Mode.FALLBACK] * 3 + [Mode.MANUAL]
+        assert cycles[-1].reason == "the bundle has not decided for 3 periods"
+        log = audit_log(tmp_path / "audit", fresh.bundle)
+        unable = make(record=recorder(log))
+        unable.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+        assert unable.step(20)[-1].mode is Mode.SHADOW
+        assert len(bench.plant.writes) == count
+        assert not unable.plant.writes
+        log.close()
+        assert replay_decisions(tmp_path / "audit", fresh.bundle, runtime=fresh).differ == ()
+        with pytest.raises(AuditError, match="no two periods"):
+            shadow_comparison(tmp_path / "audit", fresh.bundle)
+    assert np.isfinite(bench.step().decision.action).all()
 
 
 def drawn(bench, rng):

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from neorl_deploy._errors import BundleError
 from neorl_deploy.audit._chain import AuditError, records
 from neorl_deploy.bundle._read import Bundle
+from neorl_deploy.runtime._decision import no_decision
 from neorl_deploy.runtime._runtime import Runtime
 
 
@@ -62,12 +64,15 @@ def replay_decisions(
                 acting.restore_words(np.frombuffer(words, "<u4"))
             # JSON holds no infinity: the age of a value that never came is recorded as null.
             ages = np.nan_to_num(_numbers(record["ages"]), nan=np.inf)
-            again = acting.step(
-                _numbers(record["obs"]),
-                _numbers(record["received"]),
-                ages=ages,
-                taking_over=record["taking_over"],
-            )
+            try:
+                again = acting.step(
+                    _numbers(record["obs"]),
+                    _numbers(record["received"]),
+                    ages=ages,
+                    taking_over=record["taking_over"],
+                )
+            except BundleError:
+                again = no_decision(bundle.manifest)
             recorded = np.array(record["action"], np.float32)
             same = recorded.tobytes() == again.action.tobytes()
             same &= [record["flags"], record["alarms"]] == [again.flags, again.alarms]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._manifest import DEPLOY, TRIAL
 from neorl_deploy.loop._block import COUNTERS
 from neorl_deploy.loop._contract import objection, watch_owner
@@ -31,7 +32,7 @@ from neorl_deploy.loop._orders import (
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Reading
 from neorl_deploy.loop._tags import TagMap
 from neorl_deploy.loop._writing import Writer, good
-from neorl_deploy.runtime._decision import WITHOUT_STATE, Decision
+from neorl_deploy.runtime._decision import WITHOUT_STATE, Decision, no_decision
 from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
 from neorl_deploy.runtime._state import StateError
 
@@ -181,9 +182,7 @@ class ControlLoop:
         continued = now.carry is not None and np.array_equal(carry, now.carry)
         # From the request on, so that the first action that is written starts at the plant's own.
         taking_over = now.mode not in WRITING and now.target is Mode.CLOSED_LOOP
-        decision = self.runtime.step(
-            measured.obs, received, ages=measured.ages, taking_over=taking_over
-        )
+        measured, decision = self._decide(measured, received, notes, taking_over=taking_over)
         now.carry = self.runtime.words
         fallback = self._fallback_reason(measured, decision)
         late = self._late(at)
@@ -318,6 +317,29 @@ class ControlLoop:
                 measured = no_measurements(self.tags.inputs, why)
         return measured, received, loop_tags
 
+    def _decide(
+        self, measured: Measurements, received: np.ndarray, notes: list[str], *, taking_over: bool
+    ) -> tuple[Measurements, Decision]:
+        """The decision, and the measurements from which it was made.
+
+        If the bundle cannot decide, because a loop of it does not end, its fallback is asked
+        without any measurement. If it cannot decide even so, there is no action.
+        """
+        now = self._now
+        for _ in range(2):
+            try:
+                decision = self.runtime.step(
+                    measured.obs, received, ages=measured.ages, taking_over=taking_over
+                )
+            except BundleError as error:
+                notes.append(f"the bundle did not decide: {error}")
+                measured = no_measurements(self.tags.inputs, notes[-1])
+            else:
+                now.undecided = 0
+                return measured, decision
+        now.undecided += 1
+        return measured, no_decision(self.runtime.manifest)
+
     def _carry_out_orders(self, loop_tags: Mapping[str, float], notes: list[str]) -> None:
         """Carries out what persons ordered since the last step, by command or by a tag."""
         now, settings = self._now, self.tags.loop
@@ -372,6 +394,8 @@ class ControlLoop:
             return ""
         if now.failures >= settings.most_failures:
             return f"given up after {now.failures} periods: {now.failure}"
+        if now.undecided >= settings.most_failures:
+            return f"the bundle has not decided for {now.undecided} periods"
         unread = [o.read_back for o, v in zip(self.tags.outputs, received, strict=True) if v != v]
         if settings.heartbeat and math.isnan(loop_tags["heartbeat"]):
             unread.append(settings.heartbeat)

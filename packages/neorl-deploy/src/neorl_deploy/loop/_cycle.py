@@ -87,6 +87,7 @@ class Memory:
         clean: Number of consecutive steps without a fault.
         misses: Number of consecutive periods that were missed or late.
         failures: Number of consecutive periods without a connection or with a refused write.
+        undecided: Number of consecutive periods in which the bundle could not decide.
         blind: Number of consecutive periods in which a read-back or the heartbeat was unreadable
             although the loop writes.
         failure: The last of these failures; empty if there is none.
@@ -114,6 +115,7 @@ class Memory:
     clean: int = 0
     misses: int = 0
     failures: int = 0
+    undecided: int = 0
     blind: int = 0
     failure: str = ""
     connected: bool = True

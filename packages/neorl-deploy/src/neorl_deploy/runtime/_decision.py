@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy.bundle._manifest import ChannelEntry
+from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 
 # Inputs and outputs of one step of a bundle.
 
@@ -50,6 +50,14 @@ class Decision(NamedTuple):
     limits: np.ndarray
     intervention: np.ndarray
     alarms: int
+
+
+def no_decision(manifest: Manifest) -> Decision:
+    """What stands for a decision that could not be computed: no action, and not by the policy."""
+    width = len(manifest.action)
+    nothing = np.full(width, np.nan, np.float32)
+    flags = manifest.flags.get("fallback_used", 0)
+    return Decision(nothing, flags, np.zeros(width, np.uint32), nothing, 0)
 
 
 def vector(name: str, value: Any, channels: Sequence[ChannelEntry]) -> np.ndarray:

@@ -282,6 +282,8 @@ class Runtime:
         Raises:
             ValueError: If a shape does not fit the channels, ``max_age`` is not positive or comes
                 without ``ages``, or the bundle limits ages and none are given.
+            BundleError: If the step cannot be computed, such as one with a loop that does not end;
+                the runtime is then unchanged.
         """
         read = vector("obs", obs, self.manifest.obs)
         if max_age is not None and not max_age > 0:
@@ -302,16 +304,15 @@ class Runtime:
             sent = self._proposed if last_sent is AS_PROPOSED else self._nothing_sent()
         else:
             sent = vector("last_sent", last_sent, self.manifest.action)
+        carry = self._carry
         if taking_over:
             # `sent`, with which the program begins, is then `follow`, as a guard does both.
-            words = np.asarray(self._carry)
-            self._carry = self._place(self._layout.set(words, ".acted", np.array(NOBODY, np.int32)))
-        if self._testing:
-            with one_line_of(self.bundle, "its programs do not run"):
-                self._carry = self._step(self._carry, read, sent)
-        else:
-            self._carry = self._step(self._carry, read, sent)
-        words = np.asarray(self._carry)
+            words = np.asarray(carry)
+            carry = self._place(self._layout.set(words, ".acted", np.array(NOBODY, np.int32)))
+        with one_line_of(self.bundle, "its programs do not run"):
+            carry = self._step(carry, read, sent)
+            words = np.asarray(carry)
+        self._carry = carry
         action, flags, limits, intervention, alarms = (self._layout.get(words, n) for n in OUTPUTS)
         self._proposed = action.copy()
         decision = Decision(action, int(flags), limits, intervention, int(alarms))

@@ -81,7 +81,7 @@ def _rows(folder: Path, bundle: Bundle) -> tuple[list[Row], list[int]]:
             raise AuditError(
                 f"{folder}: the decisions were made by another bundle, {record['bundle']}"
             )
-        if record["kind"] != "cycle":
+        if record["kind"] != "cycle" or None in record["action"]:  # the bundle did not decide
             continue
         # Numbering restarts after a restart of the loop, so the clock must have advanced too.
         follows = (
