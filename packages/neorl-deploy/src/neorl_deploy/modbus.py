@@ -74,6 +74,9 @@ class ModbusPlant:
         word_order: Which word of a number comes first if its tag does not specify it.
         insecure: Allows the address of another machine although Modbus has no security.
 
+    Attributes:
+        session: Number of connections so far.
+
     Raises:
         DeployError: If the address, a setting or a tag is invalid, two tags would write to the same
             register, or the extra is not installed.
@@ -113,6 +116,7 @@ class ModbusPlant:
         self.address, self._timeout, self._unit = address, float(timeout), unit
         self._failed = (ModbusException, OSError)
         logging.getLogger("pymodbus").addHandler(logging.NullHandler())  # the loop reports failures
+        self.session = 0
         self._client: Any = ModbusTcpClient(
             parts.hostname or "", port=parts.port or PORT, timeout=self._timeout, retries=0
         )
@@ -170,8 +174,11 @@ class ModbusPlant:
         self._client.close()
 
     def _connect(self) -> None:
-        if not self._client.connected and not self._client.connect():
+        if self._client.connected:
+            return
+        if not self._client.connect():
             raise PlantError(f"{self.address}: no connection in {self._timeout:g} s")
+        self.session += 1
 
     def _reading(self, tag: str, deadline: float) -> Reading:
         words, code = self._read(tag, deadline)

@@ -134,6 +134,15 @@ def test_the_mode_tag_climbs_by_one_step_and_closes_within_a_minute():
     assert ordered([1, 2, 2, 3], 31.0) == [None, Mode.ADVISORY, None, None]
 
 
+def test_the_mode_tag_of_a_connection_that_was_made_anew_in_a_call_is_no_order(make):
+    bench = make()
+    bench.plant.tags["MODE"] = 2.0
+    bench.step()
+    bench.plant.session = 2  # the server has restarted between two reads
+    bench.plant.tags["MODE"] = 3.0
+    assert {cycle.mode for cycle in bench.step(20)} == {Mode.SHADOW}
+
+
 def test_a_request_that_cannot_be_met_lapses_and_says_so(make):
     bench = make()
     bench.plant.quality["TI"] = Quality.BAD

@@ -224,11 +224,12 @@ def test_a_register_that_fails_is_bad_and_one_that_is_none_is_one_line(tank, con
 def test_a_connection_that_the_device_has_closed_is_made_anew_to_read_but_not_to_write(
     tank, connected
 ):
-    for _ in range(2):
+    for sessions in (2, 3):
         connected.read([LEVEL])
         tank.stop()
         tank.start()
         assert connected.read([LEVEL])[0].value == 1.0
+        assert connected.session == sessions
     tank.stop()
     tank.start()
     with pytest.raises(PlantError, match=f"{BEAT}: the connection broke"):

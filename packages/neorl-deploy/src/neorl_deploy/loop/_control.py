@@ -23,6 +23,7 @@ from neorl_deploy.loop._inputs import (
 from neorl_deploy.loop._modes import TARGETS, WRITING, Authority, Mode, ModeConditions, next_mode
 from neorl_deploy.loop._orders import (
     ARMED,
+    NOT_SHOWN,
     RELEASE,
     STOP,
     Order,
@@ -281,6 +282,9 @@ class ControlLoop:
             now.failures, now.failure, now.connected = now.failures + 1, str(error), False
             notes.append(str(error))
             return {}, f"no connection: {error}"
+        session = getattr(self._plant, "session", 0)  # one that was made anew within the call
+        if session != now.session:
+            now.session, now.mode_tag = session, NOT_SHOWN
         if not now.connected:
             now.failures, now.failure, now.connected = 0, "", True
             notes.append("the connection is back")

@@ -102,6 +102,7 @@ class Memory:
         owner: Session number by which a block on the plant's side knows the loop.
         claim: What was seen of the block's owner.
         alive: Value of the plant's heartbeat, and when it last changed, monotonic.
+        session: Number of the connection, for one that counts them.
         mode_tag: What the mode tag has shown since the connection was made.
         waited: Number of periods for which a request for the closed loop has waited.
     """
@@ -128,6 +129,7 @@ class Memory:
     owner: int = 0
     claim: Claim = NO_CLAIM
     alive: tuple[float, float] = (math.nan, math.nan)
+    session: int = 0
     mode_tag: ModeTag = NOT_SHOWN
     waited: int = 0
 

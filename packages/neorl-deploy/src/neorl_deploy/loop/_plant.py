@@ -59,7 +59,11 @@ class Instant(NamedTuple):
 
 
 class Plant(Protocol):
-    """A connection to a plant. Every call must return within a control period."""
+    """A connection to a plant. Every call must return within a control period.
+
+    One that connects again within a call counts its connections in an attribute ``session``, since
+    a mode tag of a server that has restarted is no order.
+    """
 
     def read(self, tags: Sequence[str]) -> Sequence[Reading]:
         """Reads the values of tags, in the given order.
