@@ -158,6 +158,10 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     command = ["serve", str(exported), "tags.toml", "--steps", "1", "--rollout", "rollout.toml"]
     assert main([*command, "--form", "numpy", "--directory", "second"]) == 0
     assert main(["mode", "rollout", "--by", "shift leader", "--directory", "second"]) == 2
+    assert "before a release" not in capsys.readouterr().out
+    (tmp_path / "second" / "process").write_text("running")  # as a process that was killed
+    assert main([*command, "--form", "numpy", "--directory", "second"]) == 0
+    assert "not closed before a release (the last process did not end" in capsys.readouterr().out
     with loop_lock(tmp_path / "loop"):
         assert main(["mode", "closed-loop", "--by", "shift leader"]) == 0
     assert len(list((tmp_path / "loop" / "orders").glob("*.json"))) == 1

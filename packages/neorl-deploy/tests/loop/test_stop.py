@@ -1,6 +1,8 @@
 """A stop is a state of its own: it wins, it stays, and only a person's release ends it."""
 
 import json
+import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -8,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from neorl_deploy import DeployError
 from neorl_deploy.loop import Mode, Plan, Quality, StagedRollout
 from neorl_deploy.loop._modes import TARGETS, WRITING
 from neorl_deploy.loop._orders import ModeTag, read_mode_tag
-from neorl_deploy.loop._serve import OrderBox, drop_old_orders, loop_lock, order
-from neorl_deploy.runtime import StateError
+from neorl_deploy.loop._serve import OrderBox, ProcessMark, drop_old_orders, loop_lock, order
+from neorl_deploy.runtime._decision import Events
+from neorl_deploy.runtime._state import StateError, StateFile, write_state
 
 
 def notes(cycles):
@@ -212,12 +216,64 @@ def test_a_state_that_cannot_be_stored_leads_to_the_fallback_and_back(
     assert bench.step(12)[-1].mode is Mode.CLOSED_LOOP
 
 
+def test_a_stop_that_a_read_only_disk_lost_is_not_forgotten(make, fresh, tmp_path, monkeypatch):
+    def begun():
+        fresh.keep(tmp_path / "state")
+        bench, mark = make(), ProcessMark(tmp_path)
+        bench.loop.held = mark.begin(fresh)
+        return bench, mark
+
+    bench, _ = begun()
+    assert not bench.loop.stopped
+    bench.close()
+    with monkeypatch.context() as patch:
+        for name in ("write_state", "StateFile._overwrite"):
+            patch.setattr(f"neorl_deploy.runtime._state.{name}", broken)
+        bench.loop.stop("the signal SIGUSR1")
+        assert bench.step().mode is Mode.FALLBACK
+    as_new(fresh)  # killed; the disk can be written again
+    fresh.restore(tmp_path / "state")
+    assert not fresh.stopped
+    bench, mark = begun()
+    bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    cycles = bench.step(10)
+    assert {cycle.mode for cycle in cycles} == {Mode.SHADOW}
+    assert not any("emergency_stop" in bench.names(cycle) for cycle in cycles)
+    assert "because it is stopped (the last process did not end in order" in cycles[0].notes[0]
+    mark.end(bench.loop)  # no end in order releases it
+    bench, mark = begun()
+    bench.loop.release("shift leader: I looked")
+    bench.step()
+    bench.close()
+    mark.end(bench.loop)
+    assert not begun()[0].loop.stopped
+
+
+def test_a_stop_by_command_reaches_a_loop_whose_disk_takes_no_order(tmp_path, monkeypatch, caplog):
+    sent = []
+    with loop_lock(tmp_path):
+        (tmp_path / "orders").rmdir()
+        monkeypatch.setattr("os.kill", lambda *arguments: sent.append(arguments))
+        order(tmp_path, "stop", "operator: smoke")
+        assert sent == [(os.getpid(), signal.SIGUSR1)]
+        assert "the loop is stopped by a signal" in caplog.text
+        with pytest.raises(DeployError, match="the order cannot be stored"):
+            order(tmp_path, "release", "operator")
+    with pytest.raises(DeployError, match="the order cannot be stored"):
+        order(tmp_path, "stop", "operator: smoke")
+    assert len(sent) == 1
+
+
 EVENTS = st.one_of(
-    st.sampled_from(["stop", "stop tag", "release", "rollout", "full", "restart", "disk", "log"]),
+    st.sampled_from(["stop", "stop tag", "signal", "release", "rollout", "grant", "full", "log"]),
+    st.sampled_from(["killed", "ended", "read-only"]),
     st.sampled_from(["down", "up", "bad", "good", "hand"]),
     st.sampled_from(TARGETS),
     st.integers(0, 4),  # of the mode tag
 )
+
+
+ORDERED = {"stop": "stop", "release": "release", "rollout": "rollout", "grant": "full"}
 
 
 class World:
@@ -225,25 +281,33 @@ class World:
 
     def __init__(self, make, runtime, folder):
         self.make, self.runtime, self.folder = make, runtime, folder
-        self.full = self.log_full = self.stopped = False
+        self.disks, self.stopped = dict.fromkeys(("full", "read-only", "log"), False), False
         self.ordered, self.count = set(), 0
         (folder / "orders").mkdir()
         self._begin(self.make(record=self._record))
 
     def _record(self, _):
-        if self.log_full:
+        if self.disks["log"]:
             raise OSError(28, "No space left on device")
 
     def _begin(self, bench):
         self.bench = bench
         self.runtime.keep(self.folder / "state")
+        self.mark = ProcessMark(self.folder)
+        bench.loop.held = self.mark.begin(self.runtime)
         plan = Plan({"level": (0.7, 1.3)}, shadow_steps=3, turn_steps=4, turns=2)
         self.rollout = StagedRollout(plan, bench.loop)
         self.box = OrderBox(self.folder, bench.loop, self.rollout)
 
-    def restart(self):
-        """The process is killed and started again, which needs a disk that can be written."""
-        self.full, tags = False, self.bench.plant.tags
+    def restart(self, event):
+        """The process is killed or ends, and starts again on a disk that can be written."""
+        if event == "ended":
+            self.bench.loop.leave()
+            self.mark.end(self.bench.loop)
+        self.stopped |= bool({"stop", "signal"} & self.ordered)
+        self.ordered.discard("signal")  # no file of it outlives the process
+        self.disks |= {"full": False, "read-only": False}
+        tags = self.bench.plant.tags
         drop_old_orders(self.folder)
         as_new(self.runtime)
         self.runtime.restore(self.folder / "state")
@@ -259,17 +323,18 @@ class World:
             loop.ask(event, "engineer")
         elif event == "stop tag":
             plant.tags["STOP"] = 1.0 - plant.tags["STOP"]
-        elif event in ("stop", "release", "rollout", "full"):
+        elif event in ORDERED:
             self.count += 1
             path = self.folder / "orders" / f"{self.count:03d}.json"
-            path.write_text(json.dumps({"what": event, "by": "operator"}))
+            path.write_text(json.dumps({"what": ORDERED[event], "by": "operator"}))
             self.ordered.add(event)
-        elif event == "restart":
-            self.restart()
-        elif event == "disk":
-            self.full = not self.full
-        elif event == "log":
-            self.log_full = not self.log_full
+        elif event == "signal":
+            loop.stop("the signal SIGUSR1")
+            self.ordered.add(event)
+        elif event in ("killed", "ended"):
+            self.restart(event)
+        elif event in self.disks:
+            self.disks[event] = not self.disks[event]
         elif event in ("down", "up"):
             plant.down = event == "down"
         elif event == "hand":
@@ -286,13 +351,13 @@ class World:
         stop = any(note.startswith("emergency stop") for note in cycle.notes)
         release = any(note.startswith("released") for note in cycle.notes)
         assert not (stop and release)
-        assert stop or "stop" not in self.ordered
+        assert stop or not {"stop", "signal"} & self.ordered
         self.ordered.clear()
         self.stopped = stop or (self.stopped and not release)
         assert cycle.mode is Mode.SHADOW or not release
         if self.stopped:
             assert cycle.mode is not Mode.CLOSED_LOOP
-            assert "emergency_stop" in self.bench.names(cycle)
+            assert "emergency_stop" in self.bench.names(cycle) or self.bench.loop.held
             written = {tag for write in self.bench.plant.writes[count:] for tag in write}
             assert cycle.mode in WRITING or not written & {"LC.OP", "TC.SP"}
 
@@ -300,14 +365,17 @@ class World:
 def as_new(runtime):
     """A runtime as a new process has it."""
     runtime._carry, runtime._file = runtime._initial, None
-    runtime._events = type(runtime._events)()
+    runtime._events = Events()
 
 
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.tuples(st.lists(EVENTS, max_size=4), st.integers(1, 12)), max_size=12))
-@example([([Mode.CLOSED_LOOP], 8), (["disk", "stop"], 3), (["restart", Mode.CLOSED_LOOP], 9)])
+@example([([Mode.CLOSED_LOOP], 8), (["full", "stop"], 3), (["killed", Mode.CLOSED_LOOP], 9)])
+@example([([Mode.CLOSED_LOOP], 8), (["read-only", "signal"], 3), (["killed", Mode.CLOSED_LOOP], 9)])
+@example([([Mode.CLOSED_LOOP], 8), (["signal", "ended", Mode.CLOSED_LOOP], 9)])
+@example([(["killed"], 1), (["ended"], 1), (["release"], 1), ([Mode.CLOSED_LOOP], 9)])
 @example([([Mode.CLOSED_LOOP], 8), (["stop", "release", Mode.CLOSED_LOOP], 9)])
 def test_after_a_stop_the_policy_writes_nothing_until_a_person_releases_it(make, fresh, script):
     """Over interleavings of stop, tags, requests, roll-out, restarts and failing disks."""
@@ -315,13 +383,17 @@ def test_after_a_stop_the_policy_writes_nothing_until_a_person_releases_it(make,
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         world = World(make, fresh, Path(name))
 
-        def replace(draft, target):
-            if world.full and target.name == "state":
-                raise OSError(28, "No space left on device")
-            return moved(draft, target)
+        def written(*arguments, **settings):
+            fails = world.disks["full"] or world.disks["read-only"]
+            return broken() if fails else write_state(*arguments, **settings)
 
-        moved = Path.replace
-        patch.setattr(Path, "replace", replace)
+        overwrite = StateFile._overwrite
+
+        def overwritten(*arguments):
+            return broken() if world.disks["read-only"] else overwrite(*arguments)
+
+        patch.setattr("neorl_deploy.runtime._state.write_state", written)
+        patch.setattr(StateFile, "_overwrite", overwritten)
         for events, periods in script:
             for event in events:
                 world.happen(event)

@@ -217,7 +217,14 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._cycle import recorder
     from neorl_deploy.loop._modes import Mode
     from neorl_deploy.loop._plant import SystemClock, connect
-    from neorl_deploy.loop._serve import OrderBox, Watchdog, drop_old_orders, loop_lock, serve
+    from neorl_deploy.loop._serve import (
+        OrderBox,
+        ProcessMark,
+        Watchdog,
+        drop_old_orders,
+        loop_lock,
+        serve,
+    )
     from neorl_deploy.loop._staged_rollout import StagedRollout, read_plan
     from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
@@ -238,6 +245,7 @@ def _serve(options: argparse.Namespace) -> int:
         runtime = load_bundle(bundle.path, state=folder / "state", form=form)
         plant = connect(tags)
         log = _audit_log(options, bundle, tags, form)
+        mark = ProcessMark(folder)
         loop = ControlLoop(
             runtime,
             tags,
@@ -247,6 +255,7 @@ def _serve(options: argparse.Namespace) -> int:
             trial=options.trial,
             record=recorder(log),
             unchecked=unchecked(tags, log.standing(RECORD)),
+            held=mark.begin(runtime),
         )
         rollout = None if plan is None else StagedRollout(plan, loop, log)
         board = Board(runtime.manifest, None if rollout is None else lambda: _status(rollout))
@@ -262,6 +271,9 @@ def _serve(options: argparse.Namespace) -> int:
             f"Running in {loop.mode}, recorded in the folder {folder}; ask for another mode with "
             "`neorl-deploy mode`"
         )
+        if loop.stopped:
+            release = f"{command_prefix()} mode release --by NAME --directory {folder}"
+            print(one_line(f"It is not closed before a release ({loop.stopped}): {release}"))
         try:
             with _http_server(options, board, runtime.manifest.dt, orders):
                 serve(
@@ -275,6 +287,7 @@ def _serve(options: argparse.Namespace) -> int:
         finally:
             ended.set()
             loop.leave()
+            mark.end(loop)
             plant.close()
             log.close()
     print(f"Ended in {loop.mode}; the loop no longer writes to the plant")

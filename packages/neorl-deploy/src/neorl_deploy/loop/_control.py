@@ -58,12 +58,15 @@ class ControlLoop:
         record: Called with every cycle before anything is written to the plant. If it raises,
             nothing is written, and the loop releases the actuators.
         unchecked: Why the tag map may not close the loop yet; empty if it may.
+        held: Why the loop may be closed only after a release, such as an earlier process that may
+            not have stored a stop; empty for no reason.
 
     Attributes:
         mode: The current mode.
         target: The most recently requested mode.
         authority: Limit on how far the policy may move the actuators; with ``None`` only the
             bundle's limits apply. It does not restrict the fallback.
+        held: Why the loop may be closed only after a release; empty if it may.
     """
 
     def __init__(
@@ -77,17 +80,20 @@ class ControlLoop:
         trial: bool = False,
         record: Callable[[Cycle], None] | None = None,
         unchecked: str = "",
+        held: str = "",
     ) -> None:
         if start in (*WRITING, Mode.ADVISORY):
             raise ValueError(f"the loop begins in manual or in shadow, not in {start}")
         self.runtime, self.tags, self._plant, self._clock = runtime, tags, plant, clock
         self._record, self._writer = record, Writer(tags, runtime.manifest, plant)
         self.authority: Authority | None = None
+        self.held = held
         verdict = runtime.manifest.verdict
         allowed = verdict == DEPLOY or (trial and verdict == TRIAL)
         self._forbidden = unchecked if allowed else f"the verdict of the bundle is {verdict!r}"
         width = len(tags.outputs)
         self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
+        self._now.unrecorded = (held,) if held else ()
         # At random, so that two loops in step do not take each other's heartbeat for their own.
         self._now.beat = secrets.randbelow(COUNTERS)
         self._now.owner = 1 + secrets.randbelow(COUNTERS)
@@ -107,8 +113,8 @@ class ControlLoop:
 
     @property
     def stopped(self) -> str:
-        """Who stopped the loop and why; empty if no stop is in force."""
-        return self.runtime.stopped
+        """Who stopped or holds the loop and why; empty if a request may close it."""
+        return self.runtime.stopped or self.held
 
     def ask(self, target: Mode, by: str) -> None:
         """Requests a mode for a person, effective from the next step. Any thread may call it.
@@ -149,8 +155,12 @@ class ControlLoop:
         self._orders.append(Order(RELEASE, _require_name(by)))
 
     def leave(self) -> None:
-        """Tells a block on the plant's side that the loop ends; call it after the last step."""
+        """Ends the loop, after its last step: a block hears of it, and a late stop is stored."""
         self._writer.leave(self._now)
+        while self._orders:
+            what, by = self._orders.popleft()
+            if what == STOP:
+                self._keep(self.runtime.stop, by, [])
 
     def step(self, missed: int = 0) -> Cycle:
         """Runs one control period.
@@ -359,7 +369,7 @@ class ControlLoop:
         notes += [note] if note else []
         orders += [order] if order else []
         stop = loop_tags["stop"]
-        if not math.isnan(stop) and stop != 0 and not self.stopped:
+        if not math.isnan(stop) and stop != 0 and not self.runtime.stopped:
             orders.append(Order(STOP, f"the tag {settings.stop} shows {stop:g}"))
         while self._orders:
             orders.append(self._orders.popleft())
@@ -367,6 +377,7 @@ class ControlLoop:
         notes += outcome.notes
         now.target = outcome.target
         if outcome.release:
+            self.held = ""
             self._keep(self.runtime.release, outcome.release, notes)
         if outcome.stop:
             self._keep(self.runtime.stop, outcome.stop, notes)

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,11 +22,15 @@ from neorl_deploy.loop._modes import TARGETS, Mode
 from neorl_deploy.loop._orders import RELEASE, STOP
 from neorl_deploy.loop._plant import Clock
 from neorl_deploy.loop._staged_rollout import StagedRollout
+from neorl_deploy.runtime._decision import WITHOUT_STATE
+from neorl_deploy.runtime._runtime import Runtime
+from neorl_deploy.runtime._state import sync_folder
 
 LOGGER = logging.getLogger("neorl_deploy.loop")
 HUNG_EXIT_CODE = 70
 """Exit code of a process whose loop hung; its supervisor restarts it, in shadow mode."""
 BEGIN, FULL = "rollout", "full"
+RUNNING, ENDED = b"running", b"ended"
 ORDERS = {mode.replace(" ", "-"): mode for mode in TARGETS}
 """Modes by their command-line names."""
 
@@ -116,7 +121,61 @@ def loop_lock(folder: Path) -> Iterator[None]:
             raise DeployError(
                 f"another loop runs in {folder}; two on one plant would fight. End that one first"
             )
+        with contextlib.suppress(OSError):  # only needed for a stop on a disk that fails later
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         yield
+
+
+class ProcessMark:
+    """A file that says whether the last process in a folder ended in order, its state stored.
+
+    A process that was killed, or whose disk could not be written, may have been given a stop that
+    is not stored. Only an end in order proves that there is none, so this is what is marked.
+
+    Args:
+        folder: The folder of a loop, locked by this process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "process"
+
+    def begin(self, runtime: Runtime) -> str:
+        """Marks that a process runs.
+
+        Args:
+            runtime: Its runtime, with the state of the folder.
+
+        Returns:
+            Why only a release lets the loop close; empty for no reason.
+
+        Raises:
+            DeployError: If the mark cannot be read or written.
+        """
+        try:
+            first = not self._path.exists()
+            ended = first or self._path.read_bytes() == ENDED
+            self._write(RUNNING)
+        except OSError as error:
+            raise DeployError(f"cannot write {self._path}: {error.strerror}") from error
+        if not ended:
+            return "the last process did not end in order, so a stop of it may be lost"
+        lost = not first and runtime.stopped.startswith(WITHOUT_STATE)
+        return runtime.stopped if lost else ""
+
+    def end(self, loop: ControlLoop) -> None:
+        """Marks an end in order, unless the loop is held still, or the disk fails."""
+        if loop.runtime.stored and not loop.held:
+            with contextlib.suppress(OSError):
+                self._write(ENDED)
+
+    def _write(self, text: bytes) -> None:
+        with self._path.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self._path.parent)
 
 
 def _take_lock(file: IO[str]) -> bool:
@@ -138,8 +197,27 @@ def _is_idle(folder: Path) -> bool:
         import fcntl  # noqa: F401
     except ImportError:
         return False
-    with (folder / "lock").open("r+") as file:
+    path = folder / "lock"
+    with path.open("r+" if os.access(path, os.W_OK) else "r") as file:
         return _take_lock(file)
+
+
+def _store_order(folder: Path, what: str, by: str) -> None:
+    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    draft = folder / "orders" / f".{name}"
+    draft.write_text(json.dumps({"what": what, "by": by}))
+    draft.replace(draft.with_name(f"{name}.json"))
+
+
+def _stop_by_signal(folder: Path) -> bool:
+    """Stops the loop of a folder whose disk takes no order; whether its process was reached."""
+    try:
+        if not hasattr(signal, "SIGUSR1") or _is_idle(folder):
+            return False
+        os.kill(int((folder / "lock").read_text()), signal.SIGUSR1)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def order(folder: Path, mode: str, by: str) -> None:
@@ -153,7 +231,8 @@ def order(folder: Path, mode: str, by: str) -> None:
         by: Name of the person and the reason.
 
     If no loop runs, a stop is kept for the next start. Other orders are refused, because an order
-    given before the loop began must not close it.
+    given before the loop began must not close it. On a disk that takes no order, a stop reaches the
+    process of the loop as a signal.
 
     Raises:
         DeployError: If no loop runs in the folder, ``mode`` is not one of these words, or ``by``
@@ -164,16 +243,21 @@ def order(folder: Path, mode: str, by: str) -> None:
         raise DeployError(f"{mode!r} is not a mode; the modes are {', '.join(modes)}")
     if not by.strip():
         raise DeployError("say who asks for it and why with --by; both are recorded")
-    orders = folder / "orders"
-    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     try:
         idle = _is_idle(folder)
         if mode == STOP or not idle:
-            draft = orders / f".{name}"
-            draft.write_text(json.dumps({"what": mode, "by": by}))
-            draft.replace(orders / f"{name}.json")
+            _store_order(folder, mode, by)
     except OSError as error:
-        raise DeployError(f"no loop has run in {folder}: {error.strerror}") from error
+        if not (folder / "lock").exists():
+            raise DeployError(f"no loop has run in {folder}: {error.strerror}") from error
+        if mode == STOP and _stop_by_signal(folder):
+            LOGGER.warning(
+                "the order cannot be stored (%s): the loop is stopped by a signal, and does not "
+                "record who asked for it",
+                error.strerror,
+            )
+            return
+        raise DeployError(f"the order cannot be stored in {folder}: {error.strerror}") from error
     if idle:
         consequence = (
             "the stop applies from its next start on" if mode == STOP else "nothing was ordered"
@@ -243,8 +327,8 @@ class OrderBox:
         The stop is an order that outlives this process, where the disk takes one.
         """
         try:
-            order(self._folder.parent, STOP, by)
-        except DeployError:  # a full or read-only disk
+            _store_order(self._folder.parent, STOP, by)
+        except OSError:  # a full or read-only disk
             self._loop.stop(by)
 
     def settle(self) -> None:

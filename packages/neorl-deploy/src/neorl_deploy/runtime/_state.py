@@ -104,7 +104,7 @@ def write_state(path: Path, state: State, *, durable: bool) -> bytes:
                 os.fsync(file.fileno())
         draft.replace(path)
         if durable:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
@@ -264,7 +264,7 @@ def _state_of(content: dict[str, Any]) -> State:
     return State(str(content["bundle"]), saved_at, step, bool(content["fell_back"]), words, events)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Makes the new name survive a power failure too, if the system supports that."""
     if not hasattr(os, "O_DIRECTORY"):
         return
