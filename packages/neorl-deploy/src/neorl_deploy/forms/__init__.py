@@ -6,6 +6,7 @@ from neorl_deploy.forms._form import Form as Form
 from neorl_deploy.forms._form import Variable as Variable
 from neorl_deploy.forms._form import form_of as form_of
 from neorl_deploy.forms._lowering import NoFormError as NoFormError
+from neorl_deploy.forms._structured_text import structured_text as structured_text
 
 __all__ = [
     "Evaluation",
@@ -14,4 +15,5 @@ __all__ = [
     "Variable",
     "c_source",
     "form_of",
+    "structured_text",
 ]

@@ -6,6 +6,7 @@ layer is computed in a loop whose number of turns is fixed.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,8 +15,10 @@ from neorl_deploy.forms._graph import Entry, Node
 
 LONGEST = 90
 """Length of an expression, in characters, from which it gets a name."""
-PREFIXES = dict(zip(SECTIONS, "icfsgr", strict=True))
-"""First letter of the names of local values, by section."""
+WIDEST = 100
+"""Longest line."""
+PREFIXES = dict(zip(SECTIONS, ("inp", "ctl", "fbk", "sup", "grd", "rep"), strict=True))
+"""Beginning of the names of local values, by section."""
 
 
 class Language(NamedTuple):
@@ -62,6 +65,20 @@ def body_of(form: Form, language: Language) -> Body:
     return Body(list(writer.statements()), writer.local, writer.tables)
 
 
+def wrapped(text: str) -> list[str]:
+    """A statement as lines of bounded length; the further ones are indented."""
+    indent = " " * (len(text) - len(text.lstrip()) + 4)
+    return textwrap.wrap(
+        text,
+        WIDEST,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+        replace_whitespace=False,
+    ) or [""]
+
+
 class _Writer:
     def __init__(self, form: Form, language: Language) -> None:
         self._form, self._language, self._nodes = form, language, form.nodes
@@ -80,6 +97,7 @@ class _Writer:
         }
         self._text: dict[Node, str] = {}
         self._reads: dict[Node, frozenset[str]] = {}
+        self._calls: set[Node] = set()
         self._roles = {variable.name: "input" for variable in form.inputs}
         self._roles |= {variable.name: "memory" for variable, _ in form.memory}
         self._names = self._suggested()
@@ -139,7 +157,7 @@ class _Writer:
             yield from self._row(entry, name)
             self._text[node], self._reads[node] = name, frozenset()
             return
-        text = self._expression(entry)
+        text = self._expression(node)
         output = self._names.get(node, "") in self._outputs()
         simple = entry.op == "not" and self._atomic(entry.args[0])
         again = self._uses[node] > 1 and not simple
@@ -179,7 +197,7 @@ class _Writer:
             return name or ""
         if name is None:
             self._count[section] += 1
-            name = f"{PREFIXES[section]}{self._count[section]}"
+            name = f"{PREFIXES[section]}_{self._count[section]}"
         self.local.append(Local(name, entry.kind, entry.width))
         return name
 
@@ -203,16 +221,16 @@ class _Writer:
         inner = say.loop("j", count, [say.assign(target, product)])
         yield from say.loop("i", entry.width, [say.assign(target, zero), *inner])
 
-    def _expression(self, entry: Entry) -> str:
+    def _expression(self, node: Node) -> str:
+        entry = self._nodes[node]
         if entry.op == "word":
             pairs = [(bit, self._text[n]) for bit, n in zip(entry.value, entry.args, strict=True)]
             return self._language.word(pairs)
         pattern = self._language.operations[entry.op]
-        call = (
-            not pattern.startswith("{") and entry.op != "not" and " " not in pattern.split("(")[0]
-        )
-        given = [self._operand(arg, bare=call and "<" not in pattern) for arg in entry.args]
-        return pattern.format(*given)
+        call = pattern.endswith(")") and pattern.partition("(")[0].isidentifier()
+        if call:
+            self._calls.add(node)
+        return pattern.format(*(self._operand(arg, bare=call) for arg in entry.args))
 
     def _operand(self, node: Node, *, bare: bool) -> str:
         text = self._text[node]
@@ -222,7 +240,7 @@ class _Writer:
 
     def _atomic(self, node: Node) -> bool:
         text = self._text[node]
-        return " " not in text and not text.startswith("-")
+        return node in self._calls or (" " not in text and not text.startswith("-"))
 
     def _memory(self) -> Iterator[str]:
         """Assignments of the memory in an order in which none reads what was replaced before."""

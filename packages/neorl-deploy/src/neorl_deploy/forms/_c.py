@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from neorl_deploy.forms._body import Language, body_of
+from neorl_deploy.forms._body import Language, body_of, wrapped
 from neorl_deploy.forms._form import Form, Variable
 from neorl_deploy.forms._graph import Entry, number
 
@@ -24,7 +24,7 @@ OPERATIONS = {
     "div": "{0} / {1}",
     "eq": "{0} == {1}",
     "exp": "exp({0})",
-    "finite": "isfinite({0})",
+    "finite": "fabs({0}) <= LARGEST",
     "ge": "{0} >= {1}",
     "gt": "{0} > {1}",
     "le": "{0} <= {1}",
@@ -44,6 +44,7 @@ OPERATIONS = {
     "to_real": "(real)({0})",
 }
 HELPERS = """\
+#define LARGEST 3.4028234663852886e38{suffix} /* numbers beyond it count as infinite */
 #define larger(a, b) ((a) > (b) ? (a) : (b))
 #define smaller(a, b) ((a) < (b) ? (a) : (b))
 static inline {real} limit({real} x, {real} low, {real} high) {{
@@ -162,10 +163,15 @@ def _source(form: Form, double: bool) -> str:
         kind = "int" if variable.kind == "word" else variable.kind
         return _literal(Entry("constant", (), kind, 0, variable.initial), double)
 
-    lines = [f'#include "{name}.h"', "#include <math.h>", "", HELPERS.format(real=real)]
+    lines = [
+        f'#include "{name}.h"',
+        "#include <math.h>",
+        "",
+        HELPERS.format(real=real, suffix="" if double else "f"),
+    ]
     for table, values in body.tables.items():
         row = ", ".join(_literal(Entry("constant", (), "real", 0, v), double) for v in values)
-        lines.append(f"static const {real} {table}[{len(values)}] = {{{row}}};")
+        lines += wrapped(f"static const {real} {table}[{len(values)}] = {{{row}}};")
     for label, pointer, variables in (
         ("default_inputs", f"{name}_inputs *in", form.inputs),
         ("init", f"{name}_state *m", [variable for variable, _ in form.memory]),
@@ -178,7 +184,12 @@ def _source(form: Form, double: bool) -> str:
         "",
         f"void {name}_step({name}_state *m, const {name}_inputs *in, {name}_outputs *out) {{",
     ]
+    by_type: dict[str, list[str]] = {}
     for one in body.local:
-        lines.append(f"  {types[one.kind]} {one.name}{f'[{one.width}]' if one.width else ''};")
-    lines += [f"  {line}" if line else "" for line in body.statements]
+        by_type.setdefault(types[one.kind], []).append(
+            f"{one.name}[{one.width}]" if one.width else one.name
+        )
+    for kind, names in by_type.items():
+        lines += wrapped(f"  {kind} {', '.join(names)};")
+    lines += [line for text in body.statements for line in wrapped(f"  {text}" if text else "")]
     return "\n".join([*lines, "}", ""])

@@ -15,7 +15,7 @@ import numpy as np
 from neorl_deploy.bundle._files import seal
 from neorl_deploy.bundle._manifest import ArrayEntry, Manifest
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.forms._graph import Entry, Graph, Node, number
+from neorl_deploy.forms._graph import BEYOND, Entry, Graph, Node, number
 from neorl_deploy.forms._lowering import Bits, NoFormError, lower
 from neorl_deploy.runtime._operations import Operations, read_operations
 
@@ -448,7 +448,7 @@ COMPUTED: dict[str, Any] = {
     "div": lambda a, b: a / b,
     "eq": lambda a, b: a == b,
     "exp": np.exp,
-    "finite": np.isfinite,
+    "finite": lambda x: np.abs(x) <= BEYOND,
     "ge": lambda a, b: a >= b,
     "gt": lambda a, b: a > b,
     "le": lambda a, b: a <= b,

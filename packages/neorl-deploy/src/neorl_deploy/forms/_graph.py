@@ -17,7 +17,9 @@ Node = int
 """Place of a node in :attr:`Graph.nodes`."""
 
 UNIT, SMALLEST = "UNIT", "SMALLEST"
-"""Constants whose value depends on the precision: see :func:`number`."""
+"""Constants that lead to the next number: see :func:`number`."""
+BEYOND = float(np.finfo(np.float32).max)
+"""Numbers beyond it count as infinite in every precision, as in the bundle."""
 
 COMPARISONS = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
@@ -41,7 +43,7 @@ FOLDED = {
     "gt": np.greater,
     "le": np.less_equal,
     "ge": np.greater_equal,
-    "finite": np.isfinite,
+    "finite": lambda x: np.abs(x) <= BEYOND,
     "to_real": lambda x: float(x),
 }
 
@@ -74,10 +76,9 @@ class Range(NamedTuple):
     @property
     def finite(self) -> bool:
         """Whether it is certainly neither NaN nor infinite."""
-        return not self.nan and self.low > -math.inf and self.high < math.inf
+        return not self.nan and self.low >= -BEYOND and self.high <= BEYOND
 
 
-LARGEST = float(np.finfo(np.float64).max)
 ANY = Range()
 
 
@@ -85,11 +86,13 @@ def number(value: Any, dtype: Any) -> Any:
     """A constant in a precision; ``UNIT`` and ``SMALLEST`` lead to the next number.
 
     The next number after ``x`` is ``x + (UNIT |x| + SMALLEST)`` and the one before it is
-    ``x - (UNIT |x| + SMALLEST)`` (Rump, Zimmermann, Boldo, Melquiond, BIT 49, 2009).
+    ``x - (UNIT |x| + SMALLEST)`` (Rump, Zimmermann, Boldo, Melquiond, BIT 49, 2009). Very close to
+    zero, steps are of the smallest normal number of single precision, as some compilers refuse
+    smaller literals.
     """
-    info = np.finfo(dtype)
-    unit = float(info.eps) / 2
-    known = {UNIT: unit * (1 + 2 * unit), SMALLEST: float(info.smallest_subnormal)}
+    unit = float(np.finfo(dtype).eps) / 2
+    smallest = float(np.finfo(np.float32).smallest_normal)
+    known = {UNIT: unit * (1 + 2 * unit), SMALLEST: smallest}
     return np.dtype(dtype).type(known.get(value, value))
 
 
@@ -101,6 +104,7 @@ class Graph:
         self.ranges: list[Range] = []
         self.tables: list[np.ndarray] = []
         self._known: dict[Any, Node] = {}
+        self._finite_if: dict[Node, Node] = {}
         self.true, self.false = self.constant(True), self.constant(False)
         self.zero = self.constant(0.0)
 
@@ -124,7 +128,7 @@ class Graph:
         """The value of a variable: an input, or what the last step remembered."""
         known = ANY if kind == "real" else Range(nan=False)
         if finite:
-            known = Range(-LARGEST, LARGEST, False)
+            known = Range(-BEYOND, BEYOND, False)
         return self._append(Entry("read", (), kind, 0, name), known)
 
     def value(self, node: Node) -> Any:
@@ -194,7 +198,7 @@ class Graph:
                 if (isinstance(answer, np.generic))
                 else self.constant(answer)
             )
-        short = self._shorter(op, args, values)
+        short = self._through_selection(op, args, values) or self._shorter(op, args, values)
         if short is not None:
             return short
         if op in COMPARISONS or op in LOGIC or op == "finite":
@@ -213,6 +217,18 @@ class Graph:
             self.ranges.append(known)
         return self._known[key]
 
+    def _through_selection(self, op: str, args: tuple[Node, ...], values: list[Any]) -> Node | None:
+        """An operation on a choice of two constants is a choice of its two results."""
+        chosen = [at for at, value in enumerate(values) if value is None]
+        if op not in FOLDED or len(chosen) != 1:
+            return None
+        which, *cases = self.nodes[args[chosen[0]]].args or (0,)
+        entry = self.nodes[args[chosen[0]]]
+        if entry.op != "select" or entry.width or any(self.value(case) is None for case in cases):
+            return None
+        results = (self.add(op, *args[: chosen[0]], case, *args[chosen[0] + 1 :]) for case in cases)
+        return self.add("select", which, *results)
+
     def _shorter(self, op: str, args: tuple[Node, ...], values: list[Any]) -> Node | None:
         if op in LOGIC:
             return self._logic(op, args, values)
@@ -221,19 +237,27 @@ class Graph:
         if op in COMPARISONS:
             return self._comparison(op, *args)
         if op == "finite":
-            return self._finite(args[0])
+            short = self._finite(args[0])
+            if short is not None:
+                self._finite_if[args[0]] = short
+            return short
         if op in ("max", "min"):
             return self._extreme(op, *args)
+        return self._arithmetic(op, args, values)
+
+    def _arithmetic(self, op: str, args: tuple[Node, ...], values: list[Any]) -> Node | None:
+        widths = [self.nodes[node].width for node in args]
+        unknown = [v for v in values if isinstance(v, float) and math.isnan(v)]
+        if unknown and not any(widths):
+            return self.constant(math.nan)
         known = self._range(op, args)
-        if known.low == known.high and not known.nan and self.nodes[args[0]].kind == "real":
-            return None if any(self.nodes[n].width for n in args) else self.constant(known.low)
-        if op in ("add", "sub") and values[1] == 0:
+        real = self.nodes[args[0]].kind == "real"
+        if known.low == known.high and not known.nan and real and not any(widths):
+            return self.constant(known.low)
+        neutral = 0 if op in ("add", "sub") else 1
+        if op in ("add", "sub", "mul", "div") and values[1] == neutral:
             return args[0]
-        if op == "add" and values[0] == 0:
-            return args[1]
-        if (op == "mul" and values[1] == 1) or (op == "div" and values[1] == 1):
-            return args[0]
-        return args[1] if op == "mul" and values[0] == 1 else None
+        return args[1] if op in ("add", "mul") and values[0] == neutral else None
 
     def _negation(self, node: Node) -> Node | None:
         entry, value = self.nodes[node], self.value(node)
@@ -388,8 +412,10 @@ class Graph:
             return Range(
                 max(first.low, second.low), min(first.high, second.high), first.nan and second.nan
             )
-        if entry.op == "finite" and entry.args == (node,) and held:
-            return Range(max(known.low, -LARGEST), min(known.high, LARGEST), False)
+        if held and (
+            entry == ("finite", (node,), "bool", 0, None) or self._finite_if.get(node) == which
+        ):
+            return Range(max(known.low, -BEYOND), min(known.high, BEYOND), False)
         if entry.op == "ne" and entry.args == (node, node) and not held:
             return known._replace(nan=False)
         if entry.op in ("lt", "gt", "le", "ge") and entry.args[0] == node:
@@ -422,6 +448,8 @@ def _ends(op: str, a: Range, b: Range) -> tuple[float, float] | None:
 
 def _wider(end: float, sign: int) -> float:
     """An end of a range moved outward by more than rounding can move a number, or infinite."""
+    if math.isinf(end) or end == 0:
+        return end
     if abs(end) > 1e37:  # single precision may have overflowed
-        return sign * math.inf
-    return end if math.isinf(end) or end == 0 else end + sign * 1e-6 * abs(end)
+        return sign * math.inf if sign * end > 0 else end
+    return end + sign * 1e-6 * abs(end)
