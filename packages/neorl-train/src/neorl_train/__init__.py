@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from neorl_train._job.run import resume as resume
     from neorl_train._job.run import start as start
     from neorl_train._process.control import InterruptedRunError as InterruptedRunError
+    from neorl_train._process.control import prepare_process as prepare_process
     from neorl_train.configuration._sections import Config as Config
     from neorl_train.configuration._validation import configure as configure
     from neorl_train.judging._evaluate import evaluate as evaluate
@@ -28,6 +29,7 @@ __all__ = [
     "evaluate",
     "evaluate_offline",
     "fine_tune",
+    "prepare_process",
     "resume",
     "start",
     "train",

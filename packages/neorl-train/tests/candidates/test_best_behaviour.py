@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,8 +23,7 @@ from neorl_train.candidates._table import (
     with_controllers,
     with_todays_controller,
 )
-from neorl_train.choosing._model_trust import own_returns
-from neorl_train.data._behaviours import own_episodes, recorded_tunings, usual_incumbent
+from neorl_train.data import own_episodes, recorded_tunings, usual_incumbent
 
 pytest.importorskip("polars")
 from neorl_envs.plant_logs import convert_log, read_plant_log
@@ -272,29 +270,6 @@ def test_names_of_tunings_in_an_export_are_modes_of_its_simulator(tmp_path: Path
     material, notes = make_candidates(["tuned"], Material(config, plant.spec, plant, log))
     assert (list(material.pool.policies), notes) == (["PI feed-forward-0"], [])
     assert FAMILIES["imitated"].names(RunInputs(config, plant, log)) == []
-
-
-def test_what_runs_today_is_compared_in_its_own_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the episodes of other shifts its return differs, however good the model is."""
-    predicted = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0], [90.0, 90.0, 90.0]])
-    given: list[Any] = []
-
-    def replayed(*arguments: Any) -> Any:
-        given.append(arguments)
-        return SimpleNamespace(returns=predicted)
-
-    monkeypatch.setattr("neorl_train.choosing._model_trust.replayed", replayed)
-    facts = {"evaluation_plant": "plant", "logged": np.array([2.0, 30.0, 4.0])}
-    for mask, expected in (
-        ([True, False, True], (3.0, 3.0, 2)),
-        ([False, False, False], (3.0, 12.0, 3)),
-        (None, (3.0, 12.0, 3)),
-    ):
-        own = None if mask is None else np.array(mask)
-        plants: Any = SimpleNamespace(**facts, by_incumbent=own)
-        policy: Any = "policy"
-        assert own_returns(plants, policy) == expected
-    assert given[0] == ("plant", "policy")
 
 
 @pytest.mark.nightly

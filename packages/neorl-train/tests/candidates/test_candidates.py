@@ -12,7 +12,8 @@ from neorl_agents import load_policy, save_policy
 from neorl_agents.controllers import TrackingPID
 from neorl_agents.networks import init_mlp, largest, tanh
 from neorl_agents.policies import AveragePolicy, NetworkPolicy
-from neorl_core import Affine, InputError
+from neorl_agents.retuning import Prediction, RefineResult, Refusal
+from neorl_core import Affine, Channel, InputError, Spec
 from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import configure, start
@@ -23,11 +24,12 @@ from neorl_train.candidates import (
     RunInputs,
     check_candidate,
     make_candidates,
+    with_controllers,
 )
 from neorl_train.candidates._learner import learner_of
-from neorl_train.candidates._table import default_candidate, with_controllers
-from neorl_train.configuration import RetuningConfig
-from neorl_train.configuration._classical import check_retuning
+from neorl_train.candidates._residual import residual_sentences
+from neorl_train.candidates._table import default_candidate
+from neorl_train.configuration import RetuningConfig, check_retuning
 
 CSTR = make("CSTR-v0")
 LOOP = {"manipulated": {"C_A": "T_c"}, "setpoint_channel": {"C_A": "C_A_SP"}}
@@ -327,3 +329,26 @@ def test_files_of_policies_that_cannot_be_candidates_are_refused(tmp_path, make_
     saved_actor(files[2], spec, value=0.5)
     with pytest.raises(InputError, match="was changed since the run began; restore the file"):
         make_candidates(["given"], Material(config, spec, digests=before))
+
+
+def test_what_a_network_may_do_is_said_in_units():
+    spec = Spec(
+        (Channel("level", "m", 0.0, 1.0),), (Channel("valve", "%", 0.0, 100.0),), (), 1.0, 9
+    )
+    usual = dict.fromkeys(Prediction.__dataclass_fields__, ())
+    today = Prediction(**{**usual, "name": "today"})
+    best = Prediction(**{**usual, "name": "0.5", "gain": 2.0, "low": 1.5, "by_member": (2.0, 1.0)})
+    done = RefineResult(None, "0.5", np.asarray([3.25]), (), (today, best))
+    first, second = residual_sentences(done, spec)
+    assert first == (
+        "residual: a network adds to the action of the retuned controller; it moves valve by at "
+        "most 3.25 %"
+    )
+    assert "2 [1.5, 2.5]; the linear part of the model alone predicts 1" in second
+    refused = dataclasses.replace(best, refused_by=(Refusal("divergence", "it diverges"),))
+    (line,) = residual_sentences(
+        RefineResult(None, "today", np.zeros(1), (), (today, refused)), spec
+    )
+    assert line == (
+        "no network is added to the retuned controller, because of the best candidate: it diverges"
+    )

@@ -20,7 +20,7 @@ from neorl_train.choosing import (
     select_candidates,
     value_estimates,
 )
-from neorl_train.judging._rule import MAX_REPLAY_ERROR
+from neorl_train.judging import MAX_REPLAY_ERROR
 
 STEPS, EPISODES = 25, 24
 SPEC = Spec(

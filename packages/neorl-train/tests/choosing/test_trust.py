@@ -1,11 +1,14 @@
 """Checks of a plant model: modes left out of the fit, and the costs of today's controller."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from neorl_agents.retuning import HeldOutMode, ModeOutcome, OwnReplay
 from neorl_core import Channel, CostChannel, Spec
-from neorl_train.choosing._model_trust import cost_checks, mode_checks, why_no_mode
+from neorl_train.choosing._model_trust import cost_checks, mode_checks, own_returns, why_no_mode
 
 SPEC = Spec(
     (Channel("T", "K", 0.0, 500.0),),
@@ -122,3 +125,26 @@ def test_a_cost_that_the_log_never_shows_must_not_be_predicted():
         peaks = [1.0] * episodes + [0.0] * (100 - episodes)
         mean, over = cost_checks(replay(peaks, never), 1, RARE, 0.0, "PI")
         assert mean.holds == over.holds == holds, episodes
+
+
+def test_what_runs_today_is_compared_in_its_own_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the episodes of other shifts its return differs, however good the model is."""
+    predicted = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0], [90.0, 90.0, 90.0]])
+    given: list[Any] = []
+
+    def replayed(*arguments: Any) -> Any:
+        given.append(arguments)
+        return SimpleNamespace(returns=predicted)
+
+    monkeypatch.setattr("neorl_train.choosing._model_trust.replayed", replayed)
+    facts = {"evaluation_plant": "plant", "logged": np.array([2.0, 30.0, 4.0])}
+    for mask, expected in (
+        ([True, False, True], (3.0, 3.0, 2)),
+        ([False, False, False], (3.0, 12.0, 3)),
+        (None, (3.0, 12.0, 3)),
+    ):
+        own = None if mask is None else np.array(mask)
+        plants: Any = SimpleNamespace(**facts, by_incumbent=own)
+        policy: Any = "policy"
+        assert own_returns(plants, policy) == expected
+    assert given[0] == ("plant", "policy")

@@ -20,7 +20,7 @@ from neorl_train._command.main import main
 from neorl_train._command.subcommands.federate import read_federation
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration import DataConfig
-from neorl_train.data._source import changed_plant
+from neorl_train.data import changed_plant
 from neorl_train.federation import _job as job
 from neorl_train.federation._job import mean_gain, new_federation, run_federation
 from neorl_train.judging import read_evaluation

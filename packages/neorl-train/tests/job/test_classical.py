@@ -14,8 +14,7 @@ from neorl_core.control import PID
 from neorl_envs import write_dataset
 from neorl_train._command.main import main
 from neorl_train._job.plant_model import log_context
-from neorl_train.configuration import ClassicalConfig
-from neorl_train.configuration._classical import check_classical, task_of
+from neorl_train.configuration import ClassicalConfig, check_classical, task_of
 
 QUICK = (
     *("--data.source", "log.h5", "--training.algorithms", "bc", "--evaluation.candidate", "bc"),

@@ -17,11 +17,10 @@ from neorl_train._job.job import resume_job
 from neorl_train._job.plant_model import log_context
 from neorl_train._job.resolution import resolve
 from neorl_train._process.progress import Reporter, Timings
-from neorl_train.candidates import Material
-from neorl_train.candidates._table import with_controllers
+from neorl_train.candidates import Material, with_controllers
 from neorl_train.choosing import ChooseOptions, check_plant_model
 from neorl_train.configuration import config_hash, config_to_dict, dump_toml
-from neorl_train.data._experience import training_sample
+from neorl_train.data import training_sample
 from neorl_train.runs import RunDirectory, create_run
 from neorl_train.studies._fresh_starts import evaluate_again
 

@@ -29,7 +29,6 @@ from neorl_train.configuration import dump_toml
 from neorl_train.data import TrainingData
 from neorl_train.judging import PolicyValidation
 from neorl_train.runs import Checkpoints, MlflowTracker, Records, create_run
-from neorl_train.runs._directory import MLFLOW_DATABASE
 from neorl_train.training import Plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
@@ -161,7 +160,7 @@ def _check_that_everything_was_on(run, updates):
     assert len(list(run.checkpoints("td3_bc").iterdir())) == 2
     from mlflow import MlflowClient
 
-    client = MlflowClient(tracking_uri=f"sqlite:///{run.path.parent / MLFLOW_DATABASE}")
+    client = MlflowClient(tracking_uri=f"sqlite:///{run.path.parent / 'mlflow.db'}")
     (experiment,) = client.search_experiments(filter_string="name = 'neorl'")
     mine = client.search_runs([experiment.experiment_id], f"tags.`neorl.run` = '{run.path.name}'")
     assert len(mine) == len(SEEDS)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from neorl_agents import load_policy
-from neorl_agents.retuning import Prediction, RefineResult, Refusal
-from neorl_core import Channel, InputError, Spec
+from neorl_agents.retuning import Prediction
+from neorl_core import InputError, Spec
 from neorl_core.control import PID
 from neorl_envs import collect_log, make, write_dataset
 from neorl_train import Run, configure, resume, start
@@ -19,12 +19,10 @@ from neorl_train._job.artefacts import parity_observations
 from neorl_train._job.candidates import choose, with_plants
 from neorl_train._job.plant_model import log_context, policies_beside
 from neorl_train.candidates import Candidate, Material, Pool, RunInputs, check_candidate
-from neorl_train.candidates._residual import residual_sentences
 from neorl_train.choosing import ChooseOptions, check_plant_model, select_candidates
-from neorl_train.configuration import RetuningConfig
-from neorl_train.configuration._classical import check_retuning
+from neorl_train.configuration import RetuningConfig, check_retuning
 from neorl_train.judging import read_verdict
-from neorl_train.pages._terminal import pooled_lines
+from neorl_train.pages import print_summary
 
 QUICK = {
     "training": {"algorithms": ["bc"], "seeds": [0], "updates": 2, "chunk": 1},
@@ -124,38 +122,16 @@ def test_the_pool_delivers_a_candidate_of_a_family_from_outside(monkeypatch):
     assert "table was chosen from the predictions alone" in delivered.notes[-1]
 
 
-def test_what_a_network_may_do_is_said_in_units():
-    spec = Spec(
-        (Channel("level", "m", 0.0, 1.0),), (Channel("valve", "%", 0.0, 100.0),), (), 1.0, 9
-    )
-    usual = dict.fromkeys(Prediction.__dataclass_fields__, ())
-    today = Prediction(**{**usual, "name": "today"})
-    best = Prediction(**{**usual, "name": "0.5", "gain": 2.0, "low": 1.5, "by_member": (2.0, 1.0)})
-    done = RefineResult(None, "0.5", np.asarray([3.25]), (), (today, best))
-    first, second = residual_sentences(done, spec)
-    assert first == (
-        "residual: a network adds to the action of the retuned controller; it moves valve by at "
-        "most 3.25 %"
-    )
-    assert "2 [1.5, 2.5]; the linear part of the model alone predicts 1" in second
-    refused = dataclasses.replace(best, refused_by=(Refusal("divergence", "it diverges"),))
-    (line,) = residual_sentences(
-        RefineResult(None, "today", np.zeros(1), (), (today, refused)), spec
-    )
-    assert line == (
-        "no network is added to the retuned controller, because of the best candidate: it diverges"
-    )
-
-
 @pytest.mark.nightly
-def test_both_comparisons_stand_in_the_tables(runs):
+def test_both_comparisons_stand_in_the_tables(runs, capsys):
     pooled = runs[0].evaluation.tables.pooled
     against = {row.against for row in pooled if row.group == "retuned"}
     assert {"PI", "PI feed-forward"} <= against
-    lines = pooled_lines(runs[0].evaluation.tables)
+    print_summary(runs[0].path)
+    said = " ".join(capsys.readouterr().out.split())
     group = runs[0].verdict.candidate.partition("-")[0]
     start = f"{group} compared with PI feed-forward, the plant's reference: return "
-    assert sum(line.startswith(start) for line in lines) == 1
+    assert said.count(start) == 1
 
 
 @pytest.mark.nightly

@@ -8,13 +8,11 @@ pytest.importorskip("polars", reason="converting a historian's export needs neor
 from neorl_agents.retuning import learned_plants
 from neorl_core import InputError
 from neorl_envs import write_dataset
-from neorl_envs.plant_logs import convert_log
-from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
+from neorl_envs.plant_logs import convert_log, plant_log_from_dict
 from neorl_train import configure, start
 from neorl_train._command.main import main
-from neorl_train.candidates._imitated import best_behaviour
+from neorl_train.candidates import best_behaviour
 from neorl_train.configuration import limited_spec
-from neorl_train.judging._verdict import closing
 
 CASES, PERIOD_S = range(1, 5), 600
 MEASURED = {6: "kscmh", 7: "kPa", 8: "%", 9: "degC", 21: "degC"}
@@ -102,7 +100,7 @@ def test_the_real_export_goes_to_an_honest_answer(shared_data, tmp_path, monkeyp
     decided = run.verdict
     assert decided.answer == "cannot tell"
     assert "model" in [clause.name for clause in decided.clauses if not clause.holds]
-    assert "name a controller that is closer to the one that recorded" in closing(decided)
+    assert "name a controller that is closer to the one that recorded" in repr(decided)
     # The command on the model says of this run what its answer says, by the same numbers.
     (clause,) = [one for one in decided.clauses if one.name == "model"]
     monkeypatch.chdir(tmp_path)

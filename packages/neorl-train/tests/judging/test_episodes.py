@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import dataset_from_columns
 from neorl_safety.filters import Flag
-from neorl_train.judging import EpisodeRows, episodes_of, recorded_episodes
-from neorl_train.judging._rollouts import join
+from neorl_train.judging import EpisodeRows, episodes_of, join_episodes, recorded_episodes
 
 TIME, STARTS = 6, 3
 SPEC = Spec(
@@ -162,7 +161,7 @@ def test_a_recorded_log_is_summed_episode_by_episode():
         assert result.violated[i, 1] == (cost[rows, 1] > 1).any()
     assert result.success is None
     assert result.trip is None
-    twice = join([result, result])
+    twice = join_episodes([result, result])
     assert twice.count == 6
     assert twice.success is None
     assert twice.reorder(np.arange(6)[::-1]).returns[0] == result.returns[-1]

@@ -9,7 +9,6 @@ from neorl_core import InputError
 from neorl_train._job.evaluation import write_results
 from neorl_train.judging import Verdict, read_evaluation, read_verdict
 from neorl_train.judging._results import to_plain
-from neorl_train.runs._directory import EVALUATION, TRACES, VERDICT
 
 
 @pytest.fixture
@@ -34,16 +33,16 @@ def test_results_come_back_as_they_were(run, noisy):
 
 
 def test_the_files_state_head_units_and_raw_episodes(run):
-    content = json.loads((run / EVALUATION).read_text())
+    content = json.loads((run / "evaluation.json").read_text())
     assert (content["format"], content["version"]) == ("neorl-evaluation", 1)
     assert content["units"]["return"] == "EUR"
     assert content["units"]["cost"] == {"load": "m", "peak": "m"}
     assert content["units"]["length"] == "steps of 60 s"
     assert len(content["results"][0]["episodes"]["returns"]) == 100
-    traces = json.loads((run / TRACES).read_text())
+    traces = json.loads((run / "traces.json").read_text())
     assert traces["units"]["obs"] == {"level": "m"}
     assert traces["period_s"] == 60
-    written = json.loads((run / VERDICT).read_text())
+    written = json.loads((run / "verdict.json").read_text())
     assert list(written) == [
         "format",
         "version",
@@ -66,28 +65,36 @@ def broken(run, name, edit):
 @pytest.mark.parametrize(
     ("name", "edit", "words"),
     [
-        (EVALUATION, lambda c: c.update(version=2), "has version 2 of neorl-evaluation"),
-        (EVALUATION, lambda c: c["tables"].pop("level"), "tables.level is missing"),
-        (EVALUATION, lambda c: c["tables"].update(extra=1), "unknown key in [tables] 'extra'"),
+        ("evaluation.json", lambda c: c.update(version=2), "has version 2 of neorl-evaluation"),
+        ("evaluation.json", lambda c: c["tables"].pop("level"), "tables.level is missing"),
         (
-            EVALUATION,
+            "evaluation.json",
+            lambda c: c["tables"].update(extra=1),
+            "unknown key in [tables] 'extra'",
+        ),
+        (
+            "evaluation.json",
             lambda c: c["tables"]["rows"][2]["returns"].update(low="much"),
             "tables.rows 'bad-0'.returns.low must be a number, got 'much'",
         ),
         (
-            EVALUATION,
+            "evaluation.json",
             lambda c: c["results"][0].update(role="boss"),
             "unknown value of results 'good-0'.role: 'boss'; known: learner",
         ),
         (
-            EVALUATION,
+            "evaluation.json",
             lambda c: c["results"][0]["episodes"]["returns"].append([1]),
             "results 'good-0'.episodes.returns must be an array of numbers",
         ),
-        (EVALUATION, lambda c: c["tables"].update(rows={}), "tables.rows must be a list, got {}"),
-        (TRACES, lambda c: c.pop("traces"), "traces is missing"),
         (
-            TRACES,
+            "evaluation.json",
+            lambda c: c["tables"].update(rows={}),
+            "tables.rows must be a list, got {}",
+        ),
+        ("traces.json", lambda c: c.pop("traces"), "traces is missing"),
+        (
+            "traces.json",
             lambda c: c["traces"][0].update(start=1.5),
             "traces[0].start must be an integer, got 1.5",
         ),
@@ -98,11 +105,11 @@ def test_a_damaged_file_is_named_with_the_place(run, name, edit, words):
     with pytest.raises(InputError) as error:
         read_evaluation(run)
     assert words in str(error.value)
-    assert EVALUATION in str(error.value)
+    assert "evaluation.json" in str(error.value)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", [EVALUATION, TRACES])
+@pytest.mark.parametrize("name", ["evaluation.json", "traces.json"])
 def test_a_missing_or_cut_file_is_named(run, name):
     text = (run / name).read_text()
     (run / name).write_text(text[: len(text) // 2])
@@ -114,7 +121,7 @@ def test_a_missing_or_cut_file_is_named(run, name):
 
 
 def test_a_verdict_of_another_shape_is_refused(run):
-    broken(run, VERDICT, lambda c: c.update(answer="perhaps"))
+    broken(run, "verdict.json", lambda c: c.update(answer="perhaps"))
     with pytest.raises(InputError, match="unknown value of answer: 'perhaps'; known: deploy"):
         read_verdict(run)
 

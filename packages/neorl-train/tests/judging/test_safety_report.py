@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,6 @@ from neorl_safety.filters import Flag
 from neorl_train.judging import assess_on_log, assess_on_plant, rollouts
 from neorl_train.judging._safety_findings import FLAG_TEXTS, LOGGED, WITH, WITHOUT
 from neorl_train.pages import write_safety_report
-from neorl_train.pages._safety_page import answer, assessment_to_json, headline
 
 STARTS = 24
 
@@ -46,6 +46,18 @@ def setting(toy):
 @pytest.fixture(scope="module")
 def assessment(setting):
     return assess_on_plant(**setting)
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """The page and the numbers of a report, without its figures."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    def write(assessment):
+        page = write_safety_report(assessment, tmp_path)
+        return page.read_text(), json.loads(page.with_name("safety.json").read_text())
+
+    return write
 
 
 def require_same(alone, together, where):
@@ -111,10 +123,10 @@ def test_the_metrics_are_those_of_an_evaluation_of_the_same_episodes(setting, as
     assert one.trips.value == pytest.approx(trips.mean())
 
 
-def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, assessment):
+def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, assessment, written):
     """Row N22: sequential and vmapped evaluation agree: counts, and numbers but for rounding."""
     alone = assess_on_plant(**{**setting, "at_once": 1})
-    require_same(assessment_to_json(alone), assessment_to_json(assessment), "report")
+    require_same(written(alone)[1], written(assessment)[1], "report")
 
 
 def test_the_report_fails_where_a_constraint_is_deliberately_broken(setting, assessment):
@@ -126,25 +138,27 @@ def test_the_report_fails_where_a_constraint_is_deliberately_broken(setting, ass
     assert by_name(judged)["valve: range"].violations[WITH].largest == pytest.approx(0.3, abs=1e-3)
 
 
-def test_beside_a_log_the_headline_speaks_of_actions_only(assessment):
+def test_beside_a_log_the_headline_speaks_of_actions_only(assessment, written):
     unseen = "This applies only to its actions: a log does not show which costs, states and trips"
     kept = tuple(one for one in assessment.constraints if "cost" not in one.name)
     beside = dataclasses.replace(assessment, simulated=False, constraints=kept)
-    assert answer(beside) == (
-        "no hard constraint of the action was broken; a log does not show costs"
-    )
-    assert "broke no hard constraint of the action in the situations" in headline(beside)
-    assert f"2 of the {len(kept) - 1} active hard constraints were broken" in headline(beside)
-    assert f"exact). {unseen} they would have led to." in headline(beside)
+    page, numbers = written(beside)
+    assert "no hard constraint of the action was broken; a log does not show costs" in page
+    headline = numbers["sentence"]
+    assert "broke no hard constraint of the action in the situations" in headline
+    assert f"2 of the {len(kept) - 1} active hard constraints were broken" in headline
+    assert f"exact). {unseen} they would have led to." in headline
     on_plant = dataclasses.replace(assessment, constraints=kept)
-    assert answer(on_plant) == "no hard constraint was broken"
-    assert unseen not in headline(on_plant)
+    page, numbers = written(on_plant)
+    assert "no hard constraint was broken" in page
+    assert unseen not in numbers["sentence"]
     one = by_name(assessment)["valve: range"]
     one = dataclasses.replace(one, violations={WITH: one.violations[WITHOUT]})
     broken = dataclasses.replace(beside, constraints=(one,))
-    assert answer(broken) == "a hard constraint was broken"
-    assert "broke hard constraints with the filter on: valve: range" in headline(broken)
-    assert unseen in headline(broken)
+    page, numbers = written(broken)
+    assert "a hard constraint was broken" in page
+    assert "broke hard constraints with the filter on: valve: range" in numbers["sentence"]
+    assert unseen in numbers["sentence"]
 
 
 def test_every_decision_of_a_guard_has_words():

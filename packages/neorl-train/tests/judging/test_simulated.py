@@ -13,8 +13,14 @@ from neorl_envs import collect_log, make
 from neorl_safety.constraints import action_constraints
 from neorl_safety.guards import guard
 from neorl_train import verdict
-from neorl_train.judging import Estimate, _evaluate, rollouts, with_one_structure
-from neorl_train.judging._rollouts import _run_episodes, further_starts, rollouts_in_chunks
+from neorl_train.judging import (
+    Estimate,
+    _evaluate,
+    rollouts,
+    rollouts_in_chunks,
+    with_one_structure,
+)
+from neorl_train.judging._rollouts import _run_episodes, further_starts
 
 
 def of(evaluation, name, *, guarded=False):

@@ -7,8 +7,7 @@ import pytest
 
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction, Refusal
 from neorl_core import Channel, CostChannel, Spec
-from neorl_train.choosing import ValueEstimates, other_estimates
-from neorl_train.choosing._agreement import refuse_if_contradicted
+from neorl_train.choosing import ValueEstimates, other_estimates, refuse_if_contradicted
 from neorl_train.judging import Estimate, LogPrediction, OtherEstimate, ResultTables, trial_verdict
 from neorl_train.judging._rule import ReplayCheck
 from neorl_train.judging._sentences import BrokenEpisodes

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_train._job.evaluation import write_results
-from neorl_train.judging._wording import decimals, with_sign
+from neorl_train.judging import decimals, with_sign
 from neorl_train.pages import _style, write_report
 from neorl_train.pages.sections._amounts import reversals, travel
 

@@ -18,8 +18,7 @@ from neorl_envs import collect_log
 from neorl_safety.constraints import action_constraints, constraints_to_dict
 from neorl_train import evaluate_offline, verdict
 from neorl_train._job.evaluation import write_results
-from neorl_train.judging import Estimate
-from neorl_train.judging._wording import table_text
+from neorl_train.judging import Estimate, table_text
 from neorl_train.pages import _style, print_summary, write_report
 from neorl_train.pages._html import Group, Html, tag
 from neorl_train.pages._inputs import read_inputs

@@ -16,8 +16,7 @@ from neorl_core.infrastructure import head, write_json
 from neorl_core.statistics import crossed_interval
 from neorl_train._command.main import main
 from neorl_train._job.evaluation import write_results
-from neorl_train.judging import ActionFit, Clause, Estimate, Verdict
-from neorl_train.judging._summary import paired_comparison
+from neorl_train.judging import ActionFit, Clause, Estimate, Verdict, paired_comparison
 from neorl_train.runs import create_run
 from neorl_train.studies import aggregate, compare_runs, comparison_text, write_comparison
 from neorl_train.studies._comparison import _flat

@@ -12,7 +12,7 @@ from neorl_agents import BC, IQL
 from neorl_agents.testing import sized
 from neorl_core import InputError
 from neorl_train import train
-from neorl_train.configuration._sections import memory_limit
+from neorl_train.configuration import memory_limit
 from neorl_train.training import Plan
 from neorl_train.training._memory import machine_memory, tree_bytes
 

@@ -4,12 +4,14 @@ from neorl_train.candidates._family import Family as Family
 from neorl_train.candidates._family import Made as Made
 from neorl_train.candidates._family import Material as Material
 from neorl_train.candidates._family import RunInputs as RunInputs
+from neorl_train.candidates._imitated import best_behaviour as best_behaviour
 from neorl_train.candidates._loop_changes import proposed_change as proposed_change
 from neorl_train.candidates._loop_changes import write_loop_changes as write_loop_changes
 from neorl_train.candidates._retuned import faceplate_texts as faceplate_texts
 from neorl_train.candidates._table import FAMILIES as FAMILIES
 from neorl_train.candidates._table import check_candidate as check_candidate
 from neorl_train.candidates._table import make_candidates as make_candidates
+from neorl_train.candidates._table import with_controllers as with_controllers
 from neorl_train.judging._pool import Candidate as Candidate
 from neorl_train.judging._pool import Pool as Pool
 
@@ -21,9 +23,11 @@ __all__ = [
     "Material",
     "Pool",
     "RunInputs",
+    "best_behaviour",
     "check_candidate",
     "faceplate_texts",
     "make_candidates",
     "proposed_change",
+    "with_controllers",
     "write_loop_changes",
 ]

@@ -6,6 +6,7 @@ from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
     from neorl_train.choosing._agreement import other_estimates as other_estimates
+    from neorl_train.choosing._agreement import refuse_if_contradicted as refuse_if_contradicted
     from neorl_train.choosing._choice_page import lines as lines
     from neorl_train.choosing._choice_page import page as page
     from neorl_train.choosing._choice_page import write_choice as write_choice
@@ -56,6 +57,7 @@ __all__ = [
     "other_estimates",
     "page",
     "predicted_movement",
+    "refuse_if_contradicted",
     "return_distribution",
     "risk_estimates",
     "select_candidates",

@@ -2,6 +2,9 @@
 
 from neorl_train.configuration._classical import ClassicalConfig as ClassicalConfig
 from neorl_train.configuration._classical import RetuningConfig as RetuningConfig
+from neorl_train.configuration._classical import check_classical as check_classical
+from neorl_train.configuration._classical import check_retuning as check_retuning
+from neorl_train.configuration._classical import task_of as task_of
 from neorl_train.configuration._guard import FallbackConfig as FallbackConfig
 from neorl_train.configuration._guard import LimitsConfig as LimitsConfig
 from neorl_train.configuration._guard import limited_spec as limited_spec
@@ -22,6 +25,7 @@ from neorl_train.configuration._sections import config_type as config_type
 from neorl_train.configuration._sections import dump_toml as dump_toml
 from neorl_train.configuration._sections import load_toml as load_toml
 from neorl_train.configuration._sections import memory_bytes as memory_bytes
+from neorl_train.configuration._sections import memory_limit as memory_limit
 from neorl_train.configuration._sections import stays_on_disk as stays_on_disk
 from neorl_train.configuration._validation import validate as validate
 
@@ -40,6 +44,8 @@ __all__ = [
     "RetuningConfig",
     "SupervisorConfig",
     "TrainingConfig",
+    "check_classical",
+    "check_retuning",
     "config_hash",
     "config_to_dict",
     "config_type",
@@ -47,6 +53,8 @@ __all__ = [
     "limited_spec",
     "load_toml",
     "memory_bytes",
+    "memory_limit",
     "stays_on_disk",
+    "task_of",
     "validate",
 ]

@@ -5,12 +5,18 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
+    from neorl_train.data._behaviours import own_episodes as own_episodes
+    from neorl_train.data._behaviours import padded_episodes as padded_episodes
+    from neorl_train.data._behaviours import recorded_tunings as recorded_tunings
+    from neorl_train.data._behaviours import usual_incumbent as usual_incumbent
     from neorl_train.data._experience import Experience as Experience
     from neorl_train.data._experience import check_batches as check_batches
     from neorl_train.data._experience import check_split as check_split
     from neorl_train.data._experience import training_experience as training_experience
+    from neorl_train.data._experience import training_sample as training_sample
     from neorl_train.data._source import FileSource as FileSource
     from neorl_train.data._source import PlantSource as PlantSource
+    from neorl_train.data._source import changed_plant as changed_plant
     from neorl_train.data._source import collected_log as collected_log
     from neorl_train.data._source import complete_log as complete_log
     from neorl_train.data._source import declared_penalty as declared_penalty
@@ -27,16 +33,22 @@ __all__ = [
     "PlantSource",
     "StreamedData",
     "TrainingData",
+    "changed_plant",
     "check_batches",
     "check_split",
     "collected_log",
     "complete_log",
     "declared_penalty",
+    "own_episodes",
+    "padded_episodes",
+    "recorded_tunings",
     "simulator",
     "source_named",
     "streamed_data",
     "training_data",
     "training_experience",
+    "training_sample",
+    "usual_incumbent",
 ]
 
 if not TYPE_CHECKING:

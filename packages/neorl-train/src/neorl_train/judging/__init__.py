@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
+    from neorl_train.judging._evaluate import NEORL2_RETURNS as NEORL2_RETURNS
     from neorl_train.judging._evaluate import classical_imitators as classical_imitators
+    from neorl_train.judging._evaluate import plant_constraints as plant_constraints
     from neorl_train.judging._loop_change import LogFacts as LogFacts
     from neorl_train.judging._loop_change import LoopChange as LoopChange
     from neorl_train.judging._loop_change import read_changes as read_changes
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
     from neorl_train.judging._rollouts import EpisodeRows as EpisodeRows
     from neorl_train.judging._rollouts import SwitchedPolicy as SwitchedPolicy
     from neorl_train.judging._rollouts import episodes_of as episodes_of
+    from neorl_train.judging._rollouts import join_episodes as join_episodes
     from neorl_train.judging._rollouts import paired_starts as paired_starts
     from neorl_train.judging._rollouts import recorded_episodes as recorded_episodes
     from neorl_train.judging._rollouts import rollouts as rollouts
+    from neorl_train.judging._rollouts import rollouts_in_chunks as rollouts_in_chunks
     from neorl_train.judging._rollouts import with_one_structure as with_one_structure
+    from neorl_train.judging._rule import MAX_REPLAY_ERROR as MAX_REPLAY_ERROR
     from neorl_train.judging._rule import LogPrediction as LogPrediction
     from neorl_train.judging._rule import OtherEstimate as OtherEstimate
     from neorl_train.judging._rule import trial_verdict as trial_verdict
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     from neorl_train.judging._summary import crossed_estimate as crossed_estimate
     from neorl_train.judging._summary import fraction_estimates as fraction_estimates
     from neorl_train.judging._summary import mean_estimates as mean_estimates
+    from neorl_train.judging._summary import paired_comparison as paired_comparison
     from neorl_train.judging._summary import policy_rows as policy_rows
     from neorl_train.judging._summary import pooled_rows as pooled_rows
     from neorl_train.judging._tables import AmountCell as AmountCell
@@ -62,10 +68,17 @@ if TYPE_CHECKING:
     from neorl_train.judging._validation import PolicyValidation as PolicyValidation
     from neorl_train.judging._verdict import Clause as Clause
     from neorl_train.judging._verdict import Verdict as Verdict
+    from neorl_train.judging._verdict import parts as parts
     from neorl_train.judging._verdict import read_verdict as read_verdict
     from neorl_train.judging._verdict import write_verdict as write_verdict
+    from neorl_train.judging._wording import decimals as decimals
+    from neorl_train.judging._wording import table_text as table_text
+    from neorl_train.judging._wording import with_interval as with_interval
+    from neorl_train.judging._wording import with_sign as with_sign
 
 __all__ = [
+    "MAX_REPLAY_ERROR",
+    "NEORL2_RETURNS",
     "ActionFit",
     "AmountCell",
     "Assessment",
@@ -101,12 +114,17 @@ __all__ = [
     "assess_on_plant",
     "classical_imitators",
     "crossed_estimate",
+    "decimals",
     "duration_words",
     "episodes_of",
     "fraction_estimates",
+    "join_episodes",
     "loop_change",
     "mean_estimates",
+    "paired_comparison",
     "paired_starts",
+    "parts",
+    "plant_constraints",
     "policy_rows",
     "pooled_rows",
     "read_changes",
@@ -115,12 +133,16 @@ __all__ = [
     "read_verdict",
     "recorded_episodes",
     "rollouts",
+    "rollouts_in_chunks",
+    "table_text",
     "touched_by_loop",
     "training_signs",
     "trial_verdict",
     "turn_length",
     "unconverged",
+    "with_interval",
     "with_one_structure",
+    "with_sign",
     "write_changes",
     "write_evaluation",
     "write_fine_tuning",

@@ -41,7 +41,7 @@ from neorl_train.judging._rollouts import (
     all_rollouts,
     episodes_of,
     further_starts,
-    join,
+    join_episodes,
     recorded_episodes,
     rollouts_in_chunks,
     select_starts,
@@ -274,7 +274,7 @@ def _result(
         chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=STARTS_AT_ONCE)
         parts += [episodes_of(rows, spec) for rows in chunks]
         order.append(indices)
-    episodes = join(parts).reorder(np.argsort(np.concatenate(order)))
+    episodes = join_episodes(parts).reorder(np.argsort(np.concatenate(order)))
     group = entry.group or entry.name
     return PolicyResult(entry.name, group, entry.role, entry.guarded, episodes, entry.seeds)
 

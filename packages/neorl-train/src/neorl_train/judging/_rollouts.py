@@ -250,7 +250,7 @@ def recorded_episodes(dataset: Dataset, spec: Spec | None = None) -> Episodes:
     at_once = max(1, ROWS_AT_ONCE // int(dataset.episode_lengths.max()))
     groups = range(0, dataset.n_episodes, at_once)
     returns = dataset.episode_returns()
-    return join([_episodes(dataset, spec, returns, slice(i, i + at_once)) for i in groups])
+    return join_episodes([_episodes(dataset, spec, returns, slice(i, i + at_once)) for i in groups])
 
 
 def _episodes(dataset: Dataset, spec: Spec, returns: np.ndarray, selected: slice) -> Episodes:
@@ -310,7 +310,7 @@ def _costs(cost: np.ndarray, mask: np.ndarray, spec: Spec) -> tuple[np.ndarray, 
     return total, worst, steps_over, violated
 
 
-def join(parts: Sequence[Episodes]) -> Episodes:
+def join_episodes(parts: Sequence[Episodes]) -> Episodes:
     """Concatenates the episodes of several chunks."""
     columns = {name: [getattr(part, name) for part in parts] for name in vars(parts[0])}
     joined_columns: dict[str, Any] = {

@@ -1,14 +1,17 @@
 """The training loop of all seeds of a learner, on a log or on a simulated plant."""
 
 from neorl_train.training._fine_tune import online_counts as online_counts
+from neorl_train.training._loop import UNWATCHED as UNWATCHED
 from neorl_train.training._loop import Trained as Trained
 from neorl_train.training._loop import Watcher as Watcher
+from neorl_train.training._loop import run_loop as run_loop
 from neorl_train.training._plan import Plan as Plan
 from neorl_train.training._plant_sources import Counts as Counts
 from neorl_train.training._plant_sources import PlantAndLog as PlantAndLog
 from neorl_train.training._plant_sources import PlantRollouts as PlantRollouts
 from neorl_train.training._queues import EXECUTION_MODE as EXECUTION_MODE
 from neorl_train.training._queues import SeedQueues as SeedQueues
+from neorl_train.training._queues import devices_for as devices_for
 from neorl_train.training._queues import offline_seeds as offline_seeds
 from neorl_train.training._queues import run_keys as run_keys
 from neorl_train.training._together import Setting as Setting
@@ -17,6 +20,7 @@ from neorl_train.training._together import train_together as train_together
 
 __all__ = [
     "EXECUTION_MODE",
+    "UNWATCHED",
     "Counts",
     "Plan",
     "PlantAndLog",
@@ -25,9 +29,11 @@ __all__ = [
     "Setting",
     "Trained",
     "Watcher",
+    "devices_for",
     "offline_seeds",
     "online_counts",
     "program_key",
     "run_keys",
+    "run_loop",
     "train_together",
 ]
