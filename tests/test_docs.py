@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import jax
@@ -22,8 +23,10 @@ import neorl_envs
 import notebooks
 from neorl_agents import ALGORITHMS
 from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_envs.datasets import todays_controller
-from neorl_train._command.subcommands.run import read_run_options
+from neorl_train import Config
+from neorl_train.configuration import config_type
 
 ROOT = Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
@@ -150,11 +153,17 @@ def test_files_that_decisions_name_exist() -> None:
             assert (ROOT / name).exists(), f"{page.name}: {name}"
 
 
+def options_of_run(words: list[str]) -> Config:
+    """The options of ``neorl-train run``; what stands before them names a plant or a log."""
+    first = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+    return parse_options(config_type(ALGORITHMS), words[first:], program="neorl-train run")
+
+
 @pytest.mark.parametrize("page", ["extend", "run-a-benchmark", "vary-a-learner"])
 def test_the_sizes_of_networks_that_a_page_states_are_those_of_a_run(page: str) -> None:
     text = " ".join((ROOT / f"docs/pages/how-to/{page}.md").read_text().split())
     assert re.search(r"`bc`, `td3_bc` and `iql` have .*two layers of 64.* batches of 128", text)
-    config, _ = read_run_options([], ALGORITHMS)
+    config: Any = options_of_run([])
     sizes = {}
     for name in ("bc", "td3_bc", "iql", "awac", "fql", "rebrac", "dt"):
         settings = getattr(config.algorithms, name)
@@ -194,7 +203,7 @@ def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
     assert {"## Pitfalls", "## Try it"} <= set(text.splitlines())
     assert "(../../results/" in text, "where its results are"
     (shown,) = re.findall(r"```console\nneorl-train run (.+?)```", text, flags=re.DOTALL)
-    config, _ = read_run_options(shlex.split(shown.replace("\\\n", " ")), ALGORITHMS)
+    config = options_of_run(shlex.split(shown.replace("\\\n", " ")))
     shared = {
         "sac_n": "edac", "cal_ql": "cql", "td3": "sac", "reinforce": "ppo",
         "reinforce_lag": "ppo_lag",
@@ -305,7 +314,7 @@ def test_the_export_of_the_tutorial_is_converted_as_it_says(
             assert line in output
     assert "<h2>Trends</h2>" in (tmp_path / "tep.html").read_text()
     train, _ = re.findall(r"```console\nneorl-train run (.+?)\n```", text)
-    read_run_options(shlex.split(train), ALGORITHMS)
+    options_of_run(shlex.split(train))
 
 
 @pytest.mark.nightly

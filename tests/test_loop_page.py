@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from neorl_deploy.loop import BlockReason
-from neorl_deploy.loop._modes import TRANSITIONS
+from neorl_deploy.loop import TRANSITIONS, BlockReason
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/pages/reference/loop.md"

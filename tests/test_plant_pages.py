@@ -13,7 +13,7 @@ from baseline_table import ANCHORS, RESULTS
 from neorl_envs import environment_names, make
 from neorl_envs.blocks import named_constants
 from neorl_envs.scoring import test_mode
-from neorl_train.judging._evaluate import NEORL2_RETURNS
+from neorl_train.judging import NEORL2_RETURNS
 from plant_diagrams import diagram, drawn, explained, named, tags
 from plant_pages import ROOT, baselines, gallery, overview, page_of, role
 

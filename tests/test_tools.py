@@ -366,6 +366,7 @@ def test_faces_names_what_reaches_into_a_private_module(
     listed.parent.mkdir(parents=True)
     file.write_text(
         "import neorl_x.room\nfrom neorl_x._command.main import main\n"
+        "from neorl_y._command import main\n"
         "from neorl_x.room import Public, _module\nfrom neorl_y._deep.part import name\n"
         "from neorl_x._own.part import name, _hidden\n"
         "from neorl_x.single import helper, shown\n"

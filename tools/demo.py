@@ -8,14 +8,17 @@ make the run smaller than its defaults, and further ones, such as `--data.seed 1
     neorl-deploy replay
 """
 
+import contextlib
 import os
 import sys
+import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neorl_core.infrastructure.command_line import Program, Subcommand
-from neorl_train._process.control import prepare_process
+from neorl_core.infrastructure.command_line import Program, Subcommand, parse_options
+from neorl_train import prepare_process
 
 if TYPE_CHECKING:
     from neorl_train.judging import PolicyRow, ResultTables
@@ -52,53 +55,55 @@ def command(words: list[str]) -> None:
     from neorl_core import InputError
     from neorl_deploy import DeployError
     from neorl_deploy.export import export_run
-    from neorl_deploy.shadow import read_log, replay
-    from neorl_deploy.shadow._replay import replay_path, write_replay
-    from neorl_train._command.subcommands.run import read_run_options
-    from neorl_train._job.job import run_job
-    from neorl_train._process.progress import IMPORTS, Reporter, Timings
+    from neorl_deploy.shadow import read_log, replay, replay_path, write_replay
+    from neorl_train import start
+    from neorl_train.configuration import config_type
 
-    reporter, timings = Reporter(brief=True), Timings.since_start(IMPORTS)
     given = {word.partition("=")[0] for word in words}
     own = [word for option in SETTINGS if option[0] not in given for word in option]
-    config, _ = read_run_options([*own, *words], ALGORITHMS)
-    run = run_job(config, reporter, timings)
+    options = config_type(ALGORITHMS)
+    run = start(parse_options(options, [*own, *words], program="hatch run demo"), brief=True)
     try:
-        reporter.stage("sealing the candidate behind its guard, and checking it in a fresh process")
-        bundle = export_run(run.path)
-        reporter.stage("running the sealed controller in shadow over the log")
-        shadowed = replay(bundle, read_log(run.dataset))
-        write_replay(replay_path(bundle.path), shadowed.report)
+        with stage("sealing the candidate behind its guard, and checking it in a fresh process"):
+            bundle = export_run(run.path)
+        with stage("running the sealed controller in shadow over the log"):
+            shadowed = replay(bundle, read_log(run.path / "dataset.h5"))
+            write_replay(replay_path(bundle.path), shadowed.report)
     except DeployError as error:
         raise InputError(str(error)) from error
-    reporter.end()
     for line in last_lines(run.path, bundle.path):
         print(line)
 
 
+@contextlib.contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Prints how long the context took, as a brief run prints of its stages."""
+    began = time.monotonic()
+    yield
+    print(f"{time.monotonic() - began:6.1f} s  {name}", file=sys.stderr, flush=True)
+
+
 def last_lines(run: Path, bundle: Path) -> list[str]:
     """The answer, its reasons, and what to open."""
-    from neorl_train.judging import read_evaluation, read_verdict
-    from neorl_train.judging._verdict import DEPLOY, parts
-    from neorl_train.runs._directory import REPORT
+    from neorl_train.judging import parts, read_evaluation, read_verdict
 
     verdict, tables = read_verdict(run), read_evaluation(run).tables
     opening, deciding, _ = parts(verdict)
-    if verdict.answer == DEPLOY:
+    if verdict.answer == "deploy":
         deciding = reasons(tables)
     return [
         "",
         f"{verdict.answer.upper()}  {opening}",
         *(f"  {number}. {reason}" for number, reason in enumerate(deciding, start=1)),
         "",
-        f"report: {shown(run / REPORT)}",
+        f"report: {shown(run / 'report.html')}",
         f"bundle: {shown(bundle)}",
     ]
 
 
 def reasons(tables: "ResultTables") -> list[str]:
     """Why a candidate may be deployed, and why the learners beside it are not."""
-    from neorl_train.judging._wording import decimals, with_interval
+    from neorl_train.judging import decimals, with_interval
 
     ours = tables.row(tables.candidate, guarded=True)
     unit, starts = tables.reward_unit, f"{tables.n_starts} fresh episodes"

@@ -62,7 +62,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             # A private name counts as well as a private module, such as `from neorl_x import _y`.
             names = [alias.name for alias in node.names]
-            if _is_private(node.module):
+            if _is_private(node.module) and not node.module.endswith("._command"):
                 names = [name for name in names if name.startswith("_")]
             yield from (f"{node.module}.{name}" for name in names)
             yield from [] if len(names) == len(node.names) else [node.module]

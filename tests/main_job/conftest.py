@@ -131,7 +131,7 @@ for line in sys.argv[1:]:
     assert main(words) == 0, line
 """
 QUICKER = """
-from neorl_train._process.control import prepare_process
+from neorl_train import prepare_process
 
 prepare_process()
 

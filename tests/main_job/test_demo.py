@@ -10,8 +10,7 @@ import pytest
 
 import demo
 from neorl_agents import load_policy
-from neorl_train.judging import read_evaluation, read_verdict
-from neorl_train.judging._verdict import parts
+from neorl_train.judging import parts, read_evaluation, read_verdict
 
 
 def test_it_says_what_it_does_then_the_answer_and_what_to_open(

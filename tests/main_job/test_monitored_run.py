@@ -15,7 +15,6 @@ from neorl_deploy.shadow import read_log, replay
 from neorl_envs import write_dataset
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train._command.main import main
-from neorl_train.judging._safety_findings import LOGGED
 
 SPEC = Spec(
     obs=(Channel("level", "m", -9.0, 9.0), Channel("flow", "m3/h", -9.0, 9.0)),
@@ -191,7 +190,7 @@ def test_the_safety_report_of_a_run_exits_1_where_a_hard_constraint_is_broken(
     assert not result["passed"]
     assert [one["name"] for one in result["monitors"]][-1] == "disagreement"
     # What the policy's actions would have led to was not seen: the log's own outcome alone.
-    assert list(result["metrics"]) == [LOGGED]
+    assert list(result["metrics"]) == ["as logged"]
     assert main(["safety-report", str(tmp_path / "none")]) == 2
     assert "is not a run, a policy artefact or a bundle" in capsys.readouterr().err
 

@@ -4,19 +4,21 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
 
 from neorl_agents import load_policy
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop._staged_rollout import EPISODES
+from neorl_deploy.loop import draft_plan
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.shadow import read_log
 from neorl_envs import read_dataset
 from neorl_safety.constraints import constraints_from_dict
 from neorl_safety.guards import guard
-from neorl_train.judging._sentences import POWER_FACTOR, BrokenEpisodes, trial_plan
+from neorl_train.judging import BrokenEpisodes, trial_plan
 
 
 def test_the_two_readers_of_a_dataset_agree(finished: Path) -> None:
@@ -63,7 +65,7 @@ def test_a_run_is_what_its_page_says(checkout: Path, finished: Path) -> None:
         assert stated <= {*document}, stated - {*document}
         if name == "verdict":
             assert stated == {*document} - {"format", "version"}
-    for name in ("run", "verdict", "evaluation", "traces", "constraints"):
+    for name in ("run", "verdict", "evaluation", "traces", "constraints", "guard"):
         document = json.loads((finished / f"{name}.json").read_text())
         assert list(document.items())[:2] == [("format", f"neorl-{name}"), ("version", 1)]
         assert f"| `{name}.json` | `neorl-{name}` 1 |" in page
@@ -88,6 +90,9 @@ def test_a_bundle_is_what_its_page_says(checkout: Path, workplace: Path, finishe
 
 
 def test_the_words_of_the_verdict_say_how_many_episodes_a_trial_takes():
-    match = EPISODES.search(trial_plan("the PID in use", 0.5, 1.5, "EUR", BrokenEpisodes(3, 60)))
-    assert match is not None
-    assert int(match[1]) == math.ceil(2 * (POWER_FACTOR * 1.5 / 0.5) ** 2)
+    sentence = trial_plan("the PID in use", 0.5, 1.5, "EUR", BrokenEpisodes(3, 60))
+    document = {"verdict": {"sentence": sentence}}
+    manifest: Any = SimpleNamespace(document=document, run="0001", horizon=40, obs=())
+    (turns,) = re.findall(r"(?m)^turns = (\d+) .* as the verdict recommends$", draft_plan(manifest))
+    # A gain of 2.8 standard errors is detected at 5 % with a probability of 80 %.
+    assert int(turns) == math.ceil(2 * (2.8 * 1.5 / 0.5) ** 2)

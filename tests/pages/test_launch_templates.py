@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from neorl_train._process import control
-
 TEMPLATES = Path(__file__).resolve().parents[2] / "docs" / "pages" / "how-to" / "templates"
-NAMES = {control.COORDINATOR, control.PROCESSES, control.PROCESS}
+COORDINATOR, PROCESSES, PROCESS = "NEORL_COORDINATOR", "NEORL_PROCESSES", "NEORL_PROCESS"
+NAMES = {COORDINATOR, PROCESSES, PROCESS}
 
 
 def _scripts():
@@ -44,9 +43,9 @@ def test_the_job_names_its_processes_as_the_command_reads_them():
     assert (job["kind"], spec["completionMode"]) == ("Job", "Indexed")
     environment = {one["name"]: one for one in pod["containers"][0]["env"]}
     assert environment.keys() == NAMES
-    assert int(environment[control.PROCESSES]["value"]) == spec["completions"]
+    assert int(environment[PROCESSES]["value"]) == spec["completions"]
     assert spec["completions"] == spec["parallelism"]
-    address = environment[control.COORDINATOR]["value"]
+    address = environment[COORDINATOR]["value"]
     host, port = address.split(":")
     assert port.isdecimal()
     # Pod 0 of an indexed job is JOB-0, and the headless service of its subdomain resolves it.

@@ -15,9 +15,8 @@ from neorl_agents import ALGORITHMS, CQL, CalQL
 from neorl_agents.learning import for_run
 from neorl_agents.models import ModelRollouts
 from neorl_agents.testing import fresh_state, make_problem, sized
-from neorl_train.judging import _validation
-from neorl_train.training import Counts
-from neorl_train.training._plant_sources import online_metrics
+from neorl_train.judging import PolicyValidation
+from neorl_train.training import Counts, online_metrics
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/pages/reference/metrics.md"
 VARIANTS = {"cql": CQL(lagrange=True), "cal_ql": CalQL(lagrange=True)}
@@ -92,7 +91,9 @@ def test_the_page_has_the_metrics_of_a_plant_and_of_validations() -> None:
     counts = Counts(*(jnp.zeros((), jnp.int32) for _ in Counts._fields))
     counts = counts._replace(violated=jnp.zeros(spec.n_cost, jnp.int32))
     online = {re.sub("_violated_.*", "_violated_NAME", one) for one in online_metrics(spec, counts)}
-    source = inspect.getsource(_validation)
+    module = inspect.getmodule(PolicyValidation)
+    assert module is not None
+    source = inspect.getsource(module)
     literals = set(re.findall(r'"((?:held_out|plant)_\w+)"', source))
     validated = literals | ({"plant_cost_NAME"} if 'f"plant_cost_{name}"' in source else set())
     assert online | validated == {

@@ -27,7 +27,6 @@ import daily_set
 from machine import browser as browser
 from machine import shared_data as shared_data
 from neorl_core.infrastructure import keep_compiled_programs
-from neorl_core.infrastructure._compiled_programs import VARIABLE as CACHE_VARIABLE
 from network import refuse_connections
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
@@ -211,7 +210,9 @@ def _keep_programs() -> None:
     programs = keep_compiled_programs()
     os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
     if programs is not None:
-        os.environ[CACHE_VARIABLE] = str(programs.shared.parent)  # the one for every jaxlib
+        os.environ["NEORL_COMPILATION_CACHE"] = str(
+            programs.shared.parent
+        )  # the one for every jaxlib
 
 
 def _compile_quickly() -> None:

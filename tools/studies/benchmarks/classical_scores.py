@@ -128,7 +128,7 @@ def _log_score(name: str, log: Any) -> float:
 
 
 def _normalised(name: str, returns: Any) -> Any:
-    from neorl_train.judging._evaluate import NEORL2_RETURNS
+    from neorl_train.judging import NEORL2_RETURNS
 
     low, high = NEORL2_RETURNS[name.partition("-")[0]]
     return 100 * (returns - low) / (high - low)

@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=8, help=f"of {BLOCK} updates a round (8)")
     parser.add_argument("--out", type=Path, default=RESULTS / "seeds.json")
     arguments = parser.parse_args()
-    from neorl_train._process.control import prepare_process
+    from neorl_train import prepare_process
 
     prepare_process()
     cases = {name: _case(name, arguments) for name in arguments.algorithms}

@@ -32,7 +32,7 @@ BLOCK = 1000
 def main() -> int:
     """Runs all rounds and writes them; 0 if the library keeps the wanted share of the rate."""
     arguments = _arguments()
-    from neorl_train._process.control import prepare_process
+    from neorl_train import prepare_process
 
     prepare_process()
     cases = {name: _case(name, arguments) for name in arguments.algorithms}

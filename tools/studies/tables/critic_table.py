@@ -53,7 +53,7 @@ from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns, split_episodes
 from neorl_envs.recording import quality
 from neorl_safety.monitoring import CriticMonitor, calibrate, episode_scores
-from neorl_train.data._behaviours import padded_episodes
+from neorl_train.data import padded_episodes
 from neorl_train.judging import fraction_estimates, recorded_episodes
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -45,8 +45,7 @@ from neorl_safety.guards import guard
 from neorl_train import fine_tune, train
 from neorl_train.configuration import FineTuningConfig
 from neorl_train.data import TrainingData
-from neorl_train.judging import crossed_estimate, mean_estimates
-from neorl_train.judging._evaluate import plant_constraints
+from neorl_train.judging import crossed_estimate, mean_estimates, plant_constraints
 from neorl_train.training import Plan, Trained, Watcher, online_counts
 
 ROOT = Path(__file__).resolve().parents[3]

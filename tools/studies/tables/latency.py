@@ -19,6 +19,7 @@ state, on a plant that answers at once: no period may be missed and no decision 
 """
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -340,7 +341,6 @@ class SteadyPlant:
 
 def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
     """A shift in the closed loop at 100 times real time."""
-    from neorl_deploy._command.switches import settle_memory
     from neorl_deploy.loop import (
         ControlLoop,
         Input,
@@ -385,7 +385,8 @@ def _shift(bundle: Any, folder: Path, seconds: float) -> dict[str, Any]:
         closed += cycle.mode is Mode.CLOSED_LOOP
         took.append((clock.now().monotonic - cycle.at.monotonic) / SPEED)
 
-    settle_memory()  # as the command `serve` does
+    gc.collect()  # and what is left is never looked at again, as with the command `serve`
+    gc.freeze()
     begin = time.monotonic()
     serve(loop, clock, steps=steps, after=after)
     log.close()

@@ -46,11 +46,8 @@ from neorl_envs.scoring import score_episodes, scores, test_mode
 from neorl_envs.wrappers import shifted
 from neorl_train import train
 from neorl_train.data import TrainingData, training_data
-from neorl_train.judging import training_signs
-from neorl_train.judging._evaluate import NEORL2_RETURNS
-from neorl_train.training import Plan, Trained, Watcher, offline_seeds
-from neorl_train.training._loop import never, run_loop
-from neorl_train.training._queues import devices_for
+from neorl_train.judging import NEORL2_RETURNS, training_signs
+from neorl_train.training import Plan, Trained, Watcher, devices_for, offline_seeds, run_loop
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "learning"
 LOGGED = sorted(name for name, kind in ALGORITHMS.items() if not kind.needs_rollouts)
@@ -252,7 +249,7 @@ def _trained(
         MODELS.update(zip(((seed, repr(alike)) for seed in missing), fitted, strict=True))
     made, contexts = for_run(learner, plan.updates), [{"model": MODELS[key]} for key in keys]
     queues = offline_seeds(made, data, seeds, devices_for(seeds), contexts=contexts)
-    return run_loop(queues, made, plan, watcher, None, None, never)
+    return run_loop(queues, made, plan, watcher, None, None, lambda: False)
 
 
 def _add(args: argparse.Namespace, path: Path, result: dict[str, Any], learner: Any) -> None:

@@ -31,7 +31,7 @@ from neorl_envs import Dataset, collect_log, make
 from neorl_envs.scoring import score_episodes, scores
 from neorl_train import train
 from neorl_train.data import training_data
-from neorl_train.judging._evaluate import NEORL2_RETURNS
+from neorl_train.judging import NEORL2_RETURNS
 from neorl_train.training import Plan, Watcher
 
 OUT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "memory.json"

@@ -19,7 +19,6 @@ import numpy as np
 
 from baseline_table import RESULTS, table
 from neorl_envs import environment_names, make
-from neorl_envs._command.describe import penalty
 from neorl_envs.blocks import named_constants
 from plant_diagrams import diagram, drawn, explained
 
@@ -38,6 +37,13 @@ BETWEEN = {
     "PowerGrid-v0": " A frequency may swing further between two samples; 6 % further was observed.",
     "SteelAnnealing-v0": " A sample stands for up to 56 m of strip.",
 }
+
+
+def penalty(env: Any, cost: Any) -> str:
+    """What one unit of a cost takes from the reward, as `neorl-envs plants` says it."""
+    weight, unit = env.penalty_weights().get(cost.name, 0), env.reward_unit
+    times = " ×" if unit[:1].isdigit() else ""
+    return f"{weight:g}{times} {unit} per {cost.unit if cost.unit != '1' else 'unit'}"
 
 
 def main() -> int:

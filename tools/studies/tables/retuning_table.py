@@ -44,9 +44,15 @@ from neorl_core.infrastructure import write_text
 from neorl_envs import collect_log, environment_names, make
 from neorl_safety.guards import guard
 from neorl_train import verdict
-from neorl_train.judging import PolicyResult, ResultTables, episodes_of, policy_rows
-from neorl_train.judging._evaluate import plant_constraints
-from neorl_train.judging._rollouts import join, rollouts_in_chunks
+from neorl_train.judging import (
+    PolicyResult,
+    ResultTables,
+    episodes_of,
+    join_episodes,
+    plant_constraints,
+    policy_rows,
+    rollouts_in_chunks,
+)
 
 WHERE = RESULTS / "retuning"
 STEPS, STARTS, AT_ONCE, LEVEL, MARGIN = 120_000, 1_000, 250, 0.95, 0.05
@@ -163,7 +169,7 @@ def _episodes(env: Any, policy: Policy) -> Any:
     policy = jax.tree.map(jnp.asarray, policy)
     key, indices = jax.random.key(KEY), np.arange(STARTS)
     chunks = rollouts_in_chunks(env, policy, key, indices, at_once=AT_ONCE)
-    return join([episodes_of(rows, env.spec) for rows in chunks])
+    return join_episodes([episodes_of(rows, env.spec) for rows in chunks])
 
 
 def stored(name: str) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from neorl_train.choosing import ChooseOptions, check_plant_model
 from neorl_train.configuration import config_hash, config_to_dict, dump_toml
 from neorl_train.data import training_sample
 from neorl_train.runs import RunDirectory, create_run
-from neorl_train.studies._fresh_starts import evaluate_again
+from neorl_train.studies import evaluate_again
 
 CSTR, DMSD = make("CSTR-v0"), make("DMSD-v0")
 PENALTY = {"temperature": 1.0}

@@ -48,7 +48,7 @@ tracking = false
 EACH = """
 import sys
 from pathlib import Path
-from neorl_train._process.control import prepare_process
+from neorl_train import prepare_process
 prepare_process()
 from neorl_train.studies import read_sweep
 from neorl_train.studies._sweep import carry_out, state_of
@@ -144,7 +144,7 @@ def _children() -> float:
 
 def _forms(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     os.environ.setdefault("XLA_FLAGS", "")
-    from neorl_train._process.control import prepare_process
+    from neorl_train import prepare_process
 
     prepare_process()
     import jax

@@ -39,8 +39,15 @@ from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
 from neorl_envs import collect_log, environment_names, make
 from neorl_train.choosing import other_estimates
-from neorl_train.judging import Episodes, LogPrediction, ResultTables, episodes_of, trial_verdict
-from neorl_train.judging._rollouts import join, rollouts_in_chunks
+from neorl_train.judging import (
+    Episodes,
+    LogPrediction,
+    ResultTables,
+    episodes_of,
+    join_episodes,
+    rollouts_in_chunks,
+    trial_verdict,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/candidate_pools.json"
@@ -129,7 +136,7 @@ def episodes(env: Any, policy: Policy) -> Episodes:
     policy = jax.tree.map(jnp.asarray, policy)
     key, indices = jax.random.key(KEY), np.arange(STARTS)
     chunks = rollouts_in_chunks(env, policy, key, indices, at_once=STARTS)
-    return join([episodes_of(rows, env.spec) for rows in chunks])
+    return join_episodes([episodes_of(rows, env.spec) for rows in chunks])
 
 
 def on_plant(mine: Episodes, today: Episodes) -> dict[str, Any]:

@@ -46,8 +46,7 @@ from neorl_core.statistics import rank_correlation
 from neorl_envs import Dataset, collect_log, environment_names, make
 from neorl_envs.recording import quality
 from neorl_train import train
-from neorl_train.data import training_data
-from neorl_train.data._behaviours import own_episodes
+from neorl_train.data import own_episodes, training_data
 from neorl_train.training import Plan
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))

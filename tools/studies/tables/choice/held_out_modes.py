@@ -39,7 +39,7 @@ from neorl_agents.retuning import (
 )
 from neorl_core.infrastructure import write_text
 from neorl_envs import collect_log, environment_names, make
-from neorl_train.judging._rule import MAX_REPLAY_ERROR
+from neorl_train.judging import MAX_REPLAY_ERROR
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 

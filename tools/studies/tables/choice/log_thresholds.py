@@ -34,7 +34,7 @@ from neorl_envs import Dataset, collect_log, make
 from neorl_envs.inspection import _signals
 from neorl_envs.inspection._channels import episodes_sample
 from neorl_envs.plants import PLANTS
-from neorl_train.choosing import _return_distribution
+from neorl_train.choosing import MOST_FAR
 from neorl_train.data import _data_warnings as _open_loop
 
 BASELINES = Path(__file__).resolve().parents[2] / "baselines/choice"
@@ -55,12 +55,15 @@ def logs() -> dict[str, Dataset]:
     return result
 
 
+FACTORS = (0.5, 1.0, 2.0)
+
+
 def changed(module: Any, name: str, measure: Callable[[], Any]) -> dict[str, Any]:
     """A measurement with a threshold halved, as it is, and doubled."""
     usual = getattr(module, name)
     least = 1.0 if name in ("WORSE", "ALIKE", "SUSPECT") else 0.0
     results = {}
-    for factor in (0.5, 1.0, 2.0):
+    for factor in FACTORS:
         value = least + factor * (usual - least)
         value = round(value) if isinstance(usual, int) else value
         setattr(module, name, value)
@@ -149,8 +152,8 @@ def far() -> dict[str, Any]:
     pools = json.loads((BASELINES / "pool_estimators.json").read_text())
     candidates = [one for pool in pools for one in pool["candidates"]]
 
-    def measure() -> dict[str, float]:
-        stated = [one for one in candidates if one["far"] <= _return_distribution.MOST_FAR]
+    def measure(most: float) -> dict[str, float]:
+        stated = [one for one in candidates if one["far"] <= most]
         errors = [abs(one["corrected"][0] - one["true"]) for one in stated]
         right = [
             error <= (one["corrected"][2] - one["corrected"][1]) / 2 + one["error"]
@@ -161,7 +164,8 @@ def far() -> dict[str, Any]:
             "largest error": round(max(errors), 1),
         }  # fmt: skip
 
-    return {"MOST_FAR": changed(_return_distribution, "MOST_FAR", measure)}
+    values = [factor * MOST_FAR for factor in FACTORS]
+    return {"MOST_FAR": {f"{value:g}": measure(value) for value in values}}
 
 
 def main() -> None:

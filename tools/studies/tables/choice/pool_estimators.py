@@ -31,14 +31,13 @@ from neorl_core.infrastructure import write_text
 from neorl_core.statistics import rank_correlation
 from neorl_envs import collect_log, make
 from neorl_train.choosing import (
+    MOST_FAR,
     ChooseOptions,
     logged_episodes,
     return_distribution,
     value_estimates,
 )
-from neorl_train.choosing._return_distribution import MOST_FAR
-from neorl_train.judging import Estimate
-from neorl_train.judging._rollouts import rollouts_in_chunks
+from neorl_train.judging import Estimate, rollouts_in_chunks
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/pool_estimators.json"

@@ -29,9 +29,16 @@ from neorl_core.infrastructure import write_text
 from neorl_envs import collect_log, environment_names, make
 from neorl_safety.guards import guard
 from neorl_train import verdict
-from neorl_train.judging import Episodes, PolicyResult, ResultTables, episodes_of, policy_rows
-from neorl_train.judging._evaluate import plant_constraints
-from neorl_train.judging._rollouts import join, rollouts_in_chunks
+from neorl_train.judging import (
+    Episodes,
+    PolicyResult,
+    ResultTables,
+    episodes_of,
+    join_episodes,
+    plant_constraints,
+    policy_rows,
+    rollouts_in_chunks,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULT = ROOT / "tools/studies/baselines/choice/verdicts_on_plants.json"
@@ -67,7 +74,7 @@ def episodes(env: Any, policy: Policy) -> Episodes:
     policy = jax.tree.map(jnp.asarray, policy)
     key, indices = jax.random.key(KEY), np.arange(SETS * STARTS + TRUTH)
     chunks = rollouts_in_chunks(env, policy, key, indices, at_once=AT_ONCE)
-    return join([episodes_of(rows, env.spec) for rows in chunks])
+    return join_episodes([episodes_of(rows, env.spec) for rows in chunks])
 
 
 def part(whole: Episodes, rows: slice) -> Episodes:

@@ -31,8 +31,7 @@ from neorl_envs import Dataset, collect_log
 from neorl_envs.plants import Plant
 from neorl_train import evaluate, train
 from neorl_train.candidates import Candidate, Pool
-from neorl_train.data import TrainingData, training_data
-from neorl_train.data._source import changed_plant
+from neorl_train.data import TrainingData, changed_plant, training_data
 from neorl_train.federation import (
     Fault,
     Federated,

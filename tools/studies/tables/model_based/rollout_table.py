@@ -37,10 +37,8 @@ from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes
 from neorl_train import train
 from neorl_train.data import TrainingData, training_data
-from neorl_train.judging._evaluate import NEORL2_RETURNS
-from neorl_train.training import Plan, offline_seeds
-from neorl_train.training._loop import UNWATCHED, never, run_loop
-from neorl_train.training._queues import devices_for
+from neorl_train.judging import NEORL2_RETURNS
+from neorl_train.training import UNWATCHED, Plan, devices_for, offline_seeds, run_loop
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -129,7 +127,7 @@ def cell(
     queues = offline_seeds(made, data, (seed,), devices_for((seed,)), contexts=[{"model": model}])
     plan = Plan(updates, CHUNK, updates)
     try:
-        done = run_loop(queues, made, plan, UNWATCHED, None, None, never)
+        done = run_loop(queues, made, plan, UNWATCHED, None, None, lambda: False)
         result: dict[str, Any] = {"score": round(score(plant, done.policies[0]), 2)}
     except InputError as error:
         result = {"score": None, "failure": str(error)}

@@ -17,6 +17,7 @@ from neorl_deploy.loop._cycle import Cycle as Cycle
 from neorl_deploy.loop._cycle import audit_log as audit_log
 from neorl_deploy.loop._cycle import recorder as recorder
 from neorl_deploy.loop._inputs import Measurements as Measurements
+from neorl_deploy.loop._modes import TRANSITIONS as TRANSITIONS
 from neorl_deploy.loop._modes import Authority as Authority
 from neorl_deploy.loop._modes import Mode as Mode
 from neorl_deploy.loop._modes import ModeConditions as ModeConditions
@@ -32,6 +33,7 @@ from neorl_deploy.loop._serve import serve as serve
 from neorl_deploy.loop._staged_rollout import Plan as Plan
 from neorl_deploy.loop._staged_rollout import Stage as Stage
 from neorl_deploy.loop._staged_rollout import StagedRollout as StagedRollout
+from neorl_deploy.loop._staged_rollout import draft_plan as draft_plan
 from neorl_deploy.loop._staged_rollout import read_plan as read_plan
 from neorl_deploy.loop._tags import Block as Block
 from neorl_deploy.loop._tags import Input as Input
@@ -43,6 +45,7 @@ from neorl_deploy.loop._tags import read_tags as read_tags
 from neorl_deploy.loop._tags import tags_of as tags_of
 
 __all__ = [
+    "TRANSITIONS",
     "Authority",
     "Block",
     "BlockInputs",
@@ -76,6 +79,7 @@ __all__ = [
     "block_scan",
     "check_record",
     "check_tags",
+    "draft_plan",
     "draft_tags",
     "next_mode",
     "read_plan",

@@ -128,7 +128,7 @@ class Run:
         return f"Run({self.path}: {learners}, seeds {seeds}, {record['status']}{answer})"
 
 
-def start(config: Config, *, quiet: bool = False) -> Run:
+def start(config: Config, *, quiet: bool = False, brief: bool = False) -> Run:
     """Trains, evaluates, judges and reports, as ``neorl-train run`` does.
 
     If nothing has run on a device yet, this makes every core a device, so that seeds train in
@@ -137,6 +137,7 @@ def start(config: Config, *, quiet: bool = False) -> Run:
     Args:
         config: Result of :func:`configure`.
         quiet: Whether to show no progress.
+        brief: Whether to show one line for each stage, when it ends.
 
     Returns:
         The finished run, in the next numbered folder of ``config.output.directory``.
@@ -145,7 +146,7 @@ def start(config: Config, *, quiet: bool = False) -> Run:
         InputError: In one line; if a run directory exists by then, it can be resumed.
         InterruptedRunError: After a signal; the run can be resumed.
     """
-    reporter = _prepare(config, quiet=quiet)
+    reporter = _prepare(config, Reporter(quiet=quiet, brief=brief))
     return Run(run_job(config, reporter, Timings()).path)
 
 
@@ -165,13 +166,12 @@ def resume(run: str | os.PathLike[str] | Run, *, quiet: bool = False) -> Run:
     """
     existing = run if isinstance(run, Run) else Run(run)
     config = existing.config
-    reporter = _prepare(config, quiet=quiet)
+    reporter = _prepare(config, Reporter(quiet=quiet))
     return Run(resume_job(RunDirectory(existing.path), config, reporter, Timings()).path)
 
 
-def _prepare(config: Config, *, quiet: bool) -> Reporter:
+def _prepare(config: Config, reporter: Reporter) -> Reporter:
     prepare_process()
-    reporter = Reporter(quiet=quiet)
     usable_cores, devices = min(cores(), len(config.training.seeds)), len(jax.local_devices())
     if devices < usable_cores and jax.default_backend() == "cpu":
         reporter.print_line(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from neorl_train.choosing._predicted_movement import PredictedMovement as PredictedMovement
     from neorl_train.choosing._predicted_movement import movement_rows as movement_rows
     from neorl_train.choosing._predicted_movement import predicted_movement as predicted_movement
+    from neorl_train.choosing._return_distribution import MOST_FAR as MOST_FAR
     from neorl_train.choosing._return_distribution import ReturnDistribution as ReturnDistribution
     from neorl_train.choosing._return_distribution import return_distribution as return_distribution
     from neorl_train.choosing._risk import LimitRisk as LimitRisk
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from neorl_train.choosing._value_estimates import value_estimates as value_estimates
 
 __all__ = [
+    "MOST_FAR",
     "CandidateEstimates",
     "ChooseOptions",
     "ChosenCandidate",

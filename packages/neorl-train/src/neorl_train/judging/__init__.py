@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from neorl_train.judging._safety import assess_on_log as assess_on_log
     from neorl_train.judging._safety import assess_on_plant as assess_on_plant
     from neorl_train.judging._safety_findings import Assessment as Assessment
+    from neorl_train.judging._sentences import BrokenEpisodes as BrokenEpisodes
+    from neorl_train.judging._sentences import trial_plan as trial_plan
     from neorl_train.judging._shadow import action_fits as action_fits
     from neorl_train.judging._summary import crossed_estimate as crossed_estimate
     from neorl_train.judging._summary import fraction_estimates as fraction_estimates
@@ -83,6 +85,7 @@ __all__ = [
     "AmountCell",
     "Assessment",
     "Band",
+    "BrokenEpisodes",
     "ChannelExcitation",
     "Clause",
     "Collected",
@@ -137,6 +140,7 @@ __all__ = [
     "table_text",
     "touched_by_loop",
     "training_signs",
+    "trial_plan",
     "trial_verdict",
     "turn_length",
     "unconverged",

@@ -17,6 +17,7 @@ from neorl_train.studies._comparison import aggregate as aggregate
 from neorl_train.studies._comparison import compare_runs as compare_runs
 from neorl_train.studies._files import write_benchmark as write_benchmark
 from neorl_train.studies._files import write_comparison as write_comparison
+from neorl_train.studies._fresh_starts import evaluate_again as evaluate_again
 from neorl_train.studies._sweep import read_sweep as read_sweep
 from neorl_train.studies._tables import benchmark_text as benchmark_text
 from neorl_train.studies._tables import benchmark_to_json as benchmark_to_json
@@ -40,6 +41,7 @@ __all__ = [
     "compare_runs",
     "comparison_text",
     "comparison_to_json",
+    "evaluate_again",
     "log_baselines",
     "plant_baselines",
     "read_benchmark",

@@ -9,6 +9,7 @@ from neorl_train.training._plan import Plan as Plan
 from neorl_train.training._plant_sources import Counts as Counts
 from neorl_train.training._plant_sources import PlantAndLog as PlantAndLog
 from neorl_train.training._plant_sources import PlantRollouts as PlantRollouts
+from neorl_train.training._plant_sources import online_metrics as online_metrics
 from neorl_train.training._queues import EXECUTION_MODE as EXECUTION_MODE
 from neorl_train.training._queues import SeedQueues as SeedQueues
 from neorl_train.training._queues import devices_for as devices_for
@@ -32,6 +33,7 @@ __all__ = [
     "devices_for",
     "offline_seeds",
     "online_counts",
+    "online_metrics",
     "program_key",
     "run_keys",
     "run_loop",
