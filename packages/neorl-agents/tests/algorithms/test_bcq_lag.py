@@ -86,7 +86,8 @@ def test_bcq_lag(parity, two_limits, costly):  # noqa: C901, F811
         return values.max(0) if costly == "larger" else values.min(0)
 
     prices = check_control(parity, done, cost_of(now["actor"]).mean(-1))
-    assert prices.max() > 0.03, "some price must play a part"
+    # The smaller of two untrained critics may predict less than the limit of either cost.
+    assert costly == "smaller" or prices.max() > 0.03, "some price must play a part"
 
     def actor_loss(actor):
         earned = parity.values(critics, rows.obs, moved(actor, rows.obs, middle)).min(0)

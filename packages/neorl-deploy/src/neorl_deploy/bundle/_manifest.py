@@ -251,6 +251,7 @@ def _manifest_of(document: dict[str, Any]) -> Manifest:
         raise TypeError("constraint_words must be a list of sentences")
     _check_claim(document["signature"])
     monitors, max_age = _guard_fields(document["guard"], spec)
+    _check_costs(spec["cost"])
     dt = float(spec["dt"])
     if not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt must be a number of seconds above zero, got {dt}")
@@ -333,6 +334,14 @@ def _guard_fields(
     if not set(ages) <= observed or not all(0 < age < math.inf for age in ages.values()):
         raise ValueError("max_age of guard names other channels or is not positive")
     return monitors, ages
+
+
+def _check_costs(costs: list[dict[str, Any]]) -> None:
+    for cost in costs:
+        if not all(isinstance(cost[key], str) for key in ("name", "unit", "per")):
+            raise TypeError("a cost of spec does not say its name, its unit and per what it counts")
+        if not math.isfinite(float(cost["limit"])) or isinstance(cost["limit"], str):
+            raise ValueError(f"cost {cost['name']!r} has a limit of {cost['limit']!r}, no number")
 
 
 def _channels(entries: list[dict[str, Any]]) -> tuple[ChannelEntry, ...]:
