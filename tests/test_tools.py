@@ -361,36 +361,36 @@ def test_sizes_counts_code_only() -> None:
 def test_faces_names_what_reaches_into_a_private_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, listed = tmp_path / "packages/neorl-x/tests/test_a.py", tmp_path / faces.LIST
+    file, listed = tmp_path / "packages/neorl-x/tests/room/test_a.py", tmp_path / faces.LIST
     file.parent.mkdir(parents=True)
     listed.parent.mkdir(parents=True)
     file.write_text(
         "import neorl_x.room\nfrom neorl_x._command.main import main\n"
-        "from neorl_y._command import main\n"
-        "from neorl_x.room import Public, _module\nfrom neorl_y._deep.part import name\n"
-        "from neorl_x._own.part import name, _hidden\n"
-        "from neorl_x.single import helper, shown\n"
-        "def late():\n    import neorl_x.room._other\n"
+        "from neorl_y._command import main\nfrom neorl_x._job.part import name\n"
+        "from neorl_x.room import Public, _module\nfrom neorl_x.room._deep import _name, name\n"
+        "from neorl_x.single import helper, shown\nfrom neorl_x._job.part import _hidden\n"
+        "def late():\n    import neorl_y._job.part\n"
     )
     single = tmp_path / "packages/neorl-x/src/neorl_x/single.py"
     single.parent.mkdir(parents=True)
     single.write_text('__all__ = ["shown"]\ndef shown(): ...\ndef helper(): ...\n')
-    modules = (
-        "neorl_x._own.part._hidden", "neorl_x.room._module", "neorl_x.room._other",
-        "neorl_x.single.helper", "neorl_y._deep.part",
-    )  # fmt: skip
-    lines = [f"packages/neorl-x/tests/test_a.py {module}" for module in modules]
+    own = ("neorl_x.room._deep", "neorl_x.room._module")
+    foreign = ("neorl_x._job.part._hidden", "neorl_x.single.helper", "neorl_y._job.part")
+    lines = [f"packages/neorl-x/tests/room/test_a.py {module}" for module in (*own, *foreign)]
     monkeypatch.setattr(faces, "ROOT", tmp_path)
-    listed.write_text("\n".join(lines))
-    assert faces.main([]) == 0
-    listed.write_text("\n".join([*lines[1:], "tools/gone.py neorl_x._y"]))
+    listed.write_text("\n".join([*lines[1:], "tools/studies/gone.py neorl_x._y"]))
     assert faces.main([]) == 1
     said = capsys.readouterr().out
-    assert "test_a.py imports neorl_x._own.part._hidden: take it" in said
-    assert "still names tools/gone.py neorl_x._y" in said
-    # The list is shortened by the command, never lengthened.
+    assert "test_a.py imports neorl_x.room._deep: take it" in said
+    assert "still names tools/studies/gone.py neorl_x._y" in said
+    for module in foreign:
+        assert f"names packages/neorl-x/tests/room/test_a.py {module}, which is another" in said
+    # The list is shortened by the command, never lengthened, and not of another room at all.
     assert faces.main(["--write"]) == 1
-    assert listed.read_text().splitlines() == lines[1:]
+    assert listed.read_text().splitlines() == sorted(lines[1:])
+    file.write_text("from neorl_x.room import Public, _module\nfrom neorl_x.room import _deep\n")
+    listed.write_text("\n".join(lines[:2]))
+    assert faces.main([]) == 0
 
 
 def test_modules_below_an_extra() -> None:

@@ -5,13 +5,14 @@ Usage:
     python tools/faces.py --write  take entries off the list that nothing needs any more
 
 The rule: a name with a leading underscore belongs to the folder that holds it, as does a name that
-a namespace of one file leaves out of its `__all__`. The tests of a package stand in the package, so
-they may import the public modules of its private rooms, such as `neorl_train._job.run`. The tests
-and tools at the top stand outside of all packages. What a test needs of another room it takes from
-the face of that room, or it tests through that: a file moves freely while nobody but its own room
-names it. `tests/gates/private_imports.txt` lists the imports that were there when the rule came,
-one file and module a line; the list only shrinks. The entry points of commands,
-`neorl_*._command.main`, stand in every `pyproject.toml` and are free.
+a namespace of one file leaves out of its `__all__`. Tests and tools import the faces of rooms; a
+file then moves freely, for nobody but its own room names it. A face offers what other rooms need.
+
+- The tests of a package stand in it, and import the public modules of its private rooms as well,
+  such as `neorl_train._job.run`. The tests and tools at the top stand outside of all packages.
+- The tests of a room may open a private module of that room, and a study what it measures, where
+  `tests/gates/private_imports.txt` names it, one file and module a line. The list only shrinks.
+- The entry points of commands, `neorl_*._command.main`, stand in every `pyproject.toml`: free.
 """
 
 import argparse
@@ -55,17 +56,16 @@ def names_left_out(root: Path) -> set[str]:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """The full name of everything that a file imports, and of the module that it is taken from."""
+    """The full name of everything that a file imports; for a private file of a room, the file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            # A private name counts as well as a private module, such as `from neorl_x import _y`.
-            names = [alias.name for alias in node.names]
-            if _is_private(node.module) and not node.module.endswith("._command"):
-                names = [name for name in names if name.startswith("_")]
-            yield from (f"{node.module}.{name}" for name in names)
-            yield from [] if len(names) == len(node.names) else [node.module]
+            inside = node.module.split(".")[2:]
+            if any(part.startswith("_") for part in inside):
+                yield node.module
+            else:  # a name may be a private module, or private itself
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _is_private(module: str) -> bool:
@@ -80,6 +80,14 @@ def _is_open_to(file: str, module: str) -> bool:
     package, _, *inside = module.split(".")
     own = file.startswith(f"packages/{package.replace('_', '-')}/tests/")
     return own and not any(part.startswith("_") for part in inside)
+
+
+def _may_be_listed(line: str) -> bool:
+    """Whether an import is one of a test of the room itself, or of a study."""
+    file, _, module = line.partition(" ")
+    package, room, *_ = module.split(".")
+    own = f"packages/{package.replace('_', '-')}/tests/{room.removeprefix('_')}/"
+    return file.startswith((own, "tools/studies/"))
 
 
 def known(root: Path) -> set[str]:
@@ -97,12 +105,15 @@ def main(arguments: list[str] | None = None) -> int:
     if options.write:
         (ROOT / LIST).write_text("".join(f"{line}\n" for line in sorted(listed & present)))
         listed &= present
+    foreign = {line for line in listed if not _may_be_listed(line)}
+    for line in sorted(foreign):
+        print(f"{LIST} names {line}, which is another room: import its face, or test through that")
     for line in sorted(present - listed):
         file, _, module = line.partition(" ")
         print(f"{file} imports {module}: take it from the face of its room, or test through that")
     for line in sorted(listed - present):
         print(f"{LIST} still names {line}: python tools/faces.py --write")
-    return int(present != listed)
+    return int(bool(foreign) or present != listed)
 
 
 if __name__ == "__main__":

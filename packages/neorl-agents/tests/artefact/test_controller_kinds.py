@@ -7,8 +7,7 @@ import pytest
 from jax import export
 
 from neorl_agents import ArtefactError, load_policy, save_policy
-from neorl_agents.artefact import policy_actions
-from neorl_agents.artefact._artefact import read_sealed, write_sealed
+from neorl_agents.artefact import policy_actions, read_sealed, write_sealed
 from neorl_agents.classical import LQG, MPC, Loop, SmithPID, Task, TunedPID
 from neorl_agents.networks import init_mlp
 from neorl_agents.policies import ResidualPolicy

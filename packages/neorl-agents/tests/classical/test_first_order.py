@@ -12,11 +12,11 @@ from neorl_agents.classical import (
     SmithPID,
     Task,
     TunedPID,
+    checked_log,
+    identify_first_order,
     lambda_tuning,
     simc,
 )
-from neorl_agents.classical._first_order import identify_first_order
-from neorl_agents.classical._task import checked_log
 from neorl_agents.controllers import pid_policy
 from neorl_core import InputError, Transition
 from neorl_core.control import PID

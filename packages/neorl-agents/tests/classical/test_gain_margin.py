@@ -14,12 +14,12 @@ from neorl_agents.classical import (
     SmithPID,
     Task,
     TunedPID,
+    checked_log,
+    identify_first_order,
     lambda_tuning,
     simc,
 )
-from neorl_agents.classical._first_order import identify_first_order
 from neorl_agents.classical._pid_controllers import tuning_warnings
-from neorl_agents.classical._task import checked_log
 from neorl_agents.classical._tuning import gain_margin
 from neorl_core import Channel, InputError, Spec, Transition
 from neorl_core.loops import PIDGains

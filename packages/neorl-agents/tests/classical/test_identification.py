@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from neorl_agents.classical import identify_plant
 from neorl_agents.classical._design import delayed
-from neorl_agents.classical._identification import Rows, Units, arx_errors, fit_arx, identify_plant
+from neorl_agents.classical._identification import Rows, Units, arx_errors, fit_arx
 
 ONE = Units(np.zeros(1), np.ones(1))
 EPISODES, LENGTH = 6, 60

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents.classical import LQG, MPC, Loop, Task
+from neorl_agents.classical import LQG, MPC, Loop, Task, checked_log, identify_plant
 from neorl_agents.classical._design import Weights, delayed, predictions, regulator
-from neorl_agents.classical._identification import identify_plant, observer_gain, scaled_rows
+from neorl_agents.classical._identification import observer_gain, scaled_rows
 from neorl_agents.classical._model_controllers import fit_parts
-from neorl_agents.classical._task import checked_log, resolve
+from neorl_agents.classical._task import resolve
 from neorl_core import Channel, InputError, Spec
 
 from ..controllers import oracle

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from neorl_deploy.bundle import ChannelEntry
-from neorl_deploy.bundle._manifest import MAX_ROUNDING
-from neorl_deploy.bundle._test_vectors import relative_difference
+from neorl_deploy.bundle import ChannelEntry, relative_difference
 
 VALVE = ChannelEntry("valve", "%", 0.0, 100.0)
 TEMPERATURE = ChannelEntry("temperature", "K", 280.0, 320.0)
@@ -16,9 +14,9 @@ TEMPERATURE = ChannelEntry("temperature", "K", 280.0, 320.0)
     [
         (0.0, 1e-3),
         (0.004, 1e-3 - 4e-5),
-        (5.0, 1e-3 - MAX_ROUNDING),
+        (5.0, 1e-3 - 1e-4),
         (np.nan, 1e-3),
-        (np.inf, 1e-3 - MAX_ROUNDING),
+        (np.inf, 1e-3 - 1e-4),
         (-0.004, 1e-3),
     ],
 )

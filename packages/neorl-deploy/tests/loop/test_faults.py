@@ -9,17 +9,18 @@ import pytest
 from neorl_deploy import BundleError
 from neorl_deploy.audit import AuditError, replay_decisions
 from neorl_deploy.loop import (
+    TRANSITIONS,
+    WRITING,
     Input,
     Instant,
     Mode,
     Quality,
     Reading,
     audit_log,
+    judge_readings,
     recorder,
     serve,
 )
-from neorl_deploy.loop._inputs import judge_readings
-from neorl_deploy.loop._modes import TRANSITIONS, WRITING
 from neorl_deploy.shadow import shadow_comparison
 
 

@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from neorl_deploy.loop import Mode, ModeConditions, next_mode
-from neorl_deploy.loop._modes import TARGETS, TRANSITIONS, WRITING
+from neorl_deploy.loop import TARGETS, TRANSITIONS, WRITING, Mode, ModeConditions, next_mode
 
 SITUATIONS = [
     ModeConditions(target, *reasons)

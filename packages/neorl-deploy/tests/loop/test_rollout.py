@@ -9,9 +9,20 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from neorl_deploy import DeployError
-from neorl_deploy.loop import Authority, Mode, Plan, Stage, StagedRollout, read_plan
-from neorl_deploy.loop._serve import OrderBox, loop_lock, order
-from neorl_deploy.loop._staged_rollout import Count, draft_plan, probability_of_more
+from neorl_deploy.loop import (
+    Authority,
+    Count,
+    Mode,
+    OrderBox,
+    Plan,
+    Stage,
+    StagedRollout,
+    draft_plan,
+    loop_lock,
+    order,
+    probability_of_more,
+    read_plan,
+)
 
 PLAN = Plan(
     limits={"level": (0.7, 1.3)}, shadow_steps=30, turn_steps=20, turns=2, authority=0.1, window=60

@@ -7,12 +7,12 @@ import pytest
 
 from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
-from neorl_deploy.loop import Mode
-from neorl_deploy.loop._plant import connect
-from neorl_deploy.loop._serve import (
+from neorl_deploy.loop import (
     HUNG_EXIT_CODE,
+    Mode,
     OrderBox,
     Watchdog,
+    connect,
     cycle_line,
     drop_old_orders,
     loop_lock,

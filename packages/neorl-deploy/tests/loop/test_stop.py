@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -11,12 +12,24 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from neorl_deploy import DeployError
-from neorl_deploy.loop import Mode, Plan, Quality, StagedRollout
-from neorl_deploy.loop._modes import TARGETS, WRITING
+from neorl_deploy.loop import (
+    TARGETS,
+    WRITING,
+    Mode,
+    OrderBox,
+    Plan,
+    Quality,
+    StagedRollout,
+    drop_old_orders,
+    loop_lock,
+    order,
+)
 from neorl_deploy.loop._orders import ModeTag, read_mode_tag
-from neorl_deploy.loop._serve import OrderBox, ProcessMark, drop_old_orders, loop_lock, order
-from neorl_deploy.runtime._decision import Events
-from neorl_deploy.runtime._state import StateError, StateFile, write_state
+from neorl_deploy.loop._serve import ProcessMark
+from neorl_deploy.runtime import StateError
+
+STATES = sys.modules[StateError.__module__]
+"""The module that writes the state to a disk, which tests break."""
 
 
 def notes(cycles):
@@ -365,7 +378,7 @@ class World:
 def as_new(runtime):
     """A runtime as a new process has it."""
     runtime._carry, runtime._file = runtime._initial, None
-    runtime._events = Events()
+    runtime._events = type(runtime._events)()
 
 
 @settings(
@@ -385,15 +398,15 @@ def test_after_a_stop_the_policy_writes_nothing_until_a_person_releases_it(make,
 
         def written(*arguments, **settings):
             fails = world.disks["full"] or world.disks["read-only"]
-            return broken() if fails else write_state(*arguments, **settings)
+            return broken() if fails else write(*arguments, **settings)
 
-        overwrite = StateFile._overwrite
+        write, overwrite = STATES.write_state, STATES.StateFile._overwrite
 
         def overwritten(*arguments):
             return broken() if world.disks["read-only"] else overwrite(*arguments)
 
         patch.setattr("neorl_deploy.runtime._state.write_state", written)
-        patch.setattr(StateFile, "_overwrite", overwritten)
+        patch.setattr(STATES.StateFile, "_overwrite", overwritten)
         for events, periods in script:
             for event in events:
                 world.happen(event)

@@ -7,8 +7,7 @@ import pytest
 
 from neorl_deploy import DeployError
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.loop import draft_tags, read_tags, tags_of
-from neorl_deploy.loop._tags import shared_tags
+from neorl_deploy.loop import draft_tags, read_tags, shared_tags, tags_of
 
 from .conftest import completed
 

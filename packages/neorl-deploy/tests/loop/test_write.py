@@ -7,16 +7,18 @@ from scipy.stats import binom
 
 from neorl_deploy.loop import (
     ControlLoop,
+    Count,
     Input,
     Instant,
     Mode,
     Plan,
     Quality,
     Reading,
+    Stage,
     StagedRollout,
+    judge_readings,
+    probability_of_more,
 )
-from neorl_deploy.loop._inputs import judge_readings
-from neorl_deploy.loop._staged_rollout import Count, Stage, probability_of_more
 from neorl_deploy.runtime import Runtime
 
 UNATTENDED = "the plant has no permit and watches no heartbeat"

@@ -14,8 +14,7 @@ from jax import export
 from neorl_deploy import BundleError, NotDeployable
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
-from neorl_deploy.runtime import LastSent, Runtime, load_bundle
-from neorl_deploy.runtime._forms import open_programs
+from neorl_deploy.runtime import LastSent, Runtime, load_bundle, open_programs
 from neorl_deploy.shadow import read_log, replay
 
 from ..forged import canonical, reseal, seal

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from neorl_core import InputError
 from neorl_envs.graph_plants import diffusion_rewards, load_balance
-from neorl_envs.plants import Plant
-from neorl_envs.plants._protocol import check_plant
+from neorl_envs.plants import Plant, check_plant
 from neorl_envs.scoring import score_episodes, scores
 
 PLANT = load_balance(14, edge_prob=0.35, seed=7)

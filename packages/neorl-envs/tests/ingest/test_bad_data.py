@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from neorl_envs import DatasetError, read_dataset
-from neorl_envs.datasets._file import set_text
 
 
 def refused(path: Path, message: str) -> None:
@@ -96,8 +95,10 @@ def drop(name: str) -> Callable[[h5py.File], None]:
 
 
 def attribute(name: str, value: object) -> Callable[[h5py.File], None]:
-    if isinstance(value, str):
-        return lambda file: set_text(file, name, value)
+    if isinstance(value, str):  # of fixed length, as the writer stores it
+        kind = h5py.string_dtype("utf-8", len(value.encode()))
+        stored = np.array(value.encode(), dtype=kind)
+        return lambda file: file.attrs.create(name, stored, dtype=kind)
     return lambda file: file.attrs.__setitem__(name, value)
 
 

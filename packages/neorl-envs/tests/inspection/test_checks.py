@@ -14,8 +14,7 @@ from scipy import stats
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs import Dataset
 from neorl_envs.datasets import dataset_from_columns
-from neorl_envs.inspection import dataset_report, report_html, report_text
-from neorl_envs.inspection._channels import standstills
+from neorl_envs.inspection import dataset_report, report_html, report_text, standstills
 from neorl_envs.inspection._contradictions import kolmogorov_smirnov
 
 

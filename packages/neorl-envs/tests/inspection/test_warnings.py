@@ -12,8 +12,7 @@ from neorl_core import Channel, Spec
 from neorl_envs import Dataset, write_dataset
 from neorl_envs._command.main import main
 from neorl_envs.datasets import dataset_from_columns
-from neorl_envs.inspection import dataset_report, report_html, report_text, trends
-from neorl_envs.inspection._channels import standstills
+from neorl_envs.inspection import dataset_report, report_html, report_text, standstills, trends
 from neorl_envs.inspection._wording import figures
 
 N, FIRST, STILL = 3000, 1000, 400

@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 
 from neorl_envs import Dataset
-from neorl_envs.plant_logs import DeclaredPlant, convert_log, declared_plant, plant_log_from_dict
-from neorl_envs.plant_logs._expressions import Expression
+from neorl_envs.plant_logs import (
+    DeclaredPlant,
+    Expression,
+    convert_log,
+    declared_plant,
+    plant_log_from_dict,
+)
 from neorl_envs.plant_logs._interlocks import UntranslatableError, evaluate, formula_of
 
 from .conftest import WIDE

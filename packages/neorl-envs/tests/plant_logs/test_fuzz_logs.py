@@ -18,8 +18,13 @@ from hypothesis import strategies as st
 
 from neorl_core import InputError
 from neorl_envs import Dataset
-from neorl_envs.plant_logs import convert_log, draft_plant_log, plant_log_from_dict, read_plant_log
-from neorl_envs.plant_logs._expressions import Expression
+from neorl_envs.plant_logs import (
+    Expression,
+    convert_log,
+    draft_plant_log,
+    plant_log_from_dict,
+    read_plant_log,
+)
 
 from .conftest import WIDE, toml_of
 

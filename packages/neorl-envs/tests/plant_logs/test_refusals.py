@@ -12,9 +12,8 @@ import polars as pl
 import pytest
 
 from neorl_core import InputError
-from neorl_envs.plant_logs import convert_log, plant_log_from_dict, read_plant_log
+from neorl_envs.plant_logs import Expression, convert_log, plant_log_from_dict, read_plant_log
 from neorl_envs.plant_logs._convert import spec_of
-from neorl_envs.plant_logs._expressions import Expression
 
 from .conftest import WIDE, Tank, wide_lines
 

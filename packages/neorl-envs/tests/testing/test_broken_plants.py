@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from neorl_envs.plants import CSTR, Pipeline
-from neorl_envs.testing import LAWS, check_environment
-from neorl_envs.testing._evidence import evidence
+from neorl_envs.testing import LAWS, check_environment, evidence
 
 
 class OneKey(CSTR):

@@ -11,8 +11,7 @@ import pytest
 
 from neorl_core import Channel, CostChannel, Spec, Step
 from neorl_envs.plants import PlantDefaults
-from neorl_envs.testing import LAWS, Finding, check_environment
-from neorl_envs.testing._evidence import evidence
+from neorl_envs.testing import LAWS, Finding, check_environment, evidence
 
 
 class Info(NamedTuple):

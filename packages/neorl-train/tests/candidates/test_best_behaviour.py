@@ -16,9 +16,14 @@ from neorl_core.control import ConstantPolicy, standard_pid
 from neorl_envs import Dataset, make, write_dataset
 from neorl_train import Run, configure, start
 from neorl_train._job.plant_model import log_context
-from neorl_train.candidates import FAMILIES, Material, RunInputs, faceplate_texts, make_candidates
-from neorl_train.candidates._imitated import best_behaviour, best_mean
-from neorl_train.candidates._table import (
+from neorl_train.candidates import (
+    FAMILIES,
+    Material,
+    RunInputs,
+    best_behaviour,
+    best_mean,
+    faceplate_texts,
+    make_candidates,
     with_candidate_and_incumbent,
     with_controllers,
     with_todays_controller,

@@ -23,12 +23,12 @@ from neorl_train.candidates import (
     Pool,
     RunInputs,
     check_candidate,
+    default_candidate,
+    learner_of,
     make_candidates,
     with_controllers,
 )
-from neorl_train.candidates._learner import learner_of
 from neorl_train.candidates._residual import residual_sentences
-from neorl_train.candidates._table import default_candidate
 from neorl_train.configuration import RetuningConfig, check_retuning
 
 CSTR = make("CSTR-v0")

@@ -40,8 +40,7 @@ from neorl_train._command.main import main
 assert main(["--help"]) == 0
 assert main(["list"]) == 0
 
-from neorl_train.runs import create_run, holder, locked
-from neorl_train.runs._directory import require_free_space
+from neorl_train.runs import create_run, holder, locked, require_free_space
 
 run = create_run(Path("runs"), "", {"status": "running"})
 assert holder(run) is None

@@ -20,9 +20,10 @@ from neorl_train.configuration import (
     config_type,
     dump_toml,
     load_toml,
+    size_notes,
+    untrained_notes,
     validate,
 )
-from neorl_train.configuration._validation import size_notes, untrained_notes
 from neorl_train.federation import Federation
 
 DEFAULT = config_type(ALGORITHMS)()

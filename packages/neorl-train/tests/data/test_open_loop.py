@@ -5,7 +5,7 @@ import pytest
 
 from neorl_core import Channel, Spec
 from neorl_envs.datasets import dataset_from_columns
-from neorl_train.data._data_warnings import constant_fallback_warnings, doubling_steps
+from neorl_train.data import constant_fallback_warnings, doubling_steps
 
 SPEC = Spec(
     (Channel("x", "K", -99.0, 99.0), Channel("y", "1", -99.0, 99.0)),

@@ -10,8 +10,7 @@ from neorl_core import InputError
 from neorl_envs import Dataset, read_dataset, write_dataset
 from neorl_train import Config
 from neorl_train.configuration import DataConfig, config_type
-from neorl_train.data import Experience, StreamedData, training_experience
-from neorl_train.data._source import is_streamed, read_log
+from neorl_train.data import Experience, StreamedData, is_streamed, read_log, training_experience
 from neorl_train.judging import classical_imitators
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from neorl_core import InputError
 from neorl_train._job.evaluation import write_results
-from neorl_train.judging import Verdict, read_evaluation, read_verdict
-from neorl_train.judging._results import to_plain
+from neorl_train.judging import Verdict, read_evaluation, read_verdict, to_plain
 
 
 @pytest.fixture

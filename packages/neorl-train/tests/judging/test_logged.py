@@ -11,8 +11,7 @@ from neorl_envs.datasets import dataset_from_columns
 from neorl_train import evaluate_offline, verdict
 from neorl_train._job.evaluation import write_results
 from neorl_train.candidates import Candidate, Pool
-from neorl_train.judging import action_fits, read_evaluation
-from neorl_train.judging._results import line_warnings
+from neorl_train.judging import action_fits, line_warnings, read_evaluation
 
 SPEC = Spec(
     obs=(Channel("x", "m", -9.0, 9.0),),

@@ -8,10 +8,16 @@ import pytest
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction, Refusal
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train.choosing import ValueEstimates, other_estimates, refuse_if_contradicted
-from neorl_train.judging import Estimate, LogPrediction, OtherEstimate, ResultTables, trial_verdict
-from neorl_train.judging._rule import ReplayCheck
-from neorl_train.judging._sentences import BrokenEpisodes
-from neorl_train.judging._verdict import closing
+from neorl_train.judging import (
+    BrokenEpisodes,
+    Estimate,
+    LogPrediction,
+    OtherEstimate,
+    ReplayCheck,
+    ResultTables,
+    closing,
+    trial_verdict,
+)
 
 SPEC = Spec(
     (Channel("level", "m", 0.0, 1.0),),

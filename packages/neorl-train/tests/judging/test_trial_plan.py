@@ -9,12 +9,7 @@ from scipy import stats
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import dataset_from_columns
 from neorl_train._job.candidates import broken_episodes
-from neorl_train.judging._sentences import (
-    STOP_LEVEL,
-    BrokenEpisodes,
-    stopping_counts,
-    trial_plan,
-)
+from neorl_train.judging import STOP_LEVEL, BrokenEpisodes, stopping_counts, trial_plan
 
 
 @pytest.mark.parametrize("episodes", [3, 19, 20, 112, 5_000])

@@ -12,8 +12,7 @@ from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train._command.subcommands.inspect import describe_run
 from neorl_train._command.subcommands.list import describe_all
-from neorl_train.runs import RunDirectory, create_run, locked, numbered_runs
-from neorl_train.runs._directory import require_free_space
+from neorl_train.runs import RunDirectory, create_run, locked, numbered_runs, require_free_space
 
 
 @pytest.fixture

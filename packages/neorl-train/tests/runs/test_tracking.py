@@ -16,8 +16,15 @@ from importlib.util import find_spec
 import pytest
 
 from neorl_train._job.evaluation import write_results
-from neorl_train.runs import MlflowTracker, NoTracker, Records, create_run, file_lock
-from neorl_train.runs._tracker import MISSING, mlflow_installed
+from neorl_train.runs import (
+    MlflowTracker,
+    NoTracker,
+    Records,
+    create_run,
+    file_lock,
+    mlflow_installed,
+)
+from neorl_train.runs._tracker import MISSING
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
 
@@ -71,7 +78,7 @@ def client(run):
     pytest.importorskip("mlflow")
     from mlflow import MlflowClient
 
-    from neorl_train.runs._mlflow import copy_to_mlflow
+    from neorl_train.runs import copy_to_mlflow
 
     class Client:
         def copy(self):

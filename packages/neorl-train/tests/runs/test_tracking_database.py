@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from neorl_core import InputError
-from neorl_train.runs import MlflowTracker, create_run
-from neorl_train.runs._directory import MLFLOW_DATABASE
-from neorl_train.runs._tracker import copy_once
+from neorl_train.runs import MlflowTracker, copy_once, create_run
 
 pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own
@@ -23,7 +21,7 @@ def run(tmp_path):
 
 def test_a_database_that_is_none_is_to_be_moved_away(run):
     """As a full disk leaves it: half made, or without its head."""
-    database = run.path.parent / MLFLOW_DATABASE
+    database = run.path.parent / "mlflow.db"
     database.write_bytes(b"no database" * 100)
     tracker = MlflowTracker(run)
     tracker.follow()
@@ -49,7 +47,7 @@ def test_a_process_that_is_killed_leaves_no_incomplete_database(run, monkeypatch
     """MLflow cannot continue one: it adds the columns of a later version again and stops."""
     from neorl_train.runs import _mlflow
 
-    database, started = run.path.parent / MLFLOW_DATABASE, []
+    database, started = run.path.parent / "mlflow.db", []
 
     def killed(tracking_uri):
         started.append(Path(tracking_uri.removeprefix("sqlite:///")))

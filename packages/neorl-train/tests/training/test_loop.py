@@ -16,8 +16,7 @@ from neorl_agents.testing import sized
 from neorl_core import InputError, as_arrays
 from neorl_train import train
 from neorl_train.runs import tree_digest
-from neorl_train.training import Plan, offline_seeds, run_keys
-from neorl_train.training._queues import SHARED_MODE, execution_mode
+from neorl_train.training import SHARED_MODE, Plan, execution_mode, offline_seeds, run_keys
 
 
 def _trained(algorithm, data, seeds, watcher, *, updates=200, chunk=100, form=""):

@@ -16,8 +16,7 @@ from neorl_envs.graph_plants import load_balance
 from neorl_train import train_online
 from neorl_train.configuration import OnlineConfig
 from neorl_train.runs import tree_digest
-from neorl_train.training import Plan
-from neorl_train.training._plant_sources import Collection, PlantReplay
+from neorl_train.training import Collection, Plan, PlantReplay
 
 PLANT = load_balance(4, seed=0)
 LEARNER = for_run(sized(DQN(networks=Networks(hidden=(8,)), priority=0.6), batch_size=16), 40)

@@ -6,12 +6,8 @@ import numpy as np
 
 from neorl_core.control import ConstantPolicy
 from neorl_safety.constraints import action_constraints
-from neorl_train.training._plant_sources import (
-    Collection,
-    ProposalRecorder,
-    begin_episodes,
-    collect_step,
-)
+from neorl_train.training import Collection
+from neorl_train.training._plant_sources import ProposalRecorder, begin_episodes, collect_step
 
 
 def test_a_rollout_holds_what_was_asked_for_and_a_buffer_what_the_plant_received(toy):

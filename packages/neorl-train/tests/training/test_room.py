@@ -13,8 +13,7 @@ from neorl_agents.testing import sized
 from neorl_core import InputError
 from neorl_train import train
 from neorl_train.configuration import memory_limit
-from neorl_train.training import Plan
-from neorl_train.training._memory import machine_memory, tree_bytes
+from neorl_train.training import Plan, machine_memory, tree_bytes
 
 SMALL = {"hidden": (16, 16), "batch_size": 64}
 

@@ -23,8 +23,7 @@ from neorl_envs.datasets import (
 from neorl_train import train
 from neorl_train.data import streamed_data, training_data
 from neorl_train.runs import Checkpoints, tree_digest
-from neorl_train.training import Plan, run_keys
-from neorl_train.training._plan import check_logs
+from neorl_train.training import Plan, check_logs, run_keys
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "batch_size": 16}
 WEIGHTS = (0.5,)

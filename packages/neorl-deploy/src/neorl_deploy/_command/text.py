@@ -48,10 +48,10 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
     provenance = document["provenance"]
     policy, fallback = provenance["policy"], provenance["fallback"]
     yield f"  policy     {policy['file']} ({policy['kind']}), run {provenance['run']}"
-    if origin := _origin(policy["metadata"]):
+    if origin := _origin(policy.get("metadata")):
         yield f"             {origin}"
     yield f"  fallback   {fallback['file']} ({fallback['kind']})"
-    yield f"  data       {provenance['data_hash'] or 'not recorded'}{_rows(provenance['record'])}"
+    yield f"  data       {provenance['data_hash'] or 'not recorded'}{_rows(provenance.get('record'))}"
     platforms = ", ".join(bundle.manifest.platforms)
     yield f"  programs   StableHLO for {platforms}, calling convention " + str(
         bundle.manifest.calling_convention

@@ -7,6 +7,7 @@ from neorl_deploy.bundle._read import Bundle as Bundle
 from neorl_deploy.bundle._read import read_bundle as read_bundle
 from neorl_deploy.bundle._signature import Signer as Signer
 from neorl_deploy.bundle._signature import read_public_key as read_public_key
+from neorl_deploy.bundle._test_vectors import relative_difference as relative_difference
 
 __all__ = [
     "ArrayEntry",
@@ -16,4 +17,5 @@ __all__ = [
     "Signer",
     "read_bundle",
     "read_public_key",
+    "relative_difference",
 ]

@@ -1,5 +1,6 @@
 """Reports on the content of a log and its possible problems."""
 
+from neorl_envs.inspection._channels import standstills as standstills
 from neorl_envs.inspection._contradictions import (
     contradiction_sentences as contradiction_sentences,
 )
@@ -21,5 +22,6 @@ __all__ = [
     "report_html",
     "report_text",
     "signal_warnings",
+    "standstills",
     "trends",
 ]

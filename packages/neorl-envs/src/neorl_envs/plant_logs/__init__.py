@@ -10,6 +10,7 @@ from neorl_envs.plant_logs._declared_plant import DeclaredObjective as DeclaredO
 from neorl_envs.plant_logs._declared_plant import DeclaredPlant as DeclaredPlant
 from neorl_envs.plant_logs._declared_plant import declared_plant as declared_plant
 from neorl_envs.plant_logs._draft import draft_plant_log as draft_plant_log
+from neorl_envs.plant_logs._expressions import Expression as Expression
 from neorl_envs.plant_logs._interlocks import DeclaredInterlocks as DeclaredInterlocks
 from neorl_envs.plant_logs._loop_log import LoopLog as LoopLog
 from neorl_envs.plant_logs._loop_log import read_loop_log as read_loop_log
@@ -18,6 +19,7 @@ __all__ = [
     "DeclaredInterlocks",
     "DeclaredObjective",
     "DeclaredPlant",
+    "Expression",
     "LoopLog",
     "PlantLog",
     "Tag",

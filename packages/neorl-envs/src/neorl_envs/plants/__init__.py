@@ -2,6 +2,7 @@
 
 from neorl_envs.plants._protocol import Plant as Plant
 from neorl_envs.plants._protocol import PlantDefaults as PlantDefaults
+from neorl_envs.plants._protocol import check_plant as check_plant
 from neorl_envs.plants._simulated import Derived as Derived
 from neorl_envs.plants._simulated import Moment as Moment
 from neorl_envs.plants._simulated import SimulatedPlant as SimulatedPlant
@@ -44,6 +45,7 @@ __all__ = [
     "SteelAnnealing",
     "SupplyChain",
     "WaterTreatment",
+    "check_plant",
     "is_plant",
     "is_unit",
     "plant_origin",

@@ -58,7 +58,7 @@ from neorl_envs.blocks import (
 )
 from neorl_envs.plants._simulated import Moment, SimulatedPlant
 
-__all__ = ["Constants", "Feed", "Tank", "bad_policy"]
+__all__ = ["Constants", "Feed", "Tank", "bad_policy", "coolant_that_holds"]
 
 # Constants, channels and balances of the stirred tank; minutes, litres, moles, kelvin.
 

@@ -36,7 +36,7 @@ from neorl_core.control import StateFeedback
 from neorl_envs.blocks import Actuator, Instrument, Relation, constant
 from neorl_envs.plants._simulated import Moment, Parameters, SimulatedPlant
 
-__all__ = ["Constants", "Masses", "Targets"]
+__all__ = ["REGULATOR", "Constants", "Masses", "Targets"]
 
 # Two masses, three springs and dampers: one explicit step.
 

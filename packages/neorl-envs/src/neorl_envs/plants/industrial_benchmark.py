@@ -49,7 +49,7 @@ from neorl_core.control import StateFeedback
 from neorl_envs.blocks import Actuator, Instrument, Relation, Term, constant
 from neorl_envs.plants._simulated import Moment, SimulatedPlant
 
-__all__ = ["Constants", "Draws", "Machine"]
+__all__ = ["Constants", "Draws", "Machine", "effective_actions"]
 
 # The hidden cycle of the shift: a phase machine over tilted double wells.
 #

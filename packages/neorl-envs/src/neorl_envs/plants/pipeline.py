@@ -32,7 +32,7 @@ from neorl_core.control import StateFeedback
 from neorl_envs.blocks import Actuator, Instrument, Relation, constant
 from neorl_envs.plants._simulated import Moment, SimulatedPlant
 
-__all__ = ["Constants", "Pipe"]
+__all__ = ["LEVELS", "Constants", "Draw", "Pipe"]
 
 # Pipeline-v0: a gate, a delay line and a target that jumps.
 

@@ -11,5 +11,11 @@
 from neorl_envs.testing._check import LAWS as LAWS
 from neorl_envs.testing._check import Finding as Finding
 from neorl_envs.testing._check import check_environment as check_environment
+from neorl_envs.testing._evidence import evidence as evidence
 
-__all__ = ["LAWS", "Finding", "check_environment"]
+__all__ = [
+    "LAWS",
+    "Finding",
+    "check_environment",
+    "evidence",
+]

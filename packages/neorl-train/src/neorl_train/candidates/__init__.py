@@ -5,13 +5,20 @@ from neorl_train.candidates._family import Made as Made
 from neorl_train.candidates._family import Material as Material
 from neorl_train.candidates._family import RunInputs as RunInputs
 from neorl_train.candidates._imitated import best_behaviour as best_behaviour
+from neorl_train.candidates._imitated import best_mean as best_mean
+from neorl_train.candidates._learner import learner_of as learner_of
 from neorl_train.candidates._loop_changes import proposed_change as proposed_change
 from neorl_train.candidates._loop_changes import write_loop_changes as write_loop_changes
 from neorl_train.candidates._retuned import faceplate_texts as faceplate_texts
 from neorl_train.candidates._table import FAMILIES as FAMILIES
 from neorl_train.candidates._table import check_candidate as check_candidate
+from neorl_train.candidates._table import default_candidate as default_candidate
 from neorl_train.candidates._table import make_candidates as make_candidates
+from neorl_train.candidates._table import (
+    with_candidate_and_incumbent as with_candidate_and_incumbent,
+)
 from neorl_train.candidates._table import with_controllers as with_controllers
+from neorl_train.candidates._table import with_todays_controller as with_todays_controller
 from neorl_train.judging._pool import Candidate as Candidate
 from neorl_train.judging._pool import Pool as Pool
 
@@ -24,10 +31,15 @@ __all__ = [
     "Pool",
     "RunInputs",
     "best_behaviour",
+    "best_mean",
     "check_candidate",
+    "default_candidate",
     "faceplate_texts",
+    "learner_of",
     "make_candidates",
     "proposed_change",
+    "with_candidate_and_incumbent",
     "with_controllers",
+    "with_todays_controller",
     "write_loop_changes",
 ]

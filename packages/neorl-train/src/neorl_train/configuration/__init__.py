@@ -27,6 +27,8 @@ from neorl_train.configuration._sections import load_toml as load_toml
 from neorl_train.configuration._sections import memory_bytes as memory_bytes
 from neorl_train.configuration._sections import memory_limit as memory_limit
 from neorl_train.configuration._sections import stays_on_disk as stays_on_disk
+from neorl_train.configuration._validation import size_notes as size_notes
+from neorl_train.configuration._validation import untrained_notes as untrained_notes
 from neorl_train.configuration._validation import validate as validate
 
 __all__ = [
@@ -54,7 +56,9 @@ __all__ = [
     "load_toml",
     "memory_bytes",
     "memory_limit",
+    "size_notes",
     "stays_on_disk",
     "task_of",
+    "untrained_notes",
     "validate",
 ]

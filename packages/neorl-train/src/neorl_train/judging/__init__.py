@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from neorl_train.judging._results import PolicyResult as PolicyResult
     from neorl_train.judging._results import Stretch as Stretch
     from neorl_train.judging._results import Trace as Trace
+    from neorl_train.judging._results import line_warnings as line_warnings
     from neorl_train.judging._results import read_evaluation as read_evaluation
+    from neorl_train.judging._results import to_plain as to_plain
     from neorl_train.judging._results import write_evaluation as write_evaluation
     from neorl_train.judging._rollouts import EpisodeRows as EpisodeRows
     from neorl_train.judging._rollouts import SwitchedPolicy as SwitchedPolicy
@@ -40,11 +42,14 @@ if TYPE_CHECKING:
     from neorl_train.judging._rule import MAX_REPLAY_ERROR as MAX_REPLAY_ERROR
     from neorl_train.judging._rule import LogPrediction as LogPrediction
     from neorl_train.judging._rule import OtherEstimate as OtherEstimate
+    from neorl_train.judging._rule import ReplayCheck as ReplayCheck
     from neorl_train.judging._rule import trial_verdict as trial_verdict
     from neorl_train.judging._safety import assess_on_log as assess_on_log
     from neorl_train.judging._safety import assess_on_plant as assess_on_plant
     from neorl_train.judging._safety_findings import Assessment as Assessment
+    from neorl_train.judging._sentences import STOP_LEVEL as STOP_LEVEL
     from neorl_train.judging._sentences import BrokenEpisodes as BrokenEpisodes
+    from neorl_train.judging._sentences import stopping_counts as stopping_counts
     from neorl_train.judging._sentences import trial_plan as trial_plan
     from neorl_train.judging._shadow import action_fits as action_fits
     from neorl_train.judging._summary import crossed_estimate as crossed_estimate
@@ -70,6 +75,7 @@ if TYPE_CHECKING:
     from neorl_train.judging._validation import PolicyValidation as PolicyValidation
     from neorl_train.judging._verdict import Clause as Clause
     from neorl_train.judging._verdict import Verdict as Verdict
+    from neorl_train.judging._verdict import closing as closing
     from neorl_train.judging._verdict import parts as parts
     from neorl_train.judging._verdict import read_verdict as read_verdict
     from neorl_train.judging._verdict import write_verdict as write_verdict
@@ -81,6 +87,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_REPLAY_ERROR",
     "NEORL2_RETURNS",
+    "STOP_LEVEL",
     "ActionFit",
     "AmountCell",
     "Assessment",
@@ -107,6 +114,7 @@ __all__ = [
     "PolicyValidation",
     "PooledCost",
     "PooledRow",
+    "ReplayCheck",
     "ResultTables",
     "Stretch",
     "SwitchedPolicy",
@@ -116,12 +124,14 @@ __all__ = [
     "assess_on_log",
     "assess_on_plant",
     "classical_imitators",
+    "closing",
     "crossed_estimate",
     "decimals",
     "duration_words",
     "episodes_of",
     "fraction_estimates",
     "join_episodes",
+    "line_warnings",
     "loop_change",
     "mean_estimates",
     "paired_comparison",
@@ -137,7 +147,9 @@ __all__ = [
     "recorded_episodes",
     "rollouts",
     "rollouts_in_chunks",
+    "stopping_counts",
     "table_text",
+    "to_plain",
     "touched_by_loop",
     "training_signs",
     "trial_plan",
