@@ -53,7 +53,7 @@ class Page:
         self.code = compile(translated(body), "neorl_block.st", "exec")
         number = ("SEQUENCE", "GRANTED", "REASON", "ALIVE", "LAST_BEAT", "SILENT", "I")
         self.names = dict.fromkeys(number, 0) | dict.fromkeys(
-            ("ACTIVE", "STARTED", "PRESSED", "TRIPPED", "WAS_ACTIVE", "FRESH"), False
+            ("ACTIVE", "STARTED", "PRESSED", "TRIPPED", "WAS_ACTIVE", "WAS_REMOTE", "FRESH"), False
         )
         self.names |= {"LOW": Array(KEPT.low), "HIGH": Array(KEPT.high), "MOVE": Array(KEPT.move)}
         self.names |= {"PATIENCE": KEPT.patience, "N": 2, "SETPOINT": Array((0.0, 0.0))}
@@ -158,6 +158,15 @@ def test_a_loop_that_leaves_in_order_keeps_its_grant_for_its_next_turn():
     state = block_scan(KEPT, closed(), asked(4, state=1))
     assert (state.active, state.granted, state.setpoint) == (False, 7, (40.0, 300.0))
     assert block_scan(KEPT, state, asked(5)).active
+
+
+def test_what_was_decided_before_a_controller_left_remote_is_void():
+    state = block_scan(KEPT, closed(), asked(4, state=1))
+    for remote in (False, True):
+        state = block_scan(KEPT, state, asked(4, state=1, remote=remote))
+    assert (state.granted, state.sequence) == (7, 2)
+    assert block_scan(KEPT, state, asked(5)).reason == BlockReason.VOID
+    assert block_scan(KEPT, state, asked(5, decided=2)).active
 
 
 def test_values_without_a_new_beat_are_not_taken():

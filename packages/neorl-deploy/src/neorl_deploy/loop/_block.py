@@ -104,6 +104,7 @@ class BlockState(NamedTuple):
         silent: Scans since the beat has changed.
         pressed: Whether the button was pressed in the last scan.
         tripped: Whether there was a trip in the last scan.
+        was_remote: Whether every controller was in remote in the last scan.
     """
 
     setpoint: tuple[float, ...]
@@ -117,6 +118,7 @@ class BlockState(NamedTuple):
     silent: int = 0
     pressed: bool = False
     tripped: bool = False
+    was_remote: bool = False
 
 
 def block_page() -> str:
@@ -153,7 +155,8 @@ def block_scan(settings: BlockSettings, state: BlockState, inputs: BlockInputs) 
     elif fresh:
         setpoint = inputs.proposal
     ended = state.active and reason not in (BlockReason.TAKEN, BlockReason.NOT_ASKED)
-    event = ended or (inputs.trip and not state.tripped) or not state.started
+    tripped, local = inputs.trip and not state.tripped, state.was_remote and not inputs.remote
+    event = ended or tripped or local or not state.started
     return BlockState(
         setpoint=setpoint,
         sequence=(state.sequence + 1) % COUNTERS if event else state.sequence,
@@ -166,6 +169,7 @@ def block_scan(settings: BlockSettings, state: BlockState, inputs: BlockInputs) 
         silent=silent,
         pressed=inputs.grant,
         tripped=inputs.trip,
+        was_remote=inputs.remote,
     )
 
 
