@@ -462,7 +462,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from neorl_deploy._simulated import SimulatedPlant, simulated_tags
+    from neorl_deploy._simulated import OpcUaServer, SimulatedPlant, simulated_tags
 
     bundle = _read_bundle(options)
     dt = bundle.manifest.dt
@@ -471,10 +471,11 @@ def _simulate(options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ending.set())
     # A beat may be missed once: two periods, and the part of one in which a decision may be late.
-    plant = SimulatedPlant(bundle.manifest, options.port, patience=round(2.5 * dt / seconds))
+    server = OpcUaServer(options.port)
+    plant = SimulatedPlant(bundle.manifest, server, patience=round(2.5 * dt / seconds))
     try:
-        _write_draft(options.out, simulated_tags(bundle, plant.address))
-        print(one_line(f"{plant.address}: a scan every {seconds:g} s; tag map: {options.out}"))
+        _write_draft(options.out, simulated_tags(bundle, server))
+        print(one_line(f"{server.address}: a scan every {seconds:g} s; tag map: {options.out}"))
         print(
             one_line(f"Next: {command_prefix()} serve {options.bundle} {options.out}"), flush=True
         )
@@ -488,7 +489,7 @@ def _simulate(options: argparse.Namespace) -> int:
             before = state
             ending.wait(seconds)
     finally:
-        plant.close()
+        server.close()
     return 0
 
 

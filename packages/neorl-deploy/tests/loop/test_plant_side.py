@@ -1,14 +1,22 @@
-"""A loop, a real server and the block: whatever fails, the plant has its actuators again."""
+"""A loop, a real server and the block: whatever fails, the plant has its actuators again.
 
+Every fault is injected over OPC UA and over Modbus.
+"""
+
+import asyncio
 import contextlib
 import socket
+import struct
+import threading
 import time
 import tomllib
 
 import pytest
+from pymodbus.server import ModbusTcpServer
+from pymodbus.simulator import DataType, SimData, SimDevice
 
 from neorl_deploy._command.main import main
-from neorl_deploy._simulated import SimulatedPlant, simulated_tags
+from neorl_deploy._simulated import OpcUaServer, SimulatedPlant, simulated_tags
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.loop import (
     BlockReason,
@@ -20,10 +28,87 @@ from neorl_deploy.loop import (
     tags_of,
     unchecked,
 )
+from neorl_deploy.modbus import ModbusPlant
 from neorl_deploy.opcua import OpcUaPlant
 
 SCANS = 4  # of the plant's controller in a period of the loop
 PATIENCE = 6  # scans: a period and a half
+
+
+HOLDING = 3
+CONNECTIONS = {"opcua": OpcUaPlant, "modbus": ModbusPlant}
+
+
+class ModbusServer:
+    """The tags of a simulated plant as holding registers of pymodbus' own server."""
+
+    kind = "modbus"
+
+    def __init__(self, port):
+        self.address, self._port = f"tcp://127.0.0.1:{port}", port
+        self._layout, self._end = {}, 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def tag(self, name):
+        first, form = self._layout[name]
+        return f"holding:{first}:{'float64' if form == 'd' else 'int16'}"
+
+    def start(self, tags):
+        self._end = 0
+        for name, tag in tags.items():
+            self._layout[name] = self._end, "d" if isinstance(tag.value, float) else "h"
+            self._end += 4 if isinstance(tag.value, float) else 1
+        self._call(self._start())
+        self.write({name: tag.value for name, tag in tags.items()})
+
+    async def _start(self):
+        tables = [SimData(0, count=self._end, values=0, datatype=DataType.REGISTERS)]
+        bits = [SimData(0, count=16, values=False, datatype=DataType.BITS)]
+        device = SimDevice(1, (bits, list(bits), tables, list(tables)))
+        self._server = ModbusTcpServer(device, address=("127.0.0.1", self._port))
+        await self._server.serve_forever(background=True)
+
+    def stop(self):
+        self._call(self._server.shutdown())
+
+    def close(self):
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def read(self):
+        words = self._call(self._server.async_getValues(1, HOLDING, 0, self._end))
+        data = struct.pack(f">{self._end}H", *words)
+        return {
+            n: struct.unpack_from(f">{k}", data, 2 * at)[0] for n, (at, k) in self._layout.items()
+        }
+
+    def write(self, values):
+        self._call(self._write(values))
+
+    async def _write(self, values):
+        for name, value in values.items():
+            first, form = self._layout[name]
+            data = struct.pack(f">{form}", value)
+            words = list(struct.unpack(f">{len(data) // 2}H", data))
+            await self._server.async_setValues(1, HOLDING, first, words)
+
+    def _call(self, call):
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(300)
+
+
+SERVERS = {"opcua": OpcUaServer, "modbus": ModbusServer}
+
+
+def tag_map(bundle, server):
+    """The tag map of a simulated plant, with patience for a machine that is busy."""
+    text = simulated_tags(bundle, server).replace("timeout = 0.5", "timeout = 60")
+    if server.kind == "modbus":  # it has no time stamps
+        text = text.replace("max_age = 90.0", "max_age = inf\nfrozen = 90.0")
+    return text
 
 
 class Clock:
@@ -47,9 +132,10 @@ class Bench:
         self.loop = self.another()
 
     def another(self):
-        document = tomllib.loads(simulated_tags(self.bundle, self.plant.address))
+        server = self.plant.server
+        document = tomllib.loads(tag_map(self.bundle, server))
         tags = tags_of(document, self.bundle, "tags.toml")
-        connection = OpcUaPlant(tags, self.plant.address, timeout=60.0)
+        connection = CONNECTIONS[server.kind](tags, server.address, timeout=60.0)
         self.loops.append(connection)
         loop = ControlLoop(
             self.runtime, tags, connection, self.clock, record=lambda c: self._record(c)
@@ -89,14 +175,17 @@ class Bench:
         return self
 
 
-@pytest.fixture(scope="module")
-def simulated(exported):
+def free_port():
     with contextlib.closing(socket.socket()) as held:
         held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-    plant = SimulatedPlant(read_bundle(exported).manifest, port, patience=PATIENCE)
-    yield plant
-    plant.close()
+        return held.getsockname()[1]
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def simulated(exported, request):
+    server = SERVERS[request.param](free_port())
+    yield SimulatedPlant(read_bundle(exported).manifest, server, patience=PATIENCE)
+    server.close()
 
 
 @pytest.fixture
@@ -114,7 +203,7 @@ def killed(bench):
 
 
 def server_restarts(bench):
-    bench.plant.stop()
+    bench.plant.server.stop()
     bench.plant.start()
     bench.scan(1)
     return 1, BlockReason.TRIPPED
@@ -189,10 +278,17 @@ def old_sequence(bench):
 
 
 def connection_lost(bench):
-    async def broken(*_):
+    def broken(*_, **__):
         raise ConnectionError("reset by peer")
 
-    bench.loop.connection._client.read_attributes = broken
+    async def broken_later(*_):
+        broken()
+
+    client = bench.loop.connection._client
+    if bench.plant.server.kind == "opcua":
+        client.read_attributes = broken_later
+    else:
+        client.read_holding_registers = broken
     bench.period(2)
     return 2 * SCANS, BlockReason.SILENT
 
@@ -285,9 +381,7 @@ def test_a_check_of_the_simulated_plant_passes_and_is_sealed(
 
     monkeypatch.setattr("neorl_deploy.loop._plant.SystemClock.sleep_until", slept)
     path, folder = tmp_path / "tags.toml", tmp_path / "loop"
-    text = simulated_tags(bench.bundle, bench.plant.address).replace(
-        "timeout = 0.5", "timeout = 60"
-    )
+    text = tag_map(bench.bundle, bench.plant.server)
     path.write_text(text)
     command = ["check", str(exported), str(path), "--by", "engineer", "--directory", str(folder)]
     assert main(command) == 2
@@ -302,7 +396,7 @@ def test_a_check_of_the_simulated_plant_passes_and_is_sealed(
     log.close()
     path.write_text(text.replace("tolerance", "scale = 0.01\ntolerance"))
     assert main([*command, *confirmed]) == 2
-    assert "range of valve: its channel is 0 to 10000 of the tag, which has 0 to 100 %" in (
+    assert "range of valve: its channel is 0 to 10000 of the tag, which has 0 to 100" in (
         capsys.readouterr().out
     )
     assert main([*command, "--confirm", "pump"]) == 2
@@ -310,11 +404,8 @@ def test_a_check_of_the_simulated_plant_passes_and_is_sealed(
 
 def test_one_command_starts_a_plant_and_its_tag_map_fits(exported, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    with contextlib.closing(socket.socket()) as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
     out = tmp_path / "simulated.toml"
-    command = ["simulate", str(exported), "--port", str(port), "--out", str(out)]
+    command = ["simulate", str(exported), "--port", str(free_port()), "--out", str(out)]
     assert main([*command, "--grant", "--scans", "2"]) == 0
     shown = capsys.readouterr().out
     assert f"serve {exported} {out}" in shown
