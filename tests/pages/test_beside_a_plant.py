@@ -17,8 +17,8 @@ import pytest
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/pages/tutorials/beside-a-plant.md"
 PORT = "4840"
-STAY = ("simulate", "serve")
-"""Commands that run in terminals of their own until Ctrl-C."""
+STAY = ("simulate", "serve", "check")
+"""Commands that run in terminals of their own until Ctrl-C, or until a person has acted."""
 LONGEST = 900.0
 """Seconds that a command or a line may take on a busy machine; a period has 15 s."""
 

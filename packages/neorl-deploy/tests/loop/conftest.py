@@ -50,7 +50,7 @@ class FakePlant:
         self.tags.update({"STOP": 0.0})
         self.down = self.down_at_write = False
         self.refuses, self.writes, self.slow, self.jitter = {}, [], 0.0, True
-        self.unstamped, self.ticks = set(), 1.0
+        self.unstamped, self.ticks, self.hands = set(), 1.0, {}
         self.rng = np.random.default_rng(0)
 
     def read(self, tags):
@@ -58,7 +58,10 @@ class FakePlant:
         if self.down:
             raise PlantError("opc.tcp://plant does not answer")
         self.tags["ALIVE"] += self.ticks
-        return [self._reading(tag) for tag in tags]
+        readings = [self._reading(tag) for tag in tags]
+        if len(tags) == 1:  # somebody who looks at one actuator is asked to move it
+            self.tags[tags[0]] += self.hands.get(tags[0], 0.0)
+        return readings
 
     def _reading(self, tag):
         value = self.tags[tag]

@@ -25,8 +25,9 @@ NAMES = ("valve", "jacket")
 def checked(make, document):
     """Checks a plant against a changed tag map; the faults by name."""
 
-    def run(change=lambda document: None, plant=lambda plant: None, ranges=None, confirmed=NAMES):
+    def run(change=lambda document: None, plant=lambda plant: None, ranges=None, steps=NAMES):
         bench = make()
+        bench.plant.hands = {"LC.OP": 2.0, "TC.SP": 1.0}
         changed = completed(copy.deepcopy(document))
         for row, low, high in zip(changed["output"], (0.0, 280.0), (100.0, 320.0), strict=True):
             row |= {"raw_low": low, "raw_high": high}
@@ -36,7 +37,7 @@ def checked(make, document):
         if ranges is not None:
             bench.plant.ranges = lambda tags: ranges
         manifest = bench.runtime.manifest
-        found = check_tags(tags, manifest, bench.plant, bench.clock, confirmed=confirmed)
+        found = check_tags(tags, manifest, bench.plant, bench.clock, steps=steps)
         assert not bench.plant.writes or set(bench.plant.writes[0]) == {"BEAT"}
         return {finding.name: finding.fault for finding in found if finding.fault}
 
@@ -60,20 +61,37 @@ def test_a_plant_that_fits_its_tag_map_passes(checked):
 @pytest.mark.parametrize(
     ("arguments", "name", "words"),
     [
-        ({"change": rows("output", 0, scale=0.01)}, "range of valve", "0 to 10000 of the tag"),
+        (
+            {
+                "change": rows("output", 0, scale=0.01),
+                "plant": lambda p: p.hands.update({"LC.OP": 60.0}),
+            },
+            "range of valve",
+            "0 to 10000 of the tag",
+        ),
         (
             {"change": rows("output", 0, scale=100.0), "plant": set_tag("LC.OP", 0.4)},
             "range of valve",
             "is the scale right",
         ),
         ({"ranges": {"LC.OP": EngineeringRange(0, 1)}}, "range of valve", "which has 0 to 1"),
-        ({"ranges": {"LI": EngineeringRange(0, 200, "cm")}}, "input level", "is the scale right"),
+        (
+            {"ranges": {"LI": EngineeringRange(0, 200, "cm")}},
+            "input level (m by a factor of 1, and the server states cm)",
+            "is the scale right",
+        ),
         (
             {"change": rows("output", 0, raw_low=-math.inf, raw_high=math.inf)},
             "range of valve",
             "give raw_low and raw_high",
         ),
-        ({"confirmed": ("jacket",)}, "direction of valve", "which shows only that echo"),
+        ({"steps": ("jacket",)}, "direction of valve", "no person has moved it"),
+        ({"plant": lambda p: p.hands.pop("LC.OP")}, "direction of valve", "it still reads 40 %"),
+        (
+            {"change": rows("output", 0, scale=-1.0, offset=100.0)},
+            "direction of valve",
+            "it went from 60 to 58 % in a step upwards: is it reversed?",
+        ),
         ({"plant": set_tag("LC.OP", 104.0)}, "read-back of valve", "it shows 104"),
         ({"plant": lambda p: p.quality.update(TI=Quality.BAD)}, "input temperature", "is bad"),
         ({"plant": lambda p: p.unstamped.add("TI")}, "input temperature", "it has no time stamp"),
@@ -98,7 +116,7 @@ def test_the_result_belongs_to_one_tag_map_and_the_loop_asks_for_it(make):
     bench = make()
     tags = bench.loop.tags
     manifest = bench.runtime.manifest
-    found = check_tags(tags, manifest, bench.plant, bench.clock, confirmed=NAMES)
+    found = check_tags(tags, manifest, bench.plant, bench.clock)
     passed = check_record(tags, [f._replace(fault="") for f in found], "engineer")
     assert unchecked(tags, passed) == ""
     assert "has not been checked" in unchecked(tags, None)

@@ -33,6 +33,7 @@ from neorl_deploy.opcua import OpcUaPlant
 
 SCANS = 4  # of the plant's controller in a period of the loop
 PATIENCE = 6  # scans: a period and a half
+LOOKS = 3  # sleeps of a check from which on a person is asked to move an actuator
 
 
 HOLDING = 3
@@ -373,33 +374,58 @@ def test_a_loop_that_ends_says_so_and_one_in_shadow_shows_that_it_lives(bench):
     assert not bench.plant.state.active
 
 
-def test_a_check_of_the_simulated_plant_passes_and_is_sealed(
-    bench, exported, tmp_path, monkeypatch, capsys
-):
-    def slept(*_):
-        bench.scan()
+@pytest.fixture
+def check(bench, exported, tmp_path, monkeypatch, capsys):
+    """Runs the command; meanwhile a person moves each actuator by a small step upwards."""
 
-    monkeypatch.setattr("neorl_deploy.loop._plant.SystemClock.sleep_until", slept)
-    path, folder = tmp_path / "tags.toml", tmp_path / "loop"
+    def run(text, *steps):
+        looks = []
+
+        def slept(*_):
+            looks.append(None)
+            for name, move in (("valve", 2.0), ("jacket", 1.0)):
+                if len(looks) >= LOOKS:
+                    bench.plant.set(f"{name}.SETPOINT", bench.plant.get(f"{name}.SETPOINT") + move)
+            bench.scan()
+
+        monkeypatch.setattr("neorl_deploy.loop._plant.SystemClock.sleep_until", slept)
+        path = tmp_path / "tags.toml"
+        path.write_text(text)
+        asked = [part for channel in steps for part in ("--step", channel)]
+        command = ["check", str(exported), str(path), "--by", "engineer", *asked]
+        code = main([*command, "--directory", str(tmp_path / "loop")])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def test_a_check_of_the_simulated_plant_passes_and_is_sealed(bench, check, tmp_path, capsys):
     text = tag_map(bench.bundle, bench.plant.server)
-    path.write_text(text)
-    command = ["check", str(exported), str(path), "--by", "engineer", "--directory", str(folder)]
-    assert main(command) == 2
-    shown = capsys.readouterr().out
-    assert "not right: direction of valve: no person has confirmed" in shown
+    code, shown = check(text)
+    assert code == 2
+    assert "not right: direction of valve: no person has moved it" in shown
     assert "2 of 12 are not right" in shown
-    confirmed = ["--confirm", "valve", "--confirm", "jacket"]
-    assert main([*command, *confirmed]) == 0
-    log = audit_log(folder / "audit", bench.bundle)
-    tags = read_tags(path, bench.bundle)
+    code, shown = check(text, "valve", "jacket")
+    assert code == 0, shown
+    assert "Move valve from its faceplate by a small step upwards" in shown
+    assert bench.plant.state.setpoint == (54.0, 302.0)
+    log = audit_log(tmp_path / "loop" / "audit", bench.bundle)
+    tags = read_tags(tmp_path / "tags.toml", bench.bundle)
     assert unchecked(tags, log.standing("check")) == ""
     log.close()
-    path.write_text(text.replace("tolerance", "scale = 0.01\ntolerance"))
-    assert main([*command, *confirmed]) == 2
-    assert "range of valve: its channel is 0 to 10000 of the tag, which has 0 to 100" in (
-        capsys.readouterr().out
-    )
-    assert main([*command, "--confirm", "pump"]) == 2
+
+
+def test_a_check_names_a_reversed_valve_and_a_wrong_scale(bench, check, capsys):
+    text = tag_map(bench.bundle, bench.plant.server)
+    first, valve, rest = text.partition('channel = "valve"')
+    code, shown = check(f"{first}{valve}\nscale = -1.0\noffset = 100.0{rest}", "valve", "jacket")
+    assert code == 2
+    assert "1 of 12 are not right" in shown
+    assert "it went from 50 to 48 % in a step upwards: is it reversed?" in shown
+    code, shown = check(text.replace("tolerance", "scale = 0.01\ntolerance"), "valve")
+    assert code == 2
+    assert "range of valve: its channel is 0 to 10000 of the tag, which has 0 to 100" in shown
+    assert check(text, "pump")[0] == 2
 
 
 def test_one_command_starts_a_plant_and_its_tag_map_fits(exported, tmp_path, monkeypatch, capsys):

@@ -51,11 +51,11 @@ def add_loop_commands(commands, add) -> None:
     check.add_argument("tags", type=Path, metavar="TAGS", help="tag map, drafted by init")
     check.add_argument("--by", required=True, help="who checks; it is recorded")
     check.add_argument(
-        "--confirm",
+        "--step",
         action="append",
         default=[],
         metavar="CHANNEL",
-        help="an actuator whose direction that person has seen by a small step; repeatable",
+        help="an actuator that this person moves by a small step during the check; repeatable",
     )
     check.add_argument(
         "--directory", type=Path, default=Path("loop"), help="folder of the loop (loop)"
@@ -441,12 +441,12 @@ def _check(options: argparse.Namespace) -> int:
 
     bundle = _read_bundle(options)
     tags = read_tags(options.tags, bundle)
-    odd = sorted(set(options.confirm) - {output.channel for output in tags.outputs})
+    odd = sorted(set(options.step) - {output.channel for output in tags.outputs})
     if odd or not options.by.strip():
         raise DeployError(f"there is no actuator {', '.join(odd)}" if odd else "say who with --by")
     with loop_lock(options.directory), contextlib.closing(connect(tags)) as plant:
         findings = check_tags(
-            tags, bundle.manifest, plant, SystemClock(), confirmed=options.confirm
+            tags, bundle.manifest, plant, SystemClock(), steps=options.step, ask=_show
         )
         log = audit_log(options.directory / "audit", bundle, tags=tags, files=AS_BEFORE)
         with contextlib.closing(log):
@@ -459,6 +459,10 @@ def _check(options: argparse.Namespace) -> int:
     faults = len(record["faults"])
     print(one_line(f"{faults} of {len(findings)} are not right; recorded in {options.directory}"))
     return 2 if faults else 0
+
+
+def _show(text: str) -> None:
+    print(one_line(text), flush=True)
 
 
 def _simulate(options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
@@ -19,6 +19,10 @@ LOOKS = 3
 NARROWEST = 0.1
 """Smallest part of an engineering range that a channel may use; percent taken for a fraction, or a
 fraction for percent, is a hundredth."""
+
+
+STEP_TIME = 120.0
+"""Seconds that a person has for a small step of an actuator."""
 
 
 class EngineeringRange(NamedTuple):
@@ -82,7 +86,8 @@ def check_tags(
     plant: Plant,
     clock: Clock,
     *,
-    confirmed: Collection[str] = (),
+    steps: Collection[str] = (),
+    ask: Callable[[str], None] = print,
 ) -> list[Finding]:
     """Compares a tag map with the plant; writes nothing but the heartbeat.
 
@@ -92,8 +97,8 @@ def check_tags(
         plant: The connection. A connection that knows engineering ranges has a method ``ranges``,
             which takes tags and returns an :class:`EngineeringRange` by tag.
         clock: Time source; the check takes some periods.
-        confirmed: Outputs for which a person has seen, by a small step, that the actuator in the
-            field moves in the direction of its channel and that its read-back follows.
+        steps: Outputs that a person moves by a small step during the check.
+        ask: Called with the sentence that asks the person for each of them.
 
     Returns:
         What was checked.
@@ -114,7 +119,11 @@ def check_tags(
         for row, channel in zip(tags.inputs, manifest.obs, strict=True)
     ]
     for row, channel in zip(tags.outputs, manifest.action, strict=True):
-        findings += _output(row, channel, looks, ranges.get(row.tag), row.channel in confirmed)
+        findings += _output(row, channel, looks, ranges.get(row.tag))
+        direction = "no person has moved it by a small step: give --step"
+        if row.channel in steps:
+            direction = _direction(row, channel, plant, clock, ask)
+        findings.append(Finding(f"direction of {row.channel}", direction))
     return [*findings, *_contract(tags, looks), *_heartbeats(tags, looks, plant)]
 
 
@@ -124,7 +133,7 @@ def _input(
     looks: Sequence[Mapping[str, Reading]],
     stated: EngineeringRange | None,
 ) -> Finding:
-    name = f"input {row.channel}"
+    name = f"input {row.channel}{_other_unit(row, stated)}"
     readings = [look[row.tag] for look in looks]
     if any(reading.quality == Quality.BAD for reading in readings):
         return Finding(name, "its quality is bad")
@@ -147,7 +156,6 @@ def _output(
     channel: ChannelEntry,
     looks: Sequence[Mapping[str, Reading]],
     stated: EngineeringRange | None,
-    confirmed: bool,
 ) -> list[Finding]:
     limits = stated
     if limits is None and math.isfinite(row.raw_low) and math.isfinite(row.raw_high):
@@ -160,14 +168,47 @@ def _output(
     held = ""
     if not channel.low - row.tolerance <= value <= channel.high + row.tolerance:
         held = f"it shows {value:g} {row.unit}, outside {channel.low:g} to {channel.high:g}"
-    seen = "no person has confirmed that the actuator moves with a small step, and which way"
-    if row.read_back == row.tag:
-        seen += "; its read-back is the tag that is written, which shows only that echo"
     return [
-        Finding(f"range of {row.channel}", scale),
+        Finding(f"range of {row.channel}{_other_unit(row, stated)}", scale),
         Finding(f"read-back of {row.channel}", held),
-        Finding(f"direction of {row.channel}", "" if confirmed else seen),
     ]
+
+
+def _direction(
+    row: Output, channel: ChannelEntry, plant: Plant, clock: Clock, ask: Callable[[str], None]
+) -> str:
+    """What is wrong with an actuator that a person moves upwards, as its channel counts.
+
+    The person moves it at the plant, since a step of the check would pass by the guard.
+    """
+
+    def shown() -> float:
+        (reading,) = plant.read([row.read_back])
+        return good(reading) * row.scale + row.offset
+
+    before = shown()
+    ask(
+        f"Move {row.channel} from its faceplate by a small step upwards, so that the device in the "
+        f"field goes towards {channel.high:g} {row.unit} (it reads {before:g})"
+    )
+    end = clock.now().monotonic + STEP_TIME
+    while not abs((after := shown()) - before) > row.tolerance:
+        if clock.now().monotonic > end:
+            return (
+                f"it still reads {after:g} {row.unit} {STEP_TIME:g} s later: nobody moved it, or "
+                "its read-back does not show the device"
+            )
+        clock.sleep_until(clock.now().monotonic + 1.0)
+    if after < before:
+        return f"it went from {before:g} to {after:g} {row.unit} in a step upwards: is it reversed?"
+    return ""
+
+
+def _other_unit(row: Input | Output, stated: EngineeringRange | None) -> str:
+    """The unit that a server states, if it is written otherwise than that of the channel."""
+    if stated is None or stated.unit in ("", row.unit):
+        return ""
+    return f" ({row.unit} by a factor of {row.scale:g}, and the server states {stated.unit})"
 
 
 def _misfit(
