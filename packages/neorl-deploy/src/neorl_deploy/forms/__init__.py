@@ -5,15 +5,23 @@ from neorl_deploy.forms._form import Evaluation as Evaluation
 from neorl_deploy.forms._form import Form as Form
 from neorl_deploy.forms._form import Variable as Variable
 from neorl_deploy.forms._form import form_of as form_of
+from neorl_deploy.forms._form import operations_of as operations_of
 from neorl_deploy.forms._lowering import NoFormError as NoFormError
+from neorl_deploy.forms._sheet import SealedStep as SealedStep
 from neorl_deploy.forms._structured_text import structured_text as structured_text
+from neorl_deploy.forms._write import KINDS as KINDS
+from neorl_deploy.forms._write import write_forms as write_forms
 
 __all__ = [
+    "KINDS",
     "Evaluation",
     "Form",
     "NoFormError",
+    "SealedStep",
     "Variable",
     "c_source",
     "form_of",
+    "operations_of",
     "structured_text",
+    "write_forms",
 ]

@@ -87,32 +87,40 @@ def form_of(bundle: Bundle, name: str = "") -> Form:
         NoFormError: If the step holds something that a controller cannot compute; it is named.
         BundleError: If the bundle has no list of operations.
     """
-    manifest = bundle.manifest
-    entries = [
-        *manifest.carry,
-        ArrayEntry("obs", (len(manifest.obs),), "float32"),
-        ArrayEntry("last_sent", (len(manifest.action),), "float32"),
-    ]
-    digest = seal(manifest.document)
-    listed, initial = read_operations(bundle.files, entries, str(bundle.path), digest)
+    manifest, (listed, initial) = bundle.manifest, sealed_step(bundle)
     try:
-        drafted = _settled(manifest, entries, listed, initial)
+        drafted = _settled(manifest, listed.inputs, listed, initial)
     except NoFormError as error:
         raise NoFormError(f"{bundle.path} has no form for a controller: {error}") from error
     graph = drafted.graph
     return Form(
-        name=_word(name or f"neorl_{bundle.path.stem}"),
+        name=word(name or f"neorl_{bundle.path.stem}"),
         nodes=tuple(graph.nodes),
         tables=tuple(graph.tables),
         inputs=tuple(drafted.inputs),
         outputs=tuple(drafted.outputs),
         memory=tuple(drafted.used_memory()),
         sections=_sections(graph, drafted),
-        seal=digest,
+        seal=seal(manifest.document),
         digest=bundle.digest,
         dt=manifest.dt,
         words=_words(manifest),
     )
+
+
+def sealed_step(bundle: Bundle) -> tuple[Operations, list[np.ndarray]]:
+    """The sealed list of operations of a bundle, and the carry before the first step.
+
+    Raises:
+        BundleError: If the bundle has none, or it was sealed with another manifest.
+    """
+    manifest = bundle.manifest
+    entries = [
+        *manifest.carry,
+        ArrayEntry("obs", (len(manifest.obs),), "float32"),
+        ArrayEntry("last_sent", (len(manifest.action),), "float32"),
+    ]
+    return read_operations(bundle.files, entries, str(bundle.path), seal(manifest.document))
 
 
 def _settled(
@@ -137,6 +145,18 @@ def _settled(
         if held == finite:
             return drafted
         finite = held
+
+
+def operations_of(form: Form) -> int:
+    """Operations on single numbers in one step, which is the same number in every step."""
+    count = 0
+    for node in reached(form.nodes, [node for _, node in (*form.outputs, *form.memory)]):
+        entry = form.nodes[node]
+        if entry.op == "dot":
+            count += 2 * form.tables[entry.value].size
+        elif entry.op not in ("read", "constant", "index", "pack"):
+            count += max(entry.width, 1)
+    return count
 
 
 def reached(nodes: Sequence[Entry], roots: Sequence[Node]) -> list[Node]:
@@ -181,6 +201,17 @@ class _Draft:
                 self._remember(entry, result)
         self.outputs: list[tuple[Variable, Node]] = []
         self._answer(*(results[n_carry + i] for i in (0, 1, 4)))
+        self._require_different_names()
+
+    def _require_different_names(self) -> None:
+        given = [*self.inputs, *(v for v, _ in self.outputs), *(v for v, _ in self.memory.values())]
+        seen: set[str] = set()
+        for variable in given:
+            if variable.name.lower() in seen:  # structured text does not know capital letters
+                raise NoFormError(
+                    f"two of its channels would both be called {variable.name}; rename one"
+                )
+            seen.add(variable.name.lower())
 
     def unchanging(self) -> dict[str, Any]:
         """The parts of the memory that every step leaves at their initial value."""
@@ -257,7 +288,7 @@ class _Draft:
 
     def _bits(self, entry: ArrayEntry, name: str, value: int) -> Bits:
         names = self.manifest.document["flags"] if entry.name == ".report.flags" else {}
-        known = {flag: word for word, flag in names.items()}
+        known = {flag: label for label, flag in names.items()}
         bits = {}
         for bit in range(32):
             label = f"{name}_{known.get(1 << bit, bit)}"
@@ -266,7 +297,7 @@ class _Draft:
 
     def _remember(self, entry: ArrayEntry, result: Any) -> None:
         names = self.manifest.document["flags"] if entry.name == ".report.flags" else {}
-        known = {flag: word for word, flag in names.items()}
+        known = {flag: label for label, flag in names.items()}
         for at in np.ndindex(entry.shape):
             name, node = self._name(entry, at), result[at]
             if not isinstance(node, Bits):
@@ -282,7 +313,7 @@ class _Draft:
         places = [str(i + 1) for i in at]
         if entry.shape == (len(channels),):
             places = [channels[at[0]]]
-        return _word("_".join(["m", entry.name, *places]))
+        return word("_".join(["m", entry.name, *places]))
 
     def _constant(self, array: np.ndarray) -> np.ndarray:
         out = np.empty(np.shape(array), object)
@@ -295,10 +326,12 @@ class _Draft:
         lost, nodes = self.graph.constant(float("nan")), []
         for channel in channels:
             what = "measured" if prefix == "in" else "what the plant received last, read back"
-            name, span = _word(f"{prefix}_{channel.name}"), f"{channel.low:g} to {channel.high:g}"
+            name, span = word(f"{prefix}_{channel.name}"), f"{channel.low:g} to {channel.high:g}"
+            oldest = self.manifest.max_age.get(channel.name) if prefix == "in" else None
             words = f"{channel.name}, {channel.unit or '1'}, {what}, {span}"
+            quality = "" if oldest is None else f"; FALSE if older than {oldest:g} s"
             value = self._input(name, "real", 0.0, words)
-            good = self._input(f"{name}_ok", "bool", prefix == "in", f"quality of {name}")
+            good = self._input(f"{name}_ok", "bool", prefix == "in", f"quality of {name}{quality}")
             nodes.append(self.graph.add("select", good, lost, value))
         out = np.empty(len(nodes), object)
         out[:] = nodes
@@ -308,16 +341,16 @@ class _Draft:
         graph, document = self.graph, self.manifest.document
         for channel, node in zip(self.manifest.action, action, strict=True):
             words = f"{channel.name}, {channel.unit or '1'}, {channel.low:g} to {channel.high:g}"
-            self.outputs.append((Variable(_word(f"out_{channel.name}"), "real", 0.0, words), node))
+            self.outputs.append((Variable(word(f"out_{channel.name}"), "real", 0.0, words), node))
         bits = flags[()].bits
         place = int(document["flags"][FALLBACK]).bit_length() - 1
         on_fallback = Variable("on_fallback", "bool", True, "the fallback acts")
         self.outputs.append((on_fallback, bits.get(place, graph.false)))
-        for name, word, words in (
+        for name, bits_of, words in (
             ("flags", flags, "why, as in the table of the manual"),
             ("alarms", alarms, "monitors that alarm, the first is bit 0"),
         ):
-            set_bits = sorted(word[()].bits.items())
+            set_bits = sorted(bits_of[()].bits.items())
             self.outputs.append((Variable(name, "word", 0, words), graph.word(set_bits)))
         beat = self._own("m_heartbeat", "int", 0, "heartbeat in the last step")
         one = graph.constant(1)
@@ -385,7 +418,7 @@ def _words(manifest: Manifest) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
     """A name that every language allows: letters, digits and single underscores."""
     return re.sub(r"_+", "_", re.sub(r"\W", "_", text, flags=re.ASCII)).strip("_")
 

@@ -70,6 +70,12 @@ DIRECT = {
     "is_finite": "finite",
     **{name: name for name in ("eq", "ne", "lt", "gt", "le", "ge")},
 }
+WITHOUT = {
+    "while": "a loop without a fixed number of turns (a search over rows of several channels)",
+    "sort": "a sort",
+    "largest": "a choice of the largest numbers",
+}
+"""What people know an operation by that has no counterpart."""
 REDUCTIONS = {
     "reduce_and": ("and", True),
     "reduce_or": ("or", False),
@@ -143,7 +149,7 @@ class _Rules:
             return self._reduced(operation, inputs[0])
         rule = getattr(self, f"_{name}", None)
         if rule is None:
-            raise NoFormError(f"the operation {name} has no counterpart in a controller's language")
+            raise NoFormError(WITHOUT.get(name, f"the operation {name}"))
         return rule(operation, *inputs)
 
     def _numbers(self, op: str, operation: Operation, inputs: list[Any]) -> np.ndarray:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from neorl_deploy.forms._body import Body, Language, body_of, wrapped
-from neorl_deploy.forms._form import Form, Variable
+from neorl_deploy.forms._form import Form, Variable, operations_of
 from neorl_deploy.forms._graph import BEYOND, Entry, number
 
 OPERATIONS = {
@@ -46,8 +46,8 @@ HEAD = """\
 {name}: one step of a guarded controller, printed from a sealed bundle of neorl.
 
 Call this block once in every period of {dt:g} s, from a cyclic task or behind a timer. It computes
-in {real}, with fixed loops and fixed memory. Numbers must follow IEEE 754: where the controller
-traps on NaN, this block cannot be used.
+in {real}, with fixed loops and fixed memory: {count} operations in every step. Numbers must follow
+IEEE 754: where the controller traps on NaN, this block cannot be used.
 
 in_X       a measurement in its unit, and in_X_ok its quality (FALSE: lost)
 sent_X     what the plant received last, read back, and sent_X_ok whether it was read
@@ -71,7 +71,12 @@ def structured_text(form: Form, *, long: bool = False) -> str:
     real = "LREAL" if long else "REAL"
     body = body_of(form, _language(real))
     head = HEAD.format(
-        name=form.name, dt=form.dt, real=real, seal=form.seal, digest=form.digest
+        name=form.name,
+        count=operations_of(form),
+        dt=form.dt,
+        real=real,
+        seal=form.seal,
+        digest=form.digest,
     ).splitlines()
     comment = ["(* " + head[0], *(f"   {line}".rstrip() for line in head[1:])]
     return "\n".join(
@@ -124,7 +129,7 @@ def _literal(entry: Entry, real: str) -> str:
     if math.isnan(value):
         return "unknown"
     if math.isinf(value):
-        return "infinity" if value > 0 else "-infinity"
+        return "infinite" if value > 0 else "-infinite"
     digits, _, exponent = str(value).partition("e")
     digits = digits if "." in digits else f"{digits}.0"
     return f"{digits}E{int(exponent):+03d}" if exponent else digits
@@ -160,7 +165,7 @@ def _declarations(form: Form, real: str, body: Body) -> Iterator[str]:
     yield from ("VAR", "  (* memory: what one step leaves for the next *)")
     yield from declared([variable for variable, _ in form.memory])
     yield from ("  started : BOOL := FALSE;", "  (* values within a step *)")
-    by_type: dict[str, list[str]] = {"INT": ["i", "j"], real: ["infinity", "unknown"]}
+    by_type: dict[str, list[str]] = {"INT": ["i", "j"], real: ["infinite", "unknown"]}
     for local in body.local:
         width = f"ARRAY[0..{local.width - 1}] OF " if local.width else ""
         by_type.setdefault(f"{width}{kinds[local.kind]}", []).append(local.name)
@@ -178,10 +183,10 @@ def _declarations(form: Form, real: str, body: Body) -> Iterator[str]:
 
 def _beginning(form: Form, real: str) -> Iterator[str]:
     yield _comment("Infinity and unknown (NaN) have no literal")
-    yield "infinity := largest * largest;"
+    yield "infinite := largest * largest;"
     if real == "LREAL":  # compilers may refuse a larger literal
-        yield from ["infinity := infinity * infinity;"] * 4
-    yield "unknown := infinity - infinity;"
+        yield from ["infinite := infinite * infinite;"] * 4
+    yield "unknown := infinite - infinite;"
     yield "IF NOT started THEN"
     yield "  started := TRUE;"
     for variable, _ in form.memory:
