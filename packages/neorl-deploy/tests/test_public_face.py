@@ -10,6 +10,7 @@ NAMESPACES = (
     "bundle",
     "dashboard",
     "export",
+    "forms",
     "loop",
     "mlflow_model",
     "modbus",

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from neorl_agents import save_policy
+from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.forms import (
@@ -234,6 +235,17 @@ def test_forms_lie_beside_the_bundle_with_a_test_sheet(bundle):
         numbers = {name: float(text) for name, text in row.items()}
         answer = sealed.step(**numbers)
         assert {name: numbers[name] for name in answer} == answer
+
+
+def test_the_command_prints_a_sealed_bundle_and_says_where(bundle, capsys):
+    assert main(["export", str(bundle), "--form", "st", "--lreal"]) == 0
+    files = [bundle.with_name(f"neorl_plant{end}") for end in (".st", "-test-sheet.csv")]
+    assert capsys.readouterr().out.splitlines() == [f"wrote {path}" for path in files]
+    assert "FUNCTION_BLOCK neorl_plant" in files[0].read_text()
+    kept = shutil.copytree(KEPT, bundle.with_name("kept.bundle"))
+    assert main(["export", str(kept), "--form", "st"]) == 2
+    assert "a loop without a fixed number of turns" in capsys.readouterr().err
+    assert not [*bundle.parent.glob("neorl_kept*")]
 
 
 def test_a_form_that_answers_otherwise_is_not_written(bundle, monkeypatch):

@@ -30,6 +30,7 @@ EXAMPLES = """\
 examples:
   neorl-deploy export                         the newest finished run under ./runs
   neorl-deploy export runs/0003 --out line2.bundle --require-deploy
+  neorl-deploy export line2.bundle --form st  as a function block of IEC 61131-3
   neorl-deploy replay                         the newest bundle on the log of its run
   neorl-deploy replay line2.bundle july.h5 --json replay-july.json
   neorl-deploy verify line2.bundle --public-key plant.pem
@@ -114,7 +115,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     export = _command(commands, "export", _export, "seal the candidate of a finished run")
-    export.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run directory")
+    export.add_argument(
+        "run", nargs="?", type=Path, metavar="RUN", help="run directory; or a bundle, with --form"
+    )
+    export.add_argument(
+        "--form",
+        action="append",
+        choices=("st", "c"),
+        help="also print it for a controller, beside the bundle: st, a function block in "
+        "structured text; c, C; may be repeated",
+    )
+    export.add_argument(
+        "--lreal", action="store_true", help="--form in double precision instead of single"
+    )
     export.add_argument("--out", type=Path, help="bundle to write (default RUN/policy.bundle)")
     export.add_argument("--policy", help="another policy of the run, such as bc-0")
     export.add_argument("--overwrite", action="store_true", help="replace an existing bundle")
@@ -239,13 +252,30 @@ def _completion(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    prepare_jax()
     from neorl_deploy._command.text import bundle_lines, verdict_lines
-    from neorl_deploy.export._export import ExportOptions, export_run
     from neorl_deploy.training_run import newest_run
 
     run = options.run or newest_run(Path("runs"))
-    bundle = export_run(
+    if run.suffix == ".bundle" and options.form:
+        _print_lines(_printed_forms(_bundle_to_print(run, options), options))
+        return 0
+    bundle = _exported(run, options)
+    printed = _printed_forms(bundle, options) if options.form else []
+    if options.json:
+        print(json.dumps(_summary(bundle, "export")))
+        return 0
+    _print_lines(bundle_lines(bundle))
+    _print_lines(verdict_lines(bundle))
+    _print_lines(printed)
+    print(f"Next: {command_prefix()} replay {_replay_arguments(bundle.path, run)}")
+    return 0
+
+
+def _exported(run: Path, options: argparse.Namespace) -> Bundle:
+    prepare_jax()
+    from neorl_deploy.export._export import ExportOptions, export_run
+
+    return export_run(
         run,
         ExportOptions(
             out=options.out,
@@ -258,13 +288,22 @@ def _export(options: argparse.Namespace) -> int:
         ),
         progress=lambda line: print(one_line(f"export, {line}"), file=sys.stderr, flush=True),
     )
-    if options.json:
-        print(json.dumps(_summary(bundle, "export")))
-        return 0
-    _print_lines(bundle_lines(bundle))
-    _print_lines(verdict_lines(bundle))
-    print(f"Next: {command_prefix()} replay {_replay_arguments(bundle.path, run)}")
-    return 0
+
+
+def _bundle_to_print(path: Path, options: argparse.Namespace) -> Bundle:
+    from neorl_deploy.bundle._read import read_bundle
+
+    bundle = read_bundle(path)
+    if options.require_deploy and bundle.manifest.verdict != "deploy":
+        raise NotDeployable(f"the verdict of {path} is {bundle.manifest.verdict!r}")
+    return bundle
+
+
+def _printed_forms(bundle: Bundle, options: argparse.Namespace) -> list[str]:
+    from neorl_deploy.forms import write_forms
+
+    written = write_forms(bundle, options.form, long=options.lreal)
+    return [f"wrote {path}" for path in written]
 
 
 def _summary(bundle: Bundle, kind: str) -> dict[str, Any]:

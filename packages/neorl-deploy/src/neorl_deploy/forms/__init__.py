@@ -9,11 +9,9 @@ from neorl_deploy.forms._form import operations_of as operations_of
 from neorl_deploy.forms._lowering import NoFormError as NoFormError
 from neorl_deploy.forms._sheet import SealedStep as SealedStep
 from neorl_deploy.forms._structured_text import structured_text as structured_text
-from neorl_deploy.forms._write import KINDS as KINDS
 from neorl_deploy.forms._write import write_forms as write_forms
 
 __all__ = [
-    "KINDS",
     "Evaluation",
     "Form",
     "NoFormError",

@@ -12,8 +12,6 @@ from neorl_deploy.forms._form import form_of
 from neorl_deploy.forms._sheet import require_equal, rows_of, test_sheet
 from neorl_deploy.forms._structured_text import structured_text
 
-KINDS = ("st", "c")
-
 
 def write_forms(bundle: Bundle, kinds: Sequence[str], *, long: bool = False) -> list[Path]:
     """Prints a bundle's guarded step in other languages, with a test sheet beside them.
