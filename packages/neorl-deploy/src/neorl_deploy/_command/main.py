@@ -37,6 +37,7 @@ examples:
   neorl-deploy verify loop --show
   neorl-deploy verify loop --decided-by line2.bundle
   neorl-deploy inspect line2.bundle
+  neorl-deploy dossier line2.bundle --loop loop
   neorl-deploy renew line2.bundle --out line2-2027.bundle --sign plant-private.pem
   neorl-deploy init line2.bundle --plant plant.toml
   neorl-deploy serve line2.bundle tags.toml
@@ -60,6 +61,11 @@ Makes the programs of a bundle anew from its sealed NumPy form, with the JAX tha
 here, before the promise of the JAX that wrote them ends (`verify` says when). Policy, guard,
 evidence and test vectors stay; the new program must answer as the sealed operations do. The old
 bundle is left as it is, and the new one names it. A signed bundle must be signed anew.
+"""
+DOSSIER = """\
+Collects what the bundle, its run and a loop hold of purpose, data, design, evaluation, guard,
+oversight, logging and changes, along Annex IV of the AI Act and ISO/IEC TR 5469. Every statement
+names its file with a digest; what no file says is marked "not provided".
 """
 SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 COMPLETION = """\
@@ -163,6 +169,14 @@ def _parser() -> argparse.ArgumentParser:
     inspect = _command(commands, "inspect", _inspect, "print a summary of a bundle")
     inspect.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
     inspect.add_argument("--json", action="store_true", help="print the manifest as JSON")
+    dossier = _command(
+        commands, "dossier", _dossier, "collect what an assessor asks for of a bundle", DOSSIER
+    )
+    dossier.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle directory")
+    dossier.add_argument("--loop", type=Path, metavar="DIR", help="folder of a loop that ran it")
+    dossier.add_argument(
+        "--out", type=Path, metavar="FILE", help="default NAME-dossier.md beside the bundle"
+    )
     add_loop_commands(commands, _command)
     completion = _command(
         commands, "completion", _completion, "complete words in a shell", COMPLETION
@@ -176,7 +190,7 @@ def _parser() -> argparse.ArgumentParser:
             help='exit 3 unless the verdict is "deploy"'
             + ("; then writes nothing" if command is export else ""),
         )
-    for command in (replay, verify, inspect, renew):
+    for command in (replay, verify, inspect, renew, dossier):
         command.add_argument(
             "--public-key", type=Path, metavar="KEY", help="demand a signature by this key, PEM"
         )
@@ -459,6 +473,27 @@ def _inspect(options: argparse.Namespace) -> int:
         print(json.dumps(bundle.manifest.document, indent=2))
     else:
         _print_lines(inspect_lines(bundle))
+    return 0
+
+
+def _dossier(options: argparse.Namespace) -> int:
+    from neorl_deploy.bundle._files import is_in_bundle
+    from neorl_deploy.dossier import NOT_PROVIDED, dossier, evidence_of
+
+    bundle = _read(options.bundle, options)
+    evidence = evidence_of(bundle, options.loop)
+    out = options.out or bundle.path.with_name(f"{bundle.path.stem}-dossier.md")
+    if is_in_bundle(out) or not out.parent.is_dir():
+        raise DeployError(f"{out} lies inside a bundle, or in no folder; choose another --out")
+    text = dossier(evidence, out.parent)
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DeployError(f"cannot write {out}: {error.strerror}") from error
+    headings = text.count("\n## ") - 1
+    print(f"{out}: {headings} headings, {text.count(chr(10) + NOT_PROVIDED)} not provided")
+    if evidence.run is None:
+        print("The run is not beside the bundle, so what only its files say is missing")
     return 0
 
 

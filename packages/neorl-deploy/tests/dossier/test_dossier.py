@@ -1,0 +1,149 @@
+"""The evidence file: every statement has its file, and what no file says is not provided."""
+
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from neorl_deploy import DeployError
+from neorl_deploy._command.main import main
+from neorl_deploy.audit import AuditLog
+from neorl_deploy.bundle import read_bundle
+from neorl_deploy.dossier import HEADINGS, NOT_PROVIDED, dossier, evidence_of
+
+KEPT = Path(__file__).parents[1] / "bundle/kept/jax-0.10.2"
+STATEMENT = re.compile(r"^- (.+) \(\[(.+?)\]\((.+?)\)(.*), ([0-9a-f]{12})\)$")
+RECORD = {
+    "format": "neorl-run",
+    "version": 1,
+    "status": "finished",
+    "dataset": {"rows": 1200, "episodes": 12},
+    "changes": ["gain of inlet: 1 -> 2 % per m"],
+    "controllers": ["inlet holds level at 1 m"],
+    "origins": {"algorithm": {"mine": "my-learners 0.3"}},
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with the kept bundle in it, its record, a replay and a change sheet."""
+    folder = tmp_path / "0001"
+    shutil.copytree(KEPT, folder / "policy.bundle")
+    (folder / "run.json").write_text(json.dumps(RECORD))
+    (folder / "replay.json").write_text("{}")
+    (folder / "change-LC 1.html").write_text("<p>sheet</p>")
+    return folder
+
+
+@pytest.fixture
+def loop(run: Path, tmp_path: Path) -> Path:
+    digest = read_bundle(run / "policy.bundle").digest
+    log = AuditLog(tmp_path / "loop/audit", lambda: {"bundle": f"sha256:{digest}"})
+    for before, mode in (("shadow", "shadow"), ("shadow", "advisory")):
+        words = {"mode": mode, "before": before, "reason": "by the *shift* leader", "notes": []}
+        log.append({"kind": "cycle", "wall": 0.0, **words}, durable=True)
+    log.close()
+    return tmp_path / "loop"
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    parts = re.split(r"(?m)^## ", text)[1:]
+    return {part.partition("\n")[0]: part.splitlines()[4:] for part in parts}
+
+
+def written(run: Path, loop: Path | None = None) -> dict[str, list[str]]:
+    return sections(dossier(evidence_of(read_bundle(run / "policy.bundle"), loop), run))
+
+
+def test_every_statement_names_a_file_with_its_digest(run: Path, loop: Path) -> None:
+    statements = [
+        line
+        for title, lines in written(run, loop).items()
+        for line in lines
+        if line and title != "Files" and line != NOT_PROVIDED
+    ]
+    assert len(statements) > 20
+    for line in statements:
+        found = STATEMENT.match(line)
+        assert found, line
+        _, name, link, _, digest = found.groups()
+        file = run / unquote(link)
+        assert file.name == name
+        assert hashlib.sha256(file.read_bytes()).hexdigest().startswith(digest)
+
+
+def test_the_files_are_listed_with_their_whole_digests(run: Path, loop: Path) -> None:
+    rows = [line for line in written(run, loop)["Files"] if line.startswith("| [")]
+    names = {re.match(r"\| \[(.+?)\]", row).group(1) for row in rows}  # type: ignore[union-attr]
+    assert {"manifest.json", "run.json", "replay.json", "change-LC 1.html"} <= names
+    for row in rows:
+        link, size, digest = re.match(  # type: ignore[union-attr]
+            r"\| \[.+?\]\((.+?)\) \| (\d+) \| ([0-9a-f]{64}) \|", row
+        ).groups()
+        data = (run / unquote(link)).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (int(size), digest)
+
+
+@pytest.mark.parametrize(
+    ("removed", "title"),
+    [
+        ("run.json change-LC 1.html", "Changes"),
+        ("run.json", "Data and their limits"),
+        ("loop", "Human oversight"),
+        ("loop", "Logging"),
+    ],
+)
+def test_what_no_file_says_is_not_provided(run: Path, loop: Path, removed: str, title: str) -> None:
+    assert NOT_PROVIDED not in written(run, loop)[title]
+    for name in ("run.json", "change-LC 1.html"):
+        if name in removed:
+            (run / name).unlink()
+    kept = None if removed == "loop" else loop
+    assert [line for line in written(run, kept)[title] if line] == [NOT_PROVIDED]
+
+
+def test_what_an_organisation_states_itself_stays_open(run: Path, loop: Path) -> None:
+    text = written(run, loop)
+    assert [*text] == [*(heading.title for heading in HEADINGS), "Files"]
+    for title in ("Risk management", "Declaration of conformity", "Instructions for use"):
+        assert NOT_PROVIDED in text[title]
+
+
+def test_statements_say_what_the_files_hold(run: Path, loop: Path) -> None:
+    text = "\n".join(line for lines in written(run, loop).values() for line in lines)
+    for words in (
+        "1200 rows in 12 episodes",
+        "From shadow to advisory: by the \\*shift\\* leader",
+        "always inlet 40 %, outlet 40 %",
+        "Nothing was judged",
+        "mine, my-learners 0.3",
+    ):
+        assert words in text
+
+
+def test_a_run_of_another_number_is_not_used(run: Path) -> None:
+    other = run.with_name("0002")
+    run.rename(other)
+    assert evidence_of(read_bundle(other / "policy.bundle")).run is None
+
+
+def test_the_command_writes_it_beside_the_bundle(
+    run: Path, loop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = run / "policy.bundle"
+    assert main(["dossier", str(bundle), "--loop", str(loop)]) == 0
+    assert (run / "policy-dossier.md").read_text().startswith("# Evidence for policy.bundle")
+    assert "not provided" in capsys.readouterr().out
+    assert main(["dossier", str(bundle), "--out", str(bundle / "x.md")]) == 2
+    assert main(["dossier", str(bundle), "--loop", str(run)]) == 2
+    read_bundle(bundle)
+
+
+def test_a_loop_of_another_bundle_is_refused(run: Path, tmp_path: Path) -> None:
+    AuditLog(tmp_path / "other/audit", lambda: {"bundle": "sha256:ab"}).close()
+    with pytest.raises(DeployError, match="names this bundle"):
+        evidence_of(read_bundle(run / "policy.bundle"), tmp_path / "other")
