@@ -9,6 +9,7 @@ from neorl_deploy.forms._form import operations_of as operations_of
 from neorl_deploy.forms._lowering import NoFormError as NoFormError
 from neorl_deploy.forms._sheet import SealedStep as SealedStep
 from neorl_deploy.forms._structured_text import structured_text as structured_text
+from neorl_deploy.forms._unit import write_unit as write_unit
 from neorl_deploy.forms._write import write_forms as write_forms
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "operations_of",
     "structured_text",
     "write_forms",
+    "write_unit",
 ]
