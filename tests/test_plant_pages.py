@@ -70,6 +70,17 @@ def test_a_diagram_has_every_channel_of_the_plant_in_its_colour(name: str) -> No
 
 
 @pytest.mark.parametrize("name", PLANTS)
+def test_a_hundred_words_say_what_is_hard_and_which_controller_runs_today(name: str) -> None:
+    plant, story = make(name), " ".join(drawn()[name]["story"].split())
+    today = next(iter(plant.tunings()))
+    assert story in " ".join(overview(name).split())
+    assert len(story.split()) <= 100
+    assert "What makes it hard is" in story
+    assert f"Today `{today}` " in story
+    assert f"The reference is `{plant.reference}`" in story
+
+
+@pytest.mark.parametrize("name", PLANTS)
 def test_every_channel_is_explained_and_nothing_else(name: str) -> None:
     channels = channels_of(name)
     for kind, names in channels.items():

@@ -25,7 +25,7 @@ HEAD = (
 
 @cache
 def drawn() -> dict[str, Any]:
-    """The file by plant: ``about``, ``drawing`` and ``channels``."""
+    """The file by plant: ``about``, ``story``, ``drawing`` and ``channels``."""
     return tomllib.loads(FILE.read_text(encoding="utf-8"))
 
 

@@ -68,6 +68,7 @@ def overview(name: str) -> str:
     spec = env.spec
     parts = [
         f"{drawn()[name]['about']} Its name in commands is `{name}`.\n",
+        f"{drawn()[name]['story']}\n",
         _diagram(env),
         *_picture(env),
         f"## Channels\n\nThe control period is {spec.dt:g} s, and an episode has at most "
