@@ -192,6 +192,16 @@ def test_the_pieces_of_the_tutorial_fit_together(tmp_path: Path) -> None:
     assert (tmp_path / "bc.safetensors").is_file()
 
 
+def test_no_page_and_no_message_installs_from_an_index() -> None:
+    """Nothing of this repository is on one, and there a name could be anyone's."""
+    sources = [*ROOT.glob("packages/*/src/**/*.py"), *READMES, *PAGES]
+    dead = re.compile(r"pip install (?!--find-links)[^\n`|]*?(?<![/\w-])neorl-\w+")
+    assert dead.search('pip install "neorl-deploy[http]"')
+    assert not dead.search('pip install "./packages/neorl-deploy[http]"')
+    found = {path.name: match[0] for path in sources if (match := dead.search(path.read_text()))}
+    assert not found
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
     """Its options are read as the command reads them; some pages are shared."""

@@ -46,6 +46,7 @@ ELSEWHERE = {
     },
     "infrastructure/test_names_and_heads.py": {
         "test_the_nearest_name": "nearest_name",
+        "test_an_extra_is_installed_from_its_folder_in_the_clone": "install_line",
         "test_an_unknown_name_is_an_error_that_lists_the_known": "InputError unknown_name",
         "test_a_head_comes_back_from_json": "check_head head",
     },

@@ -2,11 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from neorl_core import InputError
-from neorl_core.infrastructure import check_head, head, nearest_name, unknown_name
+from neorl_core.infrastructure import (
+    check_head,
+    head,
+    install_line,
+    nearest_name,
+    unknown_name,
+)
 
 
 class ReadError(InputError):
@@ -67,3 +74,10 @@ def test_a_wrong_head_is_refused_with_its_source(document, words):
         check_head(document, "run", 1, "run.json", ReadError)
     with pytest.raises(InputError):
         check_head(document, "run", 1, "run.json")
+
+
+def test_an_extra_is_installed_from_its_folder_in_the_clone() -> None:
+    clone = Path(__file__).resolve().parents[4]
+    line = install_line("neorl-core[testing]")
+    (place,) = re.findall(r'pip install "(.+)\[testing\]"$', line)
+    assert (clone / place / "pyproject.toml").is_file()

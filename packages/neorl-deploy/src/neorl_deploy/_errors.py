@@ -19,8 +19,13 @@ class NotDeployable(DeployError):  # noqa: N818 - an outcome, not a fault
     exit_code: ClassVar[int] = 3
 
 
-def missing_extra(feature: str, extra: str, error: ImportError) -> DeployError:
-    """The error to raise if an optional dependency is not installed."""
+def missing_extra(feature: str, extra: str, error: ImportError, *, other: str = "") -> DeployError:
+    """The error to raise if an optional dependency is not installed.
+
+    Nothing is on a package index yet, so it names a line for a clone; ``other`` is what a user
+    can do instead.
+    """
     return DeployError(
-        f'{feature} needs {error.name}, which is not installed: pip install "neorl-deploy[{extra}]"'
+        f"{feature} needs {error.name}, which is not installed: in the clone, "
+        f'python -m pip install "./packages/neorl-deploy[{extra}]"{other}'
     )

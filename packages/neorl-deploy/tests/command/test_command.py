@@ -186,7 +186,7 @@ def test_without_jax_the_form_that_needs_none_is_named(exported, monkeypatch, ca
     form = [] if words == ["replay"] else ["--form", "stablehlo"]
     assert main([*words, str(exported), *form]) == 2
     error = capsys.readouterr().err
-    assert 'pip install "neorl-deploy[jax]"; or add --form numpy' in error
+    assert 'pip install "./packages/neorl-deploy[jax]"; or add --form numpy' in error
 
 
 def test_a_log_is_replayed_without_jax(exported, finished_run, tmp_path):
@@ -240,7 +240,7 @@ def test_bash_completes(typed, expected, capsys, tmp_path):
 def test_completion_without_its_library_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
-    assert 'pip install "neorl-deploy[completion]"' in capsys.readouterr().err
+    assert 'pip install "./packages/neorl-deploy[completion]"' in capsys.readouterr().err
 
 
 def test_the_other_shells_complete_the_same_words(capsys):

@@ -275,5 +275,5 @@ except neorl_deploy.DeployError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "reading a dataset file needs h5py" in done.stderr
-    assert 'pip install "neorl-deploy[replay]"' in done.stderr
-    assert 'pip install "neorl-deploy[jax]"' in done.stderr
+    assert 'pip install "./packages/neorl-deploy[replay]"' in done.stderr
+    assert 'pip install "./packages/neorl-deploy[jax]"' in done.stderr

@@ -229,8 +229,8 @@ def test_the_hint_to_install_the_extra_works_without_an_index_of_ours(
     (tmp_path / "log.csv").write_text("time,a\n")
     assert main(["init", str(tmp_path / "log.csv")]) == 2
     line = capsys.readouterr().err
-    assert 'need the extra etl; install it with: python -m pip install "polars' in line
-    assert "neorl-envs[" not in line
+    assert 'pip install "./packages/neorl-envs[etl]"' in line
+    assert " neorl-envs[" not in line
 
 
 def test_a_failed_conversion_leaves_nothing(

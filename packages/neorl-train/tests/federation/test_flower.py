@@ -313,5 +313,5 @@ def test_introductions_and_statistics_survive_the_way_over_the_wire(sites):
 
 @pytest.mark.skipif(FLOWER, reason="Flower is in this environment")
 def test_without_flower_one_line_says_how_to_get_it():
-    with pytest.raises(InputError, match=r"pip install neorl-train \"flwr"):
+    with pytest.raises(InputError, match=r"pip install \"flwr"):
         serve_federation(Federation(FederationConfig(rounds=1)), ["a", "b"], "127.0.0.1:1")

@@ -188,7 +188,7 @@ def no_pictures(monkeypatch):
 def test_without_matplotlib_the_numbers_remain(run, tmp_path, no_pictures):
     text = write_report(shutil.copytree(run, tmp_path / "run")).read_text()
     page = Page(text)
-    assert 'pip install "neorl-train[report]"' in page.text
+    assert 'pip install "./packages/neorl-train[report]"' in page.text
     assert "<figure" not in text
     assert len(page.tables) >= 7
 

@@ -375,5 +375,5 @@ def test_an_error_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch
 def test_without_mlflow_one_line_says_what_to_do(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert not mlflow_installed()
-    assert "pip install 'neorl-train[mlflow]'" in MISSING
+    assert 'pip install "./packages/neorl-train[mlflow]"' in MISSING
     assert NoTracker().finish() == ""

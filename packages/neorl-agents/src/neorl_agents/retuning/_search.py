@@ -20,6 +20,7 @@ from neorl_agents.models import (
 )
 from neorl_core import InputError, Policy, Spec
 from neorl_core.control import Tunable, tunables, tuned
+from neorl_core.infrastructure import install_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _engine() -> Any:
         from cmaes import CMA
     except ImportError as error:
         raise InputError(
-            "retuning needs CMA-ES: python -m pip install 'neorl-agents[retuning]'"
+            f"retuning needs CMA-ES: {install_line('neorl-agents[retuning]')}"
         ) from error
     return CMA
 

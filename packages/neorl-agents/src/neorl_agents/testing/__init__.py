@@ -1,6 +1,6 @@
 """The laws of learners, for those of this package and of others.
 
-Needs ``pip install neorl-agents[testing]``::
+Needs the extra ``neorl-agents[testing]``::
 
     import pytest
     from neorl_agents.testing import algorithm_laws, sized

@@ -11,6 +11,7 @@ from neorl_core.infrastructure._compiled_programs import (
 from neorl_core.infrastructure._compiled_programs import (
     publish_compiled_programs as publish_compiled_programs,
 )
+from neorl_core.infrastructure._extras import install_line as install_line
 from neorl_core.infrastructure._files import check_head as check_head
 from neorl_core.infrastructure._files import head as head
 from neorl_core.infrastructure._files import is_full_disk as is_full_disk
@@ -39,6 +40,7 @@ __all__ = [
     "cache_fault",
     "check_head",
     "head",
+    "install_line",
     "is_full_disk",
     "keep_compiled_programs",
     "lazy_names",

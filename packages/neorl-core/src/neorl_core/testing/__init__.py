@@ -1,4 +1,4 @@
-'''The test kit of the neorl packages and of others: ``pip install neorl-core[testing]``.
+'''The test kit of the neorl packages and of others: the extra ``neorl-core[testing]``.
 
 A property is generated once and checked under every transformation::
 

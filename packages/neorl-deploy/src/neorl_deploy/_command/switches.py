@@ -3,7 +3,7 @@
 import gc
 import importlib.util
 
-from neorl_deploy._errors import DeployError
+from neorl_deploy._errors import missing_extra
 
 NUMPY_FORM = "; or add --form numpy, which needs NumPy alone, where the bundle has that form"
 """Advice for a user without the compiled form."""
@@ -25,10 +25,7 @@ def prepare_jax() -> None:
 def require_jax(*, other: str = "") -> None:
     """Prepares JAX, or names what a user without it can do instead of installing it."""
     if importlib.util.find_spec("jax") is None:
-        raise DeployError(
-            f'a compiled bundle needs jax, which is not installed: pip install "neorl-deploy[jax]"'
-            f"{other}"
-        )
+        raise missing_extra("a compiled bundle", "jax", ImportError(name="jax"), other=other)
     prepare_jax()
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from neorl_core import InputError
-from neorl_core.infrastructure import head
+from neorl_core.infrastructure import head, install_line
 from neorl_core.infrastructure.command_line import Positional, parse_options
-from neorl_envs._command.extras import install_line
 from neorl_envs.ingest._readers import read_dataset
 from neorl_envs.inspection._contradictions import (
     interlock_report,
@@ -263,7 +262,7 @@ def plant_log_tools() -> Any:
         if error.name != "polars":
             raise
         raise InputError(
-            f"plant logs need the extra etl; install it with: {install_line('etl')}"
+            f"plant logs need the extra etl: {install_line('neorl-envs[etl]')}"
         ) from error
     return plant_logs
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from neorl_core import InputError, Policy, highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
-from neorl_core.infrastructure import MAX_SEED, setting, unknown_name, write_bytes
+from neorl_core.infrastructure import MAX_SEED, install_line, setting, unknown_name, write_bytes
 from neorl_core.infrastructure.command_line import Positional, parse_options
-from neorl_envs._command.extras import install_line
 from neorl_envs._command.plants import complete_plant
 from neorl_envs.scoring import run_episode
 
@@ -102,6 +101,4 @@ def _check(options: Render) -> None:
     if path.exists() and not options.overwrite:
         raise InputError(f"{path} exists; choose another --out, or pass --overwrite")
     if importlib.util.find_spec("matplotlib") is None:
-        raise InputError(
-            f"pictures need the extra render; install it with: {install_line('render')}"
-        )
+        raise InputError(f"pictures need the extra render: {install_line('neorl-envs[render]')}")

@@ -1,7 +1,7 @@
 """Sites as networked processes with Flower: the same rounds with the same arithmetic.
 
 Flower is not a dependency: its version pins are narrower than ours, so a site that uses it needs a
-separate environment (``pip install neorl-train "flwr>=1.42,<1.43"``).
+separate environment, with neorl and ``"flwr>=1.42,<1.43"``.
 """
 
 import dataclasses
@@ -182,7 +182,7 @@ def _flower() -> Any:
     except (ImportError, AttributeError) as error:
         raise InputError(
             "sites as processes need Flower 1.42, which is not installed; create an environment "
-            'for it with `pip install neorl-train "flwr>=1.42,<1.43"`'
+            'of its own with neorl-train, and run python -m pip install "flwr>=1.42,<1.43" in it'
         ) from error
 
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from neorl_core import InputError
+from neorl_core.infrastructure import install_line
 from neorl_train.pages._html import Html, figure, paragraph, tag
 
-EXTRA = "neorl-train[report]"
+INSTALL = install_line("neorl-train[report]")
 
 INK, MUTED, GRID = "#111213", "#707172", "#d1d2d3"
 LIMIT, CLASSICAL, SURFACE = "#b2182b", "#5b6471", "#fdfdfe"
@@ -166,7 +167,7 @@ def missing() -> Html:
     """What to install to get figures."""
     return paragraph(
         "Pictures need matplotlib: ",
-        tag("code", f'python -m pip install "{EXTRA}"'),
+        tag("code", INSTALL),
         ", then write the report again. All numbers are in the tables.",
         class_="note",
     )
@@ -183,4 +184,4 @@ def picture(draw: Any, *arguments: Any, name: str, alt: str, caption: str | Html
 def require_matplotlib() -> None:
     """Says what to install if figures cannot be drawn."""
     if not installed():
-        raise InputError(f'pictures need matplotlib: python -m pip install "{EXTRA}"')
+        raise InputError(f"pictures need matplotlib: {INSTALL}")

@@ -8,6 +8,7 @@ import time
 from typing import Any, Protocol
 
 from neorl_core import InputError
+from neorl_core.infrastructure import install_line
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train.runs._directory import METRICS, MLFLOW_DATABASE, RunDirectory
 
@@ -43,8 +44,8 @@ class SystemMetrics:
 
 
 MISSING = (
-    f"MLflow is not installed, so metrics are only in {METRICS}; `pip install "
-    "'neorl-train[mlflow]'` and `neorl-train inspect RUN --track` write them later"
+    f"MLflow is not installed, so metrics are only in {METRICS}; "
+    f"{install_line('neorl-train[mlflow]')}, and neorl-train inspect RUN --track writes them later"
 )
 DAMAGED = ("already exists", "duplicate column", "malformed", "not a database")
 """SQLite's messages about a database that was left incomplete, or that is not one."""

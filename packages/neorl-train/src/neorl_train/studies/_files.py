@@ -148,8 +148,7 @@ def _write_comparison_picture(
         tables = comparison_tables(comparison, aggregates)
         write_text(path, _page("Runs side by side", tables, [], shown, learners))
         return
-    if not _style.installed():
-        raise InputError(f'pictures need matplotlib: python -m pip install "{_style.EXTRA}"')
+    _style.require_matplotlib()
     if not shown:
         raise InputError(
             f"{path}: no policy was run on a plant and no gain is predicted, so there is nothing "
@@ -184,7 +183,7 @@ def _page(
             pictures.append((name, entry.heading, figure(Html(svg), caption)))
     missing = []
     if not _style.installed():
-        missing = [paragraph(f"Pictures need matplotlib: {_style.EXTRA}", class_="note")]
+        missing = [paragraph(f"Pictures need matplotlib: {_style.INSTALL}", class_="note")]
     remarks = [bullets(list(note_lines))] if note_lines else []
     content = join([*missing, *(_table(content) for content in tables), *remarks])
     return document(title, header, [*pictures, ("tables", "Tables", content)])

@@ -10,6 +10,7 @@ import numpy as np
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import RetuneSettings, learned_plants, select
 from neorl_core import InputError
+from neorl_core.infrastructure import install_line
 from neorl_train._job.plant_model import log_context
 from neorl_train.candidates._given import stored_pool
 from neorl_train.configuration._validation import configure
@@ -177,7 +178,7 @@ def _study(directory: Path, settings: Search) -> tuple[Any, Any]:
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
         raise InputError(
-            "a search needs Optuna: python -m pip install 'neorl-train[search]'; a [grid] does not"
+            f"a search needs Optuna: {install_line('neorl-train[search]')}; a [grid] does not"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     directory.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from neorl_core import InputError
-from neorl_core.infrastructure import check_head, head, is_full_disk, unknown_name, write_json
+from neorl_core.infrastructure import (
+    check_head,
+    head,
+    install_line,
+    is_full_disk,
+    unknown_name,
+    write_json,
+)
 from neorl_core.infrastructure.command_line import StoppedError, one_line
 from neorl_train._job.job import resume_job, run_job
 from neorl_train._process.control import prepare_process
@@ -508,7 +515,7 @@ def _cluster_outcomes(jobs: Sequence[Any], address: str) -> Iterator[Outcome]:
         faults: Any = importlib.import_module("ray.exceptions")
     except ImportError:
         raise InputError(
-            "a sweep on a cluster needs Ray: python -m pip install 'neorl-train[cluster]'"
+            f"a sweep on a cluster needs Ray: {install_line('neorl-train[cluster]')}"
         ) from None
     _require_listener(address)
     try:
