@@ -341,6 +341,35 @@ def test_the_run_of_the_tutorial_answers_as_it_says(
     assert " ".join(answer.split()) in output
 
 
+LIKE_FLAX = """
+import dataclasses
+import jax
+
+@dataclasses.dataclass(frozen=True)
+class MLP:
+    features: tuple
+
+    def init(self, key, x):
+        return {"kernel": jax.random.normal(key, (len(x), self.features[-1]))}
+
+    def apply(self, parameters, x):
+        return x @ parameters["kernel"]
+"""
+"""A module with the two functions that one of Flax (linen) has."""
+
+
+@pytest.mark.nightly
+def test_the_code_for_newcomers_to_jax_runs(tmp_path: Path) -> None:
+    """Also uncompiled and with NaN refused, as the page says; its block with Flax by a stand-in."""
+    text = (ROOT / "docs/pages/how-to/jax.md").read_text()
+    first, flax = re.findall(r"```python\n(.+?)```", text, flags=re.DOTALL)
+    train = first.splitlines()[-1]
+    ways = [f"with {way}:\n    {train}" for way in ("jax.disable_jit()", "jax.debug_nans(True)")]
+    code = "\n".join([LIKE_FLAX, first, *ways, flax, train])
+    lines = output_of([sys.executable, "-W", "error", "-c", code], tmp_path).splitlines()
+    assert len([line for line in lines if line.startswith("loss of the value: ")]) == 6
+
+
 @pytest.mark.nightly
 def test_the_plant_of_the_how_to_is_one(tmp_path: Path) -> None:
     """Every block of the page in order, as one program."""
