@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import neorl_train
-from neorl_core.testing import namespaces
+from neorl_core.testing import functions_of_arrays, namespaces
 
 NAMESPACES = namespaces(neorl_train)
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -39,3 +39,10 @@ def test_the_map_of_the_readme_is_the_list_of_namespaces():
     named = re.findall(r"^\| `(\w+)` \|", section.partition("\n## ")[0], flags=re.MULTILINE)
     public = [module.__name__.rpartition(".")[2] for module in NAMESPACES[1:]]
     assert sorted(named) == public
+
+
+def test_what_takes_arrays_is_a_whole_program_and_no_function_for_the_table_of_arrays():
+    """Each runs episodes or a training, and has its own tests of equal results compiled."""
+    assert functions_of_arrays(neorl_train) == {
+        "assess_on_plant", "evaluate", "paired_starts", "play_episode", "rollouts", "run_epochs",
+    }  # fmt: skip

@@ -46,7 +46,8 @@ floats and arrays are traced, the rest is static. Rows may be PyTrees.
   :func:`check_bad_values`, :func:`check_transformations` (slow: for nightly runs),
   :func:`table_gaps`: a table of all public functions whose rows are its tests (the docstring of
   :class:`Row`'s module explains how). :func:`public_api` records signatures, :func:`namespaces` and
-  :func:`exports` list the public namespaces of a package and the names in them.
+  :func:`exports` list the public namespaces of a package and the names in them,
+  :func:`functions_of_arrays` those names that may be traced.
 * **settings of objects** - :func:`check_ranges`: what a field may be is declared, and checked.
 
 Traps that the kit avoids, found by measurement: arrays that Hypothesis fills with one value,
@@ -63,6 +64,7 @@ from neorl_core.testing._laws import oracle as oracle
 from neorl_core.testing._laws import pure as pure
 from neorl_core.testing._laws import state_keeps_form as state_keeps_form
 from neorl_core.testing._public_api import exports as exports
+from neorl_core.testing._public_api import functions_of_arrays as functions_of_arrays
 from neorl_core.testing._public_api import namespaces as namespaces
 from neorl_core.testing._public_api import public_api as public_api
 from neorl_core.testing._ranges import check_ranges as check_ranges
@@ -125,6 +127,7 @@ __all__ = [
     "exports",
     "finite_grad",
     "flags",
+    "functions_of_arrays",
     "in_units",
     "integers",
     "keys",

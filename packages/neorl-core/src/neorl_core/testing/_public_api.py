@@ -6,7 +6,10 @@ import inspect
 import pkgutil
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
+
+import jax
+from jaxtyping import PRNGKeyArray
 
 # The public namespaces of a package, and the single namespace of every name.
 
@@ -57,6 +60,33 @@ def exports(package: ModuleType) -> dict[str, Any]:
                 )
             places[name], exported[name] = module.__name__, value
     return exported
+
+
+def functions_of_arrays(package: ModuleType) -> set[str]:
+    """The names of the public functions of a package that take arrays of JAX, other than keys.
+
+    They may be traced, so a table of rows can check them under every transformation.
+
+    Args:
+        package: An imported package whose namespaces have ``__all__``.
+    """
+    named = ((name, getattr(m, name)) for m in namespaces(package) for name in m.__all__)
+    return {
+        name
+        for name, value in named
+        if not inspect.isclass(value)
+        and inspect.isfunction(function := inspect.unwrap(value))
+        and any(_takes_array(p.annotation) for p in inspect.signature(function).parameters.values())
+    }
+
+
+def _takes_array(annotation: Any) -> bool:
+    if annotation == PRNGKeyArray:
+        return False
+    return any(
+        part is jax.Array or getattr(part, "array_type", None) is jax.Array
+        for part in (annotation, *get_args(annotation))
+    )
 
 
 # The public API of a module as text, so that a change shows in review.
