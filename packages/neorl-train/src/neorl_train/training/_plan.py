@@ -257,5 +257,5 @@ def _raise_diverged(name: str, fault: str, step: int, checkpoints: AnyCheckpoint
         )
     raise InputError(
         f"{name} diverged: {fault} at update {step}; {checkpoint}; lower its learning rates, or "
-        "scale the reward"
+        "scale the reward (--devices.debug-nans names the line of code that gave the first NaN)"
     )
