@@ -111,6 +111,7 @@ def toy(toy_spec: Spec, toy_columns: dict[str, np.ndarray]) -> Dataset:
         **toy_columns,
         behaviour=np.array([0, 1, 0]),
         behaviour_log_prob=np.linspace(-1, 0, 8),
+        requested=np.where(np.arange(8)[:, None] > 0, 10.0 * np.arange(8)[:, None], np.nan),
         time=60.0 * np.arange(8),
         mode=np.arange(8)[:, None] % 2,
         setpoint=np.full((8, 1), 1.5),
