@@ -51,7 +51,8 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
     if origin := _origin(policy.get("metadata")):
         yield f"             {origin}"
     yield f"  fallback   {fallback['file']} ({fallback['kind']})"
-    yield f"  data       {provenance['data_hash'] or 'not recorded'}{_rows(provenance.get('record'))}"
+    rows = _rows(provenance.get("record"))
+    yield f"  data       {provenance['data_hash'] or 'not recorded'}{rows}"
     platforms = ", ".join(bundle.manifest.platforms)
     yield f"  programs   StableHLO for {platforms}, calling convention " + str(
         bundle.manifest.calling_convention
