@@ -127,9 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--form",
         action="append",
-        choices=("st", "c"),
-        help="also print it for a controller, beside the bundle: st, a function block in "
-        "structured text; c, C; may be repeated",
+        choices=("st", "c", "fmu"),
+        help="also print it beside the bundle: st, a function block in structured text; c, C; fmu, "
+        "a co-simulation unit; may be repeated",
     )
     export.add_argument(
         "--lreal", action="store_true", help="--form in double precision instead of single"

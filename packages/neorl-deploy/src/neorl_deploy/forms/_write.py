@@ -11,6 +11,7 @@ from neorl_deploy.forms._c import c_source
 from neorl_deploy.forms._form import form_of
 from neorl_deploy.forms._sheet import require_equal, rows_of, test_sheet
 from neorl_deploy.forms._structured_text import structured_text
+from neorl_deploy.forms._unit import write_unit
 
 
 def write_forms(bundle: Bundle, kinds: Sequence[str], *, long: bool = False) -> list[Path]:
@@ -18,8 +19,8 @@ def write_forms(bundle: Bundle, kinds: Sequence[str], *, long: bool = False) -> 
 
     Args:
         bundle: A verified bundle with the NumPy form.
-        kinds: ``"st"`` for structured text, ``"c"`` for C.
-        long: Whether to compute in double precision.
+        kinds: ``"st"`` for structured text, ``"c"`` for C, ``"fmu"`` for a co-simulation unit.
+        long: Whether to compute in double precision; a unit computes in single.
 
     Returns:
         The written files, which lie beside the bundle and bear its name.
@@ -44,4 +45,7 @@ def write_forms(bundle: Bundle, kinds: Sequence[str], *, long: bool = False) -> 
         except OSError as error:
             raise DeployError(f"cannot write {path}: {error.strerror}") from error
         written.append(path)
+    if "fmu" in kinds:
+        written.append(bundle.path.with_name(f"{form.name}.fmu"))
+        write_unit(bundle, written[-1])
     return written
