@@ -6,7 +6,8 @@ the median over rounds of steps per second of the wall clock, beside steps per s
 time, which other work on the machine moves less. Growth is the exponent of the time between the two
 largest batches (1: linear). Compiling is timed once, uncached, for N = 1024. Peers step one
 environment as their users do, in turn with ours in the same process; the ratio is ours at N = 1024
-over theirs in the same round. Those that are not installed are named in the result. All of it takes
+over theirs in the same round, and the plain ratio that of steps between resets with one set of
+parameters, as most peers step. Those that are not installed are named in the result. All of it takes
 about six minutes on two quiet cores:
 
     hatch run benchmark-plants:run
@@ -62,9 +63,11 @@ def main() -> int:
         if arguments.only and name not in arguments.only:
             continue
         try:
-            row, ours = _plant(name, env, arguments)
+            row, ours, plain = _plant(name, env, arguments)
             row["peers"] = [
-                _against(peer, ours, arguments, missing) for peer in PEERS if peer.plant == name
+                _against(peer, ours, plain, arguments, missing)
+                for peer in PEERS
+                if peer.plant == name
             ]
             row["peers"] = [peer for peer in row["peers"] if peer]
         except Exception as error:  # The others are still worth their time.
@@ -106,13 +109,14 @@ def _plants() -> dict[str, Any]:
     return plants
 
 
-def _plant(name: str, env: Any, arguments: argparse.Namespace) -> tuple[dict[str, Any], Ours]:
-    """What was found of a plant, and its batch that is compared with peers."""
+def _plant(name: str, env: Any, arguments: argparse.Namespace) -> tuple[dict[str, Any], Ours, Ours]:
+    """What was found of a plant, and its batches that are compared with peers."""
     sizes = SIZES[:2] if arguments.tiny else arguments.sizes
     reference = REFERENCE if REFERENCE in sizes else sizes[-1]
-    rates, batches = {}, {}
+    rates, batches, lengths = {}, {}, {}
     for size in sizes:
         length = 3 if arguments.tiny else max(STEPS.get(size, STEPS[4096]) // SLOW.get(name, 1), 2)
+        lengths[size] = length
         ours = batches[size] = _batch(env, size, length)
         times = [_timed(ours.work) for _ in range(1 if arguments.tiny else arguments.rounds)]
         rates[size] = {
@@ -124,34 +128,39 @@ def _plant(name: str, env: Any, arguments: argparse.Namespace) -> tuple[dict[str
     compiling = batches[reference].seconds
     goal, reached = GOALS.get(name), rates[reference]["per_second"]["median"]
     print(f"{name}: compiled in {compiling:.2f} processor seconds", flush=True)
-    return {
-        "plant": name,
-        "sizes": rates,
-        "compile_processor_seconds": compiling,
-        "growth": _growth(rates),
-        "goal": goal,
-        "missed": bool(goal and not arguments.tiny and reached < goal),
-    }, batches[reference]
+    return (
+        {
+            "plant": name,
+            "sizes": rates,
+            "compile_processor_seconds": compiling,
+            "growth": _growth(rates),
+            "goal": goal,
+            "missed": bool(goal and not arguments.tiny and reached < goal),
+        },
+        batches[reference],
+        _batch(env, reference, lengths[reference], plain=True),
+    )
 
 
-def _batch(env: Any, size: int, length: int) -> Ours:
-    """``length`` steps of ``size`` plants in one program."""
+def _batch(env: Any, size: int, length: int, *, plain: bool = False) -> Ours:
+    """``length`` steps of ``size`` plants in one program; plain ones do not reset."""
     import jax
     import jax.numpy as jnp
 
     from neorl_core import highs, lows
     from neorl_envs.wrappers import autoreset, randomised
 
-    env = autoreset(randomised(env), cached=STARTS)
+    params = env.default_params() if plain else None
+    env = env if plain else autoreset(randomised(env), cached=STARTS)
     low, high = (jnp.asarray(ends(env.spec.action)) for ends in (lows, highs))
 
     def one(state: Any, key: Any) -> Any:
         for_action, for_step = jax.random.split(key)
         action = jax.random.uniform(for_action, low.shape, low.dtype, low, high)
-        state, step = env.step(None, state, action, for_step)
+        state, step = env.step(params, state, action, for_step)
         return state, (step.reward, step.cost.sum(), step.obs.sum())
 
-    scan, states = batch_scan(one, lambda key: env.reset(None, key)[0], size, length)
+    scan, states = batch_scan(one, lambda key: env.reset(params, key)[0], size, length)
     held = [states, jax.random.key(1)]
     lowered = jax.jit(scan).lower(*held)
     start = time.process_time()
@@ -199,7 +208,7 @@ def _timed(work: Callable[[], Any]) -> tuple[float, float]:
 
 
 def _against(
-    peer: Peer, ours: Ours, arguments: argparse.Namespace, missing: dict[str, str]
+    peer: Peer, ours: Ours, plain: Ours, arguments: argparse.Namespace, missing: dict[str, str]
 ) -> dict[str, Any] | None:
     """Ours at the reference size beside the peer, round by round."""
     try:
@@ -207,11 +216,12 @@ def _against(
     except Exception as error:  # Whatever an import of others may raise.
         missing[peer.name] = f"{type(error).__name__}: {error}"
         return None
-    ratios, speeds, by_processor = [], [], []
+    ratios, plain_ratios, speeds, by_processor = [], [], [], []
     for _ in range(1 if arguments.tiny else arguments.rounds):
         (mine, my_work), (other, other_work) = _timed(ours.work), _timed(theirs)
         speeds.append(steps / other)
         ratios.append(ours.steps / mine / speeds[-1])
+        plain_ratios.append(plain.steps / _timed(plain.work)[0] / speeds[-1])
         by_processor.append(ours.steps / max(my_work, 1e-9) / (steps / max(other_work, 1e-9)))
     middle = statistics.median(ratios)
     print(f"{peer.plant}: {middle:,.0f} times {peer.name} (goal {peer.goal:g})", flush=True)
@@ -219,6 +229,7 @@ def _against(
         "peer": peer.name,
         "what": peer.what,
         "ratio": summary(ratios),
+        "plain_ratio": summary(plain_ratios),
         "ratio_of_processor_time": summary(by_processor),
         "peer_per_second": summary(speeds),
         "goal": peer.goal,
