@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from neorl_agents.loops import LoopRecord, compare_periods, correlated_mean, days_for
+from neorl_agents.loops import LoopRecord, compare_periods, days_for
 from neorl_core import InputError
 
 
@@ -26,39 +26,6 @@ def record(error: np.ndarray, output: np.ndarray | None = None, **fields) -> Loo
         "TIC-201", **columns, period=60.0, measurement_unit="°C", output_unit="%",
         measurement_range=(0.0, 100.0), output_range=(0.0, 100.0),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(("pole", "n"), [(0.0, 400), (0.9, 2000), (0.98, 4000)])
-def test_an_interval_covers_the_mean_of_an_autoregression(pole, n):
-    rng = np.random.default_rng(1)
-    series = [wandering(rng, pole, n) for _ in range(300)]
-    means = [correlated_mean(one) for one in series]
-    sizes = [correlated_mean(np.abs(one)).interval() for one in series]
-    intervals = [mean.interval() for mean in means]
-    # 300 draws of 0.95 have a standard deviation of 0.013.
-    assert np.mean([one.low <= 0 <= one.high for one in intervals]) > 0.91
-    assert np.mean([one.low <= np.sqrt(2 / np.pi) <= one.high for one in sizes]) > 0.90
-    time = np.mean([mean.time for mean in means])
-    assert time == pytest.approx((1 + pole) / (1 - pole), rel=0.2)
-    variance = np.var([mean.mean for mean in means])
-    # A few of the errors are too large, so their mean square is above the variance.
-    assert 0.8 < np.nanmean([mean.error**2 for mean in means]) / variance < 1.8
-
-
-def test_the_usual_interval_would_not_cover_it():
-    rng = np.random.default_rng(2)
-    one = wandering(rng, 0.98, 4000)
-    mean = correlated_mean(one)
-    assert mean.error > 5 * np.std(one) / np.sqrt(len(one))
-    assert mean.independent < 100
-
-
-def test_a_short_series_has_no_interval():
-    rng = np.random.default_rng(3)
-    mean = correlated_mean(wandering(rng, 0.995, 500))
-    assert np.isnan(mean.interval().low)
-    assert correlated_mean(np.full(50, 3.0)).interval() == (3.0, 3.0, 3.0)
-    assert np.isnan(correlated_mean(np.asarray([np.nan])).mean)
 
 
 def answers(pole: float, factor: float, n: int, count: int) -> list[str]:

@@ -24,12 +24,10 @@ from neorl_agents.loops._judgement import step_grid as step_grid
 from neorl_agents.loops._model import Interval as Interval
 from neorl_agents.loops._model import LoopModel as LoopModel
 from neorl_agents.loops._model import loop_model as loop_model
-from neorl_agents.loops._periods import CorrelatedMean as CorrelatedMean
 from neorl_agents.loops._periods import PeriodComparison as PeriodComparison
 from neorl_agents.loops._periods import PeriodFigures as PeriodFigures
 from neorl_agents.loops._periods import PeriodIndex as PeriodIndex
 from neorl_agents.loops._periods import compare_periods as compare_periods
-from neorl_agents.loops._periods import correlated_mean as correlated_mean
 from neorl_agents.loops._periods import days_for as days_for
 from neorl_agents.loops._proposal import Proposal as Proposal
 from neorl_agents.loops._proposal import TuningPoint as TuningPoint
@@ -51,7 +49,6 @@ from neorl_agents.loops._valve import valve_test as valve_test
 
 __all__ = [
     "Cause",
-    "CorrelatedMean",
     "FaceplateChange",
     "FaceplateRow",
     "Figure",
@@ -76,7 +73,6 @@ __all__ = [
     "TuningSettings",
     "ValveTest",
     "compare_periods",
-    "correlated_mean",
     "days_for",
     "faceplate_change",
     "faceplate_rows",

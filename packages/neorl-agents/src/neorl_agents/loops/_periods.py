@@ -3,87 +3,22 @@
 import math
 from typing import Literal, NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Float
 from scipy import stats
 
-from neorl_agents.loops._health import autocorrelation
 from neorl_agents.loops._model import Interval
 from neorl_agents.loops._record import LoopRecord
 from neorl_core import InputError
 from neorl_core.loops import HarrisIndex, Oscillation, harris_index, oscillation
+from neorl_core.statistics import CorrelatedMean, correlated_mean
 
 _HOUR, _DAY = 3600.0, 86_400.0
-LEAST_INDEPENDENT = 8.0
-"""A series with fewer effectively independent rows has no interval."""
 LEAST_OF_A_PERIOD, LEAST_SETTLINGS = 20.0, 10.0
 """Independent errors and settling times of a period that is compared: a short record of a slow
 error looks less dependent than it is, so that its interval would be too narrow."""
-_WINDOW = 5.0
 
 Answer = Literal["better", "no difference shown", "worse"]
-
-
-class CorrelatedMean(NamedTuple):
-    """The mean of a stationary series with its uncertainty.
-
-    Attributes:
-        mean: The mean.
-        error: Its standard error; NaN if the series is too short for one.
-        degrees: Degrees of freedom of the standard error.
-        time: Integrated autocorrelation time in rows, 1 for white noise.
-        independent: Effective number of independent rows.
-    """
-
-    mean: float
-    error: float
-    degrees: float
-    time: float
-    independent: float
-
-    def interval(self, level: float = 0.95) -> Interval:
-        """Student's interval."""
-        reach = _quantile(level, self.degrees) * self.error
-        return Interval(self.mean, self.mean - reach, self.mean + reach)
-
-
-def correlated_mean(values: Float[np.ndarray, " time"]) -> CorrelatedMean:
-    """The mean of a series whose neighbours depend on each other, with its standard error.
-
-    The variance of the mean is ``s^2 tau / n`` with the integrated autocorrelation time ``tau = 1 +
-    2 sum_k rho_k``, summed to the least window ``W`` of at least ``5 tau(W)`` rows and corrected
-    for the bias by the mean. The standard error has about ``n / (2 W + 1)`` degrees of freedom.
-
-    Args:
-        values: Equidistant values; those that are not finite are left out.
-
-    Returns:
-        The mean; its error is NaN with fewer than ``LEAST_INDEPENDENT`` independent rows.
-
-    Source: Sokal, Monte Carlo methods in statistical mechanics, 1997, section 3; the corrections:
-    Wolff, Monte Carlo errors with less errors, Comput. Phys. Commun. 156 (2004) 143.
-    """
-    values = np.asarray(values, np.float64)
-    values = values[np.isfinite(values)]
-    n = len(values)
-    if n < 2:
-        return CorrelatedMean(float(values.mean()) if n else math.nan, math.nan, 0.0, 1.0, float(n))
-    mean = float(values.mean())
-    centred = values - mean
-    if not np.any(np.abs(centred) > 1e-12 * max(abs(mean), 1e-300)):
-        return CorrelatedMean(mean, 0.0, float(n - 1), 1.0, float(n))
-    # Each lag has fewer pairs than the one before it.
-    correlation = autocorrelation(values) * n / np.arange(n, 0, -1)
-    times = 2 * np.cumsum(correlation) - 1
-    within = np.arange(n) >= _WINDOW * np.maximum(times, 1)
-    window = int(np.argmax(within)) if within.any() else n - 1
-    time = max(float(times[window]), 1.0) * (1 + (2 * window + 1) / n)
-    independent = n / time
-    degrees = max(n / (2 * window + 1), 1.0)
-    variance = np.mean(centred**2) / (1 - min(1 / independent, 0.5)) / independent
-    enough = independent >= LEAST_INDEPENDENT
-    error = math.sqrt(variance) if enough else math.nan
-    return CorrelatedMean(mean, error, degrees, time, independent)
 
 
 class PeriodIndex(NamedTuple):
@@ -242,14 +177,19 @@ def period_figures(record: LoopRecord, band: float, dead_time: float) -> PeriodF
     filled = np.where(on, error, 0.0)
     return PeriodFigures(
         float(on.sum() * record.period / _DAY),
-        correlated_mean(np.abs(error)),
-        correlated_mean((error - mean) ** 2),
-        correlated_mean(error),
-        correlated_mean(np.where(on, np.abs(error) > band, np.nan)),
-        correlated_mean(moves),
+        _mean(np.abs(error)),
+        _mean((error - mean) ** 2),
+        _mean(error),
+        _mean(np.where(on, np.abs(error) > band, np.nan)),
+        _mean(moves),
         oscillation(filled.astype(np.float32), on, dt=record.period, max_lag=lag),
         harris_index(filled.astype(np.float32), on, delay=delay),
     )
+
+
+def _mean(values: np.ndarray) -> CorrelatedMean:
+    """The mean of the finite values as plain numbers."""
+    return jax.tree.map(float, correlated_mean(values, np.isfinite(values)))
 
 
 def _scaled(mean: CorrelatedMean, factor: float) -> CorrelatedMean:
@@ -422,12 +362,12 @@ def days_for(record: LoopRecord, ratio: float, *, level: float = 0.95, power: fl
     if not ratio > 0 or ratio == 1:
         return math.nan
     on = record.valid & record.automatic
-    error = np.abs(np.where(on, record.setpoint - record.measurement, np.nan))
-    today = correlated_mean(error)
+    error = np.where(on, record.setpoint - record.measurement, np.nan)
+    today = _mean(np.abs(error))
     days = float(on.sum() * record.period / _DAY)
     a_day = (today.error / today.mean) ** 2 * days if today.mean > 0 else math.nan
     reach = float(stats.norm.ppf((1 + level) / 2) + stats.norm.ppf(power))
-    independent = correlated_mean(record.setpoint[on] - record.measurement[on]).independent
+    independent = _mean(error).independent
     # Twice as long as a period must be, because its dependence is only estimated.
     least = 2 * days * LEAST_OF_A_PERIOD / independent
     return max(2 * a_day * (reach / math.log(ratio)) ** 2, least)

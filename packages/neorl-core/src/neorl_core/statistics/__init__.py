@@ -1,5 +1,7 @@
 """Intervals, tests, ranks, tail risk, scores, and quality of predictions."""
 
+from neorl_core.statistics._correlated import CorrelatedMean as CorrelatedMean
+from neorl_core.statistics._correlated import correlated_mean as correlated_mean
 from neorl_core.statistics._data_statistics import merge_statistics as merge_statistics
 from neorl_core.statistics._data_statistics import range_statistics as range_statistics
 from neorl_core.statistics._intervals import DEFAULT_LEVEL as DEFAULT_LEVEL
@@ -37,6 +39,7 @@ from neorl_core.statistics._tests import wilcoxon_test as wilcoxon_test
 
 __all__ = [
     "DEFAULT_LEVEL",
+    "CorrelatedMean",
     "Interval",
     "PairedTest",
     "area_under_roc",
@@ -46,6 +49,7 @@ __all__ = [
     "conditional_value_at_risk",
     "conformal_quantile",
     "conformal_sample_size",
+    "correlated_mean",
     "crossed_interval",
     "holm",
     "interquartile_mean",
