@@ -190,6 +190,7 @@ def test_the_version_is_said(capsys):
         (["resume", "nowhere"], "nowhere: there is no such run directory"),
         (["run", "--data.source", "ChemicalReacter-v0"], "did you mean 'ChemicalReactor-v0'?"),
         (["run", "--data.source", "nowhere.h5"], "nowhere.h5: no such file"),
+        (["run", "--data.source", "nowhere.csv"], "there is no file nowhere.csv"),
         (["run", "--training.algorithms", "iqll"], "unknown algorithm 'iqll'; did you mean 'iql'?"),
         (
             ["run", "--penalty", "presure", "1"],

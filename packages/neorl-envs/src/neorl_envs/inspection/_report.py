@@ -277,7 +277,7 @@ def _remarks_on_time(time: dict[str, Any] | None) -> list[str]:
     notes = []
     if time["gaps"]:
         notes.append(
-            f"{time['gaps']} gaps, the longest {duration(time['longest_gap_s'])}; rows cover "
+            f"{_gaps(time['gaps'], duration(time['longest_gap_s']))}; rows cover "
             f"{time['covered']:.0%} of the time"
         )
     if time["episodes_out_of_order"]:
@@ -340,8 +340,8 @@ def _time_lines(time: dict[str, Any] | None) -> list[str]:
     span, longest = durations([time["span_s"], time["longest_gap_s"]])
     return [
         f"time: {span} from {moment(time['start'], time['origin'])} to "
-        f"{moment(time['end'], time['origin'])}; rows cover {time['covered']:.1%}; {time['gaps']} "
-        f"gaps, the longest {longest}"
+        f"{moment(time['end'], time['origin'])}; rows cover {time['covered']:.1%}; "
+        f"{_gaps(time['gaps'], longest)}"
     ]
 
 
@@ -376,6 +376,10 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
         else f"reward not recomputed: {check['why']}"
     )
     return [*lines, *interlock_lines(report)]
+
+
+def _gaps(count: int, longest: str) -> str:
+    return f"one gap of {longest}" if count == 1 else f"{count} gaps, the longest {longest}"
 
 
 def _fraction(explained: float) -> str:

@@ -243,9 +243,9 @@ def check_retuning(
         )
     known = [*tunings, *controllers]
     if retuning.controller and retuning.controller not in known:
+        choice = f"choose one of {', '.join(known)}, or" if known else "no controller is known yet;"
         raise InputError(
-            f"retuning.controller is {retuning.controller!r}; choose one of "
-            f"{', '.join(known) or 'none that is known yet'}, or fit one on the log with "
+            f"retuning.controller is {retuning.controller!r}; {choice} fit one on the log with "
             "--classical.controllers pid_imitation and name that, or declare its loops as "
             "[[classical.declared.NAME]]"
         )

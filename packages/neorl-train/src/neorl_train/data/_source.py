@@ -100,6 +100,8 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
         )
     if Path(name).exists() or name.endswith(log_suffixes()) or os.sep in name:
         return FileSource(Path(name))
+    if Path(name).suffix:
+        raise InputError(f"there is no file {name}")
     fault = unknown_name("environment (and no such dataset file)", name, PLANTS)
     raise InputError(f"{fault}; a plant of your own is installed with an entry point neorl.plants")
 

@@ -110,6 +110,11 @@ class RunDirectory:
             InputError: If the folder is not a run directory, or the file is damaged.
         """
         path = self.path / RECORD
+        if self.path.is_file():
+            raise InputError(
+                f"{self.path} is a file, not a run; `neorl-train run --data.source {self.path}` "
+                "starts one from a log, and `neorl-train list` names the runs"
+            )
         if not self.path.is_dir():
             raise InputError(
                 f"{self.path}: there is no such run directory; `neorl-train list` names the runs"
