@@ -22,6 +22,8 @@ from neorl_train.runs._directory import LOOPS
 
 RETUNE = "retune"
 MEND = "mend the valve or sensor"
+OUTSIDE = "outside"
+"""Kind of the cause of an oscillation that no tuning cures."""
 
 
 class TodaysLoop(NamedTuple):
@@ -166,7 +168,7 @@ def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Pol
 
 
 def _why_not(report: LoopReport) -> str:
-    if report.cause.answer == MEND:
+    if report.cause.answer == MEND or report.cause.kind == OUTSIDE:
         return report.cause.reason
     return "" if report.model.usable else report.model.why_not
 
