@@ -4,8 +4,8 @@ Usage:
     python tools/studies/tables/loop_promises.py [NAME ...]  every plant with a bank of PIDs
     python tools/studies/tables/loop_promises.py --logs 100
 
-For each plant that has a bank of PIDs as a tuning it, with gains changed at random, records ``--logs`` logs with moves
-of its setpoints. From each log a model of every loop is identified and gains are searched, as
+Each plant that has a bank of PIDs as a tuning records ``--logs`` logs under it, with gains changed
+at random and with the moves of its operators. From each log a model of every loop is identified and gains are searched, as
 ``neorl-train loop`` does. The true loop is the plant's own answer to a step of one output, from
 rest and less its noise, the other outputs held. Counted are the proposals whose sheet says Ms at
 most 2 and gain margin at least 1.7, and how many of these have both on the plant. Stored in
@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.loops import LoopRecord, loop_model, propose
+from neorl_core import InputError
 from neorl_core.control import PID
 from neorl_core.loops import PIDGains
 from neorl_envs import collect_log, make
@@ -70,7 +71,9 @@ def proposals(environment: Any, reference: PID, seed: int, steps: int) -> list[d
     bank = dataclasses.replace(
         reference, kp=reference.kp * factors, ki=reference.ki * factors, kd=reference.kd * factors
     )
-    log = collect_log(environment, {"today": bank}, n_steps=steps, key=jax.random.key(seed))
+    log = collect_log(
+        environment, {"today": bank}, n_steps=steps, key=jax.random.key(seed), spread=0.0
+    )
     found = []
     for loop, measured in enumerate(bank.measured):
         today = PIDGains(*(float(leaf[loop]) for leaf in (bank.kp, bank.ki, bank.kd, bank.tau)))
@@ -80,9 +83,13 @@ def proposals(environment: Any, reference: PID, seed: int, steps: int) -> list[d
             found.append(row | {"said": False, "why": model.why_not})
             continue
         channel = environment.spec.action[loop]
-        proposal = propose(
-            model, today, period=environment.spec.dt, output_span=channel.high - channel.low
-        )
+        try:
+            proposal = propose(
+                model, today, period=environment.spec.dt, output_span=channel.high - channel.low
+            )
+        except InputError as error:
+            found.append(row | {"said": False, "why": str(error)})
+            continue
         chosen = proposal.chosen
         sensitivity, margin = true_margins(environment, bank, loop, measured, chosen.gains)
         row |= {
