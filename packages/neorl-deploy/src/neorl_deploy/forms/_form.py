@@ -347,8 +347,8 @@ class _Draft:
         on_fallback = Variable("on_fallback", "bool", True, "the fallback acts")
         self.outputs.append((on_fallback, bits.get(place, graph.false)))
         for name, bits_of, words in (
-            ("flags", flags, "why, as in the table of the manual"),
-            ("alarms", alarms, "monitors that alarm, the first is bit 0"),
+            ("flags", flags, "why: a sum of the numbers under Report"),
+            ("alarms", alarms, "monitors that alarm: likewise"),
         ):
             set_bits = sorted(bits_of[()].bits.items())
             self.outputs.append((Variable(name, "word", 0, words), graph.word(set_bits)))
@@ -405,6 +405,7 @@ def _group(entry: Entry) -> str:
 def _words(manifest: Manifest) -> dict[str, tuple[str, ...]]:
     document = manifest.document
     provenance = document["provenance"]
+    monitors = {one["name"]: 1 << i for i, one in enumerate(document["guard"]["monitors"])}
     controllers = {
         section: tuple(filter(None, (provenance[part]["kind"], provenance[part].get("words", ""))))
         for section, part in (("controller", "policy"), ("fallback", "fallback"))
@@ -414,8 +415,16 @@ def _words(manifest: Manifest) -> dict[str, tuple[str, ...]]:
         **controllers,
         "supervision": tuple(document["guard"]["words"]),
         "guard": tuple(document["constraint_words"]),
-        "report": ("flags, and what is remembered for the next step",),
+        "report": (
+            f"flags is the sum of {_bits(document['flags'])}",
+            f"alarms is the sum of {_bits(monitors)}",
+        ),
     }
+
+
+def _bits(values: dict[str, int]) -> str:
+    ordered = sorted(values.items(), key=lambda item: item[1])
+    return ", ".join(f"{value} {name}" for name, value in ordered) or "nothing"
 
 
 def word(text: str) -> str:
