@@ -181,14 +181,15 @@ def test_a_network_and_its_guard_answer_as_the_bundle(exported, language, tmp_pa
 @pytest.mark.nightly
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("policy", ["pid", "network"])
-def test_a_hundred_thousand_steps_answer_as_the_bundle(
+def test_every_night_many_steps_answer_as_the_bundle(
     exported, pid_bundle, policy, language, tmp_path
 ):
     bundle = read_bundle(exported) if policy == "network" else pid_bundle
     block = Compiled(form_of(bundle), language, tmp_path)
-    worst, acts = largest_difference(bundle.manifest, SealedStep(bundle), block, 100_000)
+    count = 100_000 if (policy, language) == ("pid", "st") else 10_000
+    worst, acts = largest_difference(bundle.manifest, SealedStep(bundle), block, count)
     assert worst <= REAL
-    assert acts > 10_000
+    assert acts > count / 10
 
 
 @pytest.mark.nightly
@@ -202,7 +203,7 @@ def test_double_precision_computes_what_the_form_states(
     form = form_of(bundle)
     block = Compiled(form, language, tmp_path, long=True)
     reference = Evaluation(form, np.float64)
-    worst, _ = largest_difference(bundle.manifest, reference, block, 20_000)
+    worst, _ = largest_difference(bundle.manifest, reference, block, 5_000)
     assert worst <= LREAL
 
 
