@@ -137,6 +137,14 @@ def test_a_damaged_file_is_one_line(with_numpy, change, words):
         read_operations(files, inputs, "plant.bundle", seal(manifest.document))
 
 
+def test_a_memory_that_a_compiled_program_left_holds_no_number_that_it_takes_for_zero(with_numpy):
+    alone = Runtime(with_numpy.bundle, "numpy")
+    left = alone.words
+    alone.restore_words(np.where(left == 0, np.float32(1e-40).view(np.uint32), left))
+    reals = [array for array in alone.carry.values() if array.dtype == np.float32]
+    assert not any(((np.abs(x) > 0) & (np.abs(x) < 1e-38)).any() for x in reals)
+
+
 def test_a_bundle_without_the_form_says_so(with_numpy):
     files = {n: d for n, d in with_numpy.bundle.files.items() if n != "weights.npz"}
     with pytest.raises(BundleError, match="no form for NumPy alone"):
