@@ -20,12 +20,12 @@ LAGS = np.append(np.geomspace(0.3, REACH / 2.5, 18), [REACH, INTEGRATES])
 """First lags of the grid in rows."""
 RATIOS = (0.0, 0.3, 1.0)
 """Second lags as shares of the first."""
-NEAR = np.geomspace(0.8, 1.25, 7)
-"""Lags beside the best of the grid, as shares of it."""
-NEAR_RATIOS = np.array([0.6, 1.0, 1.6])
-"""Ratios beside it."""
-REFINED = 5
-"""How often the best is refined, at most."""
+SHORTEST = 0.1
+"""Shortest lag in rows: what is faster cannot be seen."""
+STEPS = 60
+"""Steps of the refinement, at most."""
+CALM = 1e-7
+"""Share of the error by which a step must lower it, or the refinement ends."""
 
 
 class Moments(NamedTuple):
@@ -52,7 +52,7 @@ class Lags(NamedTuple):
         gain: Measured units per output unit.
         lag: The longer lag.
         second: The shorter lag.
-        delay: Dead time, whole rows.
+        delay: Dead time.
         noise: Autoregression of what the process does not explain, newest first.
         error: Mean squared error one row ahead, in units of the measurement's variance.
     """
@@ -60,7 +60,7 @@ class Lags(NamedTuple):
     gain: float
     lag: float
     second: float
-    delay: int
+    delay: float
     noise: np.ndarray
     error: float
 
@@ -128,19 +128,13 @@ def centred(data: Moments, weights: np.ndarray) -> tuple[np.ndarray, float]:
     return total[:-1, :-1] / count - np.outer(mean, mean), count
 
 
-def responses(lags: np.ndarray, ratio: float) -> Float[np.ndarray, "lag row"]:
-    """Impulse responses of unit gain behind a hold, without dead time."""
-    rows = np.arange(REACH + MEMORY)
-    first = np.exp(-1 / lags)[:, None]
-    if ratio == 0:
-        return (1 - first) * first**rows
-    second = np.exp(-1 / (ratio * lags))[:, None]
-    t = rows + 1.0
-    if ratio == 1:
-        step = 1 - (1 + t / lags[:, None]) * first**t
-    else:
-        step = 1 - (first**t - ratio * second**t) / (1 - ratio)
-    return np.diff(step, axis=1, prepend=0.0)
+def responses(lag: Any, second: Any, delay: Any) -> Float[np.ndarray, "model row"]:
+    """Impulse responses of unit gain behind a hold, of lags and dead times in rows."""
+    one, two, late = (np.atleast_1d(np.asarray(x, float))[:, None] for x in (lag, second, delay))
+    two = np.clip(two, 1e-9, None)
+    two = np.where(np.abs(one - two) < 1e-4 * one, one * (1 - 1e-4), two)
+    t = np.maximum(np.arange(REACH + MEMORY + 1) - late, 0.0)
+    return np.diff(1 - (one * np.exp(-t / one) - two * np.exp(-t / two)) / (one - two), axis=1)
 
 
 class Grid(NamedTuple):
@@ -155,7 +149,7 @@ class Grid(NamedTuple):
 
 def grid(lags: np.ndarray = LAGS, ratios: tuple[float, ...] = RATIOS) -> Grid:
     """Every first lag with every second one."""
-    parts = [responses(lags, ratio) for ratio in ratios]
+    parts = [responses(lags, ratio * lags, np.zeros(len(lags))) for ratio in ratios]
     return Grid(
         np.tile(lags, len(ratios)),
         np.concatenate([ratio * lags for ratio in ratios]),
@@ -206,7 +200,7 @@ def fit(
         if best is not None and error > best.error * (1 - 1e-6):
             break
         best = Lags(
-            float(gain), float(tried.lag[lag]), float(tried.second[lag]), int(delays[delay]),
+            float(gain), float(tried.lag[lag]), float(tried.second[lag]), float(delays[delay]),
             noise, error,
         )  # fmt: skip
         noise = remaining_noise(yy, uy, uu, gain * response)
@@ -246,24 +240,94 @@ def best_fit(
 
     The best of every ratio of the lags is refined, because on a coarse grid a wrong one may win.
     """
-    step = int(np.diff(delays).min()) if len(delays) > 1 else 1
-    between = np.arange(delays[0], delays[-1] + step)
     best = []
     for ratio in tried.ratios:
         part = grid(tried.lags, (ratio,))
         found = min((fit(covariance, part, delays, one) for one in noises), key=lambda x: x.error)
-        for _ in range(REFINED):
-            if found.lag >= INTEGRATES:
-                break
-            share = found.second / found.lag
-            ratios = (0.0,) if ratio == 0 else tuple(np.clip(share * NEAR_RATIOS, 0.1, 1))
-            near = between[np.abs(between - found.delay) <= 3]
-            finer = fit(covariance, grid(found.lag * NEAR, ratios), near, found.noise)
-            if finer.error > found.error * (1 - 1e-4):
-                break
-            found = finer
-        best.append(found)
+        best.append(refined(covariance, found)[0])
     return min(best, key=lambda x: x.error)
+
+
+def refined(covariance: np.ndarray, start: Lags) -> tuple[Lags, Float[np.ndarray, "column number"]]:
+    """Process and noise that together leave the smallest error, by Levenberg and Marquardt.
+
+    Fitting them in turn stops on the way where the feedback ties one to the other.
+
+    Args:
+        covariance: Of the columns of the moments.
+        start: The guess; one lag stays one.
+
+    Returns:
+        The fit, and the derivatives of the weights of its error one row ahead, over gain, logarithm
+        of the lag, that of the second lag where there is one, delay, and noise.
+    """
+    now, damping, calm = start, 1e-3, 0
+    now = now._replace(error=error_of(covariance, now))
+    slope = _derivatives(now)
+    for _ in range(STEPS):
+        onto = covariance @ slope
+        curvature, downhill = slope.T @ onto, -(onto.T @ _weights(now))
+        scale = np.diag(curvature) + 1e-12
+        while True:
+            step = np.linalg.solve(curvature + damping * np.diag(scale), downhill)
+            new = _moved(now, step)
+            new = new._replace(error=error_of(covariance, new))
+            if new.error < now.error or damping > 1e6:
+                break
+            damping *= 4
+        if not new.error < now.error:
+            break
+        calm = calm + 1 if now.error - new.error < CALM * now.error else 0
+        now, damping = new, max(damping / 8, 1e-9)
+        slope = _derivatives(now)
+        if calm == 3:
+            break
+    return now, slope
+
+
+def _moved(model: Lags, step: np.ndarray) -> Lags:
+    """A model after one step, at most a factor and two rows away, inside the range."""
+    lag = float(np.clip(model.lag * np.exp(np.clip(step[1], -0.5, 0.5)), SHORTEST, INTEGRATES))
+    second, place = 0.0, 2
+    if model.second > 0:
+        second = model.second * np.exp(np.clip(step[2], -0.7, 0.7))
+        second, place = float(np.clip(second, 0.02 * lag, lag)), 3
+    delay = float(np.clip(model.delay + np.clip(step[place], -2, 2), 0, MOST_DELAY))
+    return Lags(
+        model.gain + float(step[0]), lag, second, delay, model.noise + step[place + 1 :], np.nan
+    )
+
+
+def _weights(model: Lags) -> np.ndarray:
+    """Weights of the columns in the error one row ahead."""
+    weights = np.append(1.0, -model.noise)
+    return np.concatenate([weights, -_filtered(weights, model.gain * delayed(model))])
+
+
+def _derivatives(model: Lags) -> Float[np.ndarray, "column number"]:
+    h = 1e-3
+    places = [(model.lag * np.exp(s * h), model.second, model.delay) for s in (1, -1)]
+    if model.second > 0:
+        places += [(model.lag, model.second * np.exp(s * h), model.delay) for s in (1, -1)]
+    ends = model.delay + 0.05, max(model.delay - 0.05, 0.0)
+    places += [(model.lag, model.second, end) for end in ends]
+    near = responses(*zip(*places, strict=True))
+    widths = [2 * h] * (len(places) // 2 - 1) + [ends[0] - ends[1]]
+    unit = delayed(model)
+    slopes = [unit, *(model.gain * (near[::2] - near[1::2]) / np.asarray(widths)[:, None])]
+    weights = np.append(1.0, -model.noise)
+    found = np.zeros((2 * MEMORY + REACH + 1, len(slopes) + MEMORY))
+    for place, slope in enumerate(slopes):
+        found[MEMORY + 1 :, place] = -_filtered(weights, slope)
+    found[1 : MEMORY + 1, len(slopes) :] = -np.eye(MEMORY)
+    for row in range(MEMORY):
+        late = MEMORY + 1 + row + 1
+        found[late:, len(slopes) + row] = model.gain * unit[: len(found) - late]
+    return found
+
+
+def _filtered(weights: np.ndarray, response: np.ndarray) -> np.ndarray:
+    return np.convolve(weights, response)[: len(response)]
 
 
 def error_of(covariance: np.ndarray, model: Lags) -> float:
@@ -273,15 +337,10 @@ def error_of(covariance: np.ndarray, model: Lags) -> float:
         covariance: Of the other rows.
         model: The model, scaled as the rows are.
     """
-    response = model.gain * delayed(model)
-    weights = np.append(1.0, -model.noise)
-    white = np.convolve(weights, response)[: len(response)]
-    column = np.concatenate([weights, -white])
+    column = _weights(model)
     return float(column @ covariance @ column)
 
 
 def delayed(model: Lags) -> np.ndarray:
     """The impulse response of a model of unit gain, with its dead time."""
-    ratio = model.second / model.lag
-    response = responses(np.array([model.lag]), ratio)[0]
-    return np.append(np.zeros(model.delay), response)[: len(response)]
+    return responses(model.lag, model.second, model.delay)[0]
