@@ -38,6 +38,15 @@ SLUGGISH = 3.3
 """Factor by which the integrated error of a load could fall that makes a loop sluggish."""
 
 
+SURE = 0.8
+"""Probability, over the members of the model, from which a tuning is called wrong."""
+UNLIKELY = 0.5
+"""The same up to which it is called right."""
+NEAR_LEAST = 0.5
+"""Harris index, at its lower end, from which no tuning is worth while: the standard deviation of
+the error could fall by three tenths at most."""
+
+
 class Cause(NamedTuple):
     """What ails a loop.
 
@@ -94,7 +103,7 @@ def loop_cause(record: LoopRecord, figures: LoopFigures, model: LoopModel) -> Ca
     if found is not None:
         return found
     tuning = _tuning(figures.controller, model, record.period)
-    weak = tuning is not None and float(np.median(tuning.peak_sensitivity)) > WEAK
+    weak = tuning is not None and _shares(tuning)[0] > UNLIKELY
     found = _oscillates(record, figures, weak)
     if found is not None:
         return found
@@ -238,6 +247,16 @@ def _tuned(
                 "Lower the gain.",
                 "tight",
             )
+        index, low = float(figures.harris.index), float(figures.harris.low)
+        if low > NEAR_LEAST and not swing.regular:
+            return Cause(
+                "leave it",
+                "No controller could lower the standard deviation of the error by more than "
+                f"{1 - np.sqrt(low):.0%}, and the loop does not oscillate.",
+                (f"Harris index {index:.2f}, at least {low:.2f}",),
+                "",
+                "healthy",
+            )
         needed = model.why_not or (
             "the output does not follow a PI of setpoint minus measurement; give the setpoint, or "
             "declare the controller"
@@ -257,25 +276,41 @@ def _tuned(
         f"peak sensitivity {middle:.2f} [{low:.2f}, {high:.2f}] (1.4 to 2 is usual)",
         f"another tuning could divide the integrated error of a load by {gain:.1f}",
     )
-    if middle > WEAK:
-        return Cause("retune", "The tuning is too tight.", evidence, "Lower the gain.", "tight")
-    if gain > SLUGGISH:
+    weak, slow = _shares(tuning)
+    # A model may tell which way to go and be too vague to say how far.
+    vague = f" Gains are not proposed yet: {model.why_not}." if model.why_not else ""
+    if weak > SURE:
+        needed = f"Lower the gain.{vague}"
+        return Cause("retune", "The tuning is too tight.", evidence, needed, "tight")
+    if slow > SURE:
+        needed = f"Raise the gain or shorten the integral time.{vague}"
+        return Cause("retune", "The tuning is sluggish.", evidence, needed, "sluggish")
+    if max(weak, slow) > UNLIKELY:
+        needed = model.why_not or "make more or larger moves of the setpoint"
         return Cause(
-            "retune",
-            "The tuning is sluggish.",
+            "cannot tell",
+            "The tuning may be too tight." if weak > slow else "The tuning may be sluggish.",
             evidence,
-            "Raise the gain or shorten the integral time.",
-            "sluggish",
+            needed[0].upper() + needed[1:] + ".",
+            "excitation",
         )
     return Cause(
         "leave it", "The loop is tuned well enough, and nothing ails it.", evidence, "", "healthy"
     )
 
 
+def _shares(tuning: Tuning) -> tuple[float, float]:
+    """Shares of the members on which the tuning is too tight, and on which it is sluggish."""
+    weak = tuning.peak_sensitivity > WEAK
+    return float(np.mean(weak)), float(np.mean(~weak & (tuning.improvement > SLUGGISH)))
+
+
 def _tuning(controller: LoggedController, model: LoopModel, period: float) -> Tuning | None:
-    if not (model.usable and controller.known):
+    if not (model.members and controller.known):
         return None
     members: Any = jax.tree.map(lambda *leaves: np.stack(leaves), *model.members)
+    if len({*np.sign(members.numerator[:, 0])}) > 1:
+        return None  # Nothing can be said while the direction is open.
     kp, ki = (np.float64(x) for x in (controller.kp, controller.ki))
     found = _sensitivity(members, kp, ki, period)
     peaks = np.where(np.asarray(found.stable), np.asarray(found.peak_sensitivity), np.inf)
