@@ -12,7 +12,7 @@ import pytest
 import neorl_envs
 
 # A checkout whose environment is older than an extra still runs the other tests.
-NEEDS = {"neorl_envs.plant_logs": "polars", "neorl_envs.fmi": "fmpy"}
+NEEDS = {"neorl_envs.plant_logs": "polars", "neorl_envs.plants.fmi": "fmpy"}
 ABSENT = tuple(name for name, library in NEEDS.items() if not importlib.util.find_spec(library))
 MODULES = [
     importlib.import_module(module.name)

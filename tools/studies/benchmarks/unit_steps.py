@@ -55,10 +55,10 @@ def _variants(unit: Path) -> dict[str, tuple[Any, int]]:
 
     from neorl_envs import make
     from neorl_envs.closed_loop import drawn_start, rollout
-    from neorl_envs.fmi import Units
     from neorl_envs.interfaces import GymnasiumEnv
+    from neorl_envs.plants.fmi import Units
 
-    description = fmpy.read_model_description(str(unit))
+    description: Any = fmpy.read_model_description(str(unit))
     slave = FMU2Slave(
         guid=description.guid,
         unzipDirectory=fmpy.extract(str(unit)),

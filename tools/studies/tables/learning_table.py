@@ -210,13 +210,14 @@ def _stored(
     trained = _trained(learner, data, seeds, Plan(args.updates, args.chunk, args.updates), watcher)
     seconds = (time.monotonic() - started_at) / len(seeds)
     for seed, policy, metrics in zip(seeds, trained.policies, watcher.metrics, strict=True):
-        line = {"kind": "chunk", "algorithm": name, "seed": seed, "metrics": metrics}
+        line = {"kind": "chunk", "algorithm": name, "seed": seed, "step": args.updates}
+        line["metrics"] = metrics
         result = {
             "algorithm": name,
             "seed": seed,
             "failure": "",
             "metrics": metrics,
-            "signs": training_signs([line]),
+            "signs": training_signs([line], {name: flat_settings(learner)}),
             "seconds": round(seconds, 1),
         }
         if env is not None:

@@ -120,7 +120,7 @@ class MqttPlant:
         with self._changed:
             for tag in sent:
                 self._delivered.pop(tag, None)
-            client = self._client
+            client: Any = self._client
         for tag, text in sent.items() if client is not None else ():
             client.publish(tag, text, qos=1, retain=False)
         self._wait(lambda: all(self._delivered.get(tag) == text for tag, text in sent.items()))

@@ -3,7 +3,6 @@
 import math
 from typing import Literal, NamedTuple
 
-import jax
 import numpy as np
 from scipy import stats
 
@@ -11,7 +10,7 @@ from neorl_agents.loops._model import Interval
 from neorl_agents.loops._record import LoopRecord
 from neorl_core import InputError
 from neorl_core.loops import HarrisIndex, Oscillation, harris_index, oscillation
-from neorl_core.statistics import CorrelatedMean, correlated_mean
+from neorl_core.statistics import correlated_mean
 
 _HOUR, _DAY = 3600.0, 86_400.0
 LEAST_OF_A_PERIOD, LEAST_SETTLINGS = 20.0, 10.0
@@ -19,6 +18,22 @@ LEAST_OF_A_PERIOD, LEAST_SETTLINGS = 20.0, 10.0
 error looks less dependent than it is, so that its interval would be too narrow."""
 
 Answer = Literal["better", "no difference shown", "worse"]
+
+
+class PeriodMean(NamedTuple):
+    """A mean over a period, as :func:`~neorl_core.statistics.correlated_mean` gives it.
+
+    Attributes:
+        mean: The mean; NaN without a value.
+        error: Its standard error; NaN if too few values are effectively independent.
+        degrees: Degrees of freedom of the standard error.
+        independent: Effective number of independent values.
+    """
+
+    mean: float
+    error: float
+    degrees: float
+    independent: float
 
 
 class PeriodIndex(NamedTuple):
@@ -56,11 +71,11 @@ class PeriodFigures(NamedTuple):
     """
 
     days: float
-    absolute_error: CorrelatedMean
-    square_error: CorrelatedMean
-    mean_error: CorrelatedMean
-    outside: CorrelatedMean
-    travel: CorrelatedMean
+    absolute_error: PeriodMean
+    square_error: PeriodMean
+    mean_error: PeriodMean
+    outside: PeriodMean
+    travel: PeriodMean
     oscillation: Oscillation
     harris: HarrisIndex
 
@@ -187,12 +202,13 @@ def period_figures(record: LoopRecord, band: float, dead_time: float) -> PeriodF
     )
 
 
-def _mean(values: np.ndarray) -> CorrelatedMean:
+def _mean(values: np.ndarray) -> PeriodMean:
     """The mean of the finite values as plain numbers."""
-    return jax.tree.map(float, correlated_mean(values, np.isfinite(values)))
+    one = correlated_mean(values, np.isfinite(values))
+    return PeriodMean(float(one.mean), float(one.error), float(one.degrees), float(one.independent))
 
 
-def _scaled(mean: CorrelatedMean, factor: float) -> CorrelatedMean:
+def _scaled(mean: PeriodMean, factor: float) -> PeriodMean:
     return mean._replace(mean=mean.mean * factor, error=mean.error * factor)
 
 
@@ -203,8 +219,8 @@ def _quantile(level: float, degrees: float) -> float:
 def _by_ratio(
     name: str,
     unit: str,
-    before: CorrelatedMean,
-    after: CorrelatedMean,
+    before: PeriodMean,
+    after: PeriodMean,
     level: float,
     *,
     root: bool = False,

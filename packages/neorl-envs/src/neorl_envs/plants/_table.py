@@ -170,7 +170,7 @@ def fmi_tools(path: str) -> Any:
     Raises an ``InputError`` if the required extra is not installed.
     """
     try:
-        return importlib.import_module("neorl_envs.fmi")
+        return importlib.import_module("neorl_envs.plants.fmi")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fmpy", "polars"):
             raise

@@ -17,10 +17,10 @@ import numpy as np
 from neorl_core import InputError
 from neorl_core.infrastructure import Binder, unknown_name
 from neorl_envs.datasets._loops import FaceplateLoop
-from neorl_envs.fmi._units import REAL
 from neorl_envs.plant_logs._configuration import BEFORE, Reward
 from neorl_envs.plant_logs._expressions import Expression
 from neorl_envs.plant_logs._interlocks import Formula, UntranslatableError, evaluate, formula_of
+from neorl_envs.plants.fmi._units import REAL
 
 ROWS = 200
 """Rows in which a compiled expression is compared with the value that polars computes."""

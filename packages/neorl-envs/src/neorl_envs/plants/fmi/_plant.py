@@ -1,8 +1,8 @@
 """A co-simulation unit as a plant: pure functions of parameters, state, action and key.
 
 The state of a unit is hidden, so the state of the plant is how it got there: the start values and
-the inputs of every step. :mod:`neorl_envs.fmi._units` keeps instances of the unit at such points,
-so that an episode is simulated once, and compiled programs call it from the host.
+the inputs of every step. :mod:`neorl_envs.plants.fmi._units` keeps instances of the unit at such
+points, so that an episode is simulated once, and compiled programs call it from the host.
 """
 
 import functools
@@ -19,16 +19,16 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 from neorl_core import Channel, CostChannel, InputError, Policy, Spec, Step, highs, lows
 from neorl_core.control import ConstantPolicy, standard_pid
 from neorl_core.projections import project_box
-from neorl_envs.fmi._declaration import (
+from neorl_envs.plant_logs._configuration import BEFORE
+from neorl_envs.plant_logs._interlocks import Formula, evaluate
+from neorl_envs.plants._protocol import PlantDefaults
+from neorl_envs.plants.fmi._declaration import (
     UnitDeclaration,
     compiled_expression,
     declaration_file,
     read_declaration,
 )
-from neorl_envs.fmi._units import POINT, Units, read_description
-from neorl_envs.plant_logs._configuration import BEFORE
-from neorl_envs.plant_logs._interlocks import Formula, evaluate
-from neorl_envs.plants._protocol import PlantDefaults
+from neorl_envs.plants.fmi._units import POINT, Units, read_description
 
 
 class UnitParameters(NamedTuple):

@@ -29,7 +29,7 @@ def tank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def units(path: Path) -> Any:
-    from neorl_envs.fmi import Units
+    from neorl_envs.plants.fmi import Units
 
     names = {"inputs": ["valve"], "outputs": ["level", "flow"], "starts": ["level0"]}
     return Units(str(path), **names, period=1.0, horizon=STEPS)

@@ -131,16 +131,15 @@ class Units:
         """Reads the description and unpacks the unit; instances are made when they are needed."""
         self.description = read_description(path)
         known = {variable.name: variable for variable in self.description.modelVariables}
-        inputs, outputs, starts = (
+        self._inputs, self._outputs, self._starts = (
             [_reference(path, known, name) for name in names] for names in (inputs, outputs, starts)
         )
-        self._inputs, self._outputs, self._starts = inputs, outputs, starts
         self.n_outputs = len(outputs)
         self._period, self._horizon = period, horizon
         simulation = self.description.coSimulation
         self._only_one = bool(simulation.canBeInstantiatedOnlyOncePerProcess)
         self._capacity = 1 if self._only_one else IDLE
-        self._folder = fmpy.extract(path)
+        self._folder = str(fmpy.extract(path))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         self._at: OrderedDict[bytes, Instance] = OrderedDict()
         self._idle: list[Instance] = []
@@ -279,7 +278,7 @@ def read_description(path: str) -> Any:
         platforms = fmpy.supported_platforms(path)
     except Exception as error:  # not a unit at all, or a damaged one
         raise InputError(f"{path}: cannot read this unit: {error}") from error
-    if not description.fmiVersion.startswith(("2.", "3.")):
+    if not str(description.fmiVersion).startswith(("2.", "3.")):
         raise InputError(
             f"{path}: it is a unit of FMI {description.fmiVersion}; export it as FMI 2.0 or 3.0"
         )
