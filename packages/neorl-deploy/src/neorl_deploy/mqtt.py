@@ -120,9 +120,10 @@ class MqttPlant:
         with self._changed:
             for tag in sent:
                 self._delivered.pop(tag, None)
-            client: Any = self._client
-        for tag, text in sent.items() if client is not None else ():
-            client.publish(tag, text, qos=1, retain=False)
+            client = self._client
+        if client is not None:
+            for tag, text in sent.items():
+                client.publish(tag, text, qos=1, retain=False)
         self._wait(lambda: all(self._delivered.get(tag) == text for tag, text in sent.items()))
         with self._changed:
             if not self._subscribed:
