@@ -1,10 +1,10 @@
 """Logs of the tank as a text table: a line of names, then episode, level, inflow."""
 
 import numpy as np
-from outsider.tank import HIGH_LEVEL, SETPOINT, Tank
 
 from neorl_envs import DatasetError
 from neorl_envs.datasets import dataset_from_columns
+from outsider.tank import HIGH_LEVEL, SETPOINT, Tank
 
 FIRST = b"episode level inflow\n"
 
