@@ -114,6 +114,9 @@ ELSEWHERE = {
         "test_containers_start_empty": "PriorityTree RingBuffer priority_tree ring_buffer",
         "test_an_empty_buffer_and_a_tree_without_weight_are_flagged": "PrioritySample",
     },
+    "statistics/test_correlated.py": {
+        "test_an_interval_covers_the_mean_of_an_autoregression": "CorrelatedMean",
+    },
     "statistics/test_data_statistics.py": {
         "test_merged_statistics_are_those_of_all_rows": "merge_statistics",
         "test_ranges_count_as_uniform_and_give_way_to_data": "range_statistics",
