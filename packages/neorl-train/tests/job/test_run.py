@@ -13,7 +13,7 @@ from neorl_core import InputError
 from neorl_envs import write_dataset
 from neorl_train import Run, configure, resume, start, train
 from neorl_train.judging import read_evaluation, read_verdict
-from neorl_train.pages import plot_episode, print_summary
+from neorl_train.pages import fit_lines, plot_episode, print_summary
 from neorl_train.runs import tree_digest
 from neorl_train.training import Plan
 
@@ -75,7 +75,7 @@ def test_the_terminal_says_how_far_actions_are_from_those_of_a_log(finished, cap
     groups = {"bc-1": "bc", "pid": "pid", "iql-3": "iql", "iql-4": "iql"}
     others = [dataclasses.replace(fit, policy=name, group=of) for name, of in groups.items()]
     more = dataclasses.replace(finished.evaluation, imitation=(fit, *others))
-    assert [line.split()[0] for line in repr(more).splitlines()[3:]] == ["bc-0", "pid", "iql-3"]
+    assert [line.split()[0] for line in fit_lines(more)] == ["bc-0", "pid", "iql-3"]
 
 
 def test_simulated_results_and_their_verdict_are_aligned_text(noisy):

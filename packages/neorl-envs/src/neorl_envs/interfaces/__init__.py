@@ -5,13 +5,21 @@ Importing this namespace adds the plants to Gymnasium's registry as ``neorl/Name
 as well where Gymnasium has been imported before it.
 """
 
-from neorl_envs.interfaces._gymnasium import GymnasiumEnv as GymnasiumEnv
-from neorl_envs.interfaces._gymnax import Box as Box
-from neorl_envs.interfaces._gymnax import Gymnax as Gymnax
-from neorl_envs.interfaces._gymnax import GymnaxState as GymnaxState
-from neorl_envs.interfaces._gymnax import gymnax as gymnax
+from typing import TYPE_CHECKING
+
+from neorl_core.infrastructure import lazy_names
 from neorl_envs.plants._table import register_environments
 
+if TYPE_CHECKING:
+    from neorl_envs.interfaces._gymnasium import GymnasiumEnv as GymnasiumEnv
+    from neorl_envs.interfaces._gymnax import Box as Box
+    from neorl_envs.interfaces._gymnax import Gymnax as Gymnax
+    from neorl_envs.interfaces._gymnax import GymnaxState as GymnaxState
+    from neorl_envs.interfaces._gymnax import gymnax as gymnax
+
 __all__ = ["Box", "GymnasiumEnv", "Gymnax", "GymnaxState", "gymnax"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 register_environments()

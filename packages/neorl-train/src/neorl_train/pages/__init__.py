@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from neorl_train.pages._page import write_report as write_report
     from neorl_train.pages._periods_page import periods_page as periods_page
     from neorl_train.pages._safety_page import write_safety_report as write_safety_report
+    from neorl_train.pages._terminal import fit_lines as fit_lines
     from neorl_train.pages._terminal import print_summary as print_summary
     from neorl_train.pages.sections._learning import plot_learning as plot_learning
     from neorl_train.pages.sections._loop_change import loop_change_section as loop_change_section
@@ -21,6 +22,7 @@ __all__ = [
     "ComparedLoop",
     "change_sheet",
     "compared_logs",
+    "fit_lines",
     "loop_change_section",
     "periods_page",
     "plot_episode",
