@@ -118,8 +118,7 @@ def choose(
 ) -> dict[str, str]:
     """The cheapest test of everything that would have none, by what it is."""
     durations["chosen"] = chosen = {}
-    candidates = [item for item in items if not item.get_closest_marker("nightly")]
-    for subject, tests in subjects(candidates).items():
+    for subject, tests in subjects(items).items():
         selected = daily(tests, durations, settings)
         if tests and not selected:
             cheapest = min(tests, key=lambda item: (_cost(item, durations, set()), item.nodeid))
@@ -144,11 +143,14 @@ def subjects(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
 
     A test concerns a public function if its own code or a helper in its file names it, or if its
     identifier carries the name; a plant, a learner or a command if it names it; a row if its
-    docstring does. A function that no test names has the tests of what calls it.
+    docstring does. A function that no test names has the tests of what calls it. Nightly tests do
+    not count.
     """
     exists = _what_exists()
     named: dict[str, list[pytest.Item]] = {}
     for item in items:
+        if item.get_closest_marker("nightly"):
+            continue
         for subject in _subjects_of(item):
             named.setdefault(subject, []).append(item)
     concerned = {name: named.get(name, []) for name in sorted(exists)}
