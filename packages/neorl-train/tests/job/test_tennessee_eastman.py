@@ -104,7 +104,7 @@ def test_the_real_export_goes_to_an_honest_answer(shared_data, tmp_path, monkeyp
     # The command on the model says of this run what its answer says, by the same numbers.
     (clause,) = [one for one in decided.clauses if one.name == "model"]
     monkeypatch.chdir(tmp_path)
-    assert main(["model", str(run.path)]) == 0
+    assert main(["choose", str(run.path), "--show", "model"]) == 0
     printed = capsys.readouterr().out
     assert f"\N{MULTIPLICATION X} model: {clause.sentence}" in printed.splitlines()
     assert "No choice should be based on this model: model." in printed
