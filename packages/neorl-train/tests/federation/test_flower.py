@@ -1,5 +1,6 @@
 """Real processes over loopback, by Flower: the parameters of the engine inside one process."""
 
+import contextlib
 import hmac
 import importlib.util
 import json
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import types
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +60,8 @@ def test_processes_over_loopback_come_to_the_parameters_of_the_engine(tmp_path, 
     quiet = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "JAX_PLATFORMS": "cpu"}
     roles, processes = ("server", "0", "1", "2"), []
     for role in roles:
+        if role == "0":  # a site that finds no server ends with an error
+            await_server(address, processes[0])
         with (tmp_path / f"{role}.txt").open("w") as output:
             command = [sys.executable, str(HERE / "flower_site.py"), role, str(tmp_path), address]
             processes.append(
@@ -74,6 +78,17 @@ def test_processes_over_loopback_come_to_the_parameters_of_the_engine(tmp_path, 
     assert texts[0].count("outcomes ['answered', 'answered', 'answered']") == 4
     for name in ("vector", "site-0", "site-1", "site-2"):
         np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), expected)
+
+
+def await_server(address, process, seconds=300):
+    """Returns when the server accepts connections."""
+    host, _, port = address.partition(":")
+    until = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < until:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            return
+        time.sleep(0.2)
+    pytest.fail(f"the server did not begin within {seconds} s, or ended: {process.poll()}")
 
 
 # The server and the sites below speak through a double of Flower: the calls of `flwr.server.server`
