@@ -176,12 +176,14 @@ def seconds_held(applied: Float[Array, "time act"], dt: float) -> Float[Array, "
         ``held`` for :func:`constraint_excess`, one row per step.
     """
     moved = jnp.concatenate([jnp.zeros_like(applied[:1], bool), applied[1:] != applied[:-1]])
-
-    def step(held: Array, now: Array) -> tuple[Array, Array]:
-        return jnp.where(now, 0, held) + dt, held
-
     start = jnp.full(applied.shape[1:], jnp.inf, applied.dtype)
-    return jax.lax.scan(step, start, moved)[1]
+    return jax.lax.scan(_held_on, (start, jnp.asarray(dt, applied.dtype)), moved)[1]
+
+
+def _held_on(carry: tuple[Array, Array], moved: Array) -> tuple[tuple[Array, Array], Array]:
+    """One step of :func:`seconds_held`; of the module, so that an eager call compiles it once."""
+    held, dt = carry
+    return (jnp.where(moved, 0, held) + dt, dt), held
 
 
 def _interval_excess(action: Array, low: Array, high: Array) -> Float[Array, " act"]:
