@@ -156,7 +156,9 @@ def standard_deviation(samples: Float[Array, "sample *shape"]) -> Float[Array, "
 
 
 def student_interval(
-    samples: Float[ArrayLike, "sample *shape"], *, level: float = DEFAULT_LEVEL
+    samples: Float[ArrayLike, "sample *shape"],
+    *,
+    level: float | Float[Array, ""] = DEFAULT_LEVEL,
 ) -> Interval:
     """Student's interval of the mean over axis 0.
 
