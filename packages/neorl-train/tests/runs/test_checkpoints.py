@@ -43,13 +43,14 @@ def said():
 
 @pytest.fixture
 def make(tmp_path, said):
-    def checkpoints(identity="a", keep=2):
+    def checkpoints(identity="a", keep=2, best=False):
         return Checkpoints(
             tmp_path / "c",
             identity={"run": identity},
             interval=10,
             keep=keep,
             print_line=said.append,
+            best=best,
         )
 
     return checkpoints
@@ -99,6 +100,37 @@ def test_only_multiples_of_the_interval_unless_forced_and_the_newest_stay(make):
     assert not checkpoints.save(40, _tree(40))
     checkpoints.close()
     assert checkpoints.steps()[-2:] == [30, 40]
+
+
+def test_the_best_stays_beside_the_newest_also_for_a_process_that_did_not_save_it(make, said):
+    """Row E06: newest and best are both restored, and after damage the second best."""
+    checkpoints = make(best=True)
+    for step, value in ((10, 0.25), (20, 0.25), (30, 0.5), (40, 0.75)):
+        assert checkpoints.save(step, _tree(step), value=value)
+    checkpoints.close()
+    later = make(best=True)
+    for step, value in ((50, 1.0), (60, 0.5), (70, None)):
+        assert later.save(step, _tree(step), value=value)
+    assert later.best(_tree()).step == 20
+    assert tree_digest(later.best(_tree()).tree) == tree_digest(_tree(20))
+    assert later.restore(_tree()).step == 70
+    later.close()
+    assert later.steps() == [20, 60, 70]
+    for file in (later.folder / "20").rglob("*"):
+        if file.is_file() and file.parent.name == "d":
+            file.write_bytes(file.read_bytes()[:-1])
+    again = make(best=True)
+    assert again.best(_tree()).step == 60
+    again.close()
+    assert len(said) == 1
+    assert "c/20 is damaged" in said[0]
+
+
+def test_without_a_value_there_is_no_best(make, saved):
+    checkpoints = make(best=True)
+    assert checkpoints.best(_tree()) is None
+    checkpoints.close()
+    assert make(best=True, identity="b").best(_tree()) is None
 
 
 def test_an_empty_folder_has_nothing(make):

@@ -105,6 +105,48 @@ def test_validation_sees_policies_at_the_interval_and_the_end(make_line, make_no
     assert notes.validations[-1][1][0]["first"] == _validate(result.policies[0])["first"]
 
 
+def _distances(*of_seeds):
+    """A validation whose distances are given, interval by interval, for every seed."""
+    left = iter(value for values in zip(*of_seeds, strict=True) for value in values)
+    return lambda policy: {"held_out_distance": jnp.float32(next(left))}
+
+
+def test_the_policies_are_those_of_the_smallest_mean_distance_interrupted_or_not(
+    make_line, line_data, tmp_path
+):
+    """Row E06: the best by validation without the plant is kept, and is what is judged."""
+    plan = Plan(updates=100, chunk=10, interval=20, best=True)
+
+    def run(folder, *distances, stop=lambda: False, updates=100):
+        checkpoints = Checkpoints(
+            tmp_path / folder, identity={}, interval=20, keep=2, print_line=print, best=True
+        )
+        result = train(
+            make_line(),
+            line_data,
+            (0, 1),
+            replace(plan, updates=updates),
+            checkpoints=checkpoints,
+            validate=_distances(*distances),
+            stop=stop,
+        )
+        return result, checkpoints.steps()
+
+    whole, kept = run("a", (9, 1, 5, 6, 7), (9, 5, 2, 6, 7))
+    assert (whole.best, whole.step, kept) == (40, 100, [40, 80, 100])
+    upto, _ = run("b", (9, 1), (9, 5), updates=40)
+    assert tree_digest(whole.policies) == tree_digest(upto.policies)
+    stopped, _ = run("c", (9, 1, 5), (9, 5, 2), stop=_stop_after(6))
+    assert (stopped.best, stopped.finished) == (None, False)
+    resumed, kept = run("c", (5, 6, 7), (2, 6, 7))
+    assert (resumed.best, kept) == (40, [40, 80, 100])
+    assert tree_digest(resumed.policies) == tree_digest(whole.policies)
+    assert tree_digest(resumed.snapshot) == tree_digest(whole.snapshot)
+    last, _ = run("d", (9, 5, 4, 3, 2), (9, 5, 4, 3, 2))
+    assert (last.best, last.step) == (None, 100)
+    assert upto.best is None
+
+
 def test_divergence_is_said_and_nothing_bad_is_saved(
     make_line, make_notes, line_data, checkpoints_in, tmp_path
 ):

@@ -154,6 +154,7 @@ def run_checkpoints(
         interval=settings.interval,
         keep=settings.keep,
         print_line=print_line,
+        best=settings.best,
     )
 
 

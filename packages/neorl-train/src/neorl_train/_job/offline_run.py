@@ -194,11 +194,13 @@ def offline_states(
         content,
         print_line,
     )
+    best = offline_config.checkpoints.best
     try:
-        restored = checkpoints.restore(queues.snapshot())
+        template = queues.snapshot()
+        restored = checkpoints.best(template) if best else checkpoints.restore(template)
     finally:
         checkpoints.close()
-    if restored is None or restored.step != offline_config.training.updates:
+    if restored is None or (restored.step != offline_config.training.updates and not best):
         _require_critics(run, name, -1)
         raise AssertionError("the last checkpoint disappeared while it was read")
     trainings = queues.unstack(restored.tree["state"])

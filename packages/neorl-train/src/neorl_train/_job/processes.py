@@ -55,7 +55,13 @@ def resumable(session: Session) -> Iterator[None]:
 
 
 def checkpoints_for_all(checkpoints: Checkpoints) -> Checkpoints | LeaderCheckpoints:
-    """Checkpoints whose values are sent to the other processes, if there are any."""
+    """Checkpoints whose values are sent to the other processes, if there are any.
+
+    Raises:
+        InputError: If several processes are to keep the best checkpoint, since one alone validates.
+    """
+    if several() and checkpoints.keeps_best:
+        raise InputError("checkpoints.best works in one process; leave it out, or start one alone")
     return LeaderCheckpoints(checkpoints) if several() else checkpoints
 
 

@@ -190,11 +190,20 @@ def task_of(
 
 
 def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyValidation:
-    """The validation that evaluates policies during training."""
+    """The validation that evaluates policies during training.
+
+    Raises:
+        InputError: If the best checkpoint is asked for, and no episodes are held out to find it.
+    """
     evaluation = run.config.evaluation
     key = curve_key(evaluation.seed)
     starts = evaluation.curve_starts
     held_out = None if experience is None else experience.held_out
+    if held_out is None and run.config.checkpoints.best:
+        raise InputError(
+            "checkpoints.best compares policies on held-out episodes of a log, and this run has "
+            "none; train on a log, or leave --checkpoints.best out"
+        )
     penalty_weights = [run.config.penalty.get(channel.name, 0.0) for channel in run.spec.cost]
     return PolicyValidation(
         held_out, run.environment, key=key, starts=starts, penalty_weights=penalty_weights
@@ -233,7 +242,7 @@ def _save_policies(
     description = {
         "hyperparameters": plain["algorithms"][name],
         "origin": origin_of(ALGORITHMS, name),
-        "updates": run.config.training.updates,
+        "updates": run.config.training.updates if trained.best is None else trained.best,
         "fine_tunes": run.kind.fine_tunes,
         "penalty": plain["penalty"],
         "source": run.config.data.source,
@@ -242,6 +251,11 @@ def _save_policies(
         "config_hash": record["config_hash"],
         "run": record["id"],
     }
+    if trained.best is not None:
+        session.reporter.print_line(
+            f"{name} is judged after {trained.best} of {trained.step} updates, where its actions "
+            "were nearest to those of the held-out episodes (checkpoints.best)"
+        )
     by_seed = dict(zip(trained.seeds, trained.policies, strict=True))
     observations = _observations(run, experience)
     digests = write_policies(directory, name, by_seed, run.spec, observations, description)

@@ -241,10 +241,15 @@ class CheckpointConfig:
         interval: Number of updates between two checkpoints, a multiple of the chunk; policies are
             validated at the same times.
         keep: Number of checkpoints kept for each algorithm.
+        best: Whether to keep the checkpoint whose policies are nearest to the logged actions of
+            held-out episodes, by ``held_out_distance`` and its mean over the seeds, and to judge
+            these in place of the last ones. It stops imitation before it repeats the noise of a
+            short log; a learner that should leave the logged actions is not better for it.
     """
 
     interval: int = setting(5_000, low=1)
     keep: int = setting(2, low=1)
+    best: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

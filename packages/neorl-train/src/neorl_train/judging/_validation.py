@@ -15,6 +15,8 @@ from neorl_envs import Dataset
 from neorl_train.judging._rollouts import rollouts
 
 MAX_ROWS = 4096
+DISTANCE = "held_out_distance"
+"""Name of the distance to the held-out actions."""
 
 
 class PolicyValidation:
@@ -89,8 +91,8 @@ class _HeldOut:
         """Computes the metrics; a policy with memory is run along the log row by row."""
         if not jax.tree.leaves(policy.initial_carry()):
             distance = held_out_distance(policy, self._obs, self._action, self._half_range)
-            return {"held_out_distance": distance}
-        metrics = {"held_out_distance": distance_along(policy, self._log, self._half_range)}
+            return {DISTANCE: distance}
+        metrics = {DISTANCE: distance_along(policy, self._log, self._half_range)}
         if isinstance(policy, SequencePolicy):
             # A policy with budgets learns from the reward and the costs apart.
             log = self._log if policy.budget.size else self._penalised

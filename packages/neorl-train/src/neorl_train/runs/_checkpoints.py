@@ -181,6 +181,10 @@ SETTLE_SECONDS = 0.2
 """Seconds during which the threads of a failed read may run into the loop that it closed."""
 
 
+VALUE = "value"
+"""Name of what checkpoints are compared by, among Orbax's metrics."""
+
+
 class Restored(NamedTuple):
     """Content of a restored checkpoint.
 
@@ -194,7 +198,7 @@ class Restored(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of one training state, in one folder, newest kept. Not thread-safe.
+    """The checkpoints of one training state, in one folder, the newest kept. Not thread-safe.
 
     A checkpoint appears under its number only when it is complete, so a process killed while
     writing leaves the previous one intact. Orbax does not detect flipped bits in its data files;
@@ -207,6 +211,7 @@ class Checkpoints:
         interval: Number of steps between two checkpoints.
         keep: Number of checkpoints kept.
         print_line: Called with one line for every damaged checkpoint that is skipped.
+        best: Whether the checkpoint that was saved with the smallest value is kept beside them.
     """
 
     def __init__(
@@ -217,11 +222,12 @@ class Checkpoints:
         interval: int,
         keep: int,
         print_line: Callable[[str], None],
+        best: bool = False,
     ) -> None:
         self.folder = folder
         self._identity = dict(identity)
         self._print_line = print_line
-        self._interval, self._keep = interval, keep
+        self._interval, self._keep, self.keeps_best = interval, keep, best
         self._manager: Any = None
         self._pending: Any = None
 
@@ -239,7 +245,9 @@ class Checkpoints:
             print_line=self._print_line,
         )
 
-    def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
+    def save(
+        self, step: int, tree: Any, *, force: bool = False, value: float | None = None
+    ) -> bool:
         """Writes a checkpoint in the background.
 
         The values are read before this returns, so the caller may donate their buffers. An error of
@@ -250,6 +258,7 @@ class Checkpoints:
             tree: Tree of NumPy or JAX arrays, which may include typed keys; leaves may have size
                 zero.
             force: Whether to write it even if ``step`` is not a multiple of the interval.
+            value: What it is compared by; the smallest is the best.
 
         Returns:
             Whether a checkpoint is being written.
@@ -262,9 +271,32 @@ class Checkpoints:
         require_free_space(self.folder, sum(leaf.nbytes for leaf in leaves.values()))
         manifest = make_manifest(tree, {**self._identity, "step": step})
         items = {ARRAYS: leaves, MANIFEST: manifest}
+        metrics = {} if value is None else {"metrics": {VALUE: value}}
         begin_write()
-        self._pending = manager.save_checkpointables_async(step, items, force=force)
+        self._pending = manager.save_checkpointables_async(step, items, force=force, **metrics)
         return True
+
+    def best(self, template: Any) -> Restored | None:
+        """Loads the checkpoint with the smallest value; of equal ones the newest.
+
+        Args:
+            template: As of :meth:`restore`.
+
+        Returns:
+            Step and values, or ``None`` if no intact checkpoint has a value.
+
+        Raises:
+            InputError: If the checkpoint has another form or identity.
+        """
+        self.wait()
+        known = [one for one in self._open().checkpoints if one.metrics]
+        for one in sorted(known, key=lambda one: (one.metrics[VALUE], -one.step)):
+            try:
+                return Restored(one.step, self._load(one.step, template))
+            except DamagedError as error:
+                name = f"{self.folder.name}/{one.step}"
+                self._print_line(f"checkpoint {name} is damaged ({error}) and is skipped")
+        return None
 
     def wait(self) -> None:
         """Returns when the last checkpoint is on disk; raises its error if it failed."""
@@ -360,11 +392,20 @@ class Checkpoints:
                 return self._manager
             training: Any = ocp.training
             every = training.save_decision_policies.FixedIntervalPolicy(self._interval)
-            newest = training.preservation_policies.LatestN(self._keep)
+            policies = training.preservation_policies
+            kept = newest = policies.LatestN(self._keep)
+            if self.keeps_best:
+                smallest = policies.BestN(
+                    get_metric_fn=lambda metrics: metrics[VALUE],
+                    reverse=True,  # what comes last in Orbax's order is kept
+                    n=1,
+                    keep_checkpoints_without_metrics=False,
+                )
+                kept = policies.AnyPreservationPolicy([newest, smallest])
             self._manager = training.Checkpointer(
                 self.folder.absolute(),
                 save_decision_policy=every,
-                preservation_policy=newest,
+                preservation_policy=kept,
                 cleanup_tmp_directories=True,
                 context=context,
             )

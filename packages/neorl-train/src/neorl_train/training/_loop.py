@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from neorl_core import InputError, Policy
 from neorl_envs import Dataset
 from neorl_train.data._training_data import StreamedData, TrainingData, training_data
 from neorl_train.judging._pool import LEARNER, Candidate, Pool
+from neorl_train.judging._validation import DISTANCE
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.training._memory import TrainingMemory, require_room, require_room_for_states
 from neorl_train.training._mesh import Placement, placements_for, require_equal_parts
@@ -81,6 +83,7 @@ class Trained:
         policies: Policy of each seed, with host arrays; empty if the learner is not a policy.
         snapshot: Trainings and keys, stacked by seed.
         finished: Whether the plan was completed; false after a request to stop.
+        best: Step of the policies, where it is not the last.
     """
 
     algorithm: Learner
@@ -89,6 +92,7 @@ class Trained:
     policies: list[Policy]
     snapshot: dict[str, Any]
     finished: bool
+    best: int | None = None
 
     def trainings(self) -> list[Training]:
         """State of the learner and memory of the source of each seed, with host arrays."""
@@ -281,6 +285,7 @@ class _Loop:
         self.validated = False
         self.pending: tuple[int, list[dict[str, jax.Array]]] | None = None
         self.before: dict[int, dict[str, Any]] = {}
+        self.values: dict[int, float] = {}
 
     def begin(self) -> int:
         """Restores and compiles; returns the step to continue from."""
@@ -318,27 +323,47 @@ class _Loop:
             if metrics is not None:
                 self.watcher.chunk(step, self._on_host(step, metrics))
             if snapshot is not None:
-                if step > first_step:
-                    seeds = self.parallel.seeds
-                    with self._explained(step):
-                        require_finite_states(self.name, seeds, step, snapshot, self.checkpoints)
-                    self._save(step, snapshot, force=last)
-                at_interval = step % self.plan.interval == 0 or step >= self.plan.updates
-                if at_interval and not (self.validated and step == first_step):
-                    self._start_validation(step, snapshot)
+                self._keep(step, snapshot, resumed=step == first_step, force=last)
             if running is None:
                 self._finish_validation()
                 snapshot = snapshot or self.parallel.snapshot()
                 finished = step >= self.plan.updates
-                policies = self.parallel.policies(snapshot)
+                policies, best = self._judged(step, snapshot, finished=finished)
                 seeds = self.parallel.seeds
-                return Trained(self.algorithm, seeds, step, policies, snapshot, finished)
+                return Trained(self.algorithm, seeds, step, policies, snapshot, finished, best)
             metrics, step = running, step + self.plan.chunk
+
+    def _keep(self, step: int, snapshot: dict[str, Any], *, resumed: bool, force: bool) -> None:
+        """Validates and saves; the checkpoint of a best one is stored with its value."""
+        at_interval = step % self.plan.interval == 0 or step >= self.plan.updates
+        validate = at_interval and not (self.validated and resumed)
+        if validate and self.plan.best:
+            self._start_validation(step, snapshot)
+            self._finish_validation()
+        if not resumed:
+            with self._explained(step):
+                require_finite_states(
+                    self.name, self.parallel.seeds, step, snapshot, self.checkpoints
+                )
+            self._save(step, snapshot, force=force)
+        if validate and not self.plan.best:
+            self._start_validation(step, snapshot)
+
+    def _judged(
+        self, step: int, snapshot: dict[str, Any], *, finished: bool
+    ) -> tuple[list[Policy], int | None]:
+        """The policies that training ends with, and their step where it is not the last."""
+        if finished and self.plan.best and isinstance(self.checkpoints, Checkpoints):
+            kept = self.checkpoints.best(snapshot)
+            if kept is not None and kept.step < step:
+                return self.parallel.policies(kept.tree), kept.step
+        return self.parallel.policies(snapshot), None
 
     def _save(self, step: int, snapshot: dict[str, Any], *, force: bool) -> None:
         if self.checkpoints is not None:
             self.watcher.saving(step)
-            self.checkpoints.save(step, snapshot, force=force)
+            value = self.values.get(step)
+            self.checkpoints.save(step, snapshot, force=force, value=value)
 
     def _start_validation(self, step: int, snapshot: dict[str, Any]) -> None:
         if self.validate is not None:
@@ -348,7 +373,10 @@ class _Loop:
     def _finish_validation(self) -> None:
         if self.pending is not None:
             (step, metrics), self.pending = self.pending, None
-            self.watcher.validated(step, self._on_host(step, metrics))
+            on_host = self._on_host(step, metrics)
+            if self.plan.best:
+                self.values = {step: math.fsum(m[DISTANCE] for m in on_host) / len(on_host)}
+            self.watcher.validated(step, on_host)
 
     def _on_host(
         self, step: int, metrics_of_seeds: list[dict[str, jax.Array]]

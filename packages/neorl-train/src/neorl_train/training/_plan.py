@@ -34,6 +34,8 @@ class Plan:
         memory: Largest number of bytes that the training may take; the memory of the machine or the
             device is a limit in any case.
         debug_nans: Whether a training that diverges says where the first NaN came from.
+        best: Whether it ends with the policies of the checkpoint whose validation has the smallest
+            ``held_out_distance``.
 
     Raises:
         ValueError: If a number is below one, the others are not multiples of ``chunk``, or there is
@@ -45,6 +47,7 @@ class Plan:
     interval: int = CheckpointConfig.interval
     memory: float = math.inf
     debug_nans: bool = False
+    best: bool = False
 
     def __post_init__(self) -> None:
         for name in ("chunk", "updates", "interval"):
@@ -65,7 +68,8 @@ def plan_of(config: Config) -> Plan:
     """The plan of every learner of a run."""
     training, interval, devices = config.training, config.checkpoints.interval, config.devices
     memory = memory_limit(devices.memory)
-    return Plan(training.updates, training.chunk, interval, memory, devices.debug_nans)
+    best = config.checkpoints.best
+    return Plan(training.updates, training.chunk, interval, memory, devices.debug_nans, best)
 
 
 def plan_in_chunks(updates: int, cycle: int = 1, *, checkpoints: bool = False) -> Plan:

@@ -139,9 +139,11 @@ class LeaderCheckpoints:
         """As :meth:`Checkpoints.part`."""
         return LeaderCheckpoints(None if self._own is None else self._own.part(name))
 
-    def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
+    def save(
+        self, step: int, tree: Any, *, force: bool = False, value: float | None = None
+    ) -> bool:
         """As :meth:`Checkpoints.save`; a disk error stops all processes."""
-        return self._own is not None and self._own.save(step, tree, force=force)
+        return self._own is not None and self._own.save(step, tree, force=force, value=value)
 
     def wait(self) -> None:
         """As :meth:`Checkpoints.wait`."""
