@@ -46,7 +46,9 @@ def test_four_topologies_train_one_graph_policy_and_another_plant_is_refused():
     actions = [policy(policy.initial_carry(), row, None)[1] for policy in policies]
     assert all(np.array_equal(actions[0], other) for other in actions)
     assert np.isfinite(actions[0]).all()
-    larger = {**sites, "larger": log_of(load_balance(5, edge_prob=0.5, change=0.0, fewest=2), 9)}
-    with pytest.raises(InputError, match="site larger has 30 observed channels") as error:
+    plant = load_balance(5, edge_prob=0.5, change=0.0, fewest=2)
+    larger = {**sites, "larger": log_of(plant, 9)}
+    # Load, degree and presence of five nodes, and presence of twenty directed links.
+    with pytest.raises(InputError, match="site larger has 35 observed channels") as error:
         federate(learner, larger, SETTINGS, print_line=lambda line: None)
     assert "only sites with the same channels can train one policy" in str(error.value)
