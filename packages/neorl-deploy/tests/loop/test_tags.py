@@ -106,6 +106,19 @@ CHANGES = {
         "tag is the proposal and read_back the set point",
     ),
     "half a block": (lambda d: d.update(block={"owner": "O"}), r"\[block\]: decided is missing"),
+    "a heartbeat that requests modes": (
+        _loop(heartbeat="MODE"),
+        "would write 'MODE'.*tells it mode",
+    ),
+    "advice that stops": (_set("output", 0, advice="STOP"), "tells it stop: it would obey itself"),
+    "an actuator that permits itself": (
+        _set("output", 0, permit="LC.OP"),
+        "tells it permit valve: it would obey itself",
+    ),
+    "a plant that lives by the loop's beat": (
+        _loop(plant_heartbeat="BEAT"),
+        "would write 'BEAT'.*tells it plant",
+    ),
     "an impatient heartbeat": (_loop(plant_silence=3.0), "shorter than a control period"),
 }
 

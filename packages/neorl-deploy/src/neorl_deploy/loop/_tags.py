@@ -405,6 +405,12 @@ def _check_loop(tags: TagMap, manifest: Manifest, source: str) -> None:
             )
     if len(set(written)) < len(written):
         raise DeployError(f"{source}: one tag would be written for two channels")
+    orders = {tag: name for name, tag in tags.named.items() if name not in ("heartbeat", "owner")}
+    if own := [tag for tag in written if tag in orders]:
+        raise DeployError(
+            f"{source}: the loop would write {own[0]!r}, by which the plant tells it "
+            f"{orders[own[0]]}: it would obey itself; name another tag"
+        )
     times = min(loop.clock_jump, loop.plant_silence, loop.ahead)
     if not (0 < loop.late <= 1 and times > 0):
         raise DeployError(
