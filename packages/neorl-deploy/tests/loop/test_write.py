@@ -12,6 +12,7 @@ from neorl_deploy.loop import (
     Instant,
     Mode,
     Plan,
+    PlantError,
     Quality,
     Reading,
     Stage,
@@ -62,6 +63,133 @@ def test_an_order_by_tag_between_reading_and_writing_holds_the_write(make, tag, 
     assert f"because {tag} has changed since it was read" in cycle.notes[-1]
     assert len(bench.plant.writes) == count
     assert bench.step().mode is (Mode.FALLBACK if tag == "STOP" else Mode.MANUAL)
+
+
+@pytest.mark.parametrize(("tag", "value"), [("MODE", 0.0), ("STOP", 1.0), ("LC.OP.PERMIT", 0.0)])
+def test_an_order_that_is_over_by_the_next_period_is_carried_out(make, document, tag, value):
+    """A button that a person presses for a second, seen in the last look alone."""
+
+    def pressed(_):
+        if now:
+            bench.plant.tags[tag] = value
+
+    now = False
+    outputs = [{**row, "permit": f"{row['tag']}.PERMIT"} for row in document["output"]]
+    bench = make(record=pressed, tables={"output": outputs})
+    bench.plant.tags.update({"LC.OP.PERMIT": 1.0, "TC.SP.PERMIT": 1.0})
+    bench.close()
+    now, count, before = True, len(bench.plant.writes), bench.plant.tags[tag]
+    assert f"because {tag} has changed since it was read" in bench.step().notes[-1]
+    assert len(bench.plant.writes) == count
+    now, bench.plant.tags[tag] = False, before
+    cycle = bench.step()
+    assert cycle.mode is (Mode.FALLBACK if tag == "STOP" else Mode.MANUAL)
+    assert bench.loop.stopped == ("the tag STOP shows 1" if tag == "STOP" else "")
+
+
+@pytest.mark.parametrize("fault", ["vanishes", "refuses"])
+def test_a_hand_after_a_write_that_failed_is_not_overwritten(make, fault):
+    bench = make().close()
+    if fault == "vanishes":
+        bench.plant.down_at_write = True
+    else:
+        bench.plant.refuses = dict.fromkeys(("LC.OP", "TC.SP"), "BadUserAccessDenied")
+    bench.step()
+    bench.plant.down_at_write, bench.plant.refuses = False, {}
+    bench.plant.tags["LC.OP"], count = 0.0, len(bench.plant.writes)  # a person takes the valve
+    cycle = bench.step()
+    assert cycle.mode is Mode.MANUAL
+    assert "valve was moved by somebody else: 0 % in place of" in cycle.reason
+    assert (len(bench.plant.writes), bench.plant.tags["LC.OP"]) == (count, 0.0)
+
+
+def test_a_write_that_failed_but_arrived_is_no_hand(make):
+    bench = make().close()
+    write = bench.plant.write
+
+    def lost(values):  # the answer, and not the write
+        write(values)
+        raise PlantError("opc.tcp://plant: no answer in 0.5 s")
+
+    bench.plant.write = lost
+    bench.step()
+    bench.plant.write = write
+    assert {cycle.mode for cycle in bench.step(3)} == {Mode.CLOSED_LOOP}
+
+
+def test_a_hand_between_a_write_and_its_reading_back_is_not_taken_back(make):
+    bench = make().close()
+    write = type(bench.plant).write
+
+    def moved(values):  # the client reads another number back, and calls the write refused
+        refused = dict(write(bench.plant, values))
+        if "TC.SP" in values and len(values) > 2:
+            bench.plant.tags["TC.SP"] = 285.0
+            refused["TC.SP"] = "it reads 285 after 301 was written"
+        return refused
+
+    before = bench.plant.tags["LC.OP"]
+    bench.plant.write = moved
+    cycle = bench.step()
+    assert cycle.mode is Mode.MANUAL
+    assert "jacket was moved by somebody else: 285 K in place of" in cycle.reason
+    assert bench.plant.tags["TC.SP"] == 285.0
+    assert bench.plant.tags["LC.OP"] == pytest.approx(before)
+
+
+def test_a_connection_that_fails_at_every_last_look_is_given_up(make):
+    bench = make().close()
+    read, count = bench.plant.read, len(bench.plant.writes)
+
+    def watched_alone_fails(tags):
+        if "LI" not in tags:
+            raise PlantError("opc.tcp://plant: no answer in 0.5 s")
+        return read(tags)
+
+    bench.plant.read = watched_alone_fails
+    cycles = bench.step(4)
+    assert [cycle.mode for cycle in cycles] == [Mode.CLOSED_LOOP] * 3 + [Mode.MANUAL]
+    assert "given up after 3 periods: opc.tcp://plant: no answer" in cycles[3].reason
+    assert len(bench.plant.writes) == count
+
+
+def test_a_decision_from_before_the_machine_was_suspended_is_not_written(make):
+    """The monotonic clock of a machine that is suspended stands still."""
+
+    def suspended(_):
+        bench.clock.wall += 3600.0 if now else 0.0
+
+    now = False
+    bench = make(record=suspended)
+    bench.close()
+    now, count = True, len(bench.plant.writes)
+    assert "the decision was late and was not written" in bench.step().notes
+    assert len(bench.plant.writes) == count
+
+
+def test_a_loop_does_not_close_while_the_stop_tag_cannot_be_read(make):
+    bench = make()
+    bench.plant.quality["STOP"] = Quality.BAD
+    bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    cycles = bench.step(8)
+    assert {cycle.mode for cycle in cycles} == {Mode.SHADOW}
+    assert cycles[-1].reason == "not closed yet: the stop STOP cannot be read"
+
+
+@pytest.mark.parametrize("quality", [Quality.UNCERTAIN, Quality.BAD])
+@pytest.mark.parametrize("value", [0.0, 0.999999, 1.000001, 2.0, -1.0, math.nan, math.inf])
+def test_nothing_but_a_good_1_is_a_permit(make, document, quality, value):
+    outputs = [{**row, "permit": f"{row['tag']}.PERMIT"} for row in document["output"]]
+    bench = make(tables={"output": outputs})
+    bench.plant.tags.update({"LC.OP.PERMIT": 1.0, "TC.SP.PERMIT": 1.0})
+    bench.close()
+    bench.plant.tags["LC.OP.PERMIT"], count = value, len(bench.plant.writes)
+    assert bench.step().mode is Mode.MANUAL
+    bench.plant.tags["LC.OP.PERMIT"] = 1.0
+    bench.plant.quality["LC.OP.PERMIT"] = quality
+    bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    assert "valve has no permit" in bench.step(8)[-1].reason
+    assert len(bench.plant.writes) == count
 
 
 def test_a_decision_that_its_record_made_late_is_not_written(make):
@@ -126,7 +254,7 @@ def test_an_action_that_is_refused_in_part_is_taken_back(make):
     bench.plant.write = stuck
     cycle = bench.step()
     assert cycle.mode is Mode.MANUAL
-    assert "could not be set back (LC.OP: BadDeviceFailure): manual" in cycle.reason
+    assert "could not be taken back (LC.OP: BadDeviceFailure): manual" in cycle.reason
 
 
 def test_an_actuator_outside_its_declared_range_is_not_taken_over(make):

@@ -28,6 +28,7 @@ from neorl_deploy.loop._orders import (
     STOP,
     Order,
     carry_out,
+    level_order,
     read_mode_tag,
 )
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Reading
@@ -92,7 +93,7 @@ class ControlLoop:
         allowed = verdict == DEPLOY or (trial and verdict == TRIAL)
         self._forbidden = unchecked if allowed else f"the verdict of the bundle is {verdict!r}"
         width = len(tags.outputs)
-        self._now = Memory(start, start, [None] * len(tags.inputs), np.full(width, np.nan))
+        self._now = Memory(start, start, [None] * len(tags.inputs), np.full((2, width), np.nan))
         self._now.unrecorded = (held,) if held else ()
         # At random, so that two loops in step do not take each other's heartbeat for their own.
         self._now.beat = secrets.randbelow(COUNTERS)
@@ -249,7 +250,8 @@ class ControlLoop:
         looked, planned = self._clock.now().monotonic, cycle.written
         why = ""
         if planned and now.mode in WRITING:
-            why = self._writer.last_look(now, cycle, loop_tags)
+            why, order = self._writer.last_look(now, cycle, loop_tags)
+            self._orders.extend([] if order is None else [order])
         overdue = self._late(cycle.at)  # also by the record and the last look
         if overdue and planned and not why:
             why = "the decision was late and was not written"
@@ -281,7 +283,9 @@ class ControlLoop:
 
     def _late(self, at: Instant) -> bool:
         """Whether a decision of the period that began then may no longer be written."""
-        passed = self._clock.now().monotonic - at.monotonic
+        now = self._clock.now()
+        # On the wall clock, too, since the other one stands still while a machine is suspended.
+        passed = max(now.monotonic - at.monotonic, now.wall - at.wall)
         return passed > self.tags.loop.late * self.runtime.manifest.dt
 
     def _read(self, notes: list[str]) -> tuple[dict[str, Reading], str]:
@@ -296,8 +300,10 @@ class ControlLoop:
         if session != now.session:
             now.session, now.mode_tag = session, NOT_SHOWN
         if not now.connected:
-            now.failures, now.failure, now.connected = 0, "", True
+            now.connected = True
             notes.append("the connection is back")
+        if now.mode not in WRITING:  # while the loop writes, only a write shows that all is well
+            now.failures, now.failure = 0, ""
         return readings, ""
 
     def _measure(
@@ -367,12 +373,12 @@ class ControlLoop:
             armed=max(ARMED, 2 * self.runtime.manifest.dt),
         )
         notes += [note] if note else []
-        orders += [order] if order else []
-        stop = loop_tags["stop"]
-        if not math.isnan(stop) and stop != 0 and not self.runtime.stopped:
-            orders.append(Order(STOP, f"the tag {settings.stop} shows {stop:g}"))
+        stop = level_order("stop", settings.stop, loop_tags["stop"])
+        orders += [order] if order and now.mode not in WRITING else []
+        orders += [stop] if stop and not self.runtime.stopped else []
         while self._orders:
             orders.append(self._orders.popleft())
+        orders += [order] if order and now.mode in WRITING else []  # a level, so it comes last
         outcome = carry_out(orders, now.mode, now.target, self.stopped)
         notes += outcome.notes
         now.target = outcome.target
@@ -459,8 +465,9 @@ class ControlLoop:
         ):
             now.clean = 0
             return f"another runtime writes the heartbeat {settings.heartbeat}"
-        if settings.heartbeat and math.isnan(loop_tags["heartbeat"]):
-            return f"the heartbeat {settings.heartbeat} cannot be read"
+        for name, tag in (("heartbeat", settings.heartbeat), ("stop", settings.stop)):
+            if tag and math.isnan(loop_tags[name]):
+                return f"the {name} {tag} cannot be read"
         if why := self._unfit(received):
             return why
         if fallback:

@@ -81,7 +81,8 @@ class Memory:
         mode: Mode of the last period.
         target: Most recently requested mode.
         inputs: The last value and time stamp of every input.
-        expected: Values that the read-backs should show; NaN if nothing was written.
+        expected: Lowest and highest value that the read-backs may show by the loop's own writes,
+            shape ``(2, act)``; they differ after a refused write. NaN if nothing was written.
         at: Time at which the last period began.
         number: Number of the last period.
         clean: Number of consecutive steps without a fault.

@@ -48,8 +48,8 @@ def carry_out(orders: Sequence[Order], mode: Mode, target: Mode, stopped: str) -
 
     With a stop, every other order of the period is dropped, except a request for manual, in which
     the loop writes nothing and the plant has its actuators. While a stop is in force, a request for
-    the closed loop is dropped. A release leads to shadow, and nothing else of its period closes the
-    loop.
+    the closed loop is dropped, and so is one in the same period as a request for manual. A release
+    leads to shadow, and nothing else of its period closes the loop.
 
     Args:
         orders: The orders of the period, oldest first.
@@ -59,6 +59,7 @@ def carry_out(orders: Sequence[Order], mode: Mode, target: Mode, stopped: str) -
     """
     notes, asked, release = [], False, ""
     stops = [order.by for order in orders if order.what == STOP]
+    manual = any(order.what is Mode.MANUAL for order in orders)
     for what, by in orders:
         if what == STOP:
             notes.append(f"emergency stop: {by}")
@@ -70,8 +71,9 @@ def carry_out(orders: Sequence[Order], mode: Mode, target: Mode, stopped: str) -
         elif what == RELEASE:
             target, asked, release = Mode.SHADOW, False, by
             notes.append(f"released, in shadow: {by}")
-        elif what is Mode.CLOSED_LOOP and (stopped or release):
-            why = "it was released in this period" if release else f"it is stopped ({stopped})"
+        elif what is Mode.CLOSED_LOOP and (stopped or release or manual):
+            why = f"it is stopped ({stopped})" if stopped else "manual was requested in this period"
+            why = "it was released in this period" if release else why
             notes.append(f"{what} is not carried out, because {why}: {by}")
         else:
             target, asked = Mode(what), what is Mode.CLOSED_LOOP
@@ -79,6 +81,29 @@ def carry_out(orders: Sequence[Order], mode: Mode, target: Mode, stopped: str) -
     if stops and target is Mode.CLOSED_LOOP and mode not in WRITING:
         target = mode
     return Outcome(target, asked, stops[0] if stops else "", release, tuple(notes))
+
+
+def level_order(name: str, tag: str, value: float) -> Order | None:
+    """What a tag orders by the value that it shows, while the loop writes.
+
+    Directly before a write this may be seen and be over by the next period, as with a button that a
+    person presses for a second. It is an order nevertheless.
+
+    Args:
+        name: What the tag is: ``"stop"``, ``"mode"``, ``"heartbeat"`` or ``"permit CHANNEL"``.
+        tag: Its address, for the messages.
+        value: What it shows; NaN, which orders nothing, if that cannot be trusted.
+    """
+    shows = f"the tag {tag} shows {value:g}"
+    if math.isnan(value):
+        return None
+    if name == "stop":
+        return Order(STOP, shows) if value else None
+    if name == "mode" and value != TARGETS.index(Mode.CLOSED_LOOP):
+        return Order(TARGETS[int(value)] if value in range(len(TARGETS)) else Mode.MANUAL, shows)
+    if name == "heartbeat":
+        return Order(Mode.MANUAL, f"somebody else writes the heartbeat {tag}")
+    return Order(Mode.MANUAL, shows) if name.startswith("permit ") and value != 1 else None
 
 
 class ModeTag(NamedTuple):

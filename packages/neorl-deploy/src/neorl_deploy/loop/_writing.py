@@ -12,8 +12,12 @@ from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.loop._block import COUNTERS, LEAVING, STATES
 from neorl_deploy.loop._cycle import Cycle, Memory
 from neorl_deploy.loop._modes import WRITING, Mode
+from neorl_deploy.loop._orders import Order, level_order
 from neorl_deploy.loop._plant import Plant, PlantError, Quality, Reading
 from neorl_deploy.loop._tags import Output, TagMap
+
+LIVELY = ("plant", "active", "reason")
+"""Tags of the loop that may change between two readings: what voids a decision is the sequence."""
 
 
 class Writer:
@@ -35,12 +39,20 @@ class Writer:
         )
 
     def moved(self, values: np.ndarray, expected: np.ndarray) -> str:
-        """Which actuator somebody else has moved; empty if none."""
-        for output, value, sent in zip(self._tags.outputs, values, expected, strict=True):
-            if abs(value - sent) > output.tolerance:
+        """Which actuator somebody else has moved; empty if none.
+
+        Args:
+            values: What the actuators hold.
+            expected: Lowest and highest value that each may hold by the loop's own writes, shape
+                ``(2, act)``; NaN if unknown.
+        """
+        rows = zip(self._tags.outputs, values, *expected, strict=True)
+        for output, value, low, high in rows:
+            if value < low - output.tolerance or value > high + output.tolerance:
+                own = f"{low:g}" if low == high else f"{low:g} to {high:g}"
                 return (
                     f"{output.channel} was moved by somebody else: {value:g} {output.unit} in "
-                    f"place of {sent:g}"
+                    f"place of {own}"
                 )
         return ""
 
@@ -99,30 +111,37 @@ class Writer:
         with contextlib.suppress(PlantError):
             self._plant.write({block.state: float(LEAVING), self._tags.loop.heartbeat: beat})
 
-    def last_look(self, now: Memory, cycle: Cycle, loop_tags: Mapping[str, float]) -> str:
+    def last_look(
+        self, now: Memory, cycle: Cycle, loop_tags: Mapping[str, float]
+    ) -> tuple[str, Order | None]:
         """Why nothing may be written although it is planned, by a reading directly before.
 
         A hand on an actuator since the last own write, or for the first write since the reading
-        from which it was decided, ends in manual mode. A tag of the loop that has changed is judged
-        in the next period.
+        from which it was decided, ends in manual mode.
+
+        Returns:
+            The reason, empty if there is none; and what a tag of the loop that has changed orders
+            for the next period, whatever it shows then.
         """
         watched = self._tags.watched
         try:
             readings = dict(zip(watched, self._plant.read(watched), strict=True))
         except PlantError as error:
             now.failures, now.failure, now.connected = now.failures + 1, str(error), False
-            return f"nothing is written: {error}"
+            return f"nothing is written: {error}", None
         received = self.received(readings)
         expected = np.where(np.isfinite(now.expected), now.expected, cycle.received)
         if hand := self.moved(received, expected):
             now.mode = now.target = Mode.MANUAL
-            return f"{hand}, after it was read: nothing is written"
+            return f"{hand}, after it was read: nothing is written", None
         if not np.isfinite(received).all():
-            return "nothing is written, because an actuator cannot be read back"
-        for name, tag in self._tags.loop.named.items():
-            if tag and name != "plant" and good(readings[tag]) != loop_tags[name]:
-                return f"nothing is written, because {tag} has changed since it was read"
-        return ""
+            return "nothing is written, because an actuator cannot be read back", None
+        for name, tag in self._tags.named.items():
+            shown = good(readings[tag]) if tag else math.nan
+            if tag and name not in LIVELY and shown != loop_tags[name]:
+                why = f"nothing is written, because {tag} has changed since it was read"
+                return why, level_order(name, tag, shown)
+        return "", None
 
     def write(
         self, now: Memory, planned: dict[str, float], action: np.ndarray, received: np.ndarray
@@ -149,21 +168,23 @@ class Writer:
         outputs = [output.tag for output in self._tags.outputs if output.tag in planned]
         parts = [tag for tag in outputs if tag in done]
         back = 0 < len(parts) < len(outputs) and self._tags.block is None
+        ends = np.sort([received, action], axis=0)
         if back:
-            failed = self._take_back(outputs, parts, received)
+            failed = self._take_back(outputs, parts, received, ends)
             notes.append("the other actuators have their values of before again")
             if failed:
-                notes[-1] = f"the other actuators could not be set back ({failed}): manual"
+                notes[-1] = f"the action could not be taken back ({failed}): manual"
                 now.mode = now.target = Mode.MANUAL
         for i, output in enumerate(self._tags.outputs):
-            # Unwritten tags keep their value, and so does a set point if the beat was held back.
-            if output.tag in planned and (self._tags.block is None or beat in done):
-                value = received[i] if back else action[i]
-                now.expected[i] = value if output.tag in done else np.nan
+            if output.tag not in planned:
+                continue  # it keeps its value
+            now.expected[:, i] = ends[:, i]  # nobody knows how much of a refused write arrived
+            if output.tag in done and (self._tags.block is None or beat in done):
+                now.expected[:, i] = received[i] if back else action[i]
         if back:
             done = {tag: value for tag, value in done.items() if tag not in parts}
-        if beat in done:
-            now.beat_written = done[beat]
+        if beat in planned:
+            now.beat_written = done.get(beat, math.nan)
         return done, refused, notes
 
     def _attempt(
@@ -191,24 +212,38 @@ class Writer:
             return {**refused, beat: "held back, so that the block takes no part of the action"}
         return dict(self._plant.write({beat: planned[beat]}))
 
-    def _take_back(self, outputs: list[str], parts: list[str], received: np.ndarray) -> str:
+    def _take_back(
+        self, outputs: list[str], parts: list[str], received: np.ndarray, ends: np.ndarray
+    ) -> str:
         """Writes the values of before to every actuator, because some were refused.
 
-        One action is one decision: its parts may violate a constraint that the whole satisfies.
+        One action is one decision: its parts may violate a constraint that the whole satisfies. A
+        refusal may be a hand on the actuator since the write. What lies outside the values of
+        before and the action is left as it is.
 
         Returns:
             Why this failed; empty if it did not.
         """
-        old = {
-            output.tag: raw(output, float(value))
-            for output, value in zip(self._tags.outputs, received, strict=True)
-            if output.tag in outputs
-        }
+        tags = [output.read_back for output in self._tags.outputs]
         try:
+            held = self.received(dict(zip(tags, self._plant.read(tags), strict=True)))
+            old = {
+                output.tag: raw(output, float(before))
+                for output, value, before, (low, high) in zip(
+                    self._tags.outputs, held, received, ends.T, strict=True
+                )
+                if output.tag in outputs and low <= value + output.tolerance
+                and value - output.tolerance <= high
+            }  # fmt: skip
             refused = self._plant.write(old)
         except PlantError as error:
             return str(error)
-        return "; ".join(f"{tag}: {why}" for tag, why in refused.items() if tag in parts)
+        left = [f"{tag} cannot be read back" for tag in parts if tag not in old]
+        if hand := self.moved(held, ends):
+            left = [hand]
+        return "; ".join(
+            [*left, *(f"{tag}: {why}" for tag, why in refused.items() if tag in parts)]
+        )
 
 
 def good(reading: Reading) -> float:
