@@ -30,6 +30,10 @@ WHOLE |= {"Int64": 64, "UInt64": 64}
 """Bits of the integer types, by the name of the type."""
 
 
+FORCED = "GoodLocalOverride"
+"""Status of a value that a person has put in the place of the device's; it counts as uncertain."""
+
+
 class OpcUaPlant:
     """A connection of kind ``opcua``. Tags are node identifiers, such as ``ns=2;s=LI-101.PV``.
 
@@ -47,6 +51,9 @@ class OpcUaPlant:
         user: Name of the user; empty for an anonymous session.
         password_file: File that contains the password.
         insecure: Allows the address of another machine without ``security``.
+
+    Attributes:
+        session: Number of connections so far.
 
     Raises:
         DeployError: If the address is invalid, or names another machine without security; or if the
@@ -81,6 +88,7 @@ class OpcUaPlant:
         self._timeout, self._security = float(timeout), security
         self._user, self._password_file = user, password_file
         self._writable, self._all = tags.writable, tags.read
+        self.session = 0
         self._client: Any = None
         self._nodes: dict[str, Any] = {}
         self._types: dict[str, Any] = {}
@@ -95,8 +103,7 @@ class OpcUaPlant:
             PlantError: If there is no connection, or a tag is unknown to the server.
         """
         self._connect()
-        values = self._wait(self._client.read_attributes([self._node(tag) for tag in tags]))
-        return [self._reading(value) for value in values]
+        return [self._reading(value) for value in self._values([self._node(t) for t in tags])]
 
     def write(self, values: Mapping[str, float]) -> dict[str, str]:
         """Writes numbers in the type of each node, and reads them back.
@@ -121,14 +128,13 @@ class OpcUaPlant:
         if not variants:
             return refused
         nodes = [self._node(tag) for tag in variants]
-        statuses = self._wait(
-            self._client.write_values(nodes, variants.values(), raise_on_partial_error=False)
+        statuses = self._whole(
+            self._client.write_values(nodes, variants.values(), raise_on_partial_error=False), nodes
         )
         for tag, status in zip(variants, statuses, strict=True):
             if not status.is_good():
                 refused[tag] = status.name
-        back = self._wait(self._client.read_attributes(nodes))
-        for (tag, sent), value in zip(variants.items(), back, strict=True):
+        for (tag, sent), value in zip(variants.items(), self._values(nodes), strict=True):
             reading = self._reading(value)
             if tag not in refused and reading.value != float(sent.Value):
                 refused[tag] = f"it reads {reading.value:g} after {sent.Value:g} was written"
@@ -180,6 +186,7 @@ class OpcUaPlant:
             self._abandon(client)
             raise
         self._client = client
+        self.session += 1
 
     async def _open(self, client: Any) -> None:
         if self._security:
@@ -212,13 +219,24 @@ class OpcUaPlant:
     def _reading(self, value: Any) -> Reading:
         status = value.StatusCode
         quality = Quality.BAD
-        if status is None or status.is_good():
-            quality = Quality.GOOD
-        elif status.is_uncertain():
+        if status is not None and (status.name == FORCED or status.is_uncertain()):
             quality = Quality.UNCERTAIN
+        elif status is None or status.is_good():
+            quality = Quality.GOOD
         held = None if value.Value is None else value.Value.Value
         number = float(held) if isinstance(held, bool | int | float) else math.nan
         return Reading(number, quality, _seconds(value.SourceTimestamp))
+
+    def _values(self, nodes: Sequence[Any]) -> list[Any]:
+        return self._whole(self._client.read_attributes(nodes), nodes)
+
+    def _whole(self, call: Coroutine[Any, Any, Any], nodes: Sequence[Any]) -> list[Any]:
+        """The results of a call, one for each node."""
+        results = list(self._wait(call))
+        if len(results) != len(nodes):
+            self._drop()
+            raise PlantError(f"{self.address}: {len(results)} answers for {len(nodes)} tags")
+        return results
 
     def _wait(self, call: Coroutine[Any, Any, Any]) -> Any:
         """The result of a call to the server within the time limit, or a one-line error."""

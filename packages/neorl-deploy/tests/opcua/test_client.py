@@ -161,6 +161,26 @@ def test_values_come_with_quality_and_the_time_of_their_source(reactor, connecte
     assert pressure.quality == Quality.BAD
 
 
+def test_a_value_that_a_person_has_forced_is_uncertain(reactor, connected):
+    reactor.set("TI", 331.5, ua.StatusCodes.GoodLocalOverride)
+    assert connected.read([tag("TI")])[0].quality == Quality.UNCERTAIN
+    reactor.set("TI", 331.5)
+    assert connected.read([tag("TI")])[0].quality == Quality.GOOD
+
+
+def test_answers_that_are_too_few_are_a_lost_connection(connected):
+    connected.read([tag("LI")])
+    whole = connected._client.read_attributes
+
+    async def cut(nodes):
+        return (await whole(nodes))[:-1]
+
+    connected._client.read_attributes = cut
+    with pytest.raises(PlantError, match="1 answers for 2 tags"):
+        connected.read([tag("LI"), tag("TI")])
+    assert len(connected.read([tag("LI"), tag("TI")])) == 2
+
+
 def test_a_write_is_of_the_nodes_type_checked_and_read_back(reactor, connected):
     """Row N29: a write over OPC UA is checked and read back."""
     assert connected.write({tag("OP"): 41.5, tag("BEAT"): 7.0}) == {}
