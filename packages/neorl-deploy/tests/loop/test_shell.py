@@ -1,5 +1,8 @@
 """The shell around the loop: one at a time, orders from other processes, a process that hangs."""
 
+import dataclasses
+import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +12,8 @@ from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.loop import (
     HUNG_EXIT_CODE,
+    ActuatorLocks,
+    ControlLoop,
     Mode,
     OrderBox,
     Watchdog,
@@ -18,6 +23,7 @@ from neorl_deploy.loop import (
     loop_lock,
     order,
 )
+from neorl_deploy.runtime import Runtime
 
 CONNECTION = '''
 """A plant of two actuators that obey."""
@@ -25,10 +31,12 @@ import time
 from neorl_deploy.loop import Reading
 
 class Tank:
-    def __init__(self, tags, valve):
+    def __init__(self, tags, valve, stamped=True):
+        self.stamped = stamped
         self.values = {"LI": 1.0, "TI": 330.0, "PI": 3.0, "LC.OP": valve, "TC.SP": 300.0}
     def read(self, tags):
-        return [Reading(self.values[tag], stamp=time.time()) for tag in tags]
+        stamp = time.time() if self.stamped else None
+        return [Reading(self.values[tag], stamp=stamp) for tag in tags]
     def write(self, values):
         raise AssertionError("nothing is written in shadow")
     def close(self):
@@ -39,7 +47,7 @@ class Tank:
 def test_two_loops_in_one_folder_are_refused(tmp_path):
     code = f"""
 from pathlib import Path
-from neorl_deploy.loop._serve import loop_lock
+from neorl_deploy.loop import loop_lock
 with loop_lock(Path({str(tmp_path)!r})):
     print("in", flush=True)
     input()
@@ -54,6 +62,71 @@ with loop_lock(Path({str(tmp_path)!r})):
         other.communicate("\n")
     with loop_lock(tmp_path):
         pass
+
+
+def test_a_second_loop_with_direct_writing_is_not_closed_and_names_the_first(make, tmp_path):
+    bench = make()
+    tags, plant = bench.loop.tags, bench.plant
+
+    def another(folder, connection=tags.connection):
+        there = dataclasses.replace(tags, connection=connection)
+        locks = ActuatorLocks(there, f"the loop in {folder}", tmp_path)
+        runtime = Runtime(bench.runtime.bundle, "numpy")
+        return ControlLoop(runtime, there, plant, bench.clock, locks=locks)
+
+    def steps(loop, count=8):
+        for _ in range(count):
+            cycle = loop.step()
+            bench.clock.pass_by(30.0)
+        return cycle
+
+    first, second = another("/srv/line2"), another("/home/me/loop")
+    for loop in (first, second):
+        loop.ask(Mode.CLOSED_LOOP, "shift leader")
+        cycle = steps(loop)
+    assert first.mode is Mode.CLOSED_LOOP
+    assert cycle.mode is Mode.SHADOW
+    assert f"the loop in /srv/line2 (process {os.getpid()}) on this machine writes" in cycle.reason
+    first.ask(Mode.SHADOW, "shift leader")
+    steps(first, 1)
+    second.ask(Mode.CLOSED_LOOP, "shift leader")
+    assert steps(second).mode is Mode.CLOSED_LOOP
+    second.leave()
+    first.ask(Mode.CLOSED_LOOP, "shift leader")
+    assert steps(first).mode is Mode.CLOSED_LOOP
+    first.leave()
+
+
+def test_the_lock_of_an_actuator_is_that_of_its_device_and_outlives_no_process(make, tmp_path):
+    tags = make().loop.tags
+
+    def locks(**connection):
+        connection = {"kind": "modbus", "address": "tcp://127.0.0.1:502", **connection}
+        return ActuatorLocks(dataclasses.replace(tags, connection=connection), "it", tmp_path)
+
+    held = locks()
+    assert held.take() == held.take() == ""
+    for same in ({}, {"address": "TCP://localhost:502/"}, {"timeout": 0.1}):
+        assert "it (process" in locks(**same).take()
+    others = [locks(unit=2), locks(address="tcp://127.0.0.1:503"), locks(kind="opcua")]
+    assert [other.take() for other in others] == [""] * 3
+    code = f"""
+import fcntl, os
+for name in sorted(os.listdir({str(tmp_path)!r})):
+    file = open(os.path.join({str(tmp_path)!r}, name), "r+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        print("free")
+    except OSError:
+        print("held")
+"""
+    command = [sys.executable, "-c", code]
+    for locked in (held, *others):
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        assert "held" in shown
+        locked.give()
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert set(shown) == {"free"}
 
 
 def test_orders_come_in_their_order_and_bad_ones_are_named(make, tmp_path, caplog):
@@ -152,6 +225,14 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     )
     assert main(["verify", "loop", "--head", output.split()[-1]]) == 0
     assert "2 records in 1 file\n" in capsys.readouterr().out
+    text = text.replace("valve = 40.0", "valve = 40.0\nstamped = false")
+    for file, code in (("unstamped.toml", 2), ("accepted.toml", 0)):
+        (tmp_path / file).write_text(text)
+        command = ["serve", str(exported), file, "--steps", "1", "--directory", "unstamped"]
+        assert main([*command, "--form", "numpy"]) == code
+        text = re.sub(r"max_age = [0-9.]+", "max_age = inf", text)
+    error = capsys.readouterr().err
+    assert "unstamped.toml, level: it has no time stamp, so max_age = 90 cannot tell" in error
     assert main(["init", str(exported), "--out", "other.toml", "--rollout", "rollout.toml"]) == 0
     plan = (tmp_path / "rollout.toml").read_text()
     (tmp_path / "rollout.toml").write_text(plan.replace("[280.0, 400.0]", "[300.0, 350.0]"))

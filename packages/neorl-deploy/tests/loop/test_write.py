@@ -227,6 +227,14 @@ def test_a_value_without_a_time_stamp_ages_from_its_last_change():
     assert judge_readings([rule], [Reading(1.1)], memory, now)[1].obs[0] == 1.1
 
 
+def test_a_source_that_stops_to_stamp_closes_no_loop(make):
+    bench = make()
+    bench.plant.unstamped.add("TI")
+    bench.loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    reason = bench.step(8)[-1].reason
+    assert "temperature: it has no time stamp, so max_age = 60 cannot tell" in reason
+
+
 def test_a_plant_clock_that_is_ahead_for_good_can_be_declared(make):
     for ahead, mode in ((1.0, Mode.SHADOW), (2.0, Mode.CLOSED_LOOP)):
         bench = make(ahead=ahead)

@@ -264,6 +264,7 @@ def test_a_loop_controls_the_reactor_survives_its_server_and_comes_back(
         raise ConnectionError("reset by peer")
 
     connected._client.write_values = dying
+    assert connected.session == 1
     cycle = loop.step()
     assert "reset by peer" in cycle.notes[0]
     assert not cycle.written
@@ -273,6 +274,7 @@ def test_a_loop_controls_the_reactor_survives_its_server_and_comes_back(
     assert modes[-1] is Mode.MANUAL
     reactor.start()
     cycle = loop.step()
+    assert connected.session == 2  # so that its mode tag is no order
     assert "the connection is back" in cycle.notes
     assert cycle.mode is Mode.MANUAL
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from neorl_deploy.bundle._read import Bundle
     from neorl_deploy.loop._board import Board
     from neorl_deploy.loop._cycle import Cycle
+    from neorl_deploy.loop._plant import Plant
     from neorl_deploy.loop._serve import OrderBox, Watchdog
     from neorl_deploy.loop._staged_rollout import StagedRollout
     from neorl_deploy.loop._tags import TagMap
@@ -215,6 +216,7 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._check import RECORD, unchecked
     from neorl_deploy.loop._control import ControlLoop
     from neorl_deploy.loop._cycle import recorder
+    from neorl_deploy.loop._locks import ActuatorLocks, loop_lock
     from neorl_deploy.loop._modes import Mode
     from neorl_deploy.loop._plant import SystemClock, connect
     from neorl_deploy.loop._serve import (
@@ -222,7 +224,6 @@ def _serve(options: argparse.Namespace) -> int:
         ProcessMark,
         Watchdog,
         drop_old_orders,
-        loop_lock,
         serve,
     )
     from neorl_deploy.loop._staged_rollout import StagedRollout, read_plan
@@ -244,6 +245,7 @@ def _serve(options: argparse.Namespace) -> int:
             print(one_line(line))
         runtime = load_bundle(bundle.path, state=folder / "state", form=form)
         plant = connect(tags)
+        _require_stamps(plant, tags, options.tags)
         log = _audit_log(options, bundle, tags, form)
         mark = ProcessMark(folder)
         loop = ControlLoop(
@@ -256,6 +258,7 @@ def _serve(options: argparse.Namespace) -> int:
             record=recorder(log),
             unchecked=unchecked(tags, log.standing(RECORD)),
             held=mark.begin(runtime),
+            locks=ActuatorLocks(tags, f"the loop in {folder.resolve()}"),
         )
         rollout = None if plan is None else StagedRollout(plan, loop, log)
         board = Board(runtime.manifest, None if rollout is None else lambda: _status(rollout))
@@ -293,6 +296,25 @@ def _serve(options: argparse.Namespace) -> int:
     print(f"Ended in {loop.mode}; the loop no longer writes to the plant")
     print(f"Head of the audit log: {log.head}")
     return 0
+
+
+def _require_stamps(plant: Plant, tags: TagMap, source: Path) -> None:
+    """Requires a time stamp of every measurement whose age the tag map limits.
+
+    A server that does not answer yet is no error: the loop waits for it, and does not close before
+    it knows.
+    """
+    from neorl_deploy.loop._inputs import without_stamp
+    from neorl_deploy.loop._plant import PlantError
+
+    try:
+        readings = plant.read([row.tag for row in tags.inputs])
+    except PlantError:
+        return
+    for row, reading in zip(tags.inputs, readings, strict=True):
+        if why := without_stamp(row, reading):
+            plant.close()
+            raise DeployError(f"{source}, {row.channel}: {why}")
 
 
 def promise_warnings(bundle: Bundle) -> Iterator[str]:
@@ -435,8 +457,8 @@ def _check(options: argparse.Namespace) -> int:
     from neorl_deploy.audit._log import AS_BEFORE
     from neorl_deploy.loop._check import check_record, check_tags
     from neorl_deploy.loop._cycle import audit_log
+    from neorl_deploy.loop._locks import loop_lock
     from neorl_deploy.loop._plant import SystemClock, connect
-    from neorl_deploy.loop._serve import loop_lock
     from neorl_deploy.loop._tags import read_tags
 
     bundle = _read_bundle(options)

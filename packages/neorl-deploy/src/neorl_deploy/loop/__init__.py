@@ -18,6 +18,8 @@ from neorl_deploy.loop._cycle import audit_log as audit_log
 from neorl_deploy.loop._cycle import recorder as recorder
 from neorl_deploy.loop._inputs import Measurements as Measurements
 from neorl_deploy.loop._inputs import judge_readings as judge_readings
+from neorl_deploy.loop._locks import ActuatorLocks as ActuatorLocks
+from neorl_deploy.loop._locks import loop_lock as loop_lock
 from neorl_deploy.loop._modes import TARGETS as TARGETS
 from neorl_deploy.loop._modes import TRANSITIONS as TRANSITIONS
 from neorl_deploy.loop._modes import WRITING as WRITING
@@ -38,7 +40,6 @@ from neorl_deploy.loop._serve import OrderBox as OrderBox
 from neorl_deploy.loop._serve import Watchdog as Watchdog
 from neorl_deploy.loop._serve import cycle_line as cycle_line
 from neorl_deploy.loop._serve import drop_old_orders as drop_old_orders
-from neorl_deploy.loop._serve import loop_lock as loop_lock
 from neorl_deploy.loop._serve import order as order
 from neorl_deploy.loop._serve import serve as serve
 from neorl_deploy.loop._staged_rollout import Count as Count
@@ -63,6 +64,7 @@ __all__ = [
     "TARGETS",
     "TRANSITIONS",
     "WRITING",
+    "ActuatorLocks",
     "Authority",
     "Block",
     "BlockInputs",

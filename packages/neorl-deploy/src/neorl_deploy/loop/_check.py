@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 from neorl_deploy.loop._contract import UNATTENDED, Claim, objection
+from neorl_deploy.loop._inputs import without_stamp
 from neorl_deploy.loop._plant import Clock, Plant, PlantError, Quality, Reading
 from neorl_deploy.loop._tags import Input, Output, TagMap
 from neorl_deploy.loop._writing import good
@@ -137,12 +138,8 @@ def _input(
     readings = [look[row.tag] for look in looks]
     if any(reading.quality == Quality.BAD for reading in readings):
         return Finding(name, "its quality is bad")
-    if math.isfinite(row.max_age) and any(reading.stamp is None for reading in readings):
-        return Finding(
-            name,
-            "it has no time stamp, so max_age cannot tell that it is alive; give frozen, and "
-            "max_age = inf",
-        )
+    if why := next(filter(None, (without_stamp(row, reading) for reading in readings)), ""):
+        return Finding(name, why)
     if stated is not None and (why := _misfit(row, channel, stated, inside=False)):
         return Finding(name, why)
     value = readings[-1].value * row.scale + row.offset

@@ -19,7 +19,9 @@ from neorl_deploy.loop._inputs import (
     fault_changes,
     judge_readings,
     no_measurements,
+    without_stamp,
 )
+from neorl_deploy.loop._locks import ActuatorLocks
 from neorl_deploy.loop._modes import TARGETS, WRITING, Authority, Mode, ModeConditions, next_mode
 from neorl_deploy.loop._orders import (
     ARMED,
@@ -37,6 +39,8 @@ from neorl_deploy.loop._writing import Writer, good
 from neorl_deploy.runtime._decision import WITHOUT_STATE, Decision, no_decision
 from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
 from neorl_deploy.runtime._state import StateError
+
+UNNAMED = "it runs on another machine or writes without a lock, and no tag of the plant names it"
 
 
 class ControlLoop:
@@ -61,6 +65,8 @@ class ControlLoop:
         unchecked: Why the tag map may not close the loop yet; empty if it may.
         held: Why the loop may be closed only after a release, such as an earlier process that may
             not have stored a stop; empty for no reason.
+        locks: Locks on the actuators, for direct writing: while another loop of this machine has
+            one, this one is not closed.
 
     Attributes:
         mode: The current mode.
@@ -82,11 +88,13 @@ class ControlLoop:
         record: Callable[[Cycle], None] | None = None,
         unchecked: str = "",
         held: str = "",
+        locks: ActuatorLocks | None = None,
     ) -> None:
         if start in (*WRITING, Mode.ADVISORY):
             raise ValueError(f"the loop begins in manual or in shadow, not in {start}")
         self.runtime, self.tags, self._plant, self._clock = runtime, tags, plant, clock
         self._record, self._writer = record, Writer(tags, runtime.manifest, plant)
+        self._locks = locks if tags.block is None else None
         self.authority: Authority | None = None
         self.held = held
         verdict = runtime.manifest.verdict
@@ -158,6 +166,8 @@ class ControlLoop:
     def leave(self) -> None:
         """Ends the loop, after its last step: a block hears of it, and a late stop is stored."""
         self._writer.leave(self._now)
+        if self._locks is not None:
+            self._locks.give()
         while self._orders:
             what, by = self._orders.popleft()
             if what == STOP:
@@ -181,7 +191,7 @@ class ControlLoop:
         if self.tags.block is not None and now.connected:
             most, closed = settings.most_failures, now.mode in WRITING
             now.claim = watch_owner(now.claim, loop_tags, now.owner, most=most, closed=closed)
-        self._carry_out_orders(loop_tags, notes)
+        asked = self._carry_out_orders(loop_tags, notes)
         if now.misses >= settings.most_misses and now.mode in WRITING:
             notes.append(f"{now.misses} periods in a row were missed: stopped")
             self._keep(self.runtime.stop, notes[-1], notes)
@@ -233,8 +243,12 @@ class ControlLoop:
             continued=continued,
             taking_over=taking_over,
             lapsed=lapsed,
+            asked=asked,
         )
-        return self._act(cycle, action, loop_tags, notes, missed)
+        cycle = self._act(cycle, action, loop_tags, notes, missed)
+        if self._locks is not None and now.mode not in WRITING:
+            self._locks.give()
+        return cycle
 
     def _act(
         self,
@@ -322,6 +336,8 @@ class ControlLoop:
         loop_tags = {name: good(readings[tag]) if tag else math.nan for name, tag in names.items()}
         received = self._writer.received(readings)
         raw = [readings[rule.tag] for rule in self.tags.inputs]
+        faults = zip(self.tags.inputs, map(without_stamp, self.tags.inputs, raw), strict=True)
+        now.unstamped = next((f"{rule.channel}: {why}" for rule, why in faults if why), "")
         now.inputs, measured = judge_readings(
             self.tags.inputs, raw, now.inputs, at, ahead=settings.ahead
         )
@@ -360,8 +376,14 @@ class ControlLoop:
         now.undecided += 1
         return measured, no_decision(self.runtime.manifest)
 
-    def _carry_out_orders(self, loop_tags: Mapping[str, float], notes: list[str]) -> None:
-        """Carries out what persons ordered since the last step, by command or by a tag."""
+    def _carry_out_orders(
+        self, loop_tags: Mapping[str, float], notes: list[str]
+    ) -> tuple[str, ...]:
+        """Carries out what persons ordered since the last step, by command or by a tag.
+
+        Returns:
+            Who requested a mode, oldest first.
+        """
         now, settings = self._now, self.tags.loop
         orders: list[Order] = []
         now.mode_tag, order, note = read_mode_tag(
@@ -389,6 +411,7 @@ class ControlLoop:
             self._keep(self.runtime.stop, outcome.stop, notes)
         if outcome.asked or outcome.release:
             now.clean, now.misses, now.waited = 0, 0, 0
+        return tuple(order.by for order in orders if order.what in TARGETS)
 
     def _keep(self, act: Callable[[str], None], by: str, notes: list[str]) -> None:
         """Stops or releases the runtime, which takes effect even if it cannot be stored."""
@@ -431,7 +454,10 @@ class ControlLoop:
         beat = loop_tags["heartbeat"]
         # A heartbeat that was not written or read, NaN, is no sign of another runtime.
         if not (math.isnan(now.beat_written) or math.isnan(beat) or beat == now.beat_written):
-            return f"somebody else writes the heartbeat {settings.heartbeat}: another runtime?"
+            more = "" if self.tags.block is not None else f" {UNNAMED}"
+            return (
+                f"somebody else writes the heartbeat {settings.heartbeat}: another runtime?{more}"
+            )
         return self._writer.moved(received, now.expected)
 
     def _objection(self, loop_tags: Mapping[str, float]) -> str:
@@ -452,8 +478,6 @@ class ControlLoop:
             return self._forbidden
         if now.mode not in WRITING and (why := self._objection(loop_tags)):
             return why
-        if settings.mode and loop_tags["mode"] != TARGETS.index(Mode.CLOSED_LOOP):
-            return f"the tag {settings.mode} shows {loop_tags['mode']:g}, and 3 is needed"
         if (
             now.mode not in WRITING
             and self.tags.block is None
@@ -464,16 +488,25 @@ class ControlLoop:
             )
         ):
             now.clean = 0
-            return f"another runtime writes the heartbeat {settings.heartbeat}"
-        for name, tag in (("heartbeat", settings.heartbeat), ("stop", settings.stop)):
-            if tag and math.isnan(loop_tags[name]):
-                return f"the {name} {tag} cannot be read"
-        if why := self._unfit(received):
+            return f"another runtime writes the heartbeat {settings.heartbeat}: {UNNAMED}"
+        if why := self._tag_against(loop_tags) or now.unstamped or self._unfit(received):
             return why
         if fallback:
             return fallback
         if now.clean < settings.clean:
             return f"free of faults for {now.clean} of {settings.clean} steps"
+        if self._locks is not None and now.target is Mode.CLOSED_LOOP and now.mode not in WRITING:
+            return self._locks.take()
+        return ""
+
+    def _tag_against(self, loop_tags: Mapping[str, float]) -> str:
+        """Which tag of the loop keeps it from being closed; empty if none."""
+        settings = self.tags.loop
+        if settings.mode and loop_tags["mode"] != TARGETS.index(Mode.CLOSED_LOOP):
+            return f"the tag {settings.mode} shows {loop_tags['mode']:g}, and 3 is needed"
+        for name, tag in (("heartbeat", settings.heartbeat), ("stop", settings.stop)):
+            if tag and math.isnan(loop_tags[name]):
+                return f"the {name} {tag} cannot be read"
         return ""
 
     def _unfit(self, received: np.ndarray) -> str:

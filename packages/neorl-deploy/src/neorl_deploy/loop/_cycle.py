@@ -53,6 +53,7 @@ class Cycle(NamedTuple):
         window: Seconds from the last look at the actuators to the end of the write, in which a hand
             on an actuator would be overwritten; zero if nothing was written.
         lapsed: Whether a request for the closed loop has lapsed in this period.
+        asked: Who has requested a mode since the last period, oldest first.
     """
 
     number: int
@@ -71,6 +72,7 @@ class Cycle(NamedTuple):
     taking_over: bool = False
     lapsed: bool = False
     window: float = 0.0
+    asked: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass
@@ -106,6 +108,7 @@ class Memory:
         session: Number of the connection, for one that counts them.
         mode_tag: What the mode tag has shown since the connection was made.
         waited: Number of periods for which a request for the closed loop has waited.
+        unstamped: Which measurement has no time stamp although the tag map limits its age.
     """
 
     mode: Mode
@@ -133,6 +136,7 @@ class Memory:
     session: int = 0
     mode_tag: ModeTag = NOT_SHOWN
     waited: int = 0
+    unstamped: str = ""
 
 
 # Converts a cycle to an audit record: the inputs of its decision and the outcome.

@@ -90,6 +90,17 @@ def judge_readings(
     return new_memory, Measurements(obs, ages, faults)
 
 
+def without_stamp(rule: Input, reading: Reading) -> str:
+    """Why an age that the tag map allows says nothing of a reading; empty if it does."""
+    known = reading.stamp is not None or reading.quality == Quality.BAD
+    if known or math.isinf(rule.max_age):
+        return ""
+    return (
+        f"it has no time stamp, so max_age = {rule.max_age:g} cannot tell that it is alive; give "
+        "frozen, and accept that with max_age = inf"
+    )
+
+
 def fault_changes(
     before: Mapping[str, bool], inputs: Sequence[Input], measured: Measurements
 ) -> tuple[dict[str, bool], list[str]]:

@@ -11,13 +11,13 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 from neorl_deploy._errors import DeployError
 from neorl_deploy.loop._control import ControlLoop
 from neorl_deploy.loop._cycle import Cycle
+from neorl_deploy.loop._locks import is_idle
 from neorl_deploy.loop._modes import TARGETS, Mode
 from neorl_deploy.loop._orders import RELEASE, STOP
 from neorl_deploy.loop._plant import Clock
@@ -104,30 +104,6 @@ class Watchdog:
                 os._exit(HUNG_EXIT_CODE)
 
 
-@contextlib.contextmanager
-def loop_lock(folder: Path) -> Iterator[None]:
-    """Locks a folder for one loop for the lifetime of its process.
-
-    Raises:
-        DeployError: If another process holds the lock, or the folder cannot be written.
-    """
-    try:
-        (folder / "orders").mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("a+")
-    except OSError as error:
-        raise DeployError(f"cannot write to {folder}: {error.strerror}") from error
-    with file:
-        if not _take_lock(file):
-            raise DeployError(
-                f"another loop runs in {folder}; two on one plant would fight. End that one first"
-            )
-        with contextlib.suppress(OSError):  # only needed for a stop on a disk that fails later
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-        yield
-
-
 class ProcessMark:
     """A file that says whether the last process in a folder ended in order, its state stored.
 
@@ -178,30 +154,6 @@ class ProcessMark:
         sync_folder(self._path.parent)
 
 
-def _take_lock(file: IO[str]) -> bool:
-    """Whether this process now holds a lock file; true if the system has no such locks."""
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # the heartbeat still detects a second loop
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def _is_idle(folder: Path) -> bool:
-    """Whether no process has locked a folder; false if the system cannot tell."""
-    try:
-        import fcntl  # noqa: F401
-    except ImportError:
-        return False
-    path = folder / "lock"
-    with path.open("r+" if os.access(path, os.W_OK) else "r") as file:
-        return _take_lock(file)
-
-
 def _store_order(folder: Path, what: str, by: str) -> None:
     name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     draft = folder / "orders" / f".{name}"
@@ -212,7 +164,7 @@ def _store_order(folder: Path, what: str, by: str) -> None:
 def _stop_by_signal(folder: Path) -> bool:
     """Stops the loop of a folder whose disk takes no order; whether its process was reached."""
     try:
-        if not hasattr(signal, "SIGUSR1") or _is_idle(folder):
+        if not hasattr(signal, "SIGUSR1") or is_idle(folder):
             return False
         os.kill(int((folder / "lock").read_text()), signal.SIGUSR1)
     except (OSError, ValueError):
@@ -244,7 +196,7 @@ def order(folder: Path, mode: str, by: str) -> None:
     if not by.strip():
         raise DeployError("say who asks for it and why with --by; both are recorded")
     try:
-        idle = _is_idle(folder)
+        idle = is_idle(folder)
         if mode == STOP or not idle:
             _store_order(folder, mode, by)
     except OSError as error:
