@@ -166,6 +166,41 @@ def test_a_person_ends_it_and_a_stop_is_not_released_by_it(tank, rollout):
     assert tank.bench.loop.authority is None
 
 
+@pytest.mark.parametrize("stage", [Stage.SHADOW, Stage.INCUMBENT_TURN])
+@pytest.mark.parametrize("by", ["command", "tag"])
+def test_a_person_who_asks_for_the_mode_in_force_keeps_it(tank, rollout, stage, by):
+    """Whoever asks for shadow in a turn of today's controller does not want the next turn."""
+    rollout.begin("shift leader")
+    until(tank, rollout, stage)
+    if by == "command":
+        tank.bench.loop.ask(Mode.SHADOW, "operator 7: keep off")
+    else:
+        tank.bench.plant.tags["MODE"] = 1.0
+    count = len(tank.bench.plant.writes)
+    tank.run(60, rollout.after)
+    assert rollout.stage is Stage.ROLLED_BACK
+    assert (
+        "shadow was requested: " + ("operator 7" if by == "command" else "the tag") in rollout.why
+    )
+    assert {cycle.mode for cycle in tank.cycles[-60:]} == {Mode.SHADOW}
+    assert len(tank.bench.plant.writes) == count
+
+
+def test_a_request_in_the_period_in_which_a_turn_ends_is_not_overruled(tank, rollout):
+    rollout.begin("shift leader")
+    until(tank, rollout, Stage.INCUMBENT_TURN)
+
+    def asked_before_the_turn(cycle):
+        if rollout.stage is Stage.INCUMBENT_TURN and rollout._steps_left == 1:
+            tank.bench.loop.ask(Mode.SHADOW, "operator 7: keep off")
+        rollout.after(cycle)
+
+    count = len(tank.bench.plant.writes)
+    tank.run(60, asked_before_the_turn)
+    assert rollout.stage is Stage.ROLLED_BACK
+    assert len(tank.bench.plant.writes) == count
+
+
 def test_orders_reach_it_and_full_authority_needs_its_turns(tank, rollout, tmp_path, caplog):
     with loop_lock(tmp_path):
         for what in ("rollout", "full"):

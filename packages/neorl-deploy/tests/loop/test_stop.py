@@ -136,7 +136,7 @@ def test_the_mode_tag_is_a_level_while_the_loop_is_closed_and_3_is_needed_to_clo
     assert bench.step().mode is Mode.MANUAL
 
 
-def test_a_request_in_the_period_of_a_manual_one_closes_nothing(make):
+def test_a_request_in_the_period_of_another_mode_closes_nothing(make):
     """The tag of the operator and the command of an engineer, in either sequence."""
     bench = make().close()
     bench.plant.tags["MODE"], count = 0.0, len(bench.plant.writes)
@@ -144,13 +144,14 @@ def test_a_request_in_the_period_of_a_manual_one_closes_nothing(make):
     assert bench.step().mode is Mode.MANUAL
     assert len(bench.plant.writes) == count
     bench = make()
-    for targets in ((Mode.CLOSED_LOOP, Mode.MANUAL), (Mode.MANUAL, Mode.CLOSED_LOOP)):
-        for target in targets:
-            bench.loop.ask(target, "two persons")
-        cycles = bench.step(12)
-        assert {cycle.mode for cycle in cycles} == {Mode.MANUAL}
-        why = "closed loop is not carried out, because manual was requested in this period"
-        assert any(why in note for note in cycles[0].notes)
+    for opened in (Mode.MANUAL, Mode.SHADOW, Mode.ADVISORY):
+        for targets in ((Mode.CLOSED_LOOP, opened), (opened, Mode.CLOSED_LOOP)):
+            for target in targets:
+                bench.loop.ask(target, "two persons")
+            cycles = bench.step(12)
+            assert {cycle.mode for cycle in cycles} == {opened}
+            why = "closed loop is not carried out, because another mode was requested, too"
+            assert any(why in note for note in cycles[0].notes)
 
 
 def test_the_mode_tag_climbs_by_one_step_and_closes_within_a_minute():

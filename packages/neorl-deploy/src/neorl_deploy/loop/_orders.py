@@ -48,8 +48,8 @@ def carry_out(orders: Sequence[Order], mode: Mode, target: Mode, stopped: str) -
 
     With a stop, every other order of the period is dropped, except a request for manual, in which
     the loop writes nothing and the plant has its actuators. While a stop is in force, a request for
-    the closed loop is dropped, and so is one in the same period as a request for manual. A release
-    leads to shadow, and nothing else of its period closes the loop.
+    the closed loop is dropped, and so is one in the same period as a request for another mode. A
+    release leads to shadow, and nothing else of its period closes the loop.
 
     Args:
         orders: The orders of the period, oldest first.
@@ -59,7 +59,7 @@ def carry_out(orders: Sequence[Order], mode: Mode, target: Mode, stopped: str) -
     """
     notes, asked, release = [], False, ""
     stops = [order.by for order in orders if order.what == STOP]
-    manual = any(order.what is Mode.MANUAL for order in orders)
+    opened = any(o.what in TARGETS and o.what is not Mode.CLOSED_LOOP for o in orders)
     for what, by in orders:
         if what == STOP:
             notes.append(f"emergency stop: {by}")
@@ -71,8 +71,8 @@ def carry_out(orders: Sequence[Order], mode: Mode, target: Mode, stopped: str) -
         elif what == RELEASE:
             target, asked, release = Mode.SHADOW, False, by
             notes.append(f"released, in shadow: {by}")
-        elif what is Mode.CLOSED_LOOP and (stopped or release or manual):
-            why = f"it is stopped ({stopped})" if stopped else "manual was requested in this period"
+        elif what is Mode.CLOSED_LOOP and (stopped or release or opened):
+            why = f"it is stopped ({stopped})" if stopped else "another mode was requested, too"
             why = "it was released in this period" if release else why
             notes.append(f"{what} is not carried out, because {why}: {by}")
         else:

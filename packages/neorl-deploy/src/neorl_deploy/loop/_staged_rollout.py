@@ -353,6 +353,8 @@ class StagedRollout:
             return (
                 f"{self._loop.target} was requested, or the loop released the plant: {cycle.reason}"
             )
+        if expected is not Mode.CLOSED_LOOP and cycle.asked and AUTHOR not in cycle.asked[-1]:
+            return f"{expected} was requested: {cycle.asked[-1]}"  # else it would close again
         return ""
 
     def _count(self, cycle: Cycle, *, policy_acts: bool) -> None:
