@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from neorl_deploy.loop import TRANSITIONS, BlockReason
+from neorl_deploy.loop import TRANSITIONS, WRITING, BlockReason
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/pages/reference/loop.md"
@@ -85,6 +85,16 @@ SHOWN_BY: dict[str, tuple[str, BlockReason | None]] = {
 """Beginning of each row, a function that shows it, and the reason that the block states."""
 
 
+ARRANGEMENT: dict[str, str] = {
+    "the controller that uses AI": "loop/test_faults.py::test_what_may_not_be_trusted_is_lost",
+    "limits on its output, without AI": "runtime/test_runtime.py::test_a_step_never_gives_anything",
+    "a controller without AI that takes over": "loop/test_faults.py::test_a_stop_lets_the_fallback",
+    "supervision on hardware of its own": "loop/test_plant_side.py::test_every_fault_ends_with",
+    "the safety function": "",  # it is the plant's
+}
+"""Each part of the arrangement of ISO/IEC TR 5469, and the beginning of a test that shows it."""
+
+
 def rows(heading: str) -> list[list[str]]:
     """Cells of the table rows of a section of the page, its headings aside."""
     part = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
@@ -108,6 +118,28 @@ def test_every_failure_on_the_page_is_shown_by_a_test():
     failures = rows("What the plant sees in each failure")[1:]
     assert [name for name in SHOWN_BY for row in failures if row[0].startswith(name)] == [*SHOWN_BY]
     assert len(failures) == len(SHOWN_BY)
+
+
+@pytest.mark.parametrize("name", ARRANGEMENT)
+def test_a_part_of_the_arrangement_is_shown_by_a_test_and_says_what_it_is_not(name):
+    text = (ROOT / "docs/pages/explanation/guard-guarantee.md").read_text()
+    table = text.split("**What ISO/IEC TR 5469 has to do with it.**")[1].split("\n\n")[1]
+    parts = [[c.strip() for c in r.strip("|").split("|")] for r in table.splitlines()[2:]]
+    assert [part for part, _, _ in parts] == [*ARRANGEMENT]
+    assert all(here and limit for _, here, limit in parts)
+    file, _, function = ARRANGEMENT[name].partition("::")
+    assert not file or re.search(rf"(?m)^def {function}", (TESTS / file).read_text())
+
+
+def test_the_picture_shows_every_mode_on_the_side_on_which_it_writes():
+    picture = (ROOT / "docs/pages/images/loop.svg").read_text()
+    texts = re.findall(r"<text[^>]*>([^<]+)<", picture)
+    modes = {str(mode) for pair in TRANSITIONS for mode in pair}
+    held, written = (
+        texts.index(f"the loop writes {what}") for what in ("no actuator", "the actuators")
+    )
+    assert {*texts[held:written]} & modes == modes - {*WRITING}
+    assert {*texts[written:]} & modes == {*WRITING}
 
 
 @pytest.mark.parametrize("name", SHOWN_BY)

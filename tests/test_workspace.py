@@ -1,5 +1,6 @@
 """The workspace says each thing once, or the places where it says it agree."""
 
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ TOP_LEVEL = {
     *("CITATION.cff", "LICENSE", "README.md", "pyproject.toml"),
     *("docs", "packages", "tests", "tools"),
 }
+PINS = "tools/constraints.txt"
 NAMES = ["agents", "core", "deploy", "envs", "safety", "train"]
 
 
@@ -112,6 +114,36 @@ def test_the_demo_of_the_readme_is_its_script(settings: dict[str, Any], checkout
     demo = settings["tool"]["hatch"]["envs"]["default"]["scripts"]["demo"]
     assert demo == "python tools/demo.py {args}"
     assert "python -m hatch run demo\n" in (checkout / "README.md").read_text(encoding="utf-8")
+
+
+def test_ci_opens_a_bundle_of_the_oldest_jax_with_the_newest(checkout: Path) -> None:
+    deploy = checkout / "packages/neorl-deploy"
+    extras = tomllib.loads((deploy / "pyproject.toml").read_text())["project"]
+    (needed,) = [need for need in extras["optional-dependencies"]["jax"] if need.startswith("jax>")]
+    oldest = re.findall(r">=([\d.]+)", needed)[0]
+    kept = deploy / "tests/bundle/kept" / f"jax-{oldest}"
+    manifest = json.loads((kept / "manifest.json").read_text())
+    assert manifest["provenance"]["versions"]["jax"] == oldest
+    opened = (deploy / "tests/bundle/test_kept.py").read_text()
+    assert f'"kept" / "jax-{oldest}"' in opened
+    assert "nightly" not in opened  # so it runs with the tests of the package
+    pins = re.findall(r"(?m)^jax==([\d.]+) ;.*>= '(3\.\d+)'", Path(checkout, PINS).read_text())
+    ((newest, python),) = pins
+    assert numbers(newest) > numbers(oldest)
+    workflows = checkout / ".github/workflows"
+    package = yaml.safe_load((workflows / "ci.yml").read_text())["jobs"]["package"]
+    matrix = package["strategy"]["matrix"]
+    assert "deploy" in matrix["package"]
+    assert any(numbers(version) >= numbers(python) for version in matrix["python"])
+    assert package["steps"][-1]["run"].endswith("pkg.${{ matrix.package }}:test")
+    free = yaml.safe_load((workflows / "nightly.yml").read_text())["jobs"]["newest"]
+    assert free["env"]["NEORL_CONSTRAINTS"] == os.devnull  # the newest release of that day
+    assert max(free["strategy"]["matrix"]["python"], key=numbers) == matrix["python"][-1]
+    assert free["steps"][-1]["run"] == "python -m hatch test"
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def test_workflows_run_the_same_scripts_with_pinned_actions_and_few_rights(
