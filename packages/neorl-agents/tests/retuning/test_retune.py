@@ -11,6 +11,7 @@ from scipy import linalg
 
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
+    COMMON,
     TODAY,
     ChoiceRule,
     IncumbentEpisodes,
@@ -111,6 +112,46 @@ def test_the_best_gain_is_kept(plants):
     assert done.chosen == TODAY
     assert float(done.policy.gain[0, 0]) == pytest.approx(BEST, rel=1e-6)
     assert all(one.refusals for one in done.table[1:])
+
+
+SHORT = dataclasses.replace(
+    QUICK, search=SearchSettings(population=4, generations=1, episodes=8, step=0.05)
+)
+"""A search that hardly moves."""
+
+
+def common_gain(gain):
+    """The changes that make ``gain`` of a gain of 0.3."""
+    declared = tunables(law(0.3), SPEC)
+    (place,) = [i for i, one in enumerate(declared) if one.name.startswith("gain")]
+    changes = np.zeros(len(declared))
+    changes[place] = math.log(gain / 0.3) / declared[place].step
+    return changes
+
+
+def test_what_plants_of_the_type_found_is_adopted_where_this_log_agrees(plants):
+    alone = retune(plants, law(0.3), 0, SHORT)
+    helped = retune(plants, law(0.3), 0, SHORT, common=common_gain(BEST))
+    returns = [true_return(float(one.policy.gain[0, 0])) for one in (alone, helped)]
+    assert returns[1] - returns[0] > 0.4 * (true_return(BEST) - true_return(0.3))
+    names = {one.name for one in helped.table}
+    assert {f"{COMMON} {part:g}" for part in SHORT.fractions} < names
+
+
+def test_false_common_changes_change_nothing_but_the_candidates(plants):
+    """Gains below today's: the log of the plant refuses them, and the search around them."""
+    alone = retune(plants, law(0.3), 0, SHORT)
+    for gain in (0.02, 0.1):
+        told = retune(plants, law(0.3), 0, SHORT, common=common_gain(gain))
+        assert told.chosen == alone.chosen
+        np.testing.assert_array_equal(told.policy.gain, alone.policy.gain)
+        judged = [one for one in told.table if one.name.startswith(COMMON)]
+        assert all(one.refusals for one in judged)
+
+
+def test_common_changes_of_another_controller_are_refused(plants):
+    with pytest.raises(InputError, match=r"common has the shape \(7,\), .* one change for each"):
+        retune(plants, law(0.3), 0, SHORT, common=np.zeros(7))
 
 
 def test_a_second_search_compiles_nothing(plants):

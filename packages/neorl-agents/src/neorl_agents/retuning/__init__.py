@@ -32,6 +32,7 @@ from neorl_agents.retuning._residual import FittedResidual as FittedResidual
 from neorl_agents.retuning._residual import ResidualSettings as ResidualSettings
 from neorl_agents.retuning._residual import fit_residual as fit_residual
 from neorl_agents.retuning._residual import with_authority as with_authority
+from neorl_agents.retuning._retune import COMMON as COMMON
 from neorl_agents.retuning._retune import TODAY as TODAY
 from neorl_agents.retuning._retune import Change as Change
 from neorl_agents.retuning._retune import RefineResult as RefineResult
@@ -39,9 +40,13 @@ from neorl_agents.retuning._retune import RetuneResult as RetuneResult
 from neorl_agents.retuning._retune import refine as refine
 from neorl_agents.retuning._retune import retune as retune
 from neorl_agents.retuning._retune import select as select
+from neorl_agents.retuning._search import Proposer as Proposer
 from neorl_agents.retuning._search import SearchSettings as SearchSettings
+from neorl_agents.retuning._search import limits_of as limits_of
+from neorl_agents.retuning._search import scores_of_changes as scores_of_changes
 
 __all__ = [
+    "COMMON",
     "SURE",
     "TODAY",
     "Change",
@@ -57,6 +62,7 @@ __all__ = [
     "OwnReplay",
     "PlantFacts",
     "Prediction",
+    "Proposer",
     "RefineResult",
     "Refusal",
     "ResidualSettings",
@@ -72,6 +78,7 @@ __all__ = [
     "held_out_modes",
     "judging_modes",
     "learned_plants",
+    "limits_of",
     "logged_outcomes",
     "mode_outcome",
     "model_error",
@@ -80,6 +87,7 @@ __all__ = [
     "refine",
     "replayed",
     "retune",
+    "scores_of_changes",
     "select",
     "with_authority",
 ]

@@ -26,7 +26,7 @@ from neorl_agents.retuning._learned_plants import (
 )
 from neorl_agents.retuning._residual import fit_residual, with_authority
 from neorl_agents.retuning._search import SearchResult, limits_of, search
-from neorl_core import Policy
+from neorl_core import InputError, Policy
 from neorl_core.control import tunable_values, tunables, tuned
 
 DEFAULT_RULE = ChoiceRule()
@@ -53,7 +53,8 @@ class RetuneResult(NamedTuple):
 
     Attributes:
         policy: The controller to use.
-        chosen: Its name: ``"today"``, or the search and the part of the way, such as ``"a 0.5"``.
+        chosen: Its name: ``"today"``, or the search and the part of the way, such as ``"a 0.5"``;
+            ``"common 0.5"`` is half of the common changes themselves.
         changes: Every parameter before and after; equal if the incumbent is kept.
         table: Prediction of every candidate.
     """
@@ -64,7 +65,7 @@ class RetuneResult(NamedTuple):
     table: tuple[Prediction, ...]
 
 
-TODAY = "today"
+TODAY, COMMON = "today", "common"
 
 
 def retune(
@@ -72,6 +73,8 @@ def retune(
     incumbent: Policy,
     seed: int,
     settings: RetuneSettings = DEFAULT_SETTINGS,
+    *,
+    common: Float[np.ndarray, " tunable"] | None = None,
 ) -> RetuneResult:
     """Searches for better parameters of a controller, and adopts them if unseen episodes agree.
 
@@ -86,22 +89,34 @@ def retune(
         incumbent: Controller that runs today; it declares tunable parameters.
         seed: Seed of the search.
         settings: Settings of the search and of the choice.
+        common: Changes, in steps of the tunable parameters, that plants of the same type found good
+            together. They and the results of further searches around them are then candidates
+            too, and are judged by the same rule on this log.
 
     Returns:
         The controller, what changed, and the predictions.
 
     Raises:
-        InputError: If the incumbent declares no tunable parameter.
+        InputError: If the incumbent declares no tunable parameter, or another number of them than
+            ``common`` has.
     """
     spec = plants.model.spec
     declared = tunables(incumbent, spec)
     spread = np.asarray(plants.model.scales.obs[1])
+    if common is not None and np.shape(common) != (len(declared),):
+        raise InputError(
+            f"common has the shape {np.shape(common)}, and the controller declares "
+            f"{len(declared)} tunable parameters; give one change for each"
+        )
     candidates = {TODAY: incumbent}
-    results = _searches(plants, incumbent, seed, settings)
-    for letter, searched in zip("abcdefgh", results, strict=False):
+    results = _searches(plants, incumbent, seed, settings, common)
+    ends = {letter: one.changes for letter, one in zip("abcdefgh", results, strict=False)}
+    if common is not None:
+        ends[COMMON] = np.asarray(common, np.float64)
+    for name, end in ends.items():
         for share in settings.fractions:
-            changes = jnp.asarray(share * searched.changes, jnp.float32)
-            candidates[f"{letter} {share:g}"] = tuned(incumbent, declared, changes, spread=spread)
+            changes = jnp.asarray(share * end, jnp.float32)
+            candidates[f"{name} {share:g}"] = tuned(incumbent, declared, changes, spread=spread)
     table = _without_gaps(
         evaluate_candidates(plants, candidates, TODAY, settings.rule, searched=candidates)
     )
@@ -118,9 +133,18 @@ def retune(
 
 
 def _searches(
-    plants: LearnedPlants, incumbent: Policy, seed: int, settings: RetuneSettings
+    plants: LearnedPlants,
+    incumbent: Policy,
+    seed: int,
+    settings: RetuneSettings,
+    common: Float[np.ndarray, " tunable"] | None,
 ) -> tuple[SearchResult, ...]:
-    """One search for each weight of the distance, two at a time, since a search uses one core."""
+    """One search for each weight of the distance, from today's parameters and from common ones.
+
+    Two run at a time, since a search uses one core.
+    """
+    centres = (None,) if common is None else (None, common)
+    begun = [(weight, centre) for centre in centres for weight in settings.regularisations]
     limits = limits_of(plants.model.spec, plants.rows.outcome[:, 1:])
     episodes = np.arange(plants.search_plant.n_episodes)
     compiled, stopped = threading.Event(), threading.Event()
@@ -133,19 +157,19 @@ def _searches(
     def searched(number: int) -> SearchResult:
         if number:  # the program that the first search compiles serves all
             compiled.wait()
-        weight = settings.regularisations[number]
+        weight, centre = begun[number]
         search_settings = dataclasses.replace(settings.search, regularisation=weight)
         try:
             return search(
                 plants.search_plant, incumbent, episodes, limits, plants.scale, seed,
-                search_settings, after_generation=after_generation,
+                search_settings, centre=centre, after_generation=after_generation,
             )  # fmt: skip
         finally:
             compiled.set()
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         try:
-            return tuple(threads.map(searched, range(len(settings.regularisations))))
+            return tuple(threads.map(searched, range(len(begun))))
         except BaseException:  # such as Ctrl-C, which is not to wait for the other search
             stopped.set()
             raise
