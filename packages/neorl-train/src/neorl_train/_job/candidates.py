@@ -208,7 +208,12 @@ def retune_stage(
         return material
     session.reporter.stage(f"learning the plant from the log and retuning {name}")
     with session.timings.stage("retune"):
-        material, lines = with_plants(material, controllers, run.config.limits)
+        if run.shared is None:
+            material, lines = with_plants(material, controllers, run.config.limits)
+        else:
+            common, plants, incumbent, notes = run.shared
+            material = material._replace(plants=plants, incumbent=incumbent, common=common)
+            lines = list(notes)
         material, further = make_candidates((RETUNED, RESIDUAL), material)
     lines += further
     (retuned,) = material.pool.of(RETUNED)
@@ -220,6 +225,24 @@ def retune_stage(
     for line in lines:
         session.reporter.note(line)
     return material
+
+
+def learned_at_site(
+    run: ResolvedRun, session: Session, experience: Experience
+) -> tuple[Material, list[str]]:
+    """Learns the plant of a run before the run itself, for a search with other sites.
+
+    Returns:
+        The plant models and the controller that runs today, and sentences on them.
+    """
+    config = CandidateConfig.of(run.config)
+    material = Material(config, run.spec, run.environment, experience.dataset)
+    material, controllers = fit_controllers(run, session, material)
+    session.reporter.stage("learning the plant from the log")
+    with session.timings.stage("learn the plants of the sites"):
+        material, lines = with_plants(material, controllers, run.config.limits)
+    session.reporter.end()
+    return material, lines
 
 
 def with_plants(

@@ -2,8 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from jaxtyping import Float
+
+from neorl_agents.retuning import LearnedPlants
 from neorl_core import Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
@@ -23,6 +27,22 @@ from neorl_train.training._plan import Plan
 from neorl_train.training._processes import LeaderCheckpoints
 
 
+class SharedRetuning(NamedTuple):
+    """What a site of a federation knows before its own run retunes the controller.
+
+    Attributes:
+        common: Common changes of all sites, in steps of the tunable parameters.
+        plants: Plant models of its log, which the federation learned already.
+        incumbent: The controller that runs at the site today.
+        notes: Sentences on the models, and on where the changes come from.
+    """
+
+    common: Float[np.ndarray, " tunable"]
+    plants: LearnedPlants
+    incumbent: Policy
+    notes: tuple[str, ...]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class ResolvedRun:
     """Shared inputs of all stages of a run, resolved once when it starts or is resumed.
@@ -34,6 +54,7 @@ class ResolvedRun:
         environment: Plant on which its policies can act; ``None`` if there is only a log.
         dataset: The log, if the source is a file; that of a plant is collected later.
         spec: Channels of the source, with the cost limits of the run.
+        shared: What a federation found for retuning at this site; ``None`` outside of one.
     """
 
     config: Config
@@ -42,6 +63,7 @@ class ResolvedRun:
     environment: Plant | None
     dataset: Dataset | None
     spec: Spec
+    shared: SharedRetuning | None = None
 
     @property
     def judged_spec(self) -> Spec:

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import Float
+
 from neorl_agents.retuning import LearnedPlants
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
@@ -42,6 +45,8 @@ class Material(NamedTuple):
         digests: Digest of every given file when the run began.
         plants: Plant models that were learned from the log; ``None`` if the run learns none.
         incumbent: The controller that runs today, if it can act.
+        common: Changes of the incumbent's parameters that sites with plants of this type found
+            together; ``None`` outside of a federation.
         trained: Policies of every learner, by name and by seed; empty before the training.
         pool: The candidates so far, in the order of the families.
     """
@@ -53,6 +58,7 @@ class Material(NamedTuple):
     digests: Mapping[str, str] = {}
     plants: LearnedPlants | None = None
     incumbent: Policy | None = None
+    common: Float[np.ndarray, " tunable"] | None = None
     trained: Mapping[str, Mapping[int, Policy]] = {}
     pool: Pool = Pool()
 

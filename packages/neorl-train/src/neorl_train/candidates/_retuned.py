@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from neorl_agents.controllers import TrackingPID
 from neorl_agents.loops import faceplate_change, faceplate_rows, faceplate_sentence
 from neorl_agents.models import HistoryModelSettings
@@ -60,7 +63,7 @@ def _retune(material: Material) -> Made:
     if not name or plants is None or controller is None:
         return Made([], [])
     try:
-        result = _result(plants, controller, config)
+        result = _result(plants, controller, config, material.common)
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
     changes = [change_text(change) for change in result.changes if change.before != change.after]
@@ -70,7 +73,12 @@ def _retune(material: Material) -> Made:
     return Made([retuned], _sentences(name, result, plants, changes))
 
 
-def _result(plants: LearnedPlants, controller: Policy, config: CandidateConfig) -> RetuneResult:
+def _result(
+    plants: LearnedPlants,
+    controller: Policy,
+    config: CandidateConfig,
+    common: Float[np.ndarray, " tunable"] | None,
+) -> RetuneResult:
     """The result of the search; a policy in a file that declares no parameter stays as it is."""
     seed, settings, today = (
         config.retuning.seed,
@@ -80,7 +88,7 @@ def _result(plants: LearnedPlants, controller: Policy, config: CandidateConfig) 
     given = bool(today.incumbent_file) and config.retuning.controller == today.runs_today
     tunable = isinstance(controller, TunableController) and controller.tunables(plants.model.spec)
     if not given or tunable:
-        return retune(plants, controller, seed, settings)
+        return retune(plants, controller, seed, settings, common=common)
     _, table = select(plants, {TODAY: controller}, TODAY, settings.rule)
     return RetuneResult(controller, TODAY, (), table)
 

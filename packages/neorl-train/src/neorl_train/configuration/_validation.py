@@ -54,8 +54,9 @@ def validate(config: Config) -> None:
     memory_bytes(data.memory)
     memory_limit(config.devices.memory)
     _require(
-        bool(training.algorithms),
-        f"training.algorithms is empty; name one or more of {', '.join(known)}",
+        bool(training.algorithms or config.retuning.controller),
+        "training.algorithms is empty, and no controller is retuned; name one or more of "
+        f"{', '.join(known)}, or the controller as retuning.controller",
     )
     for name in training.algorithms:
         if name not in known:

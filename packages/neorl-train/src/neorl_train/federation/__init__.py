@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from neorl_train.federation._messages import n_bytes as n_bytes
     from neorl_train.federation._privacy import Pairings as Pairings
     from neorl_train.federation._privacy import epsilon as epsilon
+    from neorl_train.federation._retuning import CommonChanges as CommonChanges
+    from neorl_train.federation._retuning import RetuningSite as RetuningSite
+    from neorl_train.federation._retuning import federate_retuning as federate_retuning
     from neorl_train.federation._settings import Fault as Fault
     from neorl_train.federation._settings import Federation as Federation
     from neorl_train.federation._settings import FederationConfig as FederationConfig
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Client",
+    "CommonChanges",
     "Compressed",
     "Coordinator",
     "Fault",
@@ -44,6 +48,7 @@ __all__ = [
     "Pairings",
     "PrivacyConfig",
     "Proximal",
+    "RetuningSite",
     "RoundRecord",
     "RoundStart",
     "Update",
@@ -51,6 +56,7 @@ __all__ = [
     "decompress",
     "epsilon",
     "federate",
+    "federate_retuning",
     "federation_checkpoints",
     "join_federation",
     "n_bytes",

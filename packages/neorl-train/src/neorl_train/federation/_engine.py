@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from neorl_train.federation._client import (
 )
 from neorl_train.federation._coordinator import Coordinator
 from neorl_train.federation._messages import RoundStart, Update, Vector, n_bytes
-from neorl_train.federation._privacy import epsilon
+from neorl_train.federation._privacy import Pairings, epsilon
 from neorl_train.federation._rules import alter, is_fault, mix, mixings
 from neorl_train.federation._settings import (
     Fault,
@@ -92,19 +92,34 @@ def combined_round(
         updates: Usable answers by site, in the order of the sites.
         record: The record so far; the outcome of a site whose numbers are not finite is replaced.
     """
+    value, record = combined_answers(coordinator, len(vector), updates, record)
+    return vector if value is None else vector + value, record
+
+
+def combined_answers(
+    coordinator: Coordinator, size: int, updates: Mapping[str, Update], record: RoundRecord
+) -> tuple[Vector | None, RoundRecord]:
+    """What the rule makes of the answers of a round; ``None`` if the round does not count.
+
+    Args:
+        coordinator: The server.
+        size: Number of coordinates of an answer.
+        updates: Usable answers by site, in the order of the sites.
+        record: The record so far; the outcome of a site whose numbers are not finite is replaced.
+    """
     if not coordinator.enough(list(updates)):
-        return vector, record
-    federation, size = coordinator.settings.federation, len(vector)
+        return None, record
+    federation = coordinator.settings.federation
     changes = {name: coordinator.decode(update, size) for name, update in updates.items()}
     value, not_finite = coordinator.combine(record.round, changes, size)
     record.outcomes.update(dict.fromkeys(not_finite, NOT_FINITE))
     usable = [name for name in updates if name not in not_finite]
     too_few = bool(not_finite) and len(usable) < federation.least_sites
     if too_few or not np.isfinite(value).all():
-        return vector, record
+        return None, record
     shares = coordinator.shares(usable)[0] if federation.rule == "mean" else {}
     record = record._replace(counted=True, shares=shares, change=float(np.linalg.norm(value)))
-    return vector + value, record
+    return value, record
 
 
 def failed_rounds(
@@ -138,6 +153,32 @@ def failed_rounds(
     return failed + 1
 
 
+class Answering(Protocol):
+    """A site of the rounds: what it is asked for, and the name under which it answers.
+
+    Attributes:
+        name: Name of the site.
+        pairings: Its secrets with the others; ``None`` without masked sums.
+        last_error: Norms of what compression removed from its last answer, and of the answer.
+    """
+
+    name: str
+    pairings: Pairings | None
+    last_error: tuple[float, float]
+
+    def restart(self, rounds: int) -> None:
+        """Starts again after a failure."""
+        ...
+
+    def work(self, start: RoundStart) -> Callable[[], Update]:
+        """Begins to answer; returns a function that waits for the answer."""
+        ...
+
+    def mask(self, start: RoundStart, *, share: float, largest: float, scale: float) -> Update:
+        """The masked answer, multiplied by the site's share."""
+        ...
+
+
 class Exchange:
     """The rounds of a federation.
 
@@ -151,7 +192,7 @@ class Exchange:
     def __init__(
         self,
         coordinator: Coordinator,
-        clients: Sequence[Client],
+        clients: Sequence[Answering],
         faults: Sequence[Fault],
         matrices: np.ndarray | None,
     ) -> None:
@@ -170,29 +211,44 @@ class Exchange:
 
         ``vectors`` are the common parameters; without a server those of every site.
         """
-        outcomes, updates, down = self._updates_of_round(number, vectors)
-        up = sum(n_bytes(update) for update in updates.values())
-        plain = 4 * len(vectors[0]) * len(updates)
         if self._matrices is not None:
+            outcomes, updates, _ = self._answers(number, vectors, len(vectors[0]))
             return self._mix(number, vectors, updates, outcomes)
+        value, record = self.ask(number, vectors[0], len(vectors[0]))
+        return vectors if value is None else [vectors[0] + value], record
+
+    def ask(self, number: int, question: Vector, size: int) -> tuple[Vector | None, RoundRecord]:
+        """What the rule makes of the answers of all sites to a vector, in a round with a server.
+
+        Args:
+            number: Number of the round.
+            question: What every site receives, shape ``(question,)``.
+            size: Number of coordinates of an answer.
+
+        Returns:
+            The combined answer, shape ``(size,)``, ``None`` if the round does not count; and the
+            record.
+        """
+        outcomes, updates, down = self._answers(number, [question], size)
+        up = sum(n_bytes(update) for update in updates.values())
+        plain = 4 * size * len(updates)
         record = RoundRecord(number, outcomes, {}, False, 0.0, 0.0, up, down, plain)
         if self._coordinator.settings.messages.secure_sum:
             if not self._coordinator.enough(list(updates)):
-                return vectors, record
-            return self._masked_sum(number, vectors[0], updates, record)
-        vector, record = combined_round(self._coordinator, vectors[0], updates, record)
-        if not record.counted:
-            return vectors, record
+                return None, record
+            return self._masked_sum(number, question, updates, record)
+        value, record = combined_answers(self._coordinator, size, updates, record)
+        if value is None:
+            return None, record
         usable = [name for name in updates if name in record.answered]
-        return [vector], record._replace(error=self._relative_error(usable))
+        return value, record._replace(error=self._relative_error(usable))
 
-    def _updates_of_round(
-        self, number: int, vectors: list[Vector]
+    def _answers(
+        self, number: int, vectors: list[Vector], size: int
     ) -> tuple[dict[str, str], dict[str, Update], int]:
-        """Trains all participating sites in parallel; returns their outcomes and answers."""
+        """Lets all participating sites work in parallel; returns their outcomes and answers."""
         outcomes, running, down = {}, {}, 0
         drawn = self._coordinator.draw(number)
-        size = len(vectors[0])
         for i, client in enumerate(self._clients):
             name = client.name
             is_dead = is_fault(self._faults, name, "dead", number)
@@ -264,7 +320,7 @@ class Exchange:
 
     def _masked_sum(
         self, number: int, vector: Vector, updates: Mapping[str, Update], record: RoundRecord
-    ) -> tuple[list[Vector], RoundRecord]:
+    ) -> tuple[Vector | None, RoundRecord]:
         """The combination of the masked sums of all groups; by default all sites are one group."""
         terms, shares, up = [], {}, 0
         for group in self._coordinator.groups(number, list(updates)):
@@ -276,10 +332,10 @@ class Exchange:
         record = record._replace(bytes_up=up)
         value = self._coordinator.unmask(number, terms)
         if value is None:
-            return [vector], record
+            return None, record
         shares = shares if len(terms) == 1 else {}
         record = record._replace(counted=True, shares=shares, change=float(np.linalg.norm(value)))
-        return [vector + value], record
+        return value, record
 
     def _masked_group(
         self, number: int, vector: Vector, group: Sequence[str], record: RoundRecord

@@ -34,6 +34,7 @@ from neorl_train.data._training_data import TrainingData
 from neorl_train.federation._engine import RoundRecord, federate, federation_checkpoints
 from neorl_train.federation._messages import Introduction, check_introductions
 from neorl_train.federation._privacy import epsilon
+from neorl_train.federation._retuning_job import retuning_results, searched_together
 from neorl_train.federation._settings import FederationPlan
 from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._verdict import read_verdict
@@ -87,24 +88,52 @@ def run_federation(folder: Path, plan: FederationPlan, reporter: Reporter, timin
     with file_lock(folder / "lock"), StopSignal(reporter.print_line) as stop:
         try:
             data = _logs(runs, reporter, stop, timings)
-            policies = _train(folder, plan, runs, data, reporter, stop, timings)
+            resolved = _together(folder, plan, runs, data, reporter, stop, timings)
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
-    for name, (run, site) in runs.items():
-        site_policies = {seed: of_seed[name] for seed, of_seed in policies.items()}
-        kind = FederatedSite(site_policies)
+    for name, (run, _) in runs.items():
         if is_complete(run):
             continue
         reporter.print_line(f"site {name}: {run.path}")
         try:
             timings_of_site = Timings()  # a site's record has only its own
-            continue_run(dataclasses.replace(site, kind=kind), run, reporter, timings_of_site)
+            continue_run(resolved[name], run, reporter, timings_of_site)
         except InterruptedRunError as error:
             raise InterruptedRunError(error.signal_number, continue_line(folder)) from None
     sites = {name: run for name, (run, _) in runs.items()}
-    text, document = federation_results(plan, sites, list(read_records(folder / ROUNDS)))
+    if plan.retunes:
+        text, document = retuning_results(folder, plan, sites)
+    else:
+        text, document = federation_results(plan, sites, list(read_records(folder / ROUNDS)))
     write_json(folder / RESULTS, {**head("federation", VERSION), **document})
     return text
+
+
+def _together(
+    folder: Path,
+    plan: FederationPlan,
+    runs: Mapping[str, tuple[RunDirectory, ResolvedRun]],
+    data: Mapping[str, Experience],
+    reporter: Reporter,
+    stop: StopSignal,
+    timings: Timings,
+) -> dict[str, ResolvedRun]:
+    """The runs of all sites with what the sites found together."""
+    if plan.retunes:
+        found = searched_together(
+            folder, plan, runs, data, reporter, stop, timings, folder / ROUNDS
+        )
+        return {
+            name: dataclasses.replace(site, shared=found[name]) for name, (_, site) in runs.items()
+        }
+    policies = _train(folder, plan, runs, _trained_on(data), reporter, stop, timings)
+    return {
+        name: dataclasses.replace(
+            site,
+            kind=FederatedSite({seed: of_seed[name] for seed, of_seed in policies.items()}),
+        )
+        for name, (_, site) in runs.items()
+    }
 
 
 def continue_line(folder: Path) -> str:
@@ -129,7 +158,7 @@ def _logs(
     reporter: Reporter,
     stop: StopSignal,
     timings: Timings,
-) -> dict[str, TrainingData]:
+) -> dict[str, Experience]:
     data = {}
     for name, (directory, run) in runs.items():
         session = Session(directory, reporter, stop, timings)
@@ -143,8 +172,17 @@ def _logs(
                 f"site {name}: sites train on a log in memory; set data.steps above 0, or raise "
                 "data.memory"
             )
-        data[name] = experience.training
+        data[name] = experience
     return data
+
+
+def _trained_on(experiences: Mapping[str, Experience]) -> dict[str, TrainingData]:
+    """The training data of every site, which are in memory."""
+    return {
+        name: one.training
+        for name, one in experiences.items()
+        if isinstance(one.training, TrainingData)
+    }
 
 
 def _train(

@@ -36,10 +36,13 @@ ROBUST: dict[str, tuple[int, int]] = {
 
 @dataclasses.dataclass(frozen=True)
 class FederationConfig:
-    """How sites train one policy together.
+    """How sites train one policy together, or retune their controllers together.
 
     Attributes:
-        rounds: Number of exchanges between the sites.
+        method: What the sites do: ``"training"`` trains one policy for all; ``"retuning"`` searches
+            for better gains of ``retuning.controller`` in the plant models of all logs, after which
+            every site takes the gains that its own log supports.
+        rounds: Number of exchanges between the sites; of retuning, generations of the search.
         local_updates: Gradient steps that every site takes between two exchanges.
         rule: How updates are combined: ``"mean"`` is federated averaging, ``"gossip"`` exchanges
             with neighbours and has no server, the others withstand faulty sites.
@@ -57,6 +60,7 @@ class FederationConfig:
             declared ranges of the channels, for which no statistics are sent.
     """
 
+    method: Literal["training", "retuning"] = "training"
     rounds: int = setting(40, low=1)
     local_updates: int = setting(250, low=1)
     rule: Rule = "mean"
@@ -268,6 +272,21 @@ def _check_together(settings: Federation, sites: int) -> None:
         )
 
 
+def check_retuning_rounds(settings: Federation) -> None:
+    """Refuses settings of training that a search by ranks has no use for."""
+    for name, chosen in (
+        ('federation.rule = "gossip"', settings.federation.rule == "gossip"),
+        ("privacy.noise_multiplier", settings.private),
+        ("messages.fraction or messages.bits", settings.compressed),
+        ("federation.proximal", settings.federation.proximal > 0),
+    ):
+        if chosen:
+            raise InputError(
+                f"{name} is a setting of training, and sites that retune exchange only the ranks "
+                "of a few candidates; leave it out"
+            )
+
+
 def _check_noise_of_sites(settings: Federation, sites: int) -> None:
     """Requires masks, no draw of sites by the server, and honest sites that hide one another."""
     if not settings.messages.secure_sum:
@@ -385,8 +404,13 @@ class FederationPlan:
 
     @property
     def algorithm(self) -> str:
-        """The learner; the same for all sites."""
+        """The learner; the same for all sites. Sites that retune have none."""
         return next(iter(self.sites.values())).training.algorithms[0]
+
+    @property
+    def retunes(self) -> bool:
+        """Whether the sites retune their controllers instead of training a policy."""
+        return self.settings.federation.method == "retuning"
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain dictionaries with everything that influences the result."""
@@ -417,11 +441,8 @@ def federation_plan(
             )
     check_federation(settings, list(sites))
     check_faults(faults, list(sites), secure_sum=settings.messages.secure_sum)
-    if len(shared.training.algorithms) != 1:
-        raise InputError(
-            "sites train one learner together, but training.algorithms names "
-            f"{', '.join(shared.training.algorithms) or 'none'}; name one learner, such as td3_bc"
-        )
+    retunes = settings.federation.method == "retuning"
+    shared = _for_retuning(shared, settings) if retunes else _for_training(shared)
     if shared.training.on != "log" or shared.finetune.run:
         raise InputError("sites train on their logs; leave training.on and finetune.run out")
     federation = settings.federation
@@ -441,4 +462,42 @@ def federation_plan(
             configs[name] = update(shared, section_of_site)
         except InputError as error:
             raise InputError(f"sites.{name}: {error}") from None
+        if retunes:
+            _require_controller(name, configs[name])
     return FederationPlan(settings, configs, faults, Path(shared.output.directory))
+
+
+LEARNER = ("td3_bc",)
+"""The learner of a federation that names none."""
+
+
+def _for_training(shared: Config) -> Config:
+    """The sections of sites that train one learner."""
+    if len(shared.training.algorithms) != 1:
+        raise InputError(
+            "sites train one learner together, but training.algorithms names "
+            f"{', '.join(shared.training.algorithms) or 'none'}; name one learner, such as td3_bc"
+        )
+    return shared
+
+
+def _require_controller(name: str, config: Config) -> None:
+    """Refuses a site without a controller to retune."""
+    if not config.retuning.controller:
+        raise InputError(
+            f'federation.method is "retuning", and site {name} names no controller to retune; '
+            "name the one that runs today with --retuning.controller, such as a tuning of the "
+            'plant, a declared controller or "incumbent"'
+        )
+
+
+def _for_retuning(shared: Config, settings: Federation) -> Config:
+    """The sections of sites that retune and train no learner."""
+    check_retuning_rounds(settings)
+    algorithms = shared.training.algorithms
+    if algorithms not in ((), LEARNER):
+        raise InputError(
+            f'federation.method is "retuning", and training.algorithms names '
+            f"{', '.join(algorithms)}, which no site trains; leave it out"
+        )
+    return dataclasses.replace(shared, training=dataclasses.replace(shared.training, algorithms=()))

@@ -21,6 +21,7 @@ from neorl_train.configuration._sections import (
 )
 from neorl_train.configuration._validation import refuse_untrained, require_importable
 from neorl_train.federation._settings import (
+    LEARNER,
     SECTIONS,
     Fault,
     Federation,
@@ -38,6 +39,8 @@ Trains one policy at several sites. No row of a log leaves its site: sites excha
 once, for a common scale, sums and ranges of the channels. FILE.toml has the sections of a run,
 which all sites share, and one section [sites.NAME] for each site with its own settings, such as
 sites.NAME.data.source. Without a file, each SOURCE (a log or a plant) is a site.
+With --federation.method retuning the sites exchange only ranks of gains, and every site takes the
+gains that its own log supports.
 FOLDER is that of an earlier federation, which is continued with bit-identical results. Every site
 becomes a run with evaluation, verdict and report, which compares the policy with training on that
 site alone and with the plant's controllers.
@@ -47,13 +50,14 @@ examples:
   neorl-train federate sites.toml --federation.rule median --federation.byzantine 1
   neorl-train federate sites.toml --privacy.noise-multiplier 5 --privacy.clip-norm 0.2
   neorl-train federate sites.toml --messages.bits 8 --messages.fraction 0.1
+  neorl-train federate sites.toml --federation.method retuning --retuning.controller incumbent
   neorl-train federate federations/0001
 """
 
 
 PLAN = "federation.toml"
 DEFAULTS: dict[str, Any] = {
-    "training": {"algorithms": ("td3_bc",), "seeds": (0,)},
+    "training": {"algorithms": LEARNER, "seeds": (0,)},
     "output": {"directory": "federations", "tracking": False},
 }
 

@@ -1,0 +1,168 @@
+"""The stage of a federation in which sites search gains together, and its comparison."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neorl_core import InputError
+from neorl_core.infrastructure import head, write_json
+from neorl_train._job.candidates import learned_at_site
+from neorl_train._job.resolved_run import ResolvedRun, Session, SharedRetuning
+from neorl_train._process.control import StopSignal
+from neorl_train._process.progress import Reporter, Timings
+from neorl_train.candidates._retuned import retune_settings
+from neorl_train.data._experience import Experience
+from neorl_train.federation._engine import RoundRecord
+from neorl_train.federation._retuning import CommonChanges, RetuningSite, federate_retuning
+from neorl_train.federation._settings import FederationPlan
+from neorl_train.judging._results import read_evaluation
+from neorl_train.judging._verdict import read_verdict
+from neorl_train.runs._directory import RunDirectory
+from neorl_train.runs._records import Records
+
+COMMON = "common.json"
+VERSION = 1
+
+
+def searched_together(
+    folder: Path,
+    plan: FederationPlan,
+    runs: Mapping[str, tuple[RunDirectory, ResolvedRun]],
+    experiences: Mapping[str, Experience],
+    reporter: Reporter,
+    stop: StopSignal,
+    timings: Timings,
+    rounds: Path,
+) -> dict[str, SharedRetuning]:
+    """What every site knows after all rounds; rounds that are complete are not repeated.
+
+    A search that was stopped starts again, and comes to the same changes.
+
+    Raises:
+        InputError: If a log does not suffice, or the sites do not fit together.
+    """
+    search = retune_settings(next(iter(plan.sites.values())).retuning).search
+    seed, sites, learned = plan.seeds[0], [], {}
+    for name, (directory, run) in runs.items():
+        reporter.print_line(f"site {name}")
+        session = Session(directory, reporter, stop, timings)
+        try:
+            material, lines = learned_at_site(run, session, experiences[name])
+            assert material.plants is not None  # just learned
+            assert material.incumbent is not None
+            learned[name] = (material.plants, material.incumbent, lines)
+            sites.append(
+                RetuningSite(
+                    name,
+                    material.plants,
+                    material.incumbent,
+                    plan.settings,
+                    search,
+                    seed=seed,
+                    faults=plan.faults,
+                )
+            )
+        except InputError as error:
+            raise InputError(f"site {name}: {error}") from error
+        stop.check()
+    path = folder / COMMON
+    if not path.is_file():
+        with timings.stage("search together"):
+            common = _search(plan, sites, search, reporter, stop, rounds)
+        write_json(path, {**head("common-changes", VERSION), **_document(common)})
+    changes = np.asarray(json.loads(path.read_text(encoding="utf-8"))["changes"], np.float64)
+    origin = (
+        f"{len(sites)} sites searched together; this site judges what they found by its own log"
+    )
+    return {
+        name: SharedRetuning(changes, plants, incumbent, (*lines, origin))
+        for name, (plants, incumbent, lines) in learned.items()
+    }
+
+
+def _search(
+    plan: FederationPlan,
+    sites: Sequence[RetuningSite],
+    search: Any,
+    reporter: Reporter,
+    stop: StopSignal,
+    rounds: Path,
+) -> CommonChanges:
+    """The common changes; every round is a line of the records."""
+    rounds.unlink(missing_ok=True)  # those of a search that was stopped
+    records, number = Records(rounds), plan.settings.federation.rounds
+    reporter.stage(f"searching gains at {len(sites)} sites", total=number, done=0, unit="rounds/s")
+
+    def watch(record: RoundRecord) -> None:
+        records.write({"seed": plan.seeds[0], **record.line()})
+        records.sync()
+        reporter.update(record.round + 1, f"{len(record.answered)} of {len(sites)} answered")
+
+    try:
+        common = federate_retuning(
+            sites, plan.settings, search, seed=plan.seeds[0], faults=plan.faults, watch=watch,
+            print_line=reporter.print_line, stop=stop.requested,
+        )  # fmt: skip
+    finally:
+        records.close()
+    reporter.end()
+    stop.check()
+    return common
+
+
+def _document(common: CommonChanges) -> dict[str, Any]:
+    return {
+        "parameters": list(common.names),
+        "changes": [float(change) for change in common.changes],
+        "rounds": sum(record.counted for record in common.records),
+    }
+
+
+def retuning_results(
+    folder: Path, plan: FederationPlan, sites: Mapping[str, RunDirectory]
+) -> tuple[str, dict[str, Any]]:
+    """What every site took, as text and as JSON."""
+    common = json.loads((folder / COMMON).read_text(encoding="utf-8"))
+    results = {name: _site(run) for name, run in sites.items()}
+    document = {
+        "method": plan.settings.federation.method,
+        "rule": plan.settings.federation.rule,
+        "rounds": common["rounds"],
+        "common": dict(zip(common["parameters"], common["changes"], strict=True)),
+        "sites": results,
+    }
+    federation = plan.settings.federation
+    lines = [f"gains searched together by {federation.rule}, {common['rounds']} rounds"]
+    for name, site in results.items():
+        changed = "; ".join(site["changes"]) or "today's gains are kept"
+        lines.append(f"  {name}: {site['rows']} rows, {site['verdict']}; {changed}")
+        if "gain" in site:
+            value, low, high = site["gain"]
+            lines.append(
+                f"    return on the plant: {value:+.3g} [{low:.3g}, {high:.3g}] over today's "
+                "controller, paired"
+            )
+    return "\n".join(lines), document
+
+
+def _site(run: RunDirectory) -> dict[str, Any]:
+    """Verdict and changes of a site and, if it has a simulator, what they bring there."""
+    evaluation = read_evaluation(run.path)
+    site: dict[str, Any] = {
+        "run": str(run.path),
+        "verdict": read_verdict(run.path).answer,
+        "rows": evaluation.source.rows,
+        "changes": list(run.record().get("changes", [])),
+    }
+    differences = [
+        row.difference
+        for row in evaluation.tables.rows
+        if row.name == evaluation.tables.candidate and row.difference is not None
+    ]
+    if differences:
+        (difference,) = differences
+        site["gain"] = [difference.value, difference.low, difference.high]
+    return site
