@@ -2,19 +2,25 @@
 
 C is compiled by ``gcc``. Structured text is compiled by matiec, which is not a daily dependency:
 build it (flex, bison, autoconf: ``autoreconf -i && ./configure && make``) and put its folder on the
-path, where ``iec2c`` lies beside ``lib``.
+path, where ``iec2c`` lies beside ``lib``. ``NEORL_TC6_SCHEMA`` names the schema of PLCopen XML,
+``tc6_xml_v201.xsd``.
 """
 
 import csv
 import ctypes
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
+import jax
 import numpy as np
 import pytest
 
 from neorl_agents import save_policy
+from neorl_agents.networks import init_mlp, tanh
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
@@ -25,18 +31,23 @@ from neorl_deploy.forms import (
     c_source,
     form_of,
     operations_of,
+    plcopen_xml,
     structured_text,
     write_forms,
 )
 
 KEPT = Path(__file__).parents[1] / "bundle" / "kept" / "jax-0.10.2"
-IEC2C = shutil.which("iec2c")
+IEC2C, SCHEMA = shutil.which("iec2c"), os.environ.get("NEORL_TC6_SCHEMA", "")
 REAL, LREAL = 1e-5, 1e-12
 """Largest difference of an action, as a fraction of its channel's span."""
 LANGUAGES = [
     pytest.param("c", marks=pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")),
-    pytest.param("st", marks=pytest.mark.skipif(not IEC2C, reason="matiec's iec2c is not built")),
+    *(
+        pytest.param(one, marks=pytest.mark.skipif(not IEC2C, reason="matiec's iec2c is not built"))
+        for one in ("st", "plcopen")
+    ),
 ]
+AVAILABLE = [*(["c"] if shutil.which("gcc") else []), *(["st", "plcopen"] if IEC2C else [])]
 
 
 class Compiled:
@@ -45,7 +56,7 @@ class Compiled:
     def __init__(self, form, language, folder, *, long=False):
         self._inputs, self._form = form.inputs, form
         self._outputs = [variable for variable, _ in form.outputs]
-        write, further = (_c_driver if language == "c" else _st_driver)(form, folder, long)
+        write, further = DRIVERS[language](form, folder, long)
         (folder / "driver.c").write_text(write)
         flags = ["-O2", "-w", "-ffp-contract=off", "-shared", "-fPIC"]
         command = ["gcc", *flags, *further, "driver.c", "-o", "form.so", "-lm"]
@@ -79,7 +90,43 @@ def _c_driver(form, folder, long):
 
 
 def _st_driver(form, folder, long):
-    (folder / "block.st").write_text(structured_text(form, long=long))
+    return _block_driver(form, folder, structured_text(form, long=long))
+
+
+def _plcopen_driver(form, folder, long):
+    return _block_driver(form, folder, imported(plcopen_xml(form, long=long)))
+
+
+def imported(document):
+    """The block of a PLCopen document as structured text, as a tool that imports it reads it."""
+    names = {"of": "http://www.plcopen.org/xml/tc6_0201"}
+    pou = ElementTree.fromstring(document).find("of:types/of:pous/of:pou", names)
+    assert pou is not None
+    assert pou.get("pouType") == "functionBlock"
+    lines = [f"FUNCTION_BLOCK {pou.get('name')}"]
+    keywords = {"inputVars": "VAR_INPUT", "outputVars": "VAR_OUTPUT", "localVars": "VAR"}
+    for group in pou.find("of:interface", names):
+        keyword = keywords.get(group.tag.partition("}")[2])
+        if keyword is None:  # the documentation
+            continue
+        lines.append(f"{keyword} CONSTANT" if group.get("constant") == "true" else keyword)
+        for variable in group.findall("of:variable", names):
+            kind = variable.find("of:type", names)[0]
+            array = kind.find("of:dimension", names)
+            text = kind.tag.partition("}")[2].upper()
+            if array is not None:
+                element = kind.find("of:baseType", names)[0].tag.partition("}")[2]
+                text = f"ARRAY[{array.get('lower')}..{array.get('upper')}] OF {element}"
+            given = variable.findall(".//of:simpleValue", names)
+            values = ", ".join(one.get("value") for one in given)
+            start = f" := {f'[{values}]' if array is not None else values}" if given else ""
+            lines.append(f"{variable.get('name')} : {text}{start};")
+        lines.append("END_VAR")
+    return "\n".join([*lines, *pou.find("of:body/of:ST", names).itertext(), "END_FUNCTION_BLOCK\n"])
+
+
+def _block_driver(form, folder, text):
+    (folder / "block.st").write_text(text)
     library = Path(IEC2C).resolve().parent / "lib"
     done = subprocess.run(
         [IEC2C, "-I", library, "-T", folder, folder / "block.st"], capture_output=True, text=True
@@ -100,6 +147,18 @@ def _st_driver(form, folder, long):
         f"{inputs} {name}_body__(&block); {outputs} }}",
         ["-I", str(library / "C")],
     )
+
+
+DRIVERS = {"c": _c_driver, "st": _st_driver, "plcopen": _plcopen_driver}
+
+
+def compiled(form, folder, *, long=False):
+    """The form in every language that can be compiled here."""
+    blocks = {}
+    for language in AVAILABLE:
+        (folder / language).mkdir()
+        blocks[language] = Compiled(form, language, folder / language, long=long)
+    return blocks
 
 
 def hostile_steps(manifest, count, seed=1):
@@ -138,74 +197,150 @@ def hostile_steps(manifest, count, seed=1):
         yield inputs, sent, read
 
 
-def largest_difference(manifest, reference, block, count):
-    """The largest difference of an action, when both get what the reference sends; also its acts.
+def largest_difference(manifest, reference, blocks, count):
+    """The largest difference of an action by block, when all get what the reference sends.
 
-    Flags and alarms have to be equal in every step.
+    Flags and alarms have to be equal in every step. Also returns in how many the policy acts.
     """
     spans = {f"out_{c.name}": c.high - c.low for c in manifest.action}
-    last, worst, acts = np.zeros(len(manifest.action)), 0.0, 0
+    last, acts = np.zeros(len(manifest.action)), 0
+    worst = dict.fromkeys(blocks, 0.0)
     for at, (inputs, sent, read) in enumerate(hostile_steps(manifest, count)):
         given = np.float32(last if sent is None else sent)
         for channel, value, held in zip(manifest.action, given, read, strict=True):
             inputs |= {f"sent_{channel.name}": value, f"sent_{channel.name}_ok": bool(held)}
-        expected, answer = reference.step(**inputs), block.step(**inputs)
+        expected = reference.step(**inputs)
         last = np.array([expected[name] for name in spans])
-        for name, span in spans.items():
-            assert np.isfinite(answer[name])
-            worst = max(worst, abs(float(answer[name]) - float(expected[name])) / span)
-        for name in ("flags", "alarms"):
-            assert answer[name] == expected[name], (at, name, inputs)
+        for label, block in blocks.items():
+            answer = block.step(**inputs)
+            for name, span in spans.items():
+                assert np.isfinite(answer[name])
+                apart = abs(float(answer[name]) - float(expected[name])) / span
+                worst[label] = max(worst[label], apart)
+            for name in ("flags", "alarms"):
+                assert answer[name] == expected[name], (at, label, name, inputs)
         acts += not expected["flags"] & manifest.flags["fallback_used"]
     return worst, acts
 
 
 @pytest.fixture(scope="module")
-def pid_bundle(finished_run, pid, spec, log_columns, tmp_path_factory):
-    run = tmp_path_factory.mktemp("pid") / "runs" / "0001"
-    shutil.copytree(finished_run, run)
-    obs = log_columns()["obs"]
-    save_policy(run / "policies/iql-0.safetensors", pid, spec, obs[:40], {})
-    return export_run(run, ExportOptions(out=run.parent / "plant.bundle"))
+def sealed_with(finished_run, spec, log_columns, tmp_path_factory):
+    """Seals a policy behind the guard of the run."""
+
+    def sealed(policy):
+        run = tmp_path_factory.mktemp("sealed") / "runs" / "0001"
+        shutil.copytree(finished_run, run)
+        save_policy(run / "policies/iql-0.safetensors", policy, spec, log_columns()["obs"][:40], {})
+        return export_run(run, ExportOptions(out=run.parent / "plant.bundle"))
+
+    return sealed
+
+
+@pytest.fixture(scope="module", params=["pid", "network"])
+def bundle_of(request, exported, pid, sealed_with):
+    """A PID, and the network of 32-32."""
+    return read_bundle(exported) if request.param == "network" else sealed_with(pid)
+
+
+@pytest.fixture(scope="module")
+def night(bundle_of, tmp_path_factory):
+    """100,000 steps in all languages at once, since the bundle itself takes most of the time."""
+    blocks, count = compiled(form_of(bundle_of), tmp_path_factory.mktemp("night")), 100_000
+    worst, acts = largest_difference(bundle_of.manifest, SealedStep(bundle_of), blocks, count)
+    kind = bundle_of.manifest.document["provenance"]["policy"]["kind"]
+    print(f"{kind}, {count} steps, {acts} by the policy:", worst)
+    assert acts > count / 10
+    return worst
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_network_and_its_guard_answer_as_the_bundle(exported, language, tmp_path):
     bundle = read_bundle(exported)
     block = Compiled(form_of(bundle), language, tmp_path)
-    worst, acts = largest_difference(bundle.manifest, SealedStep(bundle), block, 300)
-    assert worst <= REAL
+    worst, acts = largest_difference(bundle.manifest, SealedStep(bundle), {language: block}, 300)
+    assert worst[language] <= REAL
     assert 50 < acts < 300  # policy and fallback both act
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("policy", ["pid", "network"])
-def test_every_night_many_steps_answer_as_the_bundle(
-    exported, pid_bundle, policy, language, tmp_path
-):
-    bundle = read_bundle(exported) if policy == "network" else pid_bundle
-    block = Compiled(form_of(bundle), language, tmp_path)
-    count = 100_000 if (policy, language) == ("pid", "st") else 10_000
-    worst, acts = largest_difference(bundle.manifest, SealedStep(bundle), block, count)
-    print(f"{policy} in {language}, {count} steps: {worst:.1e} of a span, {acts} by the policy")
-    assert worst <= REAL
-    assert acts > count / 10
+def test_every_night_many_steps_answer_as_the_bundle(night, language):
+    assert night[language] <= REAL
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("policy", ["pid", "network"])
-def test_double_precision_computes_what_the_form_states(
-    exported, pid_bundle, policy, language, tmp_path
-):
+def test_double_precision_computes_what_the_form_states(bundle_of, tmp_path):
     """The bundle itself has single precision; the form is computed here in double precision."""
-    bundle = read_bundle(exported) if policy == "network" else pid_bundle
-    form = form_of(bundle)
-    block = Compiled(form, language, tmp_path, long=True)
-    reference = Evaluation(form, np.float64)
-    worst, _ = largest_difference(bundle.manifest, reference, block, 5_000)
-    assert worst <= LREAL
+    form = form_of(bundle_of)
+    reference, blocks = Evaluation(form, np.float64), compiled(form, tmp_path, long=True)
+    worst, _ = largest_difference(bundle_of.manifest, reference, blocks, 10_000)
+    print("double precision:", worst)
+    assert blocks
+    assert max(worst.values()) <= LREAL
+
+
+@pytest.mark.nightly
+def test_the_largest_network_is_printed_and_a_larger_one_is_refused(
+    network, sealed_with, spec, tmp_path
+):
+    def sealed(*widths):
+        sizes = (len(spec.obs), *widths, len(spec.action))
+        drawn = init_mlp(sizes, jax.random.key(7), output=tanh)
+        scales = network.obs, drawn, network.action, network.low, network.high
+        return sealed_with(type(network)(*scales))
+
+    bundle = sealed(64, 64)
+    blocks = compiled(form_of(bundle), tmp_path)
+    worst, _ = largest_difference(bundle.manifest, SealedStep(bundle), blocks, 1_000)
+    assert max(worst.values()) <= REAL
+    with pytest.raises(NoFormError, match=r"a layer of 65 \(at most 64\)"):
+        form_of(sealed(65, 8))
+    with pytest.raises(NoFormError, match=r"a network of 3 hidden layers \(at most 2\)"):
+        form_of(sealed(8, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("_lowering.MAX_WIDTH", r"a layer of 32 \(at most 2\)"),
+        ("_form.MAX_LAYERS", r"a network of 2 hidden layers \(at most 1\)"),
+    ],
+)
+def test_a_network_beyond_the_limit_is_refused(exported, monkeypatch, limit, words):
+    monkeypatch.setattr(f"neorl_deploy.forms.{limit}", 2 if "WIDTH" in limit else 1)
+    with pytest.raises(NoFormError, match=words):
+        form_of(read_bundle(exported))
+
+
+def test_the_document_for_import_holds_the_variables_and_statements_of_the_text(exported):
+    form = form_of(read_bundle(exported))
+    document, text = plcopen_xml(form), structured_text(form)
+
+    def parts(block):
+        """Declarations by name, and the statements."""
+        block = " ".join(re.sub(r"\(\*.*?\*\)", "", block, flags=re.DOTALL).split())
+        head, _, body = block.rpartition("END_VAR")
+        named = re.findall(r"(\w+(?:, \w+)*) : (ARRAY\S+ OF \w+|\w+)(?: := ([^;]+))?;", head)
+        named = {
+            name: (kind, "".join(value.split()))
+            for names, kind, value in named
+            for name in names.split(", ")
+        }
+        return named, body.split()
+
+    assert parts(imported(document)) == parts(text)
+    assert form.seal in document
+    for variable in form.inputs:
+        assert f"<xhtml:p>{variable.words}</xhtml:p>" in document
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not SCHEMA, reason="NEORL_TC6_SCHEMA does not name the schema")
+def test_the_document_for_import_keeps_the_published_schema(bundle_of):
+    from lxml import etree
+
+    schema = etree.XMLSchema(etree.parse(SCHEMA))
+    schema.assertValid(etree.fromstring(plcopen_xml(form_of(bundle_of)).encode()))
 
 
 def test_the_block_declares_tags_units_and_the_seal_and_loops_are_bounded(exported):
@@ -223,13 +358,13 @@ def test_the_block_declares_tags_units_and_the_seal_and_loops_are_bounded(export
 
 
 def test_a_search_without_a_fixed_number_of_turns_is_refused():
-    with pytest.raises(NoFormError, match="no form for a controller: a loop without a fixed"):
+    with pytest.raises(NoFormError, match="its guard searches over limits on sums of several"):
         form_of(read_bundle(KEPT))
 
 
 def test_forms_lie_beside_the_bundle_with_a_test_sheet(bundle):
-    written = write_forms(read_bundle(bundle), ["st", "c"])
-    assert [path.suffix for path in written] == [".st", ".h", ".c", ".csv"]
+    written = write_forms(read_bundle(bundle), ["st", "plcopen", "c"])
+    assert [path.suffix for path in written] == [".st", ".xml", ".h", ".c", ".csv"]
     rows = list(csv.DictReader(written[-1].read_text("utf-8").splitlines()))
     sealed = SealedStep(read_bundle(bundle))
     assert len(rows) > 100

@@ -127,9 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--form",
         action="append",
-        choices=("st", "c", "fmu"),
-        help="also print it beside the bundle: st, a function block in structured text; c, C; fmu, "
-        "a co-simulation unit; may be repeated",
+        choices=("st", "plcopen", "c", "fmu"),
+        help="also print it beside the bundle: st, a function block in structured text; plcopen, "
+        "the same block in PLCopen XML; c, C; fmu, a co-simulation unit; may be repeated",
     )
     export.add_argument(
         "--lreal", action="store_true", help="--form in double precision instead of single"

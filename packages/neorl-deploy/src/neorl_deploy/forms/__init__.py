@@ -7,6 +7,7 @@ from neorl_deploy.forms._form import Variable as Variable
 from neorl_deploy.forms._form import form_of as form_of
 from neorl_deploy.forms._form import operations_of as operations_of
 from neorl_deploy.forms._lowering import NoFormError as NoFormError
+from neorl_deploy.forms._plcopen import plcopen_xml as plcopen_xml
 from neorl_deploy.forms._sheet import SealedStep as SealedStep
 from neorl_deploy.forms._structured_text import structured_text as structured_text
 from neorl_deploy.forms._unit import write_unit as write_unit
@@ -21,6 +22,7 @@ __all__ = [
     "c_source",
     "form_of",
     "operations_of",
+    "plcopen_xml",
     "structured_text",
     "write_forms",
     "write_unit",

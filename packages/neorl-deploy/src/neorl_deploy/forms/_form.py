@@ -21,11 +21,15 @@ from neorl_deploy.runtime._operations import Operations, read_operations
 
 MAX_MEMORY = 512
 """Most numbers that a step may remember."""
+MAX_LAYERS = 2
+"""Most hidden layers of a network."""
 BEATS = 32_767
 """Largest value of the heartbeat, which then begins again at one."""
 FALLBACK = "fallback_used"
 SECTIONS = ("inputs", "controller", "fallback", "supervision", "guard", "report")
 STOPPED = (".supervisor.tripped", ".supervisor.latched", ".supervisor.stopped")
+BENDING = frozenset({"abs", "cos", "exp", "limit", "max", "min", "select", "sin", "sqrt"})
+"""Operations on a row that make a layer of a product."""
 NOBODY = -1
 """Memory of who acted last if neither policy nor fallback did."""
 
@@ -90,6 +94,9 @@ def form_of(bundle: Bundle, name: str = "") -> Form:
     manifest, (listed, initial) = bundle.manifest, sealed_step(bundle)
     try:
         drafted = _settled(manifest, listed.inputs, listed, initial)
+        layers = hidden_layers(drafted.graph.nodes)
+        if layers > MAX_LAYERS:
+            raise NoFormError(f"a network of {layers} hidden layers (at most {MAX_LAYERS})")
     except NoFormError as error:
         raise NoFormError(f"{bundle.path} has no form for a controller: {error}") from error
     graph = drafted.graph
@@ -157,6 +164,24 @@ def operations_of(form: Form) -> int:
         elif entry.op not in ("read", "constant", "index", "pack"):
             count += max(entry.width, 1)
     return count
+
+
+def hidden_layers(nodes: Sequence[Entry]) -> int:
+    """Hidden layers of a network: products with a matrix, one after another, less the last.
+
+    Products count as one where no :data:`BENDING` lies between them: an observer has several.
+    """
+    straight, bent = [0] * len(nodes), [0] * len(nodes)
+    layers = 0
+    for node, entry in enumerate(nodes):
+        straight[node] = max((straight[arg] for arg in entry.args), default=0)
+        bent[node] = max((bent[arg] for arg in entry.args), default=0)
+        if entry.op == "dot":
+            straight[node] = max(straight[node], bent[node] + 1)
+            layers = max(layers, straight[node])
+        elif entry.width and entry.op in BENDING:
+            straight[node], bent[node] = 0, max(straight[node], bent[node])
+    return max(layers - 1, 0)
 
 
 def reached(nodes: Sequence[Entry], roots: Sequence[Node]) -> list[Node]:

@@ -71,7 +71,8 @@ DIRECT = {
     **{name: name for name in ("eq", "ne", "lt", "gt", "le", "ge")},
 }
 WITHOUT = {
-    "while": "a loop without a fixed number of turns (a search over rows of several channels)",
+    "while": "a loop without a fixed number of turns: its guard searches over limits on sums of "
+    "several channels; limit single channels instead, or run the bundle itself beside the plant",
     "sort": "a sort",
     "largest": "a choice of the largest numbers",
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,8 +62,50 @@ seal sha256:{seal}
 bundle sha256:{digest}"""
 
 
-def structured_text(form: Form, *, long: bool = False) -> str:
-    """A form as the text of one function block.
+class Declared(NamedTuple):
+    """A variable of a block, spelled in the language.
+
+    Attributes:
+        name: Its name.
+        kind: Its type, or the type of one number of its row, such as ``"REAL"``.
+        width: Length of its row; zero for a single value.
+        values: Its initial values, one for each number; empty for a value within a step.
+        words: What it is.
+    """
+
+    name: str
+    kind: str
+    width: int
+    values: tuple[str, ...]
+    words: str
+
+
+class Declarations(NamedTuple):
+    """Variables with one keyword, such as ``"VAR_INPUT"``, and what they have in common."""
+
+    keyword: str
+    note: str
+    variables: tuple[Declared, ...]
+
+
+class Block(NamedTuple):
+    """A function block, before it is written as a text or as a document for import.
+
+    Attributes:
+        name: Its name.
+        head: What it is and how it is connected, in lines.
+        declarations: Its variables.
+        statements: Lines of its body.
+    """
+
+    name: str
+    head: str
+    declarations: tuple[Declarations, ...]
+    statements: tuple[str, ...]
+
+
+def block_of(form: Form, *, long: bool = False) -> Block:
+    """A form as a function block.
 
     Args:
         form: The form.
@@ -77,21 +120,58 @@ def structured_text(form: Form, *, long: bool = False) -> str:
         real=real,
         seal=form.seal,
         digest=form.digest,
-    ).splitlines()
-    comment = ["(* " + head[0], *(f"   {line}".rstrip() for line in head[1:])]
+    )
+    statements = (line for text in body.statements for line in wrapped(text))
+    return Block(
+        form.name,
+        head,
+        tuple(_declarations(form, real, body)),
+        (*_beginning(form, real), *statements),
+    )
+
+
+def structured_text(form: Form, *, long: bool = False) -> str:
+    """A form as the text of one function block.
+
+    Args:
+        form: The form.
+        long: Whether to compute in ``LREAL`` (double precision) instead of ``REAL``.
+    """
+    block = block_of(form, long=long)
+    first, *further = block.head.splitlines()
+    comment = ["(* " + first, *(f"   {line}".rstrip() for line in further)]
     return "\n".join(
         [
             *comment[:-1],
             comment[-1] + " *)",
-            f"FUNCTION_BLOCK {form.name}",
-            *_declarations(form, real, body),
+            f"FUNCTION_BLOCK {block.name}",
+            *(line for group in block.declarations for line in _declared(group)),
             "",
-            *_beginning(form, real),
-            *(line for text in body.statements for line in wrapped(text)),
+            *block.statements,
             "END_FUNCTION_BLOCK",
             "",
         ]
     )
+
+
+def _declared(group: Declarations) -> Iterator[str]:
+    """The lines of a group; values within a step share a line with others of their type."""
+    yield group.keyword
+    if group.note:
+        yield f"  {_comment(group.note)}"
+    within: dict[str, list[str]] = {}
+    for one in group.variables:
+        kind = f"ARRAY[0..{one.width - 1}] OF {one.kind}" if one.width else one.kind
+        if not one.values:
+            within.setdefault(kind, []).append(one.name)
+            continue
+        value = f"[{', '.join(one.values)}]" if one.width else one.values[0]
+        words = f" {_comment(one.words)}" if one.words else ""
+        declared = f"  {one.name} : {kind} := {value};{words}"
+        yield from wrapped(declared) if one.width else [declared]
+    for kind, names in within.items():
+        yield from wrapped(f"  {', '.join(names)} : {kind};")
+    yield "END_VAR"
 
 
 def types(real: str) -> dict[str, str]:
@@ -152,33 +232,33 @@ def _comment(text: str) -> str:
     return f"(* {text.replace('(*', '( *').replace('*)', '* )')} *)"
 
 
-def _declarations(form: Form, real: str, body: Body) -> Iterator[str]:
+def _declarations(form: Form, real: str, body: Body) -> Iterator[Declarations]:
     kinds = types(real)
 
-    def declared(variables: Sequence[Variable]) -> Iterator[str]:
-        for variable in variables:
-            value = f" := {initial(variable, real)}"
-            yield f"  {variable.name} : {kinds[variable.kind]}{value}; {_comment(variable.words)}"
+    def declared(variables: Sequence[Variable]) -> tuple[Declared, ...]:
+        return tuple(
+            Declared(one.name, kinds[one.kind], 0, (initial(one, real),), one.words)
+            for one in variables
+        )
 
-    yield from ("VAR_INPUT", *declared(form.inputs), "END_VAR")
-    yield from ("VAR_OUTPUT", *declared([variable for variable, _ in form.outputs]), "END_VAR")
-    yield from ("VAR", "  (* memory: what one step leaves for the next *)")
-    yield from declared([variable for variable, _ in form.memory])
-    yield from ("  started : BOOL := FALSE;", "  (* values within a step *)")
-    by_type: dict[str, list[str]] = {"INT": ["i", "j"], real: ["infinite", "unknown"]}
-    for local in body.local:
-        width = f"ARRAY[0..{local.width - 1}] OF " if local.width else ""
-        by_type.setdefault(f"{width}{kinds[local.kind]}", []).append(local.name)
-    for kind, names in by_type.items():
-        yield from wrapped(f"  {', '.join(names)} : {kind};")
-    yield from ("END_VAR", "VAR CONSTANT")
-    yield f"  seal : STRING := '{form.seal}';"
+    yield Declarations("VAR_INPUT", "", declared(form.inputs))
+    yield Declarations("VAR_OUTPUT", "", declared([variable for variable, _ in form.outputs]))
+    started = Variable("started", "bool", False, "whether there was a step before")
+    memory = declared([*(variable for variable, _ in form.memory), started])
+    yield Declarations("VAR", "memory: what one step leaves for the next", memory)
+    within = [("i", "INT", 0), ("j", "INT", 0), ("infinite", real, 0), ("unknown", real, 0)]
+    within += [(local.name, kinds[local.kind], local.width) for local in body.local]
+    values = tuple(Declared(*one, (), "") for one in within)
+    yield Declarations("VAR", "values within a step", values)
     largest = _literal(Entry("constant", (), "real", 0, BEYOND), real)
-    yield f"  largest : {real} := {largest}; (* numbers beyond it count as infinite *)"
-    for name, values in body.tables.items():
-        row = ", ".join(_literal(Entry("constant", (), "real", 0, value), real) for value in values)
-        yield from wrapped(f"  {name} : ARRAY[0..{len(values) - 1}] OF {real} := [{row}];")
-    yield "END_VAR"
+    constants = [
+        Declared("seal", "STRING", 0, (f"'{form.seal}'",), ""),
+        Declared("largest", real, 0, (largest,), "numbers beyond it count as infinite"),
+    ]
+    for name, row in body.tables.items():
+        numbers = (_literal(Entry("constant", (), "real", 0, value), real) for value in row)
+        constants.append(Declared(name, real, len(row), tuple(numbers), ""))
+    yield Declarations("VAR CONSTANT", "", tuple(constants))
 
 
 def _beginning(form: Form, real: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from neorl_deploy._errors import DeployError
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.forms._c import c_source
 from neorl_deploy.forms._form import form_of
+from neorl_deploy.forms._plcopen import plcopen_xml
 from neorl_deploy.forms._sheet import require_equal, rows_of, test_sheet
 from neorl_deploy.forms._structured_text import structured_text
 from neorl_deploy.forms._unit import write_unit
@@ -19,7 +20,8 @@ def write_forms(bundle: Bundle, kinds: Sequence[str], *, long: bool = False) -> 
 
     Args:
         bundle: A verified bundle with the NumPy form.
-        kinds: ``"st"`` for structured text, ``"c"`` for C, ``"fmu"`` for a co-simulation unit.
+        kinds: ``"st"`` for structured text, ``"plcopen"`` for the same block in PLCopen XML,
+            ``"c"`` for C, ``"fmu"`` for a co-simulation unit.
         long: Whether to compute in double precision; a unit computes in single.
 
     Returns:
@@ -34,6 +36,8 @@ def write_forms(bundle: Bundle, kinds: Sequence[str], *, long: bool = False) -> 
     files = {}
     if "st" in kinds:
         files[f"{form.name}.st"] = structured_text(form, long=long)
+    if "plcopen" in kinds:
+        files[f"{form.name}.xml"] = plcopen_xml(form, long=long)
     if "c" in kinds:
         files |= c_source(form, double=long)
     files[f"{form.name}-test-sheet.csv"] = test_sheet(rows)
