@@ -144,7 +144,7 @@ def test_every_decision_is_listed_and_has_a_heading() -> None:
     for page in DECISIONS:
         text = page.read_text()
         assert text.startswith("# ")
-        assert len(text.split()) <= 300, f"{page.name}: a decision has about 250 words"
+        assert len(text.split()) <= 250, f"{page.name}: a decision has 250 words at most"
 
 
 def test_files_that_decisions_name_exist() -> None:
