@@ -5,6 +5,7 @@ result that is measured anew and no longer keeps the promise fails here before a
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,19 @@ def test_a_decision_takes_less_than_a_millisecond() -> None:
     seconds = benchmark("latency")["latency"]["microseconds"]["Runtime.step, compiled"]
     assert seconds["wall"]["p99"] < 1_000
     assert 1e6 / seconds["wall"]["median"] >= 10_000
+
+
+def test_what_a_step_of_a_unit_costs_is_what_its_page_says() -> None:
+    """In steps of FMPy's own loop, from the same run: machine and load are in both."""
+    page = Path(__file__).parents[2] / "docs/pages/how-to/bring-a-simulator.md"
+    said = re.findall(r"(\d+)\s+times", page.read_text(encoding="utf-8"))
+    variants = benchmark("unit_steps")["variants"]
+    own = variants["FMPy's loop"]["median"]
+    measured = [
+        variants[name]["median"] / own
+        for name in ("32 compiled episodes", "compiled episode", "Gymnasium")
+    ]
+    np.testing.assert_allclose([float(number) for number in said], measured, rtol=0.1)
 
 
 def test_a_thousand_worlds_of_every_plant_step_in_one_call() -> None:

@@ -60,11 +60,17 @@ class _ConnectionLostError(PlantError):
 class ModbusPlant:
     """A connection of kind ``modbus``. Tags are registers, such as ``holding:100:float32``.
 
-    A tag is ``TABLE:NUMBER:TYPE``, followed by ``:little`` if the low word comes first. Each tag is
-    read in one request, so that a number in several registers is never half old and half new.
-    Modbus transmits neither quality nor time, so every value read counts as good and new. A call
-    that fails counts as a lost connection; the next call reconnects. Only tags that the tag map
-    declares as writable can be written.
+    A tag is ``TABLE:NUMBER:TYPE``, followed by ``:little`` if the low word comes first. The table
+    is ``holding`` or ``input``, the number is the address that is sent, counted from zero, and the
+    type is ``int``, ``uint`` or ``float`` with its bits, such as ``int16``. Each tag is read in one
+    request, so that a number in several registers is never half old and half new. Modbus transmits
+    neither quality nor time, so every value read counts as good and new.
+
+    A device that does not answer, or answers a read with exception 1, 2 or 3 (it has no such
+    register), counts as a lost connection, and the next read reconnects. With another exception,
+    this one tag is of bad quality. A write never reconnects. One that is answered with an
+    exception, or read back as another number, is refused. Only tags that the tag map declares as
+    writable can be written. A gateway makes the devices of a serial line available by ``unit``.
 
     Args:
         tags: The tag map.
