@@ -21,7 +21,7 @@ from neorl_core.infrastructure.command_line import Program, Subcommand, parse_op
 from neorl_train import prepare_process
 
 if TYPE_CHECKING:
-    from neorl_train.judging import PolicyRow, ResultTables
+    from neorl_train.judging import PolicyRow, ResultTables, Verdict
 
 SETTINGS = (
     ("--retuning.controller", "incumbent"),
@@ -90,7 +90,7 @@ def last_lines(run: Path, bundle: Path) -> list[str]:
     verdict, tables = read_verdict(run), read_evaluation(run).tables
     opening, deciding, _ = parts(verdict)
     if verdict.answer == "deploy":
-        deciding = reasons(tables)
+        deciding = reasons(verdict, tables)
     return [
         "",
         f"{verdict.answer.upper()}  {opening}",
@@ -101,14 +101,12 @@ def last_lines(run: Path, bundle: Path) -> list[str]:
     ]
 
 
-def reasons(tables: "ResultTables") -> list[str]:
+def reasons(verdict: "Verdict", tables: "ResultTables") -> list[str]:
     """Why a candidate may be deployed, and why the learners beside it are not."""
     from neorl_train.judging import decimals, with_interval
 
     ours = tables.row(tables.candidate, guarded=True)
-    unit, starts = tables.reward_unit, f"{tables.n_starts} fresh episodes"
-    gain = ours.difference
-    assert gain is not None  # only a candidate that was compared may be deployed
+    (earned,) = (clause.sentence for clause in verdict.clauses if clause.name == "return")
     costs = [
         f"{channel.name} {with_interval(cell.limited, decimals([cell.limited], most=2))} "
         f"of at most {channel.limit:g} {channel.unit}"
@@ -120,8 +118,7 @@ def reasons(tables: "ResultTables") -> list[str]:
         if row.role == "learner" and row.guarded and row.name != tables.candidate
     ]
     return [
-        f"it earns {with_interval(gain, decimals([gain]))} {unit} more than "
-        f"{tables.reference} in {starts}",
+        earned,
         f"it keeps the limits: {', '.join(costs)}; it broke one in {broken(ours)} episodes",
         f"the networks do not: a limit is broken by {', '.join(others)} episodes",
     ]
