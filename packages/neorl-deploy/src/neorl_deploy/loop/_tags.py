@@ -34,8 +34,8 @@ class Input:
         scale: Factor from the value of the tag to the unit of the channel.
         offset: Added after the factor, in the unit of the channel.
         uncertain: Whether a value of uncertain quality counts as ``"good"`` or ``"bad"``.
-        max_age: Seconds after which a value counts as lost. A value without a time stamp ages from
-            its last change.
+        max_age: Seconds after which a value counts as lost; infinite for a source without time
+            stamps.
         low: Lowest credible value of the channel.
         high: Highest credible value of the channel.
         frozen: Seconds without any change after which a value counts as lost.
