@@ -28,6 +28,7 @@ UNATTENDED = "the plant has no permit and watches no heartbeat"
 
 ua: Any = protocol  # its classes are declared with types of the protocol
 TAGS = {"LI": 1.0, "TI": 330.0, "PI": 3.0, "OP": 40.0, "SP": 300.0, "LOCKED": 1.0, "MODE": 3.0}
+TAGS |= {"PERMIT": 1.0}
 
 
 def free_port():
@@ -59,20 +60,19 @@ class Reactor:
         self.server.set_endpoint(self.address)
         self.server.set_security_policy([ua.SecurityPolicyType.NoSecurity])
         space = await self.server.register_namespace("urn:reactor")
+        self.space = space
         for name, value in TAGS.items():
-            node = await self.server.nodes.objects.add_variable(
-                ua.NodeId(name, space), name, value, ua.VariantType.Double
-            )
-            self.nodes[name] = node
-            if name not in ("LOCKED", "LI", "TI", "PI"):
-                await node.set_writable()
-        for name, kind in (("BEAT", ua.VariantType.Int16), ("NAME", ua.VariantType.String)):
-            start = 0 if name == "BEAT" else "tank"
-            self.nodes[name] = await self.server.nodes.objects.add_variable(
-                ua.NodeId(name, space), name, start, kind
-            )
-            await self.nodes[name].set_writable()
+            await self.add(name, value)
+        await self.add("BEAT", 0, ua.VariantType.Int16)
+        await self.add("NAME", "tank", ua.VariantType.String)
         await self.server.start()
+
+    async def add(self, name, value, kind=ua.VariantType.Double):
+        self.nodes[name] = await self.server.nodes.objects.add_variable(
+            ua.NodeId(name, self.space), name, value, kind
+        )
+        if name not in ("LOCKED", "LI", "TI", "PI"):
+            await self.nodes[name].set_writable()
 
     def stop(self):
         self.call(self.server.stop())
@@ -309,3 +309,81 @@ def test_a_server_that_restarts_with_its_defaults_releases_no_stop(reactor, tags
         cycles = steps(12)
     assert {cycle.mode for cycle in cycles} == {Mode.MANUAL}
     assert loop.stopped == "operator: smoke"
+
+
+@pytest.fixture
+def closed(reactor, tags, runtime):
+    """A closed loop with a permit, a mode tag and a stop tag on the server."""
+    runtime._carry, runtime._events = runtime._initial, type(runtime._events)()
+    for name, value in {**TAGS, "LOCKED": 0.0}.items():
+        reactor.set(name, value)
+    object.__setattr__(tags.loop, "late", 1.0)
+    object.__setattr__(tags.loop, "mode", tag("MODE"))
+    object.__setattr__(tags.loop, "stop", tag("LOCKED"))
+    object.__setattr__(tags.outputs[0], "permit", tag("PERMIT"))
+    reactor.set("PERMIT", 1.0)
+    plant = OpcUaPlant(tags, reactor.address, timeout=60.0)
+    loop = ControlLoop(runtime, tags, plant, SystemClock())
+    loop.connection = plant
+    loop.ask(Mode.CLOSED_LOOP, "shift leader")
+    for _ in range(8):
+        cycle = loop.step()
+        reactor.advance()
+    assert cycle.mode is Mode.CLOSED_LOOP, cycle.reason
+    yield loop
+    plant.close()
+
+
+@pytest.mark.parametrize(
+    "status", ["BadSensorFailure", "UncertainLastUsableValue", "GoodLocalOverride"]
+)
+@pytest.mark.parametrize("name", ["PERMIT", "MODE", "LOCKED"])
+def test_an_order_tag_of_any_quality_but_good_opens_the_loop(reactor, closed, name, status):
+    valve = reactor.get("OP")
+    reactor.set(
+        name, 3.0 if name == "MODE" else float(name == "PERMIT"), getattr(ua.StatusCodes, status)
+    )
+    assert closed.step().mode is Mode.MANUAL
+    assert reactor.get("OP") == valve
+    reactor.set(name, 3.0 if name == "MODE" else float(name == "PERMIT"))
+    assert {closed.step().mode for _ in range(8)} == {Mode.MANUAL}
+
+
+@pytest.mark.parametrize("name", ["OP", "MODE", "LOCKED", "PERMIT", "BEAT"])
+def test_a_node_that_vanishes_opens_the_loop_and_its_return_closes_nothing(reactor, closed, name):
+    valve = reactor.get("OP")
+    kept = reactor.call(reactor.nodes[name].read_data_value())
+    reactor.call(reactor.server.delete_nodes([reactor.nodes[name]]))
+    cycles = [closed.step() for _ in range(4)]
+    assert cycles[-1].mode is Mode.MANUAL
+    assert name == "BEAT" or not any("OP" in tag for cycle in cycles for tag in cycle.written)
+    reactor.call(reactor.add(name, kept.Value.Value, kept.Value.VariantType))
+    if name not in ("OP", "BEAT"):
+        assert reactor.get("OP") == valve
+    assert {closed.step().mode for _ in range(8)} == {Mode.MANUAL}
+
+
+def test_a_session_that_the_server_ends_is_a_lost_connection_and_its_mode_tag_no_order(
+    reactor, closed
+):
+    reactor.set("MODE", 2.0)
+    assert closed.step().mode is Mode.ADVISORY
+    for client in list(reactor.server.bserver.clients):
+        reactor.call(client.processor.close())
+        client.transport.close()
+    reactor.set("MODE", 3.0)
+    cycles = [closed.step() for _ in range(9)]
+    assert closed.connection.session >= 2
+    assert {cycle.mode for cycle in cycles} == {Mode.ADVISORY}
+
+
+def test_the_time_zone_of_this_machine_changes_nothing(reactor, closed, monkeypatch):
+    with monkeypatch.context() as patch:
+        for zone in ("Asia/Kathmandu", "America/St_Johns", "UTC-14"):
+            patch.setenv("TZ", zone)
+            time.tzset()
+            cycle = closed.step()
+            reactor.advance()
+            assert cycle.mode is Mode.CLOSED_LOOP
+            assert not cycle.measured.faults
+    time.tzset()
