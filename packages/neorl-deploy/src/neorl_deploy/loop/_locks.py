@@ -7,12 +7,16 @@ import hashlib
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from neorl_deploy._errors import DeployError
 from neorl_deploy.loop._tags import TagMap
+
+SHARED = Path("/dev/shm")
+"""A folder that all accounts share, and services with temporary folders of their own, too."""
 
 
 @contextlib.contextmanager
@@ -66,7 +70,7 @@ class ActuatorLocks:
 
     def __init__(self, tags: TagMap, owner: str, shared: Path | None = None) -> None:
         self._owner = f"{owner} (process {os.getpid()})"
-        folder = shared or next(p for p in (Path("/dev/shm"), Path("/tmp")) if p.is_dir())
+        folder = shared or next(p for p in (SHARED, Path(tempfile.gettempdir())) if p.is_dir())
         place = _place(tags)
         self._paths = {
             output.tag: folder / f"neorl-{_digest([*place, output.tag])}.lock"
