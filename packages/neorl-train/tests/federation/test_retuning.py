@@ -22,11 +22,9 @@ from neorl_train.federation import (
     MessagesConfig,
     PrivacyConfig,
     RetuningSite,
+    RoundStart,
     federate_retuning,
 )
-from neorl_train.federation import _retuning as retuning
-from neorl_train.federation._coordinator import Coordinator
-from neorl_train.federation._engine import Exchange
 
 SPEC = Spec(
     (Channel("level", "m", -30.0, 30.0),), (Channel("valve", "%", -50.0, 50.0),), (), 1.0, 40
@@ -41,41 +39,27 @@ FARTHEST = max(float(np.linalg.norm(one - BEST)) for one in OPTIMA)
 """Distance of the most unusual site from the others."""
 
 
-def controller(gains=1):
-    """One gain and one bias, or more gains."""
+def controller():
+    """A controller with one gain and one bias."""
     low, high = (jnp.full(1, x) for x in (-50.0, 50.0))
-    return StateFeedback(jnp.full((1, gains), 0.3), jnp.zeros(gains), jnp.zeros(1), low, high)
+    return StateFeedback(jnp.full((1, 1), 0.3), jnp.zeros(1), jnp.zeros(1), low, high)
 
 
-@pytest.fixture
-def made(monkeypatch):
-    """Makes sites whose scores are distances from a best change of their own."""
-    def scores(plant, controller, changes, *others):
-        return -(1000.0 ** (plant.number % 2)) * ((changes - OPTIMA[plant.number]) ** 2).sum(
-            axis=1
-        )
+class Known(RetuningSite):
+    """A site whose scores are distances from a best change of its own."""
 
-    monkeypatch.setattr(retuning, "scores_of_changes", scores)
+    def __init__(self, number, settings, faults):
+        rows = SimpleNamespace(start=np.zeros(100), outcome=np.zeros((100, 1)))
+        plants = SimpleNamespace(model=SimpleNamespace(spec=SPEC), rows=rows)
+        super().__init__(NAMES[number], plants, controller(), settings, SEARCH, faults=faults)
+        self.number = number
 
-    def sites(settings, names=NAMES, faults=()):
-        return [
-            RetuningSite(
-                name,
-                SimpleNamespace(
-                    model=SimpleNamespace(spec=SPEC),
-                    rows=SimpleNamespace(start=np.zeros(100), outcome=np.zeros((100, 1))),
-                    search_plant=SimpleNamespace(number=i, n_episodes=20),
-                    scale=1.0,
-                ),
-                controller(),
-                settings,
-                SEARCH,
-                faults=faults,
-            )
-            for i, name in enumerate(names)
-        ]
+    def scores(self, changes, round_):
+        return -(1000.0 ** (self.number % 2)) * ((changes - OPTIMA[self.number]) ** 2).sum(axis=1)
 
-    return sites
+
+def made(settings, faults=()):
+    return [Known(i, settings, faults) for i in range(len(NAMES))]
 
 
 def settings_of(rule="mean", groups=1, byzantine=0, **options):
@@ -91,7 +75,7 @@ MEDIAN = settings_of("median", groups=3, byzantine=1)
 
 
 @pytest.mark.parametrize("settings", [settings_of(), settings_of(secure_sum=False), MEDIAN])
-def test_sites_find_changes_that_are_good_for_all(made, settings):
+def test_sites_find_changes_that_are_good_for_all(settings):
     """The scores of every other site are a thousand times larger, and weigh no more."""
     found = federate_retuning(made(settings), settings, SEARCH)
     assert len(found.names) == 2
@@ -99,49 +83,52 @@ def test_sites_find_changes_that_are_good_for_all(made, settings):
     assert np.linalg.norm(found.changes - BEST) < SPREAD
 
 
-def test_a_false_site_moves_the_median_of_groups_no_further_and_a_mean_far(made):
+def test_a_false_site_moves_the_median_of_groups_no_further_and_a_mean_far():
     fault = (Fault("f", "flipped", factor=20.0),)
     distances = {}
     for name, settings in {"median": MEDIAN, "mean": settings_of()}.items():
-        sites = made(settings, faults=fault)
+        sites = made(settings, fault)
         found = federate_retuning(sites, settings, SEARCH, faults=fault)
         distances[name] = np.linalg.norm(found.changes - BEST)
     assert distances["median"] < FARTHEST
     assert distances["mean"] > 3 * FARTHEST
 
 
-def test_masked_ranks_sum_to_what_they_hide(made):
+def test_masked_ranks_sum_to_what_they_hide():
     population = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
-    combined = []
-    for secure in (True, False):
-        settings = settings_of(secure_sum=secure)
-        sites = made(settings)
-        coordinator = Coordinator(settings, [site.introduce() for site in sites], seed=0)
-        exchange = Exchange(coordinator, sites, (), None)
-        ranks, record = exchange.ask(0, population.ravel(), len(population))
-        assert record.answered == list(NAMES)
-        combined.append(ranks)
-    np.testing.assert_allclose(*combined, atol=1e-6)
-    assert np.ptp(combined[0]) > 0.5
+    start, scale = RoundStart(3, population.ravel(), NAMES), 2.0**24
+    masked, plain = made(settings_of()), made(settings_of(secure_sum=False))
+    published = {site.name: site.pairings.public for site in masked}
+    total, ranks = np.zeros(12, np.uint32), []
+    for hidden, shown in zip(masked, plain, strict=True):
+        hidden.pairings.exchange_keys(published)
+        assert hidden.work(start)().arrays == ()
+        (term,) = hidden.mask(start, share=1 / 6, largest=1.0, scale=scale).arrays
+        total += term
+        (sent,) = shown.work(start)().arrays
+        np.testing.assert_allclose(np.sort(sent), np.linspace(-0.5, 0.5, 12), atol=1e-7)
+        distance = ((population - OPTIMA[shown.number]) ** 2).sum(axis=1)
+        assert np.argmax(sent) == np.argmin(distance)
+        assert np.abs(term.astype(np.int32) / scale - sent / 6).max() > 1
+        ranks.append(sent)
+    np.testing.assert_allclose(total.astype(np.int32) / scale, np.mean(ranks, axis=0), atol=1e-6)
 
 
-def test_dead_and_late_sites_are_named_and_the_others_go_on(made):
+def test_dead_and_late_sites_are_named_and_the_others_go_on():
     faults = (Fault("b", "dead", first=1, last=2), Fault("c", "late", first=4, last=4))
-    found = federate_retuning(made(MEDIAN, faults=faults), MEDIAN, SEARCH, faults=faults)
+    found = federate_retuning(made(MEDIAN, faults), MEDIAN, SEARCH, faults=faults)
     assert [found.records[i].outcomes["b"] for i in (0, 1, 3)] == ["answered", "dead", "answered"]
     assert found.records[4].outcomes["c"] == "late"
     assert np.linalg.norm(found.changes - BEST) < 2 * SPREAD
 
 
-def test_a_search_that_no_round_fed_is_an_error(made):
+def test_a_search_that_no_round_fed_is_an_error():
     faults = tuple(Fault(name, "dead") for name in NAMES)
     with pytest.raises(InputError, match="no round has been completed since round 0: a: dead"):
-        federate_retuning(
-            made(MEDIAN, faults=faults), MEDIAN, SEARCH, faults=faults, print_line=str
-        )
+        federate_retuning(made(MEDIAN, faults), MEDIAN, SEARCH, faults=faults, print_line=str)
 
 
-def test_controllers_with_other_parameters_are_refused(made):
+def test_controllers_with_other_parameters_are_refused():
     sites = made(MEDIAN)
     sites[2].parameters = sites[2].parameters[:1]
     with pytest.raises(InputError, match=r"controller of site c is tuned by .*, that of site a"):
@@ -157,7 +144,7 @@ NO_USE = {
 
 
 @pytest.mark.parametrize("name", NO_USE)
-def test_settings_of_training_are_refused(made, name):
+def test_settings_of_training_are_refused(name):
     sections, options = NO_USE[name]
     settings = Federation(FederationConfig(method="retuning", **options), **sections)
     with pytest.raises(InputError, match=f"{name}.* is a setting of training"):

@@ -38,6 +38,7 @@ from neorl_train.choosing import logged_episodes, movement_rows, other_estimates
 from neorl_train.choosing._model_trust import log_modes, mode_checks, own_returns, why_no_mode
 from neorl_train.configuration._classical import RetuningConfig
 from neorl_train.configuration._guard import LimitsConfig
+from neorl_train.configuration._sections import CandidateConfig
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.data._experience import Experience, training_sample

@@ -121,16 +121,22 @@ class RetuningSite:
                 ``(candidate * tunable,)``.
         """
         changes = start.parameters.reshape(-1, len(self.parameters)).astype(np.float64)
-        rng = np.random.default_rng([self._seed, start.round])
-        plant = self._plants.search_plant
-        count = min(self._search.episodes, plant.n_episodes)
-        scores = scores_of_changes(
-            plant, self._controller, changes, rng.choice(plant.n_episodes, count, replace=False),
-            self._limits, self._plants.scale, self._search,
-        )  # fmt: skip
+        scores = self.scores(changes, start.round)
         ranks = centred_ranks(scores - self._search.regularisation * np.mean(changes**2, axis=1))
         self._pending = (start.round, ranks)
         return lambda: Update(self.name, start.round, self.rows, () if self.pairings else (ranks,))
+
+    def scores(
+        self, changes: Float[np.ndarray, "candidate tunable"], round_: int
+    ) -> Float[np.ndarray, " candidate"]:
+        """Scores of a population in its own plant model, on episodes drawn for the round."""
+        rng = np.random.default_rng([self._seed, round_])
+        plant = self._plants.search_plant
+        count = min(self._search.episodes, plant.n_episodes)
+        return scores_of_changes(
+            plant, self._controller, changes, rng.choice(plant.n_episodes, count, replace=False),
+            self._limits, self._plants.scale, self._search,
+        )  # fmt: skip
 
     def mask(self, start: RoundStart, *, share: float, largest: float, scale: float) -> Update:
         """The masked ranks of a round, multiplied by the site's share, for the sites present.
