@@ -1,6 +1,7 @@
 """Co-simulation units as plants, against FMPy's own simulation of the same unit."""
 
 import functools
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,30 @@ def test_a_draft_needs_only_its_marked_lines(tank: Path, tmp_path: Path) -> None
     assert [channel.name for channel in (*spec.obs, *spec.action)] == ["level", "flow", "valve"]
     assert [channel.unit for channel in spec.obs] == ["m", "m3/s"]
     assert (spec.dt, spec.horizon) == (1.0, 60)
+
+
+def test_a_variable_that_is_no_real_number_is_no_channel(tank: Path, tmp_path: Path) -> None:
+    from neorl_envs import make
+    from neorl_envs._command.main import main
+
+    copy = tmp_path / "tank.fmu"
+    switch = (
+        '<ScalarVariable name="pump" valueReference="9" causality="input" variability="discrete">'
+        '<Boolean start="true"/></ScalarVariable></ModelVariables>'
+    )
+    with zipfile.ZipFile(tank) as old, zipfile.ZipFile(copy, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "modelDescription.xml":
+                content = content.replace(b"</ModelVariables>", switch.encode())
+            new.writestr(name, content)
+    assert main(["init", str(copy)]) == 0
+    drafted = copy.with_suffix(".toml").read_text(encoding="utf-8")
+    assert "# left out, as a channel is a real number: pump (Boolean)\n" in drafted
+    tag = '\n[[tag]]\nname = "pump"\nrole = "manipulated"\nlow = 0\nhigh = 1\n'
+    copy.with_suffix(".toml").write_text(tank_unit.DECLARATION + tag, encoding="utf-8")
+    with pytest.raises(InputError, match="pump is of the type Boolean, and a channel must be a"):
+        make(str(copy))
 
 
 def test_a_file_that_is_no_unit_is_refused(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def read_declaration(unit: str, description: Any) -> UnitDeclaration:
 
 def _completed(tag: UnitTag, known: Mapping[str, Any], source: str) -> UnitTag:
     """The tag with unit, range and start of the description where the file has none."""
-    variable = _known(tag.variable, known, f"{source}: tag {tag.name!r}")
+    variable = _real(tag.variable, known, f"{source}: tag {tag.name!r}")
     causality = {"manipulated": ("input",)}.get(tag.role, ("output", "local", "input"))
     if variable.causality not in causality:
         raise InputError(
@@ -234,7 +234,7 @@ def _check(declared: UnitDeclaration, known: Mapping[str, Any], source: str) -> 
 def _check_parameters(declared: UnitDeclaration, known: Mapping[str, Any], source: str) -> None:
     for parameter in declared.parameters:
         where = f"{source}: parameter {parameter.name!r}"
-        variable = _known(parameter.name, known, where)
+        variable = _real(parameter.name, known, where)
         if variable.causality != "parameter" and variable.initial != "exact":
             raise InputError(f"{where}: it is not a parameter or start value of the unit")
         if not (math.isfinite(parameter.low) and parameter.low <= parameter.high < math.inf):
@@ -257,9 +257,16 @@ def _check_loops(declared: UnitDeclaration, source: str) -> None:
         raise InputError(f"{source}: give all loops one derivative_filter")
 
 
-def _known(name: str, known: Mapping[str, Any], where: str) -> Any:
+def _real(name: str, known: Mapping[str, Any], where: str) -> Any:
+    """The variable of a name, which must be a real number."""
     if name not in known:
         raise unknown_name(f"variable of the unit in {where}:", name, known)
+    if known[name].type not in REAL:
+        raise InputError(
+            f"{where}: {name} is of the type {known[name].type}, and a channel must be a real "
+            f"number ({' or '.join(REAL)}); for a switch or a count, let the unit take a real "
+            "number and round it inside"
+        )
     return known[name]
 
 
@@ -321,6 +328,11 @@ def draft_declaration(description: Any) -> str:
     step = _number(getattr(experiment, "stepSize", None))
     stop = _number(getattr(experiment, "stopTime", None))
     known = [v for v in description.modelVariables if v.type in REAL]
+    others = [
+        f"{v.name} ({v.type})"
+        for v in description.modelVariables
+        if v.type not in REAL and v.causality in ("input", "output", "parameter")
+    ]
     outputs = [v for v in known if v.causality == "output"]
     length = round(stop / step) if step and stop else None
     lines = [
@@ -337,6 +349,8 @@ def draft_declaration(description: Any) -> str:
         roles = {"input": "manipulated", "output": "observation"}
         if variable.causality in roles:
             lines += ["", *_drafted_tag(variable, roles[variable.causality])]
+    if others:
+        lines += ["", f"# left out, as a channel is a real number: {', '.join(others)}"]
     parameters = [v.name for v in known if v.causality == "parameter"]
     lines += [
         "",

@@ -114,8 +114,8 @@ class Units:
         horizon: Steps of the longest episode.
 
     Raises:
-        InputError: If the unit has no co-simulation, no binary for this platform, or no real
-            variable of a name.
+        InputError: If the unit has no co-simulation, or no binary for this platform.
+        KeyError: If it has no variable of a name; a declaration is checked for names and types.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class Units:
     ) -> None:
         """Reads the description and unpacks the unit; instances are made when they are needed."""
         self.description = read_description(path)
-        known = {variable.name: variable for variable in self.description.modelVariables}
+        numbers = {v.name: int(v.valueReference) for v in self.description.modelVariables}
         self._inputs, self._outputs, self._starts = (
-            [_reference(path, known, name) for name in names] for names in (inputs, outputs, starts)
+            [numbers[name] for name in names] for names in (inputs, outputs, starts)
         )
         self.n_outputs = len(outputs)
         self._period, self._horizon = period, horizon
@@ -292,15 +292,6 @@ def read_description(path: str) -> Any:
             f" is {fmpy.platform}; export it for this platform too"
         )
     return description
-
-
-def _reference(path: str, known: dict[str, Any], name: str) -> int:
-    variable = known[name]  # the declaration has refused names that do not exist
-    if variable.type not in REAL:
-        raise InputError(
-            f"{path}: {name} is of the type {variable.type}; a channel must be a real number"
-        )
-    return int(variable.valueReference)
 
 
 def _digest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
