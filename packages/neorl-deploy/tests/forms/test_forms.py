@@ -1,13 +1,14 @@
 """The printed forms of a bundle, compiled and driven beside the bundle's own step.
 
-C is compiled by ``gcc``. Structured text is compiled by matiec, which is not a daily dependency:
-build it (flex, bison, autoconf: ``autoreconf -i && ./configure && make``) and put its folder on the
-path, where ``iec2c`` lies beside ``lib``. ``NEORL_TC6_SCHEMA`` names the schema of PLCopen XML,
-``tc6_xml_v201.xsd``.
+C is compiled by ``gcc``, and a co-simulation unit runs in FMPy. Structured text is compiled by
+matiec, which is not a daily dependency: build it (flex, bison, autoconf: ``autoreconf -i &&
+./configure && make``) and put its folder on the path, where ``iec2c`` lies beside ``lib``.
+``NEORL_TC6_SCHEMA`` names the schema of PLCopen XML, ``tc6_xml_v201.xsd``.
 """
 
 import csv
 import ctypes
+import importlib.util
 import os
 import re
 import shutil
@@ -34,20 +35,24 @@ from neorl_deploy.forms import (
     plcopen_xml,
     structured_text,
     write_forms,
+    write_unit,
 )
 
 KEPT = Path(__file__).parents[1] / "bundle" / "kept" / "jax-0.10.2"
 IEC2C, SCHEMA = shutil.which("iec2c"), os.environ.get("NEORL_TC6_SCHEMA", "")
 REAL, LREAL = 1e-5, 1e-12
 """Largest difference of an action, as a fraction of its channel's span."""
+HAS_GCC, HAS_FMPY = shutil.which("gcc"), importlib.util.find_spec("fmpy")
+NEEDS = {
+    "c": (HAS_GCC, "there is no gcc"),
+    "st": (HAS_GCC and IEC2C, "matiec's iec2c is not built"),
+    "plcopen": (HAS_GCC and IEC2C, "matiec's iec2c is not built"),
+    "fmu": (HAS_GCC and HAS_FMPY, "there is no gcc or no FMPy"),
+}
 LANGUAGES = [
-    pytest.param("c", marks=pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")),
-    *(
-        pytest.param(one, marks=pytest.mark.skipif(not IEC2C, reason="matiec's iec2c is not built"))
-        for one in ("st", "plcopen")
-    ),
+    pytest.param(name, marks=pytest.mark.skipif(not found, reason=reason))
+    for name, (found, reason) in NEEDS.items()
 ]
-AVAILABLE = [*(["c"] if shutil.which("gcc") else []), *(["st", "plcopen"] if IEC2C else [])]
 
 
 class Compiled:
@@ -152,12 +157,63 @@ def _block_driver(form, folder, text):
 DRIVERS = {"c": _c_driver, "st": _st_driver, "plcopen": _plcopen_driver}
 
 
-def compiled(form, folder, *, long=False):
-    """The form in every language that can be compiled here."""
+SETTERS = {"real": "setReal", "bool": "setBoolean"}
+GETTERS = {"real": "getReal", "bool": "getBoolean", "int": "getInteger", "word": "getInteger"}
+
+
+class Unit:
+    """A bundle as a co-simulation unit in FMPy, which begins stopped, as a block does."""
+
+    def __init__(self, bundle, folder):
+        import fmpy
+        from fmpy.fmi2 import FMU2Slave
+
+        path = folder / "plant.fmu"
+        assert write_unit(bundle, path)
+        described = fmpy.read_model_description(str(path), validate=True)
+        numbers = {v.name: v.valueReference for v in described.modelVariables}
+        self._unit = FMU2Slave(
+            guid=described.guid,
+            unzipDirectory=fmpy.extract(str(path), str(folder / "unit")),
+            modelIdentifier=described.coSimulation.modelIdentifier,
+            instanceName="unit",
+        )
+        self._unit.instantiate()
+        self._unit.setupExperiment(startTime=0.0)
+        self._unit.setBoolean([numbers["begin_stopped"]], [True])
+        self._unit.enterInitializationMode()
+        self._unit.exitInitializationMode()
+        form = form_of(bundle)
+        self._inputs = {v.name: (SETTERS[v.kind], numbers[v.name]) for v in form.inputs}
+        self._outputs = [(v, GETTERS[v.kind], numbers[v.name]) for v, _ in form.outputs]
+        self._period, self._count = form.dt, 0
+
+    def step(self, **inputs):
+        for name, (setter, number) in self._inputs.items():
+            kind = float if setter == "setReal" else bool
+            getattr(self._unit, setter)([number], [kind(inputs[name])])
+        at = self._count * self._period
+        self._unit.doStep(currentCommunicationPoint=at, communicationStepSize=self._period)
+        self._count += 1
+        answer = {v.name: getattr(self._unit, get)([n])[0] for v, get, n in self._outputs}
+        words = {v.name for v, _, _ in self._outputs if v.kind == "word"}
+        return {name: a & 0xFFFFFFFF if name in words else a for name, a in answer.items()}
+
+
+def made(bundle, language, folder, *, long=False):
+    """A form of a bundle, ready to step."""
+    if language == "fmu":
+        return Unit(bundle, folder)
+    return Compiled(form_of(bundle), language, folder, long=long)
+
+
+def all_made(bundle, folder, *, long=False):
+    """The forms that can be compiled here, by language; a unit has single precision alone."""
     blocks = {}
-    for language in AVAILABLE:
-        (folder / language).mkdir()
-        blocks[language] = Compiled(form, language, folder / language, long=long)
+    for language, (found, _) in NEEDS.items():
+        if found and not (long and language == "fmu"):
+            (folder / language).mkdir()
+            blocks[language] = made(bundle, language, folder / language, long=long)
     return blocks
 
 
@@ -245,7 +301,7 @@ def bundle_of(request, exported, pid, sealed_with):
 @pytest.fixture(scope="module")
 def night(bundle_of, tmp_path_factory):
     """100,000 steps in all languages at once, since the bundle itself takes most of the time."""
-    blocks, count = compiled(form_of(bundle_of), tmp_path_factory.mktemp("night")), 100_000
+    blocks, count = all_made(bundle_of, tmp_path_factory.mktemp("night")), 100_000
     worst, acts = largest_difference(bundle_of.manifest, SealedStep(bundle_of), blocks, count)
     kind = bundle_of.manifest.document["provenance"]["policy"]["kind"]
     print(f"{kind}, {count} steps, {acts} by the policy:", worst)
@@ -256,7 +312,7 @@ def night(bundle_of, tmp_path_factory):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_network_and_its_guard_answer_as_the_bundle(exported, language, tmp_path):
     bundle = read_bundle(exported)
-    block = Compiled(form_of(bundle), language, tmp_path)
+    block = made(bundle, language, tmp_path)
     worst, acts = largest_difference(bundle.manifest, SealedStep(bundle), {language: block}, 300)
     assert worst[language] <= REAL
     assert 50 < acts < 300  # policy and fallback both act
@@ -271,8 +327,8 @@ def test_every_night_many_steps_answer_as_the_bundle(night, language):
 @pytest.mark.nightly
 def test_double_precision_computes_what_the_form_states(bundle_of, tmp_path):
     """The bundle itself has single precision; the form is computed here in double precision."""
-    form = form_of(bundle_of)
-    reference, blocks = Evaluation(form, np.float64), compiled(form, tmp_path, long=True)
+    reference = Evaluation(form_of(bundle_of), np.float64)
+    blocks = all_made(bundle_of, tmp_path, long=True)
     worst, _ = largest_difference(bundle_of.manifest, reference, blocks, 10_000)
     print("double precision:", worst)
     assert blocks
@@ -290,7 +346,7 @@ def test_the_largest_network_is_printed_and_a_larger_one_is_refused(
         return sealed_with(type(network)(*scales))
 
     bundle = sealed(64, 64)
-    blocks = compiled(form_of(bundle), tmp_path)
+    blocks = all_made(bundle, tmp_path)
     worst, _ = largest_difference(bundle.manifest, SealedStep(bundle), blocks, 1_000)
     assert max(worst.values()) <= REAL
     with pytest.raises(NoFormError, match=r"a layer of 65 \(at most 64\)"):
