@@ -49,7 +49,8 @@ class MqttPlant:
         session: Number of connections so far.
 
     Raises:
-        DeployError: If the address or a topic is invalid, or the extra is not installed.
+        DeployError: If the address or a topic is invalid, a file is missing or has no effect, or
+            the extra is not installed.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class MqttPlant:
         example, port = SCHEMES[secured]
         trusted = secured or insecure
         parts = require_address(address, example, trusted=trusted, advice="use mqtts")
+        _require_files(ca_file, password_file, secured=secured, user=user)
         self._topics = sorted({*tags.read, *tags.writable})
         for topic in self._topics:
             if any(sign in topic for sign in "+#\0") or not topic:
@@ -147,10 +149,10 @@ class MqttPlant:
             if self._subscribed:
                 return
         self.close()  # a client that starts a second time keeps its old sockets
-        client = self._new_client()
-        with self._changed:
-            self._client, self._readings, self._delivered, self._fault = client, {}, {}, ""
         try:
+            client = self._new_client()
+            with self._changed:
+                self._client, self._readings, self._delivered, self._fault = client, {}, {}, ""
             client.connect(self._host, self._port, keepalive=5)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -213,6 +215,16 @@ class MqttPlant:
             self._readings[message.topic] = _reading(text, arrived)
             self._delivered[message.topic] = text
             self._changed.notify_all()
+
+
+def _require_files(ca_file: str, password_file: str, *, secured: bool, user: str) -> None:
+    if ca_file and not secured:
+        raise DeployError("ca_file has no effect without TLS: give an address that begins mqtts://")
+    if password_file and not user:
+        raise DeployError("password_file has no effect without a user: give user as well")
+    for name, file in (("ca_file", ca_file), ("password_file", password_file)):
+        if file and not Path(file).is_file():
+            raise DeployError(f"{name} is {file}, and there is no such file")
 
 
 def _reading(text: str, arrived: float) -> Reading:
