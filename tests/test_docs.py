@@ -202,6 +202,17 @@ def test_no_page_and_no_message_installs_from_an_index() -> None:
     assert not found
 
 
+def test_the_lines_that_the_faq_explains_are_printed() -> None:
+    """Each is a part of a text in the sources, whatever names and numbers stand in it."""
+    faq = (ROOT / "docs/pages/faq.md").read_text().partition("## Lines that you may see")[2]
+    rows = re.findall(r"(?m)^\| ([^|]+) \|", faq)[1:]
+    assert len(rows) > 10
+    code = "\n".join(path.read_text() for path in ROOT.glob("packages/*/src/**/*.py"))
+    texts = re.sub(r'"\s*f?"', "", code)  # Python joins texts that follow one another.
+    missing = [one for row in rows for one in row.split(", ") if one not in texts]
+    assert not missing
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_page_of_a_learner_shows_a_run_of_it(name: str) -> None:
     """Its options are read as the command reads them; some pages are shared."""
@@ -271,12 +282,14 @@ def test_the_tutorial_from_a_csv_declares_the_loop_of_the_faceplate(
 
 @pytest.mark.nightly
 def test_the_tutorial_from_a_csv_ends_as_it_says(reactor: str, tmp_path: Path) -> None:
-    (typed,) = re.findall(r"(?m)^neorl-train run .+$", reactor)
+    typed = cells_of("from-a-csv")[-1].removeprefix("!")  # of its notebook
+    assert typed.strip() in reactor
     words = [sys.executable, "-m", "neorl_train", *typed.split()[1:]]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     output = done.stdout + done.stderr
     assert "WORTH A TRIAL" in output
+    assert "AIC-201: gain 0.576 to " in output
     assert "gain of AIC_201_OP from -12 to -" in output
 
 
@@ -611,7 +624,8 @@ def test_a_notebook_has_the_code_and_the_commands_of_its_page(name: str) -> None
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["first-run", "compare-learners", "pieces"])
 def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
-    """Cell by cell in one folder; the other one asks its reader to complete a file."""
+    """Cell by cell in one folder, to a first verdict that is *deploy*; another page asks its reader
+    to complete a file."""
     code = ""
     for cell in cells_of(name):
         if cell.startswith("%%writefile "):
@@ -625,4 +639,5 @@ def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
         else:
             code += f"{cell}\n"
     if code:
-        output_of([sys.executable, "-W", "error", "-c", code], tmp_path)
+        output = output_of([sys.executable, "-W", "error", "-c", code], tmp_path)
+        assert ("DEPLOY" in output and "DO NOT" not in output) == (name == "first-run")

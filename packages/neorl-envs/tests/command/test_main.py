@@ -25,7 +25,7 @@ def test_collect_inspect_and_list(
     assert main(["inspect", "log.h5"]) == 0
     output = capsys.readouterr().out
     assert "106/1500" in output
-    last = "Next: neorl-train run --data.source log.h5 --penalty temperature NUMBER pressure NUMBER"
+    last = "Next: neorl-train run log.h5 --penalty temperature NUMBER pressure NUMBER"
     assert f"\n{last}\n" in output
     assert "NUMBER: what one unit of that cost subtracts from the reward" in output
     assert main(["inspect", "log.h5", "--json"]) == 0

@@ -53,7 +53,7 @@ def command(words: list[str]) -> None:
     print(report_text(report))
     costs = [word for cost in report["costs"] for word in (cost["name"], "NUMBER")]
     penalty = ["--penalty", *costs] if costs else []
-    print("Next:", shlex.join(["neorl-train", "run", "--data.source", str(options.file), *penalty]))
+    print("Next:", shlex.join(["neorl-train", "run", str(options.file), *penalty]))
     if penalty:
         print("      NUMBER: what one unit of that cost subtracts from the reward in training")
 

@@ -38,7 +38,7 @@ newest run there unless one is named.
 
 examples:
   neorl-train run
-  neorl-train run --data.source plant.h5 --training.updates 20000
+  neorl-train run plant.h5 --training.updates 20000
   neorl-train run my.toml --algorithms.iql.expectile 0.8 --timings
   neorl-train finetune runs/0001 --training.updates 10000
   neorl-train resume runs/0001

@@ -112,7 +112,7 @@ class RunDirectory:
         path = self.path / RECORD
         if self.path.is_file():
             raise InputError(
-                f"{self.path} is a file, not a run; `neorl-train run --data.source {self.path}` "
+                f"{self.path} is a file, not a run; `neorl-train run {self.path}` "
                 "starts one from a log, and `neorl-train list` names the runs"
             )
         if not self.path.is_dir():
