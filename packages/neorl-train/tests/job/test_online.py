@@ -53,6 +53,7 @@ def test_numbers_that_do_not_go_together_are_named(refused):
 def test_what_needs_a_log_is_refused_where_none_is_recorded(refused, tmp_path, make_log):
     iql = (*ONLINE, "--training.algorithms", "iql")
     refused("monitor drift needs a log, and with data.steps = 0", *iql, "--monitors.drift")
+    refused("checkpoints.best needs a log", *iql, "--checkpoints.best")
     refused("classical.controllers needs a log", *iql, "--classical.controllers", "pid")
     write_dataset(tmp_path / "log.h5", make_log())
     on_file = ("run", "log.h5", "--training.on", "plant", "--training.algorithms", "iql")

@@ -148,6 +148,7 @@ class Online:
         for option, given in (
             ("classical.controllers", bool(config.classical.controllers)),
             ("retuning.controller", bool(config.retuning.controller)),
+            ("checkpoints.best", config.checkpoints.best),
             *((f"monitor {name}", True) for name in monitors.calibrated),
         ):
             if given:

@@ -190,20 +190,11 @@ def task_of(
 
 
 def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyValidation:
-    """The validation that evaluates policies during training.
-
-    Raises:
-        InputError: If the best checkpoint is asked for, and no episodes are held out to find it.
-    """
+    """The validation that evaluates policies during training."""
     evaluation = run.config.evaluation
     key = curve_key(evaluation.seed)
     starts = evaluation.curve_starts
     held_out = None if experience is None else experience.held_out
-    if held_out is None and run.config.checkpoints.best:
-        raise InputError(
-            "checkpoints.best compares policies on held-out episodes of a log, and this run has "
-            "none; train on a log, or leave --checkpoints.best out"
-        )
     penalty_weights = [run.config.penalty.get(channel.name, 0.0) for channel in run.spec.cost]
     return PolicyValidation(
         held_out, run.environment, key=key, starts=starts, penalty_weights=penalty_weights

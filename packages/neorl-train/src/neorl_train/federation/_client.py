@@ -142,7 +142,7 @@ class Client:
         self._pending: tuple[int, Vector] | None = None
         self._noise_secret = np.frombuffer(secrets.token_bytes(32), np.uint8)
         self._masked_round = -1
-        self.last_error = (0.0, 0.0)
+        self.last_error: tuple[float, float] = (0.0, 0.0)
         """Norms of what compression removed from the last update, and of the update itself."""
 
     def introduce(self) -> Introduction:
@@ -207,7 +207,8 @@ class Client:
             message = compress(corrected, bits=messages.bits, fraction=messages.fraction)
             if np.isfinite(corrected).all():
                 self._residual = message.residual
-            self.last_error = tuple(float(np.linalg.norm(x)) for x in (message.residual, corrected))
+            left, sent = np.linalg.norm(message.residual), np.linalg.norm(corrected)
+            self.last_error = float(left), float(sent)
             arrays = message.arrays
         if messages.secure_sum:
             arrays = ()  # the change itself leaves the site only with a mask
