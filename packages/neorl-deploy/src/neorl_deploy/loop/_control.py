@@ -125,7 +125,7 @@ class ControlLoop:
         """Who stopped or holds the loop and why; empty if a request may close it."""
         return self.runtime.stopped or self.held
 
-    def ask(self, target: Mode, by: str) -> None:
+    def ask(self, target: Mode, by: str, *, author: str = "") -> None:
         """Requests a mode for a person, effective from the next step. Any thread may call it.
 
         While a stop is in force, a request for the closed loop is dropped.
@@ -133,13 +133,14 @@ class ControlLoop:
         Args:
             target: Manual, shadow, advisory or closed loop.
             by: Name of the person and the reason; both are recorded.
+            author: What asks by itself, such as a roll-out; empty for a person.
 
         Raises:
             ValueError: If the fallback is requested (use :meth:`stop` instead), or nobody is named.
         """
         if target not in TARGETS:
             raise ValueError(f"{target} cannot be requested; `stop` lets the fallback act")
-        self._orders.append(Order(target, _require_name(by)))
+        self._orders.append(Order(target, _require_name(by), author))
 
     def stop(self, by: str) -> None:
         """Emergency stop: if the loop is closed, the fallback acts from the next step on.
@@ -169,7 +170,7 @@ class ControlLoop:
         if self._locks is not None:
             self._locks.give()
         while self._orders:
-            what, by = self._orders.popleft()
+            what, by, _ = self._orders.popleft()
             if what == STOP:
                 self._keep(self.runtime.stop, by, [])
 

@@ -19,10 +19,13 @@ class Order(NamedTuple):
     Attributes:
         what: A mode, :data:`STOP` or :data:`RELEASE`.
         by: Name of the person and the reason.
+        author: What orders by itself, such as a roll-out; empty for a person. Its later requests
+            take the place of its earlier ones.
     """
 
     what: Mode | str
     by: str
+    author: str = ""
 
 
 class Outcome(NamedTuple):
@@ -59,8 +62,9 @@ def carry_out(orders: Sequence[Order], mode: Mode, target: Mode, stopped: str) -
     """
     notes, asked, release = [], False, ""
     stops = [order.by for order in orders if order.what == STOP]
-    opened = any(o.what in TARGETS and o.what is not Mode.CLOSED_LOOP for o in orders)
-    for what, by in orders:
+    openers = [o for o in orders if o.what in TARGETS and o.what is not Mode.CLOSED_LOOP]
+    for what, by, author in orders:
+        opened = any(not other.author or other.author != author for other in openers)
         if what == STOP:
             notes.append(f"emergency stop: {by}")
         elif what is Mode.MANUAL:

@@ -429,7 +429,7 @@ class StagedRollout:
         self._loop.authority = None
 
     def _ask(self, target: Mode, why: str) -> None:
-        self._loop.ask(target, f"{AUTHOR}, {why}")
+        self._loop.ask(target, f"{AUTHOR}, {why}", author=AUTHOR)
 
     def _require_no_stop(self) -> None:
         if self._loop.stopped:
