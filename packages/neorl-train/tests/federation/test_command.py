@@ -160,6 +160,11 @@ def test_constants_of_a_plant_are_changed_by_name_and_checked():
             changed_plant("CSTR-v0", factors)
 
 
+def test_a_plant_with_actuators_of_unlimited_speed_can_be_changed():
+    mass = changed_plant("DMSD-v0", {"mass": 1.2}).default_params().constants.mass
+    np.testing.assert_allclose(mass, [24.0, 24.0])
+
+
 def test_the_error_of_the_gain_is_over_seeds_which_all_sites_share():
     """Two seeds with gains of 97.7 and 1.3 at four sites: only two trainings were seen."""
     starts = np.linspace(-20, 20, 8)

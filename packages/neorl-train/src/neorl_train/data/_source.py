@@ -320,7 +320,11 @@ def _change(name: str, factors: tuple[tuple[str, float], ...]) -> Plant:
         other.check_params(other.default_params())
     except ValueError as error:
         raise InputError(f"data.constants: {error}") from error
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(other.default_params())):
+    parameters = zip(
+        *(jax.tree.leaves(one.default_params()) for one in (other, plant)), strict=True
+    )
+    # A plant may have infinite parameters of its own, such as the speed of an ideal actuator.
+    if not all((np.isfinite(new) | (new == old)).all() for new, old in parameters):
         raise InputError(
             f"data.constants lead to parameters of {name} that are not finite; choose "
             "smaller factors"

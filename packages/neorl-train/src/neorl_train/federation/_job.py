@@ -118,13 +118,14 @@ def _together(
     stop: StopSignal,
     timings: Timings,
 ) -> dict[str, ResolvedRun]:
-    """The runs of all sites with what the sites found together."""
+    """The runs of the sites with what they found together; complete ones may be left out."""
     if plan.retunes:
         found = searched_together(
             folder, plan, runs, data, reporter, stop, timings, folder / ROUNDS
         )
         return {
-            name: dataclasses.replace(site, shared=found[name]) for name, (_, site) in runs.items()
+            name: dataclasses.replace(runs[name][1], shared=shared)
+            for name, shared in found.items()
         }
     policies = _train(folder, plan, runs, _trained_on(data), reporter, stop, timings)
     return {

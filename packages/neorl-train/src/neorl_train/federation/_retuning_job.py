@@ -10,6 +10,7 @@ import numpy as np
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_train._job.candidates import learned_at_site
+from neorl_train._job.evaluation import is_complete
 from neorl_train._job.resolved_run import ResolvedRun, Session, SharedRetuning
 from neorl_train._process.control import StopSignal
 from neorl_train._process.progress import Reporter, Timings
@@ -37,16 +38,20 @@ def searched_together(
     timings: Timings,
     rounds: Path,
 ) -> dict[str, SharedRetuning]:
-    """What every site knows after all rounds; rounds that are complete are not repeated.
+    """What every site knows after all rounds, for those whose runs are not complete.
 
-    A search that was stopped starts again, and comes to the same changes.
+    Rounds that are complete are not repeated. A search that was stopped starts again, and comes to
+    the same changes.
 
     Raises:
         InputError: If a log does not suffice, or the sites do not fit together.
     """
     search = retune_settings(next(iter(plan.sites.values())).retuning).search
     seed, sites, learned = plan.seeds[0], [], {}
+    path = folder / COMMON
     for name, (directory, run) in runs.items():
+        if path.is_file() and is_complete(directory):
+            continue
         reporter.print_line(f"site {name}")
         session = Session(directory, reporter, stop, timings)
         try:
@@ -68,15 +73,12 @@ def searched_together(
         except InputError as error:
             raise InputError(f"site {name}: {error}") from error
         stop.check()
-    path = folder / COMMON
     if not path.is_file():
         with timings.stage("search together"):
             common = _search(plan, sites, search, reporter, stop, rounds)
         write_json(path, {**head("common-changes", VERSION), **_document(common)})
     changes = np.asarray(json.loads(path.read_text(encoding="utf-8"))["changes"], np.float64)
-    origin = (
-        f"{len(sites)} sites searched together; this site judges what they found by its own log"
-    )
+    origin = f"{len(runs)} sites searched together; this site judges what they found by its own log"
     return {
         name: SharedRetuning(changes, plants, incumbent, (*lines, origin))
         for name, (plants, incumbent, lines) in learned.items()
@@ -142,8 +144,8 @@ def retuning_results(
         if "gain" in site:
             value, low, high = site["gain"]
             lines.append(
-                f"    return on the plant: {value:+.3g} [{low:.3g}, {high:.3g}] over today's "
-                "controller, paired"
+                f"    return on the plant, behind its guard: {value:+.3g} [{low:.3g}, {high:.3g}] "
+                "over today's controller, paired"
             )
     return "\n".join(lines), document
 
@@ -160,9 +162,8 @@ def _site(run: RunDirectory) -> dict[str, Any]:
     differences = [
         row.difference
         for row in evaluation.tables.rows
-        if row.name == evaluation.tables.candidate and row.difference is not None
+        if row.name == evaluation.tables.candidate and row.guarded and row.difference is not None
     ]
-    if differences:
-        (difference,) = differences
+    for difference in differences:  # one, if the site has a simulator
         site["gain"] = [difference.value, difference.low, difference.high]
     return site
