@@ -144,8 +144,8 @@ def retuning_results(
         if "gain" in site:
             value, low, high = site["gain"]
             lines.append(
-                f"    return on the plant, behind its guard: {value:+.3g} [{low:.3g}, {high:.3g}] "
-                "over today's controller, paired"
+                f"    return on the plant: {value:+.3g} [{low:.3g}, {high:.3g}] over today's "
+                "controller, paired, both without the guard"
             )
     return "\n".join(lines), document
 
@@ -162,8 +162,10 @@ def _site(run: RunDirectory) -> dict[str, Any]:
     differences = [
         row.difference
         for row in evaluation.tables.rows
-        if row.name == evaluation.tables.candidate and row.guarded and row.difference is not None
+        if row.name == evaluation.tables.candidate
+        and not row.guarded
+        and row.difference is not None
     ]
-    for difference in differences:  # one, if the site has a simulator
+    for difference in differences:  # one, if the site has a simulator; the guard changes more
         site["gain"] = [difference.value, difference.low, difference.high]
     return site
