@@ -23,6 +23,7 @@ from neorl_core._internal.checks import (
     require_same_shape,
     require_scalar,
 )
+from neorl_core._internal.missing_names import missing_name
 from neorl_core._vocabulary.channels import CostChannel, CostPer
 from neorl_core.targets import td_target
 
@@ -38,6 +39,7 @@ __all__ = [
     "reachability_target",
     "step_cost_limit",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)
 
 # Kinds of cost limits: a limit bounds each step of an episode, or the sum over it.
 

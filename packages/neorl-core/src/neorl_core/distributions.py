@@ -15,6 +15,7 @@ from neorl_core._internal.checks import (
     require_broadcast,
     require_same_shape,
 )
+from neorl_core._internal.missing_names import missing_name
 
 __all__ = [
     "categorical_entropy",
@@ -27,6 +28,7 @@ __all__ = [
     "tanh_gaussian_log_prob",
     "tanh_gaussian_sample",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)
 
 # The categorical distribution given by its logits; a logit of -infinity excludes a choice.
 

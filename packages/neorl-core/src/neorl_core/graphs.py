@@ -17,6 +17,7 @@ from neorl_core._internal.checks import (
     require_integers,
     require_rank,
 )
+from neorl_core._internal.missing_names import missing_name
 from neorl_core._internal.precision import narrow, widen
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "pad_graph",
     "pool_edges",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)
 
 # Graphs padded to a few sizes, so that a changing topology does not recompile.
 

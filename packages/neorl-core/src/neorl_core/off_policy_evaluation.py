@@ -15,6 +15,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_same_shape,
 )
+from neorl_core._internal.missing_names import missing_name
 from neorl_core._internal.precision import narrow, widen
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "weighted_doubly_robust",
     "wpdis",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)
 
 # Importance sampling: estimating the return of one policy from the log of another.
 

@@ -12,11 +12,13 @@ from neorl_core._internal.checks import (
     require_order,
     require_same_shape,
 )
+from neorl_core._internal.missing_names import missing_name
 
 __all__ = [
     "limit_rate",
     "project_box",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)
 
 # The two limits of every actuator: its range and its rate of change.
 

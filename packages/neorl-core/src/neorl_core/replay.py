@@ -18,6 +18,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_same_shape,
 )
+from neorl_core._internal.missing_names import missing_name
 
 __all__ = [
     "PrioritySample",
@@ -35,6 +36,7 @@ __all__ = [
     "set_priorities",
     "window_rows",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)
 
 # Rows of a training step, as a function of only the key and the number of the step.
 

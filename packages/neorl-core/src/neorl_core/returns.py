@@ -20,6 +20,7 @@ from neorl_core._internal.checks import (
     require_rank,
     require_series,
 )
+from neorl_core._internal.missing_names import missing_name
 from neorl_core._internal.precision import narrow, widen
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "segment_td_lambda_returns",
     "td_lambda_returns",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)
 
 # The backward linear recurrence behind every return, restarted at the ends of episodes.
 

@@ -16,6 +16,7 @@ from neorl_core._internal.checks import (
     require_members,
     require_same_shape,
 )
+from neorl_core._internal.missing_names import missing_name
 from neorl_core._internal.precision import narrow, widen
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "soft_td_target",
     "td_target",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)
 
 # One-step temporal-difference targets.
 

@@ -1,5 +1,6 @@
 """Control laws as policies, and the state that they carry."""
 
+from neorl_core._internal.missing_names import missing_name
 from neorl_core.control._delay_line import DelayLine as DelayLine
 from neorl_core.control._delay_line import delay_line as delay_line
 from neorl_core.control._delay_line import delay_step as delay_step
@@ -39,3 +40,4 @@ __all__ = [
     "tunables",
     "tuned",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)

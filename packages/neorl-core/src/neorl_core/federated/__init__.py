@@ -1,5 +1,6 @@
 """Combining the updates of many clients, some of which may be faulty."""
 
+from neorl_core._internal.missing_names import missing_name
 from neorl_core.federated._client_updates import Aggregate as Aggregate
 from neorl_core.federated._gossip import averaging_rounds as averaging_rounds
 from neorl_core.federated._gossip import gossip_step as gossip_step
@@ -39,3 +40,4 @@ __all__ = [
     "trimmed_mean",
     "weighted_mean",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)

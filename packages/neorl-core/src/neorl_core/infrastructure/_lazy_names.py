@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from neorl_core._internal.missing_names import missing_name
+
 
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The functions ``__getattr__`` and ``__dir__`` of a package whose names are imported on use.
@@ -31,9 +33,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     def attribute(name: str) -> Any:
         # Python asks for these two of every package, and the source need not be read for them.
         if name in ("__path__", "__file__") or name not in modules():
-            raise AttributeError(
-                f"module {package!r} has no attribute {name!r}; dir({package}) lists its names"
-            )
+            missing_name(package, [] if name.startswith("__") else [*modules()])(name)
         if modules()[name] == package:
             value = importlib.import_module(f"{package}.{name}")
         else:

@@ -1,5 +1,6 @@
 """Linear plants: sampling and identification."""
 
+from neorl_core._internal.missing_names import missing_name
 from neorl_core.linear_systems._least_squares import ArxModel as ArxModel
 from neorl_core.linear_systems._least_squares import LinearModel as LinearModel
 from neorl_core.linear_systems._least_squares import identify_arx as identify_arx
@@ -17,3 +18,4 @@ __all__ = [
     "identify_subspace",
     "zero_order_hold",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)

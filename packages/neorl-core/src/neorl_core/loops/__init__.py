@@ -1,5 +1,6 @@
 """Control loops as engineers judge them: forms of a PID, margins, step responses, loop health."""
 
+from neorl_core._internal.missing_names import missing_name
 from neorl_core.loops._loop_health import HarrisIndex as HarrisIndex
 from neorl_core.loops._loop_health import LoopHealth as LoopHealth
 from neorl_core.loops._loop_health import Oscillation as Oscillation
@@ -61,3 +62,4 @@ __all__ = [
     "stiction_curve_fit",
     "valve_state",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)

@@ -1,5 +1,6 @@
 """Losses on arrays, elementwise and not reduced unless stated otherwise."""
 
+from neorl_core._internal.missing_names import missing_name
 from neorl_core.losses._conservative import cal_ql_clamp as cal_ql_clamp
 from neorl_core.losses._conservative import combo_regulariser as combo_regulariser
 from neorl_core.losses._conservative import cql_regulariser as cql_regulariser
@@ -37,3 +38,4 @@ __all__ = [
     "squared_loss",
     "td3_bc_policy_loss",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)

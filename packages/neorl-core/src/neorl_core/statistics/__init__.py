@@ -1,5 +1,6 @@
 """Intervals, tests, ranks, tail risk, scores, and quality of predictions."""
 
+from neorl_core._internal.missing_names import missing_name
 from neorl_core.statistics._correlated import CorrelatedMean as CorrelatedMean
 from neorl_core.statistics._correlated import correlated_mean as correlated_mean
 from neorl_core.statistics._data_statistics import merge_statistics as merge_statistics
@@ -67,3 +68,4 @@ __all__ = [
     "weighted_conformal_quantile",
     "wilcoxon_test",
 ]
+globals()["__getattr__"] = missing_name(__name__, __all__)
