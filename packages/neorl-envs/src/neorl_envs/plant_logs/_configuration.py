@@ -45,6 +45,7 @@ class Files:
             format.
         time_zone: Time zone of timestamps without an offset, such as ``"Europe/Vienna"``.
         ambiguous: How to treat the hour that is repeated when daylight saving ends.
+        unreadable: What to do with a row whose stamp cannot be read.
         separator: Separator between the columns of a CSV file.
         encoding: Encoding of CSV files, such as ``"utf-8"``, ``"cp1252"`` or ``"utf-16"``.
         header_rows: CSV rows above the first sample: the names, and any rows below them such as
@@ -66,6 +67,7 @@ class Files:
     timestamp_format: str = ""
     time_zone: str = "UTC"
     ambiguous: Ambiguous = "refuse"
+    unreadable: Literal["refuse", "mask"] = "refuse"
     separator: str = ","
     encoding: str = "utf-8"
     header_rows: int = 1

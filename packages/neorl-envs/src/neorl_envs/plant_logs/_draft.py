@@ -328,6 +328,10 @@ def _text(name: str, names: list[str], layout: Layout, evidence: dict[str, Evide
             'time_zone = "UTC"  # TODO zone of the timestamps, such as "Europe/Vienna"',
             '# ambiguous = "order"  # for the hour repeated at the end of daylight saving',
         ]
+    if files.unreadable == "mask":
+        lines.append(
+            'unreadable = "mask"  # TODO some stamps cannot be read; leave their rows out?'
+        )
     plain = Files((), "")
     for key in ("separator", "encoding", "header_rows"):
         if getattr(files, key) != getattr(plain, key):

@@ -23,6 +23,8 @@ from neorl_envs.plant_logs._tables import ROW, dated, tables
 
 LOOKED_AT, MEMORY = 200_000, 1e9
 """Number of rows examined per file, and memory for a table of them, bytes."""
+READABLE = 0.9
+"""Share of the stamps that must follow a format if some of them cannot be read at all."""
 TRIED = 2000
 """Number of rows from which the timestamp column and its format are determined."""
 MOST_HEADER_ROWS = 4
@@ -60,6 +62,8 @@ class Layout:
         period_s: Median spacing of the stamps.
         local: Whether the stamps are local times without an offset from UTC.
         remark: Comment to be written after the format of the stamps.
+        rows: Number of rows from which this was found.
+        unreadable: Number of them whose stamp cannot be read.
     """
 
     path: Path
@@ -70,6 +74,8 @@ class Layout:
     period_s: float
     local: bool
     remark: str
+    rows: int
+    unreadable: int
 
     def by_tag(
         self, table: pl.DataFrame, at: pl.Series | None
@@ -114,9 +120,13 @@ def layout_of(path: Path, *, stamped: bool = True) -> Layout:
         above, stamp, kind = _stamps(path, table.drop(ROW), most_above)
     except DatasetError:
         found = _days_apart(path, table.drop(ROW), most_above)
+        masked = None if found else _mostly_stamps(path, table.drop(ROW), most_above)
         if found is not None:
             date, (above, stamp, kind) = found
             table = dated(table, date, stamp)
+        elif masked is not None:
+            above, stamp, kind = masked
+            files = dataclasses.replace(files, unreadable="mask")
         elif stamped:
             raise
         else:
@@ -134,7 +144,10 @@ def layout_of(path: Path, *, stamped: bool = True) -> Layout:
             files, layout="long", quality_column=(qualities or [""])[0], unit_column=unit, **long
         )
     others = [c for c in table.columns if c not in (stamp, date, *qualities)]
-    clock, rows = Clock(files, str(path)), table.slice(above)
+    rows = table.slice(above)
+    if stamp != ROW and _read(path, rows, stamp, kind) is None:
+        files = dataclasses.replace(files, unreadable="mask")
+    clock = Clock(files, str(path))
     at = _nanoseconds(clock, rows, files)
     stamps = np.unique(at.drop_nulls().to_numpy().astype(np.float64))
     local = kind not in ("epoch_s", "epoch_ms") and not clock.offsets
@@ -148,6 +161,8 @@ def layout_of(path: Path, *, stamped: bool = True) -> Layout:
         period_s=float(np.median(np.diff(stamps))) / 1e9 if len(stamps) > 1 else 1.0,
         local=local,
         remark=remark,
+        rows=len(rows),
+        unreadable=clock.unreadable,
     )
 
 
@@ -196,17 +211,29 @@ def _separator(path: Path, encoding: str) -> str:
         return ","
 
 
-def _stamps(path: Path, table: pl.DataFrame, most_above: int) -> tuple[int, str, str]:
+def _mostly_stamps(path: Path, table: pl.DataFrame, most_above: int) -> tuple[int, str, str] | None:
+    """The same as :func:`_stamps` of a column in which some stamps cannot be read."""
+    try:
+        return _stamps(path, table, most_above, readable=READABLE)
+    except DatasetError:
+        return None
+
+
+def _stamps(
+    path: Path, table: pl.DataFrame, most_above: int, *, readable: float = 1.0
+) -> tuple[int, str, str]:
     """The number of header rows below the names, the timestamp column and its format.
 
-    A row below the names belongs to the header if it holds no number, such as a row of units.
+    A row below the names belongs to the header if it holds no number, such as a row of units. At
+    least the share ``readable`` of the stamps must follow the format.
     """
     likely = sorted(table.columns, key=lambda name: not STAMP.search(name))
     for above in range(min(most_above + 1, len(table))):
         rows = table.slice(above, TRIED)
         for column, kind in itertools.product(likely, FORMATS):
             named = kind != "epoch_s" or STAMP.search(column)
-            if named and _read(path, rows, column, kind) is not None:
+            at = _read(path, rows, column, kind, readable) if named else None
+            if at is not None:
                 return above, column, kind
         if _has_number(table.slice(above, 1)):
             break
@@ -238,14 +265,20 @@ def _days_apart(
     return None
 
 
-def _read(path: Path, rows: pl.DataFrame, column: str, kind: str) -> np.ndarray | None:
-    """The stamps of some rows; ``None`` if any of them does not follow the format."""
-    files = Files((), column, timestamp_format=kind)
+def _read(
+    path: Path, rows: pl.DataFrame, column: str, kind: str, readable: float = 1.0
+) -> pl.Series | None:
+    """The stamps of some rows, null if one cannot be read; ``None`` if too many cannot."""
+    unreadable = "refuse" if readable >= 1 else "mask"
+    files = Files((), column, timestamp_format=kind, unreadable=unreadable)
     try:
         at = _nanoseconds(Clock(files, str(path)), rows, files)
     except (DatasetError, pl.exceptions.PolarsError):
         return None
-    return at.to_numpy()
+    # A row of units has no stamp either, so the first row must have one.
+    if at.null_count() > (1 - readable) * len(at) or (len(at) and at[0] is None):
+        return None
+    return at
 
 
 def _nanoseconds(clock: Clock, rows: pl.DataFrame, files: Files) -> pl.Series:
@@ -258,13 +291,16 @@ def _day_or_month(path: Path, rows: pl.DataFrame, column: str, kind: str) -> tup
     If both orders fit all rows, the right one is the one under which the stamps ascend.
     """
     other = kind.replace("%m/%d/", "%d/%m/")
-    at = _read(path, rows, column, kind)
-    swapped = None if other == kind else _read(path, rows, column, other)
+    at = _read(path, rows, column, kind, READABLE)
+    swapped = None if other == kind else _read(path, rows, column, other, READABLE)
+    if at is not None and swapped is not None and at.null_count() != swapped.null_count():
+        # Rows after the twelfth of a month can be read in one order alone.
+        return (kind if at.null_count() < swapped.null_count() else other), ""
     if swapped is None:
         return kind, ""
     if at is None:
         return other, ""
-    spans = [int(stamps.max() - stamps.min()) for stamps in (at, swapped)]
+    spans = [int(np.ptp(stamps.drop_nulls().to_numpy())) for stamps in (at, swapped)]
     if spans[0] == spans[1]:
         return kind, "  # TODO is the month or the day first?"
     return (kind, "") if spans[0] < spans[1] else (other, "")

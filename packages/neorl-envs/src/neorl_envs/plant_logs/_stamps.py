@@ -26,6 +26,7 @@ class Clock:
         files: Format of the stamps.
         source: Name of the file in error messages.
         offsets: UTC offsets that occurred in stamps, such as ``"+01:00"``.
+        unreadable: Number of rows that were left out because their stamp cannot be read.
         ambiguous_rows: Number of rows whose stamp falls into the repeated hour.
         out_of_order: Number of rows with an earlier stamp than the row above.
         latest: Stamp of the last row read.
@@ -36,6 +37,7 @@ class Clock:
     files: Files
     source: str
     offsets: set[str] = dataclasses.field(default_factory=set)
+    unreadable: int = 0
     ambiguous_rows: int = 0
     out_of_order: int = 0
     latest: int = -(2**62)
@@ -44,11 +46,11 @@ class Clock:
     def nanoseconds(self, column: pl.Series, rows: pl.Series) -> pl.Series:
         """Converts stamps to nanoseconds since 1970 UTC; null for a row that is to be left out.
 
-        Raises a ``DatasetError`` at the first stamp that cannot be read, or whose time is not
-        unique.
+        Raises a ``DatasetError`` at the first stamp whose time is not unique, or that cannot be
+        read unless the format leaves such rows out.
         """
         if isinstance(column.dtype, pl.Datetime):
-            self._require(column, rows, column.is_null(), "as a timestamp")
+            self._readable(column, rows, column.is_null(), "as a timestamp")
             naive = column.cast(pl.Datetime("ns", column.dtype.time_zone))
             zoned = column.dtype.time_zone is not None
             stamps = naive.to_physical() if zoned else self._local(naive, column, rows)
@@ -64,7 +66,7 @@ class Clock:
             stamps = (whole * scale).fill_null(
                 (number * scale).round().cast(pl.Int64, strict=False)
             )
-            self._require(column, rows, stamps.is_null(), "as a number of seconds since 1970")
+            self._readable(column, rows, stamps.is_null(), "as a number of seconds since 1970")
         else:
             stamps = self._text(column.cast(pl.String), rows)
         self._count(stamps)
@@ -76,7 +78,7 @@ class Clock:
             naive = _datetime(column, pattern)
             if isinstance(naive.dtype, pl.Datetime) and naive.dtype.time_zone is not None:
                 return naive.to_physical()
-            self._require(column, rows, naive.is_null(), f"by the format {pattern!r}")
+            self._readable(column, rows, naive.is_null(), f"by the format {pattern!r}")
             return self._local(naive, column, rows)
         parts = column.to_frame("s").select(
             pl.col("s").str.extract(ISO, 1).alias("day"),
@@ -89,12 +91,14 @@ class Clock:
             pl.when(pl.lit(short)).then(pl.col("time") + ":00").otherwise(pl.col("time"))
         ).to_series()
         naive = _datetime(parts["day"] + "T" + time, "%Y-%m-%dT%H:%M:%S%.f")
-        self._require(column, rows, naive.is_null(), "as an ISO 8601 timestamp")
+        self._readable(column, rows, naive.is_null(), "as an ISO 8601 timestamp")
         zoned = parts["zone"].is_not_null()
         if not zoned.any():
             return self._local(naive, column, rows)
-        self._require(column, rows, ~zoned, "beside timestamps that name their offset from UTC")
-        self.offsets |= {"+00:00" if z == "Z" else z for z in parts["zone"].unique().to_list()}
+        local = ~zoned & naive.is_not_null()
+        self._require(column, rows, local, "beside timestamps that name their offset from UTC")
+        zones = parts["zone"].drop_nulls().unique().to_list()
+        self.offsets |= {"+00:00" if z == "Z" else z for z in zones}
         return naive.to_physical() - _offset(parts["zone"])
 
     def _local(self, naive: pl.Series, column: pl.Series, rows: pl.Series) -> pl.Series:
@@ -149,6 +153,13 @@ class Clock:
             second_time[row] = second
         self.repeated = (day, newest, second)
         return second_time
+
+    def _readable(self, column: pl.Series, rows: pl.Series, invalid: pl.Series, how: str) -> None:
+        """Counts the stamps that cannot be read if their rows are left out; else refuses them."""
+        if self.files.unreadable == "mask":
+            self.unreadable += int(invalid.sum())
+        else:
+            self._require(column, rows, invalid, how)
 
     def _require(self, column: pl.Series, rows: pl.Series, invalid: pl.Series, how: str) -> None:
         if invalid.any():

@@ -221,6 +221,7 @@ class Tally:
     Attributes:
         rows: Number of rows in all files.
         out_of_order: Number of rows with an earlier stamp than the row above.
+        unreadable: Number of rows left out because their stamp cannot be read.
         ambiguous: Number of rows in an hour that is repeated when daylight saving ends.
         offsets: UTC offsets that occurred in stamps.
         tags: For every tag, the number of values lost by reason: ``"bad quality"``,
@@ -236,6 +237,7 @@ class Tally:
     rows: int = 0
     out_of_order: int = 0
     ambiguous: int = 0
+    unreadable: int = 0
     offsets: set[str] = dataclasses.field(default_factory=set)
     tags: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
     unknown: set[str] = dataclasses.field(default_factory=set)
@@ -300,6 +302,7 @@ def blocks(
             raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
         tally.out_of_order += clock.out_of_order
         tally.ambiguous += clock.ambiguous_rows
+        tally.unreadable += clock.unreadable
         tally.offsets |= clock.offsets
     _require_decided(config, tally)
 
