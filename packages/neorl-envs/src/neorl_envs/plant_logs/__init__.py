@@ -12,7 +12,10 @@ from neorl_envs.plant_logs._declared_plant import declared_plant as declared_pla
 from neorl_envs.plant_logs._draft import draft_plant_log as draft_plant_log
 from neorl_envs.plant_logs._expressions import Expression as Expression
 from neorl_envs.plant_logs._interlocks import DeclaredInterlocks as DeclaredInterlocks
+from neorl_envs.plant_logs._loop_log import LoopColumn as LoopColumn
+from neorl_envs.plant_logs._loop_log import LoopColumns as LoopColumns
 from neorl_envs.plant_logs._loop_log import LoopLog as LoopLog
+from neorl_envs.plant_logs._loop_log import loop_columns as loop_columns
 from neorl_envs.plant_logs._loop_log import read_loop_log as read_loop_log
 
 __all__ = [
@@ -20,6 +23,8 @@ __all__ = [
     "DeclaredObjective",
     "DeclaredPlant",
     "Expression",
+    "LoopColumn",
+    "LoopColumns",
     "LoopLog",
     "PlantLog",
     "Tag",
@@ -27,6 +32,7 @@ __all__ = [
     "convert_log",
     "declared_plant",
     "draft_plant_log",
+    "loop_columns",
     "plant_log_from_dict",
     "read_loop_log",
     "read_plant_log",

@@ -1,6 +1,7 @@
 """Reads the control loops of a historian's export without a configuration."""
 
 import os
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +14,52 @@ from neorl_envs.datasets._loop_tags import LoopTags
 from neorl_envs.plant_logs._configuration_file import plant_log_from_dict
 from neorl_envs.plant_logs._convert import convert_log
 from neorl_envs.plant_logs._draft import LOOP_TAG, draft_plant_log, split_unit
-from neorl_envs.plant_logs._layout import layout_of
-from neorl_envs.plant_logs._tables import ROW
+from neorl_envs.plant_logs._layout import MEMORY, Layout, layout_of
+from neorl_envs.plant_logs._tables import ROW, tables
 
 GAP_S = 1e6
 """Seconds without any value after which the rows end and begin anew; shorter gaps are NaN."""
 ROLES = ("measurement", "output", "setpoint", "mode")
+TWIN = re.compile(r"^(?P<column>.+)_duplicated_\d+$")
+"""How a column is called whose name stands in the file before."""
+
+
+class LoopColumn(NamedTuple):
+    """A column of an export that may belong to a loop.
+
+    Attributes:
+        name: Its name in the file; of the second column of a name, with ``_duplicated_0`` after it.
+        unit: Its unit as the file shows it; empty if it does not.
+        low: Smallest number in it; NaN for a column of words.
+        high: Largest number in it.
+    """
+
+    name: str
+    unit: str
+    low: float
+    high: float
+
+
+class LoopColumns(NamedTuple):
+    """What an export shows of its loops before a row is read.
+
+    Attributes:
+        columns: Its columns of numbers, and those of modes.
+        loops: Which of them make a loop, by their names.
+        twins: Names that two columns with different values have, each with the name of the second.
+        stamped: Whether the file says when its rows are.
+        period_s: Median spacing of the stamps in seconds.
+        rows: Number of rows, of a very long file those that were looked at.
+        unreadable: Number of them whose stamp cannot be read; they are left out.
+    """
+
+    columns: tuple[LoopColumn, ...]
+    loops: tuple[LoopTags, ...]
+    twins: tuple[tuple[str, str], ...]
+    stamped: bool
+    period_s: float
+    rows: int
+    unreadable: int
 
 
 class LoopLog(NamedTuple):
@@ -67,10 +108,13 @@ def read_loop_log(
         InputError: If a column does not exist or holds no numbers, or no loop is found.
     """
     path = Path(path)
-    stamped = layout_of(path, stamped=False).files.timestamp != ROW
-    draft = tomllib.loads(draft_plant_log(path, stamped=False))
-    tags = {tag.get("tag", tag["name"]): tag for tag in draft["tag"]}
+    layout = layout_of(path, stamped=False)
+    stamped = layout.files.timestamp != ROW
+    draft, tags = _drafted(path)
+    draft["log"]["unreadable"] = "mask"
     loops = (loop,) if loop is not None else _found(list(tags))
+    if loop is None:
+        _require_no_twin(path, layout, loops)
     if not loops:
         raise InputError(
             f"{path}: no loop is found by names such as TIC-201.PV, TIC-201.SP and TIC-201.OP; "
@@ -104,6 +148,72 @@ def read_loop_log(
         config = plant_log_from_dict(values, str(path))
         datasets.append(convert_log(config, folder=path.parent, source=str(path)))
     return LoopLog(tuple(datasets), tuple(named), stamped, tuple(guessed))
+
+
+def loop_columns(path: str | os.PathLike[str]) -> LoopColumns:
+    """What an export shows of its loops: columns, units and extremes, and the loops by their names.
+
+    Args:
+        path: A log as CSV, compressed CSV or Parquet.
+
+    Raises:
+        DatasetError: If the file cannot be read.
+    """
+    path = Path(path)
+    layout = layout_of(path, stamped=False)
+    _, tags = _drafted(path)
+    columns = []
+    for name, tag in tags.items():
+        low, high = _extremes(tag) if "low" in tag else (float("nan"), float("nan"))
+        unit = "" if tag.get("unit", "") == "?" else tag.get("unit", "")
+        columns.append(LoopColumn(name, unit, low, high))
+    loops = _found([column.name for column in columns])
+    return LoopColumns(
+        columns=tuple(columns),
+        loops=loops,
+        twins=_twins(path, layout),
+        stamped=layout.files.timestamp != ROW,
+        period_s=layout.period_s,
+        rows=layout.rows,
+        unreadable=layout.unreadable,
+    )
+
+
+def _drafted(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The draft of an export, and its tags by their columns."""
+    draft = tomllib.loads(draft_plant_log(path, stamped=False))
+    return draft, {tag.get("tag", tag["name"]): tag for tag in draft["tag"]}
+
+
+def _extremes(tag: dict[str, Any]) -> tuple[float, float]:
+    """The smallest and the largest number of a drafted tag, whose range is a tenth wider."""
+    low, high = tag["low"], tag["high"]
+    if (low, high) == (0.0, 100.0):
+        return low, high
+    return low + (high - low) / 12, high - (high - low) / 12
+
+
+def _twins(path: Path, layout: Layout) -> tuple[tuple[str, str], ...]:
+    """Names that stand above two columns with different values."""
+    pairs = [
+        (match["column"], name)
+        for name in layout.columns
+        if (match := TWIN.match(name)) and match["column"] in layout.columns
+    ]
+    if not pairs:
+        return ()
+    table = next(tables(path, layout.files, memory=MEMORY))
+    return tuple(pair for pair in pairs if not table[pair[0]].equals(table[pair[1]]))
+
+
+def _require_no_twin(path: Path, layout: Layout, loops: Sequence[LoopTags]) -> None:
+    """Raises if a loop's column has a namesake with other values: which one is meant?"""
+    for first, second in _twins(path, layout):
+        if any(first in loop for loop in loops):
+            raise InputError(
+                f"{path}: two columns are called {first!r}, and their values differ; name the "
+                f"columns of the loop with --pv, --op and --sp, the second one as {second!r}"
+            )
 
 
 def _found(columns: Sequence[str]) -> tuple[LoopTags, ...]:
@@ -153,6 +263,9 @@ def _as_role(
         return {**tag, "of": [output["name"]]} if output else tag
     if "low" not in tag:
         raise InputError(f"{path}: column {tag['name']!r} holds no numbers")
-    if role == "output" and tag["low"] >= 0 and tag["high"] <= 100:
-        tag |= {"low": 0.0, "high": 100.0}
+    low, high = _extremes(tag)
+    if role == "output" and low >= -1e-9 and high <= 100 * (1 + 1e-9):
+        # Without a unit, 0.4 is a part of one; a valve that stays below 1 % is nearly shut.
+        percent = high > 1 + 1e-9 or "%" in tag.get("unit", "")
+        tag |= {"low": 0.0, "high": 100.0 if percent else 1.0}
     return tag
