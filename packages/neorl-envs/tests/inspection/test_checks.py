@@ -85,6 +85,23 @@ def test_feedback_by_a_noisy_measurement_is_no_answer_of_the_plant() -> None:
     report = dataset_report(logged(y[:, None], u[:, None], np.arange(n) % 1500 == 1499))
     (result,) = report["delays"]
     assert result["delay_s"] in (80.0, 90.0)
+    assert result["acts"]
+
+
+def test_an_action_that_a_controller_moves_is_not_said_to_be_a_cause() -> None:
+    random = np.random.default_rng(4)
+    n, sent, rows = 9000, [0.5] * 4, []
+    for _ in range(n):
+        y = sent[-4] + 0.3 * random.normal()
+        # A twentieth of the moves is the action's own.
+        sent.append(0.5 + 0.5 * (0.5 - y) + 0.03 * random.normal())
+        rows.append((y, sent[-1]))
+    y, u = np.array(rows).T
+    report = dataset_report(logged(y[:, None], u[:, None], np.arange(n) % 1500 == 1499))
+    assert report["delays"]
+    text = report_text(report)
+    assert "u0 moves together with y0" in text
+    assert "affects" not in text
 
 
 def test_a_behaviour_that_the_observation_decides_is_found() -> None:
@@ -237,8 +254,11 @@ def test_gaps_are_counted() -> None:
     assert report["time"]["gaps"] == 2
     assert report["time"]["longest_gap_s"] == 600
     assert report["time"]["covered"] == pytest.approx(390 / (time[-1] + 10))
-    assert "2 gaps, the longest 10 min; rows cover 37% of the time" in report["notes"]
+    assert "2 gaps, the longest 10 min; rows cover 37.1% of the time" in report["notes"]
     assert "from 2023-11-14 22:13:20 UTC" in report_text(report)
+    zoned = {"provenance": {"configuration": {"log": {"time_zone": "Europe/Vienna"}}}}
+    local = dataclasses.replace(dataset, attributes=dict(dataset.attributes) | zoned)
+    assert "from 2023-11-14 23:13:20 CET" in report_text(dataset_report(local))
 
 
 def test_a_step_into_a_masked_last_row_counts(toy_spec: Spec, toy_columns: dict) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from neorl_core import InputError
 from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.inspection._wording import figures, moment
+from neorl_envs.inspection._wording import figures, log_zone, moment_of
 
 # Findings that may be correct but should be checked: repeats, contradictions, gaps, drift.
 
@@ -107,6 +107,7 @@ def time_report(dataset: Dataset) -> dict[str, Any] | None:
     span = float(ends.max() - starts.min())
     return {
         "origin": dataset.attributes.get("time_origin"),
+        "zone": log_zone(dataset.attributes),
         "start": float(starts.min()),
         "end": float(ends.max()),
         "span_s": span,
@@ -228,7 +229,7 @@ def interlock_warnings(entries: Sequence[Mapping[str, Any]], time: Any) -> list[
         for entry in one["contradictions"]:
             when = f"row {entry['first']}"
             if time is not None and entry["start"] is not None:
-                when = moment(entry["start"], time["origin"])
+                when = moment_of(entry["start"], time)
             warnings.append(
                 f"interlock {one['name']} ({one['sentence']}): the log contradicts it in "
                 f"{entry['rows']} of {one['active']} rows in which its condition holds, first at "

@@ -9,13 +9,17 @@ import numpy as np
 
 from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.inspection._report import relation_lines
-from neorl_envs.inspection._wording import durations, figures, moment, origin_lines
+from neorl_envs.inspection._report import gap_words, relation_lines
+from neorl_envs.inspection._wording import durations, figures, moment_of, origin_lines
 
 # Trends of all channels over the whole log: smallest and largest value in each interval.
 
 
 INTERVALS = 600
+
+
+LEAST_EPISODES = 20
+"""Number of episodes below which a picture of their lengths shows nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,6 +163,8 @@ def _summary(report: dict[str, Any]) -> str:
         f"steps, {report['terminated']} terminated and {report['truncated']} truncated; return "
         f"{returns['mean']:.4g} on average, from {returns['min']:.4g} to {returns['max']:.4g}."
     )
+    if report["episodes"] < LEAST_EPISODES or lengths["min"] == lengths["max"]:
+        return f"<p>{html.escape(text)}</p>"
     bars = _bars(report["episode_lengths"], "episodes by their length, short to long")
     return f"<p>{html.escape(text)}</p><p>{bars} <small>episodes by length</small></p>"
 
@@ -175,9 +181,9 @@ def _time(report: dict[str, Any]) -> str:
     )
     length, longest = durations([time["span_s"], time["longest_gap_s"]])
     caption = (
-        f"{moment(time['start'], time['origin'])} to {moment(time['end'], time['origin'])}: "
-        f"{length}, of which rows cover {time['covered']:.1%}; {time['gaps']} "
-        f"gaps, the longest {longest}."
+        f"{moment_of(time['start'], time)} to {moment_of(time['end'], time)}: "
+        f"{length}, of which rows cover {time['covered']:.1%}; "
+        f"{gap_words(time['gaps'], longest)}."
     )
     return (
         f"<p>{html.escape(caption)}</p>"
@@ -194,10 +200,10 @@ def _trends(report: dict[str, Any], drawn: Trends) -> str:
         for channel in channels
         if channel["name"] in drawn.low
     ]
-    origin = (report["time"] or {}).get("origin")
     extent = f"rows {drawn.start:.0f} to {drawn.end:.0f}"
     if drawn.stamped:
-        extent = f"{moment(drawn.start, origin)} to {moment(drawn.end, origin)}"
+        extent = f"{moment_of(drawn.start, report['time'])} to "
+        extent += moment_of(drawn.end, report["time"])
     text = (
         f"From left to right {extent}; each column of the picture spans the smallest to the "
         "largest value of its interval. Manipulated variables come first. A red field marks a "

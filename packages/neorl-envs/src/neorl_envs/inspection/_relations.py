@@ -14,6 +14,9 @@ SIGNIFICANT = 5.0
 """A correlation is significant if it exceeds this many times 1 / sqrt(rows)."""
 BEGINS = 0.5
 """A response begins at this fraction of the largest correlation."""
+OWN = 0.2
+"""Share of an action's moves that nothing logged before explains, from which they are its own: made
+by hand or by a test, and not by a controller that follows the measurements."""
 EXPLAINING_ROWS = 5
 """Number of rows, including the current one, whose observations may explain an action's change."""
 NEIGHBOURS = 1500
@@ -42,12 +45,16 @@ def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
     begins at the first lag with at least half the largest correlation and the same sign. The result
     has one entry per significant pair.
 
+    A controller moves an action because something else has moved, so what follows may have the same
+    cause. Only an action that mostly moves by itself is said to act (``acts``).
+
     Source: Box, Jenkins and Reinsel, Time series analysis, 1994, section 11.2 (prewhitening).
     """
     lines = []
     step_u, step_y = (_steps(column, sample.episode) for column in (sample.action, sample.obs))
     known = [_later(step_y, lag) for lag in range(EXPLAINING_ROWS)]
     own = [_later(step_u, lag) for lag in range(1, EXPLAINING_ROWS)]
+    moves = step_u
     step_u, step_y = (
         _unexplained_changes(step_u, [*known, *own]),
         _unexplained_changes(step_y, known[1:]),
@@ -56,17 +63,26 @@ def delays(sample: Sample, spec: Spec) -> list[dict[str, Any]]:
         for j, observed in enumerate(spec.obs):
             answer = _first_lag(step_u[:, i], step_y[:, j])
             if answer is not None:
-                lag, value, rows = answer
+                lag, strongest, value, rows = answer
                 lines.append(
                     {
                         "action": action.name,
                         "obs": observed.name,
                         "delay_s": lag * spec.dt,
+                        "strongest_s": strongest * spec.dt,
+                        "acts": _own_share(moves[:, i], step_u[:, i]) >= OWN,
                         "correlation": value,
                         "rows": rows,
                     }
                 )
     return lines
+
+
+def _own_share(moves: np.ndarray, unexplained: np.ndarray) -> float:
+    """The part of the variance of an action's moves that is its own."""
+    both = np.isfinite(moves) & np.isfinite(unexplained)
+    whole = float(moves[both].var()) if both.any() else 0.0
+    return float(unexplained[both].var()) / whole if whole > 0 else 0.0
 
 
 def _steps(column: np.ndarray, episode: np.ndarray) -> np.ndarray:
@@ -97,8 +113,8 @@ def _later(column: np.ndarray, rows: int) -> np.ndarray:
     return moved
 
 
-def _first_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, int] | None:
-    """Lag at which a response begins, and correlation and number of rows at its strongest lag."""
+def _first_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, int, float, int] | None:
+    """Lag at which a response begins, its strongest lag, and correlation and rows there."""
     correlations: dict[int, tuple[float, int]] = {}
     # Steps are NaN at the start of every episode, so a pair spans two episodes only if one of them
     # is shorter than the lag. Such pairs are few and contribute only noise.
@@ -115,9 +131,10 @@ def _first_lag(action: np.ndarray, observed: np.ndarray) -> tuple[int, float, in
             correlations[lag] = value, rows
     if not correlations:
         return None
-    strongest, rows = max(correlations.values(), key=lambda each: abs(each[0]))
+    at = max(correlations, key=lambda lag: abs(correlations[lag][0]))
+    strongest, rows = correlations[at]
     begins = min(lag for lag, (value, _) in correlations.items() if value / strongest >= BEGINS)
-    return begins, strongest, rows
+    return begins, at, strongest, rows
 
 
 def correlation(sample: Sample) -> np.ndarray:

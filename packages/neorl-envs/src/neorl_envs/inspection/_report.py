@@ -39,7 +39,14 @@ from neorl_envs.inspection._signals import (
     signals,
     skipped_names,
 )
-from neorl_envs.inspection._wording import began, duration, durations, figures, moment, origin_lines
+from neorl_envs.inspection._wording import (
+    began,
+    duration,
+    durations,
+    figures,
+    moment_of,
+    origin_lines,
+)
 
 # Report on the content of a log, from which an engineer can decide whether to train on it.
 
@@ -277,8 +284,8 @@ def _remarks_on_time(time: dict[str, Any] | None) -> list[str]:
     notes = []
     if time["gaps"]:
         notes.append(
-            f"{_gaps(time['gaps'], duration(time['longest_gap_s']))}; rows cover "
-            f"{time['covered']:.0%} of the time"
+            f"{gap_words(time['gaps'], duration(time['longest_gap_s']))}; rows cover "
+            f"{time['covered']:.1%} of the time"
         )
     if time["episodes_out_of_order"]:
         notes.append(f"{time['episodes_out_of_order']} episodes start before the one above them")
@@ -339,9 +346,9 @@ def _time_lines(time: dict[str, Any] | None) -> list[str]:
         return []
     span, longest = durations([time["span_s"], time["longest_gap_s"]])
     return [
-        f"time: {span} from {moment(time['start'], time['origin'])} to "
-        f"{moment(time['end'], time['origin'])}; rows cover {time['covered']:.1%}; "
-        f"{_gaps(time['gaps'], longest)}"
+        f"time: {span} from {moment_of(time['start'], time)} to "
+        f"{moment_of(time['end'], time)}; rows cover {time['covered']:.1%}; "
+        f"{gap_words(time['gaps'], longest)}"
     ]
 
 
@@ -356,12 +363,7 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
         shares = zip(report["action"], report["manual"], strict=True)
         lines.append("in manual: " + ", ".join(f"{c['name']} {m:.1%}" for c, m in shares))
     strongest = sorted(report["delays"], key=lambda d: -abs(d["correlation"]))[:8]
-    delays = durations([d["delay_s"] for d in strongest])
-    lines += [
-        f"{d['action']} affects {d['obs']} after {delay} (correlation of changes "
-        f"{d['correlation']:+.2f})"
-        for d, delay in zip(strongest, delays, strict=True)
-    ]
+    lines += [_delay_words(one) for one in strongest]
     if not report["delays"]:
         lines.append("no observation responds to a change of an action")
     largest = sorted(report["drift"], key=lambda d: -d["distance"])[:3]
@@ -378,8 +380,24 @@ def relation_lines(report: dict[str, Any]) -> list[str]:
     return [*lines, *interlock_lines(report)]
 
 
-def _gaps(count: int, longest: str) -> str:
-    return f"one gap of {longest}" if count == 1 else f"{count} gaps, the longest {longest}"
+def _delay_words(one: dict[str, Any]) -> str:
+    """What a pair of an action and an observation shows; no cause where a controller acted."""
+    figure = f"(correlation of changes {one['correlation']:+.2f}"
+    if not one["acts"]:
+        return (
+            f"{one['action']} moves together with {one['obs']} {figure}; a controller moved it, so "
+            "this shows no cause)"
+        )
+    begins, most = durations([one["delay_s"], one["strongest_s"]])
+    delay = begins if begins == most else f"{begins} to {most}"
+    return f"{one['action']} affects {one['obs']} after {delay} {figure})"
+
+
+def gap_words(count: int, longest: str) -> str:
+    """How many gaps a log has, and how long they are."""
+    if count < 2:
+        return f"one gap of {longest}" if count else "no gap"
+    return f"{count} gaps, the longest {longest}"
 
 
 def _fraction(explained: float) -> str:

@@ -1,6 +1,7 @@
 """Durations, numbers and the origin of a log in words."""
 
 import math
+import zoneinfo
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
@@ -41,19 +42,56 @@ def _with_unit(seconds: float, size: int, unit: str) -> str:
     return f"{seconds / size:.3g} {unit}" if math.isfinite(seconds) else f"{seconds:g}"
 
 
-def moment(seconds: float, origin: str | None) -> str:
-    """A readable time: a date if it counts from 1970, otherwise seconds."""
+def log_zone(attributes: Mapping[str, Any]) -> str:
+    """The time zone that a log declares for its stamps, from the attributes of its file.
+
+    Args:
+        attributes: Attributes of a dataset.
+
+    Returns:
+        A name such as ``"Europe/Vienna"``; ``"UTC"`` if none is declared or known here.
+    """
+    configuration = _object(_object(attributes.get("provenance")).get("configuration"))
+    zone = str(_object(configuration.get("log")).get("time_zone", "UTC"))
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return "UTC"
+    return zone
+
+
+def moment(
+    seconds: float, origin: str | None, zone: str = "UTC", form: str = "%Y-%m-%d %H:%M:%S"
+) -> str:
+    """A readable time: a date if it counts from 1970, otherwise seconds.
+
+    Args:
+        seconds: Time since ``origin``.
+        origin: Where the times of a log begin, its attribute ``time_origin``.
+        zone: Time zone of the clock that is shown, as :func:`log_zone` says it.
+        form: Format of the date, behind which the zone stands.
+
+    Example:
+        >>> moment(1.792960e9, "1970-01-01T00:00:00Z", "Europe/Vienna")
+        '2026-10-25 21:26:40 CET'
+    """
     if origin != EPOCH:
         return f"{seconds:g} s"
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        clock = UTC if zone == "UTC" else zoneinfo.ZoneInfo(zone)
+        return datetime.fromtimestamp(seconds, clock).strftime(f"{form} %Z")
     except (OverflowError, ValueError, OSError):
         return f"{seconds:g} s"
 
 
+def moment_of(seconds: float, time: Mapping[str, Any]) -> str:
+    """A time of a log, by the entry ``time`` of its report."""
+    return moment(seconds, time["origin"], time.get("zone", "UTC"))
+
+
 def began(event: dict[str, Any], time: dict[str, Any] | None) -> str:
     """The time at which an event begins in a log, or its row if the log has no times."""
-    return f"row {event['row']}" if time is None else moment(event["start"], time["origin"])
+    return f"row {event['row']}" if time is None else moment_of(event["start"], time)
 
 
 def figures(value: float) -> str:
@@ -70,6 +108,7 @@ def figures(value: float) -> str:
 COUNTS = {
     "repeated": "values repeat a timestamp of their tag",
     "out_of_order": "rows are earlier than the row above them",
+    "unreadable_stamps": "rows were left out because their stamp cannot be read",
     "in_a_repeated_hour": "rows are in the hour that occurs twice when daylight saving ends",
 }
 """Counts of an ingestion that are worth a line if they are not zero."""
