@@ -81,7 +81,10 @@ def test_only_what_is_surely_worse_than_a_straight_line_is_called_so(toy, log):
     noise = rng.normal(scale=2.0, size=log.transitions.action.shape).astype(np.float32)
     noisy = dataclasses.replace(log, transitions=log.transitions._replace(action=noise))
     assert line_warnings(action_fits(pool, noisy, level=0.95, controllers=controllers)) == []
-    (warning,) = line_warnings(action_fits(pool, log, level=0.95, controllers=controllers))
+    fits = action_fits(pool, log, level=0.95, controllers=controllers)
+    assert line_warnings(fits, "retuned-0") == []
+    (warning,) = line_warnings(fits, "better-0")
+    assert [warning] == line_warnings(fits)
     assert warning.startswith("worse-0 is worse than a straight line: ")
     assert "% of u" in warning
 

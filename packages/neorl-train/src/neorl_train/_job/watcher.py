@@ -12,7 +12,7 @@ from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._process.progress import Profile, Reporter, Timings
 from neorl_train.runs._checkpoints import import_ahead
 from neorl_train.runs._records import Records, read_records
-from neorl_train.runs._tracker import MISSING, MlflowTracker, NoTracker, Tracker, mlflow_installed
+from neorl_train.runs._tracker import MlflowTracker, NoTracker, Tracker, mlflow_installed
 from neorl_train.training._memory import TrainingMemory, memory_text
 
 READY, COMPILED, FIRST_CHUNK = "states ready", "compiled", "end of the first chunk"
@@ -144,7 +144,8 @@ def tracked(run: ResolvedRun, session: Session) -> Iterator[Tracker]:
 def _tracker(run: ResolvedRun, session: Session) -> Tracker:
     if not run.config.output.tracking:
         return NoTracker()
-    if not mlflow_installed():
-        session.reporter.print_line(MISSING)
+    if (
+        not mlflow_installed()
+    ):  # The records are in the run; `inspect --track` says what is missing.
         return NoTracker()
     return MlflowTracker(session.directory)

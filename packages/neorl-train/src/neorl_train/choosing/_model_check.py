@@ -37,7 +37,7 @@ from neorl_train.choosing._options import ChooseOptions, learn_plants
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.judging._evaluate import reward_unit
 from neorl_train.judging._sentences import setpoint_text
-from neorl_train.judging._wording import number, percent, quantity
+from neorl_train.judging._wording import narrowly, number, percent, quantity
 
 MAX_BIAS = 0.25
 """Largest mean error of predicted returns, relative to the spread of returns in the log."""
@@ -293,7 +293,8 @@ def _outcome_checks(free: FreeEpisodes, spec: Spec, unit: str, *, decides: bool)
                 f"the mean is {number(float(np.mean(predicted[:, j])))} as predicted and "
                 f"{quantity(float(np.mean(free.outcome_logged[:, j])), unit_of_outcome)} as "
                 f"logged, a difference of {number(error)} where {number(MAX_BIAS * spread)} is "
-                f"allowed ({percent(MAX_BIAS)} of the spread between episodes)",
+                f"allowed{narrowly(error, MAX_BIAS * spread)} ({percent(MAX_BIAS)} of the spread "
+                "between episodes)",
                 # A cost due only to noise is absent from a smooth prediction; a replay adds the
                 # noise.
                 decides=decides and j == 0,

@@ -29,7 +29,7 @@ from neorl_envs import Dataset
 from neorl_train.data._behaviours import behaviours_of, imitation_name, own_episodes
 from neorl_train.judging._rule import MAX_REPLAY_ERROR, ReplayCheck
 from neorl_train.judging._summary import fraction_estimates
-from neorl_train.judging._wording import number, percent, quantity
+from neorl_train.judging._wording import narrowly, number, percent, quantity
 
 
 class OwnReturns(NamedTuple):
@@ -207,7 +207,10 @@ def cost_checks(
     )
     if allowed:
         relation = "is within" if near else "exceeds"
-        text += f"; the difference {relation} the allowed {quantity(allowed, channel.unit)}"
+        text += (
+            f"; the difference {relation} the allowed {quantity(allowed, channel.unit)}"
+            f"{narrowly(means[0] - means[1], allowed)}"
+        )
     over = (
         f"the model predicts that {percent(share)} of the episodes of {name} are over the limit, "
         f"and the log shows {percent(float(recorded.mean()))} ({percent(low)} to {percent(high)})"
@@ -235,7 +238,7 @@ def mode_checks(
         f"{quantity(float(worst.outcome.expected[0]), unit)} without the operators; beyond chance "
         f"({number(SURE * float(worst.chance[0]))}) the error is {percent(worst.share)} of the "
         f"difference between the controllers, {'within' if holds else 'which exceeds'} the "
-        f"allowed {percent(RULE.held_out)}"
+        f"allowed {percent(RULE.held_out)}{narrowly(worst.share, RULE.held_out)}"
     )
     if not np.isfinite(worst.predicted[0]):
         text = f"a model fitted without the episodes of {worst.name} diverges when it acts"

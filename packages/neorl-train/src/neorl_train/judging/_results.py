@@ -360,14 +360,21 @@ def fit_line(fit: ActionFit) -> str:
     )
 
 
-def line_warnings(fits: Sequence[ActionFit]) -> list[str]:
+def line_warnings(fits: Sequence[ActionFit], candidate: str = "") -> list[str]:
     """Warns about every learner that linear feedback beats at reproducing the logged actions.
 
     Controllers are left out: a retuned one is meant to act otherwise, and one that was fitted to
     the log is described where it is fitted.
 
     Each sentence has the numbers of one policy, the first seed that is worse.
+
+    Args:
+        fits: Actions of all policies beside the logged ones.
+        candidate: Policy of the verdict. If it is a controller, the learners beside it concern
+            nobody, and nothing is said of them.
     """
+    if any(fit.policy == candidate and fit.family != LEARNER for fit in fits):
+        return []
     worse: dict[str, dict[str, list[ActionFit]]] = {}
     for fit in fits:
         if fit.worse_than_line and fit.family == LEARNER:

@@ -46,6 +46,11 @@ class Clause:
     holds: bool
     sentence: str
 
+    @property
+    def is_share(self) -> bool:
+        """Whether its numbers are shares of episodes or steps, which are written in percent."""
+        return self.unit == "1" and self.statistic.startswith(("episodes that ", "steps in which "))
+
     @classmethod
     def of(
         cls,

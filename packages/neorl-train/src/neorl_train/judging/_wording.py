@@ -132,6 +132,23 @@ def enumeration(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+NARROW = 0.1
+"""Part of a bound within which a number only just keeps or breaks it."""
+
+
+def narrowly(value: float, bound: float) -> str:
+    """What is said behind a bound that a number only just keeps or breaks; else nothing.
+
+    Example:
+        >>> narrowly(-24.28, 24.29), narrowly(24.3, 24.29), narrowly(3.0, 24.29)
+        (', only just kept', ', only just broken', '')
+    """
+    size = abs(value)
+    if not (bound > 0 and abs(size - bound) <= NARROW * bound):
+        return ""
+    return ", only just kept" if size <= bound else ", only just broken"
+
+
 def quantity(value: float, unit: str) -> str:
     """A number with its unit; the unit ``1`` of dimensionless numbers is not shown."""
     return with_unit(number(value), unit)

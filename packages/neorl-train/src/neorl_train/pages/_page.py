@@ -118,7 +118,7 @@ def _why(inputs: Inputs) -> Html:
             parts.append(clause_table(inputs.verdict))
         if inputs.verdict.reason:
             parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))
-        worse = line_warnings(inputs.evaluation.imitation)
+        worse = line_warnings(inputs.evaluation.imitation, inputs.verdict.candidate)
         parts += [paragraph(tag("strong", f"{line}.", class_="fails")) for line in worse]
         parts.append(results.score_line(inputs))
     if not _style.installed():

@@ -98,7 +98,7 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     evaluation, verdict = read_evaluation(run), read_verdict(run)
     console = _console(stream)
     _print_table(console, evaluation)
-    _print_fits(console, evaluation)
+    _print_fits(console, evaluation, verdict.candidate)
     explained, _ = glossary(evaluation.tables.environment)
     owner = evaluation.source.attribution
     for note in (explained, f"data: {owner}" if owner else ""):
@@ -157,10 +157,10 @@ def _print_table(console: Any, evaluation: Evaluation) -> None:
     console.print(_table(evaluation, wide=wide), soft_wrap=False)
 
 
-def _print_fits(console: Any, evaluation: Evaluation) -> None:
+def _print_fits(console: Any, evaluation: Evaluation, candidate: str) -> None:
     for line in fit_lines(evaluation):
         console.print(line, markup=False)
-    for line in line_warnings(evaluation.imitation):
+    for line in line_warnings(evaluation.imitation, candidate):
         console.print(line, style="bold red", markup=False)
 
 

@@ -8,6 +8,7 @@ from neorl_train.judging._verdict import DEPLOY, REFUSE, TRIAL, Clause, Verdict,
 from neorl_train.judging._wording import (
     confidence,
     decimals,
+    fraction_interval,
     interval,
     number,
     percent,
@@ -108,6 +109,9 @@ def _row(clause: Clause) -> list[Content]:
     estimate_words = f"{with_decimals(clause.value, digits)} {interval(estimate, digits)}"
     limit = with_unit(number(clause.limit), clause.unit)
     required = f"{with_decimals(clause.bound, digits)} {sign} {limit}"
+    if clause.is_share:
+        estimate_words = fraction_interval(estimate)
+        required = f"{percent(clause.bound)} {sign} {percent(clause.limit)}"
     mark = "\N{CHECK MARK} yes" if clause.holds else "\N{MULTIPLICATION X} no"
     return [
         join([tag("strong", clause.name), tag("span", clause.statistic, class_="detail")]),
