@@ -1,6 +1,7 @@
 """The rows of control loops, from a dataset or a historian's export."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from neorl_envs import Dataset, read_dataset
 from neorl_envs.datasets import LoopTags, loops_of
 
 TABLES = (".csv", ".txt", ".tsv", ".parquet", ".pq")
+FAR = 30.0
+"""How many times larger a setpoint may be than its measurement before their units are doubted."""
 SAME = 0.01
 """Part of a period by which two rows may be further apart than one period."""
 
@@ -22,6 +25,7 @@ def loop_records(
     *,
     loop: LoopTags | None = None,
     setpoint: float | None = None,
+    setpoint_factor: float | None = None,
     measurement_range: tuple[float, ...] = (),
     output_range: tuple[float, ...] = (),
     period_s: float | None = None,
@@ -33,6 +37,8 @@ def loop_records(
             table of a historian, as CSV or Parquet.
         loop: Channels or columns of one loop, which the log need not show by itself.
         setpoint: Constant setpoint of the named loop.
+        setpoint_factor: By what a logged setpoint is multiplied to have the unit of the
+            measurement. Without it, a setpoint of a table that seems to have another is refused.
         measurement_range: Range of its instrument, low and high.
         output_range: Range of its output.
         period_s: Seconds between the rows of a table that has no timestamps; otherwise the period
@@ -42,13 +48,13 @@ def loop_records(
         One record for each loop; loops of a dataset have their rows at the same times.
 
     Raises:
-        InputError: If the file cannot be read, holds no loop, or lacks a channel that is named.
+        InputError: If the file cannot be read, holds no loop, or lacks a channel that is named, or
+            if measurement and setpoint seem to have different units.
     """
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    stamped = True
-    name = path.name.lower().removesuffix(".gz")
-    if name.endswith(TABLES):
+    stamped, is_table = True, is_a_table(path)
+    if is_table:
         try:
             from neorl_envs.plant_logs import read_loop_log
         except ModuleNotFoundError:
@@ -77,13 +83,24 @@ def loop_records(
     records = tuple(
         _record(dataset, one, {*guessed}) for dataset, one in zip(datasets, loops, strict=True)
     )
+    if is_table and setpoint_factor is None:
+        _require_one_unit(records, datasets, loops)
     changes: dict[str, Any] = {} if stamped else {"period": float(period_s or 1.0)}
     if setpoint is not None:
         changes["setpoint"] = np.full(len(records[0].measurement), setpoint)
     for field, given in (("measurement_range", measurement_range), ("output_range", output_range)):
         if given:
             changes[field] = tuple(map(float, given))
-    return tuple(dataclasses.replace(record, **changes) for record in records)
+    scale = 1.0 if setpoint_factor is None else setpoint_factor
+    return tuple(
+        dataclasses.replace(record, **({"setpoint": scale * record.setpoint} | changes))
+        for record in records
+    )
+
+
+def is_a_table(path: Path) -> bool:
+    """Whether a file is a table of a historian by its name, not a dataset."""
+    return path.name.lower().removesuffix(".gz").endswith(TABLES)
 
 
 def _record(dataset: Dataset, loop: LoopTags, guessed: set[str]) -> LoopRecord:
@@ -129,6 +146,40 @@ def _record(dataset: Dataset, loop: LoopTags, guessed: set[str]) -> LoopRecord:
         ranges_known=not guessed & {loop.measurement, loop.output},
         mode_known=manual is not None,
     )  # fmt: skip
+
+
+def _require_one_unit(
+    records: Sequence[LoopRecord], datasets: Sequence[Dataset], loops: Sequence[LoopTags]
+) -> None:
+    """Refuses a setpoint that is not in the unit of its measurement, by name or by size."""
+    for record, dataset, loop in zip(records, datasets, loops, strict=True):
+        _require_unit_of_setpoint(record, dataset, loop)
+
+
+def _require_unit_of_setpoint(record: LoopRecord, dataset: Dataset, loop: LoopTags) -> None:
+    if not (loop.setpoint and record.has_setpoint):
+        return
+    units = {channel.name: channel.unit.replace("?", "") for channel in dataset.spec.obs}
+    unit = units[loop.setpoint]
+    give = (
+        "name the loop with --pv, --op and --sp, and give with --sp-factor by what the setpoint is "
+        "multiplied to have the unit of the measurement"
+    )
+    if unit and record.measurement_unit and unit != record.measurement_unit:
+        raise InputError(
+            f"{record.name}: its measurement is in {record.measurement_unit} and its setpoint in "
+            f"{unit}; {give}"
+        )
+    measured, wanted = (
+        float(np.median(np.abs(column[np.isfinite(column)]))) if np.isfinite(column).any() else 0.0
+        for column in (record.measurement, record.setpoint)
+    )
+    if measured > 0 and wanted > 0 and not 1 / FAR < wanted / measured < FAR:
+        raise InputError(
+            f"{record.name}: its measurement is about {measured:.3g} and its setpoint about "
+            f"{wanted:.3g}, as if one were in percent and the other a fraction; {give} (1 if they "
+            "have the same)"
+        )
 
 
 def _segments(dataset: Dataset) -> np.ndarray:
