@@ -28,6 +28,8 @@ commands:
   list [RUNS]                              list environments, algorithms and runs
   loop LOG [--OPTION VALUE ...]            say what ails the control loops of a log: retune, mend
                                            the valve or sensor, leave it, or cannot tell
+  open [--OPTION VALUE ...]                the same as a page on this machine: drop a CSV, confirm
+                                           its loops, get the change sheets
   choose RUN_OR_LOG [--OPTION VALUE ...]   choose among candidates without the plant: is a learned
                                            model of it good enough, what is each worth, at what risk
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
@@ -98,6 +100,7 @@ OPTIONS = {
     "inspect": "InspectOptions",
     "list": "ListOptions",
     "loop": "LoopOptions",
+    "open": "OpenOptions",
     "choose": "ChooseOptions",
     "federate": "FederationOptions",
 }

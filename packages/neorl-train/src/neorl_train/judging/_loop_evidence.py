@@ -114,7 +114,7 @@ def loop_change(
         band=band,
         time=tuple(float(grid.dt * step) for step in range(0, grid.steps, every)),
         curves=_curves(judged, every),
-        trend=_trend(record),
+        trend=thinned_rows(record),
         members=len(model.members),
         conditions=tuple(model.conditions),
         touched=facts.touched,
@@ -343,7 +343,7 @@ def _short(values: np.ndarray) -> list[float]:
     return [float(f"{value:.5g}") for value in values]
 
 
-def _trend(record: LoopRecord) -> dict[str, tuple[float, ...]]:
+def thinned_rows(record: LoopRecord) -> dict[str, tuple[float, ...]]:
     """Rows of the log, thinned so that the extremes of every piece are kept."""
     n = len(record.measurement)
     size = max(1, math.ceil(2 * n / _TREND))

@@ -10,6 +10,7 @@ from neorl_agents.loops import LoopRecord, PeriodComparison, compare_periods
 from neorl_core import InputError
 from neorl_core.infrastructure import write_text
 from neorl_train.pages._periods_page import answer_sentence, answer_words, periods_page
+from neorl_train.pages.sections._loop_change import file_part
 
 
 class ComparedLoop(NamedTuple):
@@ -75,7 +76,7 @@ def compared_logs(
             settling_time=settling_times.get(name, 0.0),
         )
         back = roll_back.get(name, "")
-        page = folder / f"{name}-before-and-after.html"
+        page = folder / f"{file_part(name)}-before-and-after.html"
         write_text(page, periods_page(found, name, files, back))
         words, sentence = answer_words(found, back), answer_sentence(found)
         compared.append(ComparedLoop(name, found, page, words, sentence))

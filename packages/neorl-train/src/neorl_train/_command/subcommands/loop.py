@@ -11,6 +11,8 @@ from neorl_train._command.shared import JsonFlag, print_json
 
 if TYPE_CHECKING:
     from neorl_agents.loops import LoopModel, LoopRecord, LoopReport
+    from neorl_train.judging._loop_change import LoopChange
+    from neorl_train.pages._compared_logs import ComparedLoop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +40,8 @@ class LoopOptions(JsonFlag, LogArgument):
         pv: Column of the measurement of a loop.
         op: Column of its output.
         sp: Column of its setpoint, or a number.
+        sp_factor: By what the setpoint is multiplied to have the unit of the measurement, such as
+            0.01 for percent beside a fraction.
         mode: Column of its mode, in words such as AUTO and MAN.
         pv_range: Range of the instrument, low and high.
         op_range: Range of the output; by default 0 to 100 if the values lie within it.
@@ -54,6 +58,7 @@ class LoopOptions(JsonFlag, LogArgument):
     pv: str = ""
     op: str = ""
     sp: str = ""
+    sp_factor: float | None = None
     mode: str = ""
     pv_range: tuple[float, ...] = ()
     op_range: tuple[float, ...] = ()
@@ -71,9 +76,12 @@ class LoopOptions(JsonFlag, LogArgument):
         """
         if bool(self.pv) != bool(self.op):
             raise InputError("give both --pv and --op, the measurement and the output of a loop")
-        if not self.pv and (self.sp or self.mode or self.pv_range or self.op_range or self.name):
-            raise InputError("--sp, --mode, --name and the ranges belong to a loop; name its "
-                             "columns with --pv and --op")  # fmt: skip
+        belongs = (self.sp, self.sp_factor, self.mode, self.pv_range, self.op_range, self.name)
+        if not self.pv and any(belongs):
+            raise InputError("--sp, --sp-factor, --mode, --name and the ranges belong to a loop; "
+                             "name its columns with --pv and --op")  # fmt: skip
+        if self.sp_factor is not None and not self.sp_factor > 0:
+            raise InputError(f"--sp-factor must be above 0, got {self.sp_factor}")
         for option, ends in (("--pv-range", self.pv_range), ("--op-range", self.op_range)):
             if ends and not (len(ends) == 2 and ends[0] < ends[1]):
                 raise InputError(f"{option} must be two numbers, low and high, got {ends}")
@@ -89,12 +97,12 @@ def command(arguments: list[str]) -> None:
     options.validate()
     from neorl_agents.loops import loop_reports
 
+    if options.before is not None:
+        _print_compared(options, options.before)
+        return
     every = read_records(options)
     records = tuple(record for record in every if record.judgeable)
     few = [record.name for record in every if not record.judgeable]
-    if options.before is not None:
-        _compare(options, options.before, records)
-        return
     if options.json:
         documents = [report_document(report) for report in loop_reports(records)]
         print_json("loops", {"log": str(options.log), "loops": documents, "too_few_rows": few})
@@ -114,6 +122,19 @@ def command(arguments: list[str]) -> None:
 
 def _sheet_text(options: LoopOptions, report: "LoopReport") -> str:
     """Writes the change sheet of a loop that is to be retuned; says where it is, or why not."""
+    found = written_change(options, report)
+    if isinstance(found, str):
+        return f"  change\n    {found}"
+    change, sheet = found
+    return f"  change\n    {change.sentence}\n    change sheet: {sheet.absolute()}"
+
+
+def written_change(options: LoopOptions, report: "LoopReport") -> "tuple[LoopChange, Path] | str":
+    """The change that a log asks for, with its sheet in the folder for them; or why there is none.
+
+    Raises:
+        OSError: If the sheet cannot be written.
+    """
     from neorl_train.candidates._loop_changes import (
         declared_faceplates,
         log_facts,
@@ -131,17 +152,16 @@ def _sheet_text(options: LoopOptions, report: "LoopReport") -> str:
         declared = declared_faceplates(dataset).get(tags["output"])
     change = proposed_change(report, declared, facts, band=options.band)
     if isinstance(change, str):
-        return f"  change\n    {change}"
+        return change
     options.out.mkdir(parents=True, exist_ok=True)
-    sheet = write_change_sheet(options.out, change)
-    return f"  change\n    {change.sentence}\n    change sheet: {sheet.absolute()}"
+    return change, write_change_sheet(options.out, change)
 
 
 def _dataset(path: Path) -> Any:
     """The content of a dataset file; ``None`` for a table of a historian."""
-    from neorl_train.data._loop_records import TABLES
+    from neorl_train.data._loop_records import is_a_table
 
-    if path.name.lower().removesuffix(".gz").endswith(TABLES):
+    if is_a_table(path):
         return None
     from neorl_envs import read_dataset
 
@@ -156,15 +176,21 @@ def file_digest(path: Path) -> str:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def _compare(options: LoopOptions, before: Path, records: "tuple[LoopRecord, ...]") -> None:
-    """Compares the loops of two logs, and prints the answers."""
+def compared_loops(options: LoopOptions, before: Path) -> "list[ComparedLoop]":
+    """Compares the loops of a log with those of the log before, and writes a page for each.
+
+    Raises:
+        InputError: If a log cannot be read, or no loop is in both.
+        OSError: If a page cannot be written.
+    """
     from neorl_agents.loops import loop_model, without_spikes
     from neorl_train.candidates._loop_changes import declared_faceplates, roll_back_words
     from neorl_train.pages._compared_logs import compared_logs
 
-    every = read_records(dataclasses.replace(options, log=before))
-    earlier = [record for record in every if record.judgeable]
-    old, new = ([without_spikes(record) for record in some] for some in (earlier, records))
+    old, new = (
+        [without_spikes(record) for record in read_records(each) if record.judgeable]
+        for each in (dataclasses.replace(options, log=before), options)
+    )
     models = {record.name: loop_model(record) for record in old}
     dead_times = {name: m.dead_time.value for name, m in models.items() if m.members}
     dataset = _dataset(before)
@@ -172,10 +198,15 @@ def _compare(options: LoopOptions, before: Path, records: "tuple[LoopRecord, ...
     roll_back = {one.name: roll_back_words(one) for one in shown.values()}
     options.out.mkdir(parents=True, exist_ok=True)
     files = before.name, options.log.name
-    compared = compared_logs(
+    return compared_logs(
         old, new, options.out, files=files, band=options.band, dead_times=dead_times,
         roll_back=roll_back,
     )  # fmt: skip
+
+
+def _print_compared(options: LoopOptions, before: Path) -> None:
+    """Compares the loops of two logs, and prints the answers."""
+    compared = compared_loops(options, before)
     if options.json:
         loops = [
             {"name": one.loop, "answer": one.found.answer, "reason": one.sentence,
@@ -203,6 +234,7 @@ def read_records(options: LoopOptions) -> "tuple[LoopRecord, ...]":
         options.log,
         loop=loop,
         setpoint=constant,
+        setpoint_factor=options.sp_factor,
         measurement_range=options.pv_range,
         output_range=options.op_range,
         period_s=options.period,

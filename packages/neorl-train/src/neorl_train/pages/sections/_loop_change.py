@@ -1,8 +1,9 @@
 """A change of one loop: its figures and tables, for the change sheet and the report of a run."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -169,13 +170,37 @@ def _unit_of(seconds: float) -> tuple[float, str]:
     return next((size, unit) for least, size, unit in UNITS_OF_TIME if seconds >= least)
 
 
-def trend_picture(change: LoopChange, name: str) -> Html:
+class Trend(Protocol):
+    """What a picture of a loop's rows needs; a :class:`LoopChange` has it."""
+
+    @property
+    def loop(self) -> str:
+        """Tag of the loop."""
+        ...
+
+    @property
+    def measurement_unit(self) -> str:
+        """Unit of measurement and setpoint."""
+        ...
+
+    @property
+    def output_unit(self) -> str:
+        """Unit of the output."""
+        ...
+
+    @property
+    def trend(self) -> Mapping[str, Sequence[float]]:
+        """Columns ``time`` in seconds, ``measurement``, ``setpoint`` and ``output``."""
+        ...
+
+
+def trend_picture(change: Trend, name: str) -> Html:
     """The log: measurement under its setpoint, and the output."""
     text = f"{change.loop} in the log: measurement, its setpoint dashed above it, and output."
     return picture(draw_trend, change, name=name, alt=text, caption=text)
 
 
-def draw_trend(change: LoopChange) -> Any:
+def draw_trend(change: Trend) -> Any:
     """Measurement and setpoint above the output."""
     figure = new_figure(2.6, width=TREND_WIDTH)
     above, below = figure.subplots(2, 1, sharex=True)
@@ -317,4 +342,14 @@ def loop_lines(change: LoopChange) -> list[str]:
 
 def sheet_name(change: LoopChange) -> str:
     """File of the change sheet of a loop."""
-    return f"change-{change.loop}.html"
+    return f"change-{file_part(change.loop)}.html"
+
+
+def file_part(name: str) -> str:
+    """The tag of a loop as a part of a file's name: without slashes and the like.
+
+    Example:
+        >>> file_part("Area 1/TIC-201")
+        'Area_1_TIC-201'
+    """
+    return re.sub(r"[^\w.-]+", "_", name).strip(".") or "loop"

@@ -1,0 +1,568 @@
+"""``neorl-train open``: a page on this machine, from a dropped log to a change sheet."""
+
+import contextlib
+import dataclasses
+import hmac
+import http.server
+import math
+import re
+import secrets
+import shlex
+import socketserver
+import sys
+import tempfile
+import threading
+import traceback
+import urllib.parse
+import webbrowser
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neorl_core import InputError
+from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command.subcommands.loop import (
+    LoopOptions,
+    compared_loops,
+    model_lines,
+    read_records,
+    written_change,
+)
+
+if TYPE_CHECKING:
+    from neorl_agents.loops import LoopRecord, LoopReport
+    from neorl_envs.plant_logs import LoopColumns
+    from neorl_train.pages._open_pages import LoopForm
+
+ADDRESS = "127.0.0.1"
+LARGEST = 100 * 2**20
+"""Bytes of a log that may be dropped."""
+DRAINED = 20 * LARGEST
+"""Bytes of a larger one that are read and thrown away, so that the browser shows the answer."""
+PIECE = 2**20
+NAMES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+MISSING = "reading a table needs more: pip install 'neorl-envs[etl]'"
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenOptions:
+    """Serves a page on this machine alone: drop a log, confirm its loops, get the change sheets.
+
+    example: neorl-train open
+             neorl-train open --port 8000 --out sheets --no-browser
+
+    Attributes:
+        port: Port of the page; by default a free one.
+        out: Folder for change sheets and pages.
+        browser: Open the page in the browser.
+    """
+
+    port: int = 0
+    out: Path = Path()
+    browser: bool = True
+
+
+def command(arguments: list[str]) -> None:
+    """``neorl-train open``."""
+    options = parse_options(OpenOptions, arguments, program="neorl-train open")
+    if not 0 <= options.port < 2**16:
+        raise InputError(f"--port must be 0 to 65535, got {options.port}")
+    with served(options.out, port=options.port) as address:
+        print(f"{address}\nThis machine alone can open it. Stop with Ctrl-C.", flush=True)
+        if options.browser:
+            webbrowser.open(address)
+        threading.Event().wait()
+
+
+@contextlib.contextmanager
+def served(out: Path, *, port: int = 0) -> Iterator[str]:
+    """Serves the page while the context lasts; gives its address, with the token that opens it.
+
+    Args:
+        out: Folder for change sheets and pages.
+        port: Port; 0 for a free one.
+
+    Raises:
+        InputError: If the port is taken.
+    """
+    with tempfile.TemporaryDirectory(prefix="neorl-open-") as folder:
+        session = Session(Path(folder), out)
+        try:
+            server = _Server((ADDRESS, port), _Handler)
+        except OSError as error:
+            raise InputError(f"port {port} cannot be used: {error.strerror}") from None
+        server.session = session
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://{ADDRESS}:{server.server_port}/{session.token}/"
+        finally:
+            server.shutdown()
+            server.server_close()
+
+
+class Session:
+    """What the person at the browser has dropped and confirmed; one at a time.
+
+    Args:
+        folder: Where dropped logs are held until the page is closed.
+        out: Folder for change sheets and pages.
+    """
+
+    def __init__(self, folder: Path, out: Path) -> None:
+        self.folder, self.out = folder, out
+        self.token = secrets.token_urlsafe(16)
+        self.lock = threading.Lock()
+        self.log: Path | None = None
+        self.found: LoopColumns | None = None
+        self.forms: tuple[LoopForm, ...] = ()
+        self.options: tuple[LoopOptions, ...] = ()
+        self.sections: list[str] = []
+        self.pending: Iterator[str] = iter(())
+        self.pages: list[Path] = []
+        self.compared = ""
+
+    def drop(self, name: str, content: bytes) -> None:
+        """Takes a log, and looks for its loops.
+
+        Raises:
+            InputError: If it cannot be read as a table.
+        """
+        path = self._store(name, content)
+        try:
+            from neorl_envs.plant_logs import loop_columns
+        except ModuleNotFoundError:
+            raise InputError(MISSING) from None
+        found = loop_columns(path)
+        if not found.stamped:
+            raise InputError(
+                f"{path.name} has no column of timestamps; export it with them, or give the "
+                "seconds between its rows: neorl-train loop FILE --pv ... --op ... --period 10"
+            )
+        forms = tuple(_form(path, found, loop) for loop in found.loops) or (_empty_form(),)
+        self.log, self.found, self.forms = path, found, forms
+        self.options, self.sections, self.pages, self.compared = (), [], [], ""
+
+    def confirm(self, answers: Mapping[str, str]) -> None:
+        """Takes the roles and units of the loops.
+
+        Raises:
+            InputError: Names what is missing.
+        """
+        if self.log is None:
+            raise InputError("drop a log first")
+        chosen = [
+            options_of(self.log, self.out, _answers(answers, number))
+            for number in range(len(self.forms))
+            if answers.get(f"{number}.use") == "yes"
+        ]
+        if not chosen:
+            raise InputError("choose at least one loop")
+        names = [options.name for options in chosen]
+        if len({*names}) < len(names):
+            raise InputError(f"two loops have one tag: {', '.join(names)}")
+        records = [record for options in chosen for record in read_records(options)]
+        self.options, self.sections, self.pages, self.compared = tuple(chosen), [], [], ""
+        self.pending = self._answers(records)
+
+    def _answers(self, records: "Sequence[LoopRecord]") -> Iterator[str]:
+        """The section of each loop, as soon as it is done."""
+        from neorl_agents.loops import loop_reports
+        from neorl_train.pages._html import paragraph, section
+
+        commands = {options.name: options for options in self.options}
+        for record in records:
+            if not record.judgeable:
+                few = paragraph("Cannot tell: too few rows have a measurement and an output.")
+                yield section("few", record.name, few).text
+        for report in loop_reports([record for record in records if record.judgeable]):
+            yield self._answer(commands[report.record.name], report)
+
+    def _answer(self, options: LoopOptions, report: "LoopReport") -> str:
+        from neorl_train.pages._open_pages import answer_section
+
+        found, sheet = written_change(options, report), ""
+        if isinstance(found, str):
+            sentence = found
+        else:
+            change, path = found
+            sentence, sheet = change.sentence, self._page(path)
+        lines = model_lines(report)
+        return answer_section(
+            report, lines, sheet=sheet, change=sentence, command=command_of(options)
+        ).text
+
+    def compare(self, name: str, content: bytes) -> None:
+        """Compares a later log with the first one, and keeps the page of the answers.
+
+        Raises:
+            InputError: If it cannot be read, or lacks the columns of the loops.
+        """
+        from neorl_train.pages._open_pages import compared_page
+
+        if self.log is None or not self.options:
+            raise InputError("drop a log and confirm its loops first")
+        later = self._store(f"later-{name}", content)
+        compared = [
+            (one, self._page(one.page))
+            for options in self.options
+            for one in compared_loops(dataclasses.replace(options, log=later), self.log)
+        ]
+        self.compared = compared_page(name, self.log.name, compared)
+
+    def _page(self, path: Path) -> str:
+        """The address of a page that was written."""
+        self.pages.append(path)
+        return f"page{len(self.pages) - 1}"
+
+    def _store(self, name: str, content: bytes) -> Path:
+        plain = re.sub(r"[^\w.-]+", "_", Path(name.replace("\\", "/")).name).lstrip(".") or "log"
+        if not plain.lower().endswith(NAMES):
+            raise InputError(
+                f"{plain} is no table; drop one that ends in {', '.join(NAMES[:3])} or .parquet "
+                "(a spreadsheet: save it as CSV first)"
+            )
+        if not content.strip():
+            raise InputError(f"{plain} is empty")
+        path = self.folder / plain
+        path.write_bytes(content)
+        return path
+
+
+def _answers(answers: Mapping[str, str], number: int) -> dict[str, str]:
+    """The answers about one loop, by the names of the fields."""
+    start = f"{number}."
+    return {
+        key.removeprefix(start): value.strip()
+        for key, value in answers.items()
+        if key.startswith(start)
+    }
+
+
+def options_of(log: Path, out: Path, answers: Mapping[str, str]) -> LoopOptions:
+    """The options of ``neorl-train loop`` that say the same as the answers about one loop.
+
+    Raises:
+        InputError: If an answer is missing or no number.
+    """
+    name = answers.get("name") or answers.get("pv", "")
+    if not (answers.get("pv") and answers.get("op")):
+        raise InputError(f"{name or 'the loop'}: choose the columns of its measurement and output")
+    if answers["pv"] == answers["op"] or answers["pv"] == answers.get("sp"):
+        raise InputError(f"{name}: two of its roles have one column, {answers['pv']}")
+    if answers.get("op_range", "?") == "?":
+        raise InputError(f"{name}: choose whether its output is in percent or a fraction")
+    if answers.get("sp") and not answers.get("factor"):
+        raise InputError(f"{name}: choose the unit of its set point")
+    ends = [answers.get(key, "") for key in ("low", "high")]
+    if any(ends) and not all(ends):
+        raise InputError(f"{name}: give both ends of the instrument's range, or none")
+    factor = _number(name, answers["factor"]) if answers.get("sp") else None
+    options = LoopOptions(
+        log=log,
+        pv=answers["pv"],
+        op=answers["op"],
+        sp=answers.get("sp", ""),
+        sp_factor=factor,
+        mode=answers.get("mode", ""),
+        pv_range=tuple(_number(name, end) for end in ends if end),
+        op_range=tuple(_number(name, end) for end in answers["op_range"].split()),
+        name=name,
+        out=out,
+    )
+    options.validate()
+    return options
+
+
+def _number(name: str, text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(text.replace(",", "."))):
+            return number
+    raise InputError(f"{name}: expected a number, got {text!r}")
+
+
+def command_of(options: LoopOptions) -> str:
+    """A command that says what was confirmed on the page."""
+    words = ["neorl-train", "loop", options.log.name]
+    for key in ("pv", "op", "sp", "mode", "name"):
+        words += [f"--{key}", getattr(options, key)] if getattr(options, key) else []
+    if options.sp_factor not in (None, 1.0):
+        words += ["--sp-factor", f"{options.sp_factor:g}"]
+    for key in ("pv_range", "op_range"):
+        ends = getattr(options, key)
+        words += [f"--{key.replace('_', '-')}", *(f"{end:g}" for end in ends)] if ends else []
+    return shlex.join(words)
+
+
+def _empty_form() -> "LoopForm":
+    from neorl_train.pages._open_pages import LoopForm
+
+    why = "No loop is found by names such as TIC-201.PV and TIC-201.OP: choose its columns."
+    return LoopForm("", {}, "1", "?", {"pv": why, "op_range": "Is its output in percent?"}, (), "",
+                    "", {})  # fmt: skip
+
+
+def _form(path: Path, found: "LoopColumns", loop: Any) -> "LoopForm":
+    """What the file shows of a loop; what is doubtful must be chosen."""
+    from neorl_train.judging._loop_evidence import thinned_rows
+    from neorl_train.pages._open_pages import LoopForm
+
+    columns = {"pv": loop.measurement, "sp": loop.setpoint, "op": loop.output, "mode": loop.mode}
+    doubts, notes = {}, []
+    for first, second in found.twins:
+        for role, column in columns.items():
+            if column == first:
+                columns[role] = ""
+                doubts[role] = (
+                    f"Two columns are called {first}, and their values differ: choose one (the "
+                    f"second is listed as {second})."
+                )
+    output = {column.name: column for column in found.columns}[loop.output]
+    parts = output.high <= 1 + 1e-9 and output.low >= -1e-9 and "%" not in output.unit
+    if parts:
+        doubts["op_range"] = (
+            f"The output is between {output.low:.3g} and {output.high:.3g}: is it a fraction, or "
+            "percent of a valve that is nearly shut?"
+        )
+    shown: dict[str, Any] = {}
+    record: LoopRecord | None = None
+    if not doubts.keys() & {"pv", "sp", "op"}:
+        options = LoopOptions(path, pv=loop.measurement, op=loop.output, sp=loop.setpoint,
+                              mode=loop.mode, name=loop.name)  # fmt: skip
+        try:
+            (record,) = read_records(options)
+        except InputError as error:
+            doubts["factor"] = str(error).partition("; ")[0] + "."
+            with contextlib.suppress(InputError):
+                (record,) = read_records(dataclasses.replace(options, sp_factor=1.0))
+    if record is not None:
+        shown = thinned_rows(record)
+        empty = float(1 - record.valid.mean())
+        notes = [f"{empty:.1%} of its rows lack a value, and are left out."] if empty else []
+    scale = "0 100" if output.low >= -1e-9 and output.high <= 100 else ""
+    units = (record.measurement_unit, record.output_unit) if record is not None else ("", "")
+    factor = "" if "factor" in doubts else "1"
+    return LoopForm(loop.name, columns, factor, scale, doubts, tuple(notes), *units, shown)
+
+
+def facts_of(path: Path, found: "LoopColumns") -> list[str]:
+    """Sentences on how a log was read."""
+    rows = f"{found.rows} rows, a row every {found.period_s:g} s, {len(found.columns)} columns."
+    facts = [rows]
+    if found.unreadable:
+        facts.append(f"{found.unreadable} rows have a stamp that cannot be read, and are left out.")
+    return facts
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    session: Session
+
+    def server_bind(self) -> None:
+        # The base class would ask the name service for the name of this machine.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = ADDRESS, self.server_address[1]
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Answers one request; the pages are those of :mod:`neorl_train.pages._open_pages`."""
+
+    server: _Server
+    server_version, sys_version = "neorl", ""
+    timeout = 60
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: the token is in every address."""
+
+    def do_GET(self) -> None:
+        """Shows a page."""
+        self._answered(self._get)
+
+    def do_POST(self) -> None:
+        """Takes a log, or answers about its loops."""
+        self._answered(self._post)
+
+    def _answered(self, act: Any) -> None:
+        from neorl_train.pages._open_pages import wrong_page
+
+        try:
+            if (place := self._place()) is not None:
+                with self.server.session.lock:
+                    act(place)
+        except (BrokenPipeError, ConnectionResetError, TimeoutError):
+            self.close_connection = True
+        except (InputError, OSError) as error:
+            self._send(wrong_page(str(error)), 400)
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            fault = f"this is a fault of neorl, not of the log: {type(error).__name__}: {error}"
+            self._send(wrong_page(fault), 500)
+
+    def _place(self) -> str | None:
+        """The page that is asked for; nothing if whoever asks may not, who is then told so."""
+        own = f"{ADDRESS}:{self.server.server_port}"
+        names = (own, f"localhost:{self.server.server_port}")
+        origin = self.headers.get("Origin")
+        if self.headers.get("Host") not in names or (
+            origin is not None and origin not in [f"http://{name}" for name in names]
+        ):
+            self._refuse(403, f"this page is opened as http://{own} alone")
+            return None
+        token, _, place = urllib.parse.urlsplit(self.path).path.lstrip("/").partition("/")
+        if not hmac.compare_digest(token.encode(), self.server.session.token.encode()):
+            self._refuse(404, "open the whole address that the command printed")
+            return None
+        return place
+
+    def _get(self, place: str) -> None:
+        from neorl_train.pages import _open_pages as pages
+
+        session = self.server.session
+        if place == "":
+            self._send(pages.start_page())
+        elif place == "loops" and session.log is not None:
+            self._send(self._confirm())
+        elif place == "answers" and session.log is not None and session.options:
+            self._stream()
+        elif place == "after" and session.compared:
+            self._send(session.compared)
+        elif re.fullmatch(r"page\d+", place) and int(place[4:]) < len(session.pages):
+            self._send(session.pages[int(place[4:])].read_text("utf-8"))
+        elif place == "favicon.ico":
+            self._refuse(404, "none")
+        else:
+            self._send(pages.wrong_page("there is no such page; begin with a log"), 404)
+
+    def _confirm(self, wrong: str = "") -> str:
+        from neorl_train.pages._open_pages import Choice, column_words, confirm_page
+
+        session = self.server.session
+        assert session.log is not None
+        assert session.found is not None
+        choices = [
+            Choice(column.name, column_words(column.unit, column.low, column.high))
+            for column in session.found.columns
+        ]
+        facts = facts_of(session.log, session.found)
+        return confirm_page(session.log.name, facts, choices, session.forms, wrong)
+
+    def _stream(self) -> None:
+        """The answers, each as soon as it is done; what a browser missed is not computed again."""
+        from neorl_train.pages._open_pages import answers_page, wrong_words
+
+        session = self.server.session
+        assert session.log is not None
+        head, tail = answers_page(session.log.name, str(session.out.absolute()))
+        self._head(200)
+        self.wfile.write(head.encode())
+        self.wfile.write("".join(session.sections).encode())
+        self.wfile.flush()
+        try:
+            for section in session.pending:
+                session.sections.append(section)
+                self.wfile.write(section.encode())
+                self.wfile.flush()
+        except InputError as error:
+            session.sections.append(wrong_words(str(error)).text)
+            self.wfile.write(session.sections[-1].encode())
+        self.wfile.write(tail.encode())
+
+    def _post(self, place: str) -> None:
+        from neorl_train.pages import _open_pages as pages
+
+        session, body = self.server.session, self._body()
+        if place == "log":
+            try:
+                session.drop(*_dropped(self.headers.get("Content-Type", ""), body))
+            except InputError as error:
+                self._send(pages.start_page(_without_folder(error, session.folder)), 400)
+                return
+            self._go("loops")
+        elif place == "confirm":
+            try:
+                fields = urllib.parse.parse_qsl(body.decode("utf-8", "replace"))
+                session.confirm(dict(fields))
+            except InputError as error:
+                self._send(self._confirm(_without_folder(error, session.folder)), 400)
+                return
+            self._go("answers")
+        elif place == "after":
+            try:
+                session.compare(*_dropped(self.headers.get("Content-Type", ""), body))
+            except InputError as error:
+                self._send(pages.wrong_page(_without_folder(error, session.folder)), 400)
+                return
+            self._go("after")
+        else:
+            self._refuse(404, "there is no such page")
+
+    def _body(self) -> bytes:
+        """What was sent; a log that is too large is read to its end and refused."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            raise InputError("nothing was sent")
+        size = int(length)
+        if size > LARGEST:
+            for start in range(0, min(size, DRAINED), PIECE):
+                self.rfile.read(min(PIECE, size - start))
+            raise InputError(
+                f"the file has {size / 2**20:.0f} MB, and at most {LARGEST // 2**20} MB can be "
+                "dropped; export fewer rows or columns, or use neorl-train loop FILE"
+            )
+        return self.rfile.read(size)
+
+    def _send(self, page: str, status: int = 200) -> None:
+        content = page.encode()
+        self._head(status, len(content))
+        self.wfile.write(content)
+
+    def _head(self, status: int, length: int | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Security-Policy", POLICY)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "same-origin")
+        self.send_header("Cache-Control", "no-store")
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+    def _go(self, place: str) -> None:
+        self.send_response(303)
+        self.send_header("Location", f"/{self.server.session.token}/{place}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _refuse(self, status: int, why: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(why.encode())))
+        self.end_headers()
+        self.wfile.write(why.encode())
+        self.close_connection = True
+
+
+def _without_folder(error: InputError, folder: Path) -> str:
+    """A message that names a dropped log as the person knows it."""
+    return str(error).replace(f"{folder}/", "").replace(str(folder), "")
+
+
+def _dropped(content_type: str, body: bytes) -> tuple[str, bytes]:
+    """Name and content of the file in a form.
+
+    Raises:
+        InputError: If there is none.
+    """
+    boundary = re.search(r'multipart/form-data;.*boundary="?([^";]+)"?', content_type)
+    if boundary:
+        mark = b"--" + boundary[1].encode()
+        for part in (b"\r\n" + body).split(b"\r\n" + mark)[1:]:
+            head, found, content = part.partition(b"\r\n\r\n")
+            name = re.search(rb'filename="([^"]*)"', head)
+            if found and name and name[1]:
+                return name[1].decode("utf-8", "replace"), content
+    raise InputError("no file was dropped; choose one first")
