@@ -295,7 +295,7 @@ def _why_not(
     sure = np.sign(steps[0]) * steps
     if np.any(sure <= 0):
         return (
-            "models that the log leaves plausible disagree about the direction in which the "
+            "processes that the rows leave plausible disagree about the direction in which the "
             "measurement answers; make more or larger moves of the setpoint"
         )
     # Of nine in ten, as in the intervals; a proposal has to do for every member all the same.
@@ -303,7 +303,7 @@ def _why_not(
     spread = float(np.max(high / low))
     if spread > AGREE:
         return (
-            "step responses that the log leaves plausible differ by a factor of "
+            "step responses of processes that the rows leave plausible differ by a factor of "
             f"{spread:.1f}, and at most {AGREE:g} may be used; make more or larger moves of the "
             "setpoint"
         )
