@@ -64,16 +64,18 @@ def sums_figure(check: PlantModelCheck) -> Any:
     """Predicted against logged return and costs of every episode."""
     names = ["return", *(channel.name for channel in check.spec.cost)]
     units = [check.reward_unit, *(channel.unit for channel in check.spec.cost)]
-    columns = min(3, len(names))
-    rows = -(-len(names) // columns)
+    predicted, logged = predicted_sums(check.free), check.free.outcome_logged
+    everything = np.concatenate([predicted, logged])
+    # Of a cost that is the same in every episode, the picture would be one dot.
+    shown = [j for j in range(len(names)) if j == 0 or np.ptp(everything[:, j]) != 0]
+    columns = min(3, len(shown))
+    rows = -(-len(shown) // columns)
     figure = new_figure(3.0 * rows)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    predicted, logged = predicted_sums(check.free), check.free.outcome_logged
-    for j, panel in enumerate(axes):
-        panel.set_visible(j < len(names))
-        if j >= len(names):
-            continue
-        both = np.concatenate([predicted[:, j], logged[:, j]])
+    for panel in axes[len(shown) :]:
+        panel.set_visible(False)
+    for j, panel in zip(shown, axes, strict=False):
+        both = everything[:, j]
         ends = [float(np.nanmin(both)), float(np.nanmax(both))]
         panel.plot(ends, ends, color=MUTED, lw=1.0)
         panel.plot(logged[:, j], predicted[:, j], "o", ms=4, color=LEARNERS[0], alpha=0.7)
@@ -242,6 +244,12 @@ def _sums(check: PlantModelCheck) -> Html:
         "line means that the model has the same error everywhere."
     )
     predicted, logged = predicted_sums(check.free), check.free.outcome_logged
+    worst = np.argsort(-np.abs(predicted[:, 0] - logged[:, 0]))[:2]
+    text += " Of the return, predicted worst are " + " and ".join(
+        f"{number(float(predicted[i, 0]))} where the log shows {number(float(logged[i, 0]))}"
+        for i in worst
+    )
+    text += "."
     outcomes = [("return", check.reward_unit), *((c.name, c.unit) for c in check.spec.cost)]
     rows = [
         [
