@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import tank_unit
 from neorl_envs import environment_names, make
 
 pytestmark = pytest.mark.nightly
@@ -47,3 +48,29 @@ def test_a_plant_is_logged_learned_judged_sealed_and_replayed(
     assert {row["group"] for row in tables["rows"] if row["role"] == "learner"} == {"iql"}
     command("neorl-deploy", "export", cwd=tmp_path)
     assert "rows" in command("neorl-deploy", "replay", cwd=tmp_path).stdout
+
+
+@pytest.mark.skipif(tank_unit.compiler() is None, reason="there is no C compiler")
+def test_a_simulation_unit_is_logged_and_judges_a_controller(command, tmp_path: Path) -> None:
+    pytest.importorskip("fmpy")
+    tank_unit.build_tank(tmp_path)
+    command("neorl-envs", "collect", "tank.fmu", "--steps", "1500", "--out", "log.h5", cwd=tmp_path)
+    command(
+        "neorl-train",
+        "run",
+        "log.h5",
+        "--evaluation.environment=tank.fmu",
+        "--classical.controllers=pid",
+        *(word for word in LITTLE if "iql" not in word),
+        "--training.algorithms=bc",
+        "--evaluation.candidate=pid",
+        cwd=tmp_path,
+    )
+    run = tmp_path / "runs/0001"
+    assert json.loads((run / "verdict.json").read_text())["answer"]
+    tables = json.loads((run / "evaluation.json").read_text())["tables"]
+    rows = {row["name"]: row for row in tables["rows"]}
+    assert {"pid", "PID", "constant", "bc-0"} <= {*rows}
+    assert tables["reward_unit"] == "m"
+    # The tank's own loop holds the level that is rewarded; constant inputs do not.
+    assert rows["constant"]["returns"]["value"] < rows["PID"]["returns"]["value"]
