@@ -109,7 +109,7 @@ def test_a_dropped_log_is_confirmed_and_answered(address, tmp_path: Path) -> Non
     assert chosen == ["LIC-7.PV", "LIC-7.SP", "LIC-7.OP", "", "1", "0 100"]
     answers = {
         "loops": "1", "0.use": "yes", "0.name": "LIC-7", "0.pv": "LIC-7.PV", "0.sp": "LIC-7.SP",
-        "0.op": "LIC-7.OP", "0.factor": "1", "0.op_range": "0 100", "0.low": "0", "0.high": "50",
+        "0.op": "LIC-7.OP", "0.factor": "1", "0.op_range": "", "0.low": "0", "0.high": "50",
     }  # fmt: skip
     wrong = answers | {"0.high": ""}
     sent = asked(address, "POST", "confirm", urllib.parse.urlencode(wrong).encode())
@@ -134,6 +134,12 @@ def test_what_is_doubtful_must_be_chosen(address) -> None:
     dropped(address, "log.csv", "\n".join([lines[0], *rows]).encode())
     page = asked(address, "GET", "loops").text
     assert page.count('class="asked"') == 2
+    one = {"0.use": "yes", "0.pv": "LIC-7.PV", "0.op": "LIC-7.OP", "0.op_range": "0 1",
+           "0.sp": "LIC-7.SP", "0.name": "tank"}  # fmt: skip
+    half = asked(address, "POST", "confirm", urllib.parse.urlencode(one).encode())
+    assert "tank: choose the unit of its set point" in half.text
+    assert half.text.count('class="asked"') == 1
+    assert 'value="0 1" selected' in half.text
     assert "as if one were in percent and the other a fraction" in page
     head = "time,LIC-7.PV,LIC-7.PV,LIC-7.SP,LIC-7.OP"
     rows = [f"{t},{y},{i},{w},{u}" for i, (t, y, w, u) in enumerate(cells)]

@@ -349,6 +349,21 @@ def _form(path: Path, found: "LoopColumns", loop: Any) -> "LoopForm":
     return LoopForm(loop.name, columns, factor, scale, doubts, tuple(notes), *units, shown)
 
 
+def _filled(form: "LoopForm", answers: Mapping[str, str]) -> "LoopForm":
+    """A form with the answers that were given, so that nobody gives them twice."""
+    open_ones = {key for key in form.doubts if answers.get(key, "") == ""} - {"op_range"}
+    if answers.get("op_range", "?") == "?":
+        open_ones.add("op_range")
+    return dataclasses.replace(
+        form,
+        loop=answers.get("name") or form.loop,
+        columns={role: answers.get(role, "") for role in ("pv", "sp", "op", "mode")},
+        factor=answers.get("factor", ""),
+        output_range=answers.get("op_range", "?"),
+        doubts={key: why for key, why in form.doubts.items() if key in open_ones},
+    )
+
+
 def facts_of(path: Path, found: "LoopColumns") -> list[str]:
     """Sentences on how a log was read."""
     rows = f"{found.rows} rows, a row every {found.period_s:g} s, {len(found.columns)} columns."
@@ -483,10 +498,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 return
             self._go("loops")
         elif place == "confirm":
+            text = body.decode("utf-8", "replace")
+            answers = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
             try:
-                fields = urllib.parse.parse_qsl(body.decode("utf-8", "replace"))
-                session.confirm(dict(fields))
+                session.confirm(answers)
             except InputError as error:
+                session.forms = tuple(
+                    _filled(form, _answers(answers, number))
+                    for number, form in enumerate(session.forms)
+                )
                 self._send(self._confirm(_without_folder(error, session.folder)), 400)
                 return
             self._go("answers")
