@@ -25,7 +25,7 @@ CHARACTER = 7.2
 TITLES = {
     "deploy": "better on the plant within all limits",
     "kept": "today's controller kept",
-    "no": "changed without a sure gain",
+    "no": "changed without a clear gain",
     "harm": "worse, or over a limit",
 }
 
@@ -85,7 +85,9 @@ def learners(
                 words = f"{learner} on {log}: {mean:+.3g} [{low:.3g}, {high:.3g}] beside bc"
             parts.append(box(LABEL + column * CELL + 1, y + 1, CELL - 2, ROW - 2, colour, words))
     end = top + len(results) * ROW + 26
-    names = ((BETTER, "above bc"), (UNDECIDED, "undecided"), (WORSE, "below bc"), (EMPTY, "no row"))
+    names = (
+        (BETTER, "above bc"), (UNDECIDED, "undecided"), (WORSE, "below bc"), (EMPTY, "not tried"),
+    )  # fmt: skip
     parts += legend(LABEL, end, names)
     right = longest * math.cos(math.radians(TURN))
     return figure(LABEL + len(plants) * CELL + right, end + 16, "Learners beside cloning", parts)
