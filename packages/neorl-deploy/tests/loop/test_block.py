@@ -172,3 +172,29 @@ def test_what_was_decided_before_a_controller_left_remote_is_void():
 def test_values_without_a_new_beat_are_not_taken():
     state = block_scan(KEPT, closed(), asked(3, proposal=(50.0, 301.0)))
     assert (state.active, state.setpoint) == (True, (41.0, 301.0))
+
+
+def test_counters_wrap_and_what_was_decided_before_the_wrap_is_void():
+    last = {"sequence": 29_999, "alive": 29_999, "last_beat": 29_999}
+    state, page = closed()._replace(**last), Page()
+    page.names |= {name.upper(): value for name, value in state._asdict().items()}
+    page.names["SETPOINT"] = Array(state.setpoint)
+    scans = [
+        asked(0, decided=29_999),  # the beat has wrapped
+        asked(0, decided=29_999, trip=True),  # and now the sequence
+        asked(1, state=1, grant=True),
+        asked(2, decided=29_999),
+        asked(3, decided=1),
+    ]
+    seen = []
+    for inputs in scans:
+        state = block_scan(KEPT, state, inputs)
+        assert page.scan(inputs) == state
+        seen.append((state.active, state.reason, state.sequence, state.alive))
+    assert seen == [
+        (True, BlockReason.TAKEN, 29_999, 0),
+        (False, BlockReason.TRIPPED, 0, 1),
+        (False, BlockReason.NOT_ASKED, 0, 2),
+        (False, BlockReason.VOID, 0, 3),
+        (False, BlockReason.VOID, 0, 4),
+    ]

@@ -208,6 +208,16 @@ def test_a_decision_that_its_record_made_late_is_not_written(make):
     assert bench.step().window == 0.0
 
 
+def test_a_heartbeat_that_wraps_is_no_other_runtime(make):
+    bench = make().close()
+    bench.plant.tags["BEAT"] = bench.loop._now.beat = bench.loop._now.beat_written = 29_997.0
+    beats = []
+    for cycle in bench.step(5):
+        assert cycle.mode is Mode.CLOSED_LOOP
+        beats.append(cycle.written["BEAT"])
+    assert beats == [29_998, 29_999, 0, 1, 2]
+
+
 def test_the_window_in_which_a_hand_is_overwritten_is_measured(make):
     bench = make().close()
     bench.plant.slow = 2.0  # each of two readings
