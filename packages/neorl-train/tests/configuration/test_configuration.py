@@ -139,6 +139,16 @@ def test_a_missing_file_is_named(tmp_path):
         load_toml(tmp_path, DEFAULT)
 
 
+def test_a_run_that_retunes_needs_no_learner():
+    """Without a learner and without a controller it is refused, below."""
+    parts = {
+        "data": dataclasses.replace(DEFAULT.data, source="CSTR-v0"),
+        "training": dataclasses.replace(DEFAULT.training, algorithms=()),
+    }
+    retuning = dataclasses.replace(DEFAULT.retuning, controller="PI")
+    validate(dataclasses.replace(DEFAULT, **parts, retuning=retuning))
+
+
 @pytest.mark.parametrize(
     ("section", "values", "message"),
     [

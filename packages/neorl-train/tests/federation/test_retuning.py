@@ -192,6 +192,11 @@ def plan_of(folder, *words, controller='controller = "PI"'):
 def test_sites_that_retune_train_no_learner(tmp_path):
     plan = plan_of(tmp_path)
     assert plan.retunes
+    (tmp_path / "rehearsed.toml").write_text(
+        (tmp_path / "sites.toml").read_text() + '[[faults]]\nsite = "f"\nkind = "flipped"\n'
+    )
+    rehearsed = read_federation([str(tmp_path / "rehearsed.toml")], ALGORITHMS)[1]
+    assert rehearsed.faults == (Fault("f", "flipped"),)
     assert {site.training.algorithms for site in plan.sites.values()} == {()}
 
 

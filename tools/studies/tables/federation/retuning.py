@@ -8,18 +8,21 @@ Every site has constants of its own, the plant's ordinary controller with a tuni
 short log of that controller and its operators. ``alone`` retunes on the site's log, ``pooled`` on
 the logs of all sites at one place, ``together`` searches by ranks behind masked sums of three
 groups, combined by their median, after which every site picks by its own log. In ``poisoned`` the
-last site, which is not counted, sends ten times the reverse of its ranks, behind its mask. Searches
-are short, and a site that retunes together has two, from today's gains and from the common ones,
-where the others have one. The gain is that of the site's own plant, in paired episodes. It is harmful if its interval lies below
-zero, or if more episodes break a limit than before by three points.
+last site, which is not counted, sends ten times the reverse of its ranks, behind its mask. All have
+two short searches: with two weights of the distance from today's gains, or, together, one from
+today's gains and one from the common ones. The gain is that of the site's own plant, in paired
+episodes. It is harmful if its interval lies below zero, or if more episodes break a limit than
+before by three points.
 Results: tools/studies/benchmarks/results/federated_retuning.json, a row for each plant, seed, way and
 site.
 """
 
 import argparse
+import dataclasses
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +82,8 @@ SETTINGS = RetuneSettings(
     regularisations=(0.01,),
     fractions=(1.0, 0.5, 0.25),
 )
+BY_ONE = dataclasses.replace(SETTINGS, regularisations=(0.01, 0.1))
+"""Settings without common changes, with as many searches as with them."""
 FEDERATION = Federation(
     FederationConfig(method="retuning", rounds=8, rule="median", byzantine=1, weights="equal"),
     messages=MessagesConfig(secure_sum=True, groups=3),
@@ -87,8 +92,8 @@ LIAR = (Fault(NAMES[-1], "flipped", factor=10.0),)
 WAYS = ("alone", "pooled", "together", "poisoned")
 
 
-def measured(name: str, seed: int) -> list[dict[str, Any]]:
-    """The rows of all ways at all sites, with logs, models and searches of one seed."""
+def measured(name: str, seed: int, ways: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of these ways at all sites, with logs, models and searches of one seed."""
     started = time.monotonic()
     plants = [changed_plant(name, factors) for factors in CONSTANTS[name]]
     rng = np.random.default_rng([seed, 5])
@@ -102,19 +107,27 @@ def measured(name: str, seed: int) -> list[dict[str, Any]]:
         for plant, log in zip(plants, logs, strict=True)
     ]
     print(f"{name} {seed}: models after {time.monotonic() - started:.0f} s", flush=True)
-    common = {"together": together(models, controllers, seed)}
-    common["poisoned"] = together(models, controllers, seed, LIAR)
+    common = {
+        way: together(models, controllers, seed, faults)
+        for way, faults in (("together", ()), ("poisoned", LIAR))
+        if way in ways
+    }
     for way, changes in common.items():
         print(f"{way}: common changes {np.round(changes, 3).tolist()}", flush=True)
-    at_one_place = learned_plants(pooled(logs), plants[0].spec, seed, facts_of(plants[0]), SETTINGS)
+    pooled_model = None
+    if "pooled" in ways:
+        pooled_model = learned_plants(
+            pooled(logs), plants[0].spec, seed, facts_of(plants[0]), SETTINGS
+        )
     rows = []
     for site, plant, model, controller in zip(NAMES, plants, models, controllers, strict=True):
         before = episodes(plant, controller)
-        for way in WAYS:
+        for way in ways:
             if way == "poisoned" and site == NAMES[-1]:
                 continue
-            learned = at_one_place if way == "pooled" else model
-            found = retune(learned, controller, seed, SETTINGS, common=common.get(way))
+            learned = model if pooled_model is None or way != "pooled" else pooled_model
+            settings = SETTINGS if way in common else BY_ONE
+            found = retune(learned, controller, seed, settings, common=common.get(way))
             row = {"plant": name, "seed": seed, "site": site, "way": way}
             row |= outcome(plant, before, found)
             rows.append(row)
@@ -231,9 +244,11 @@ def main() -> int:
     if not arguments.page:
         for seed in arguments.seeds:
             for name in arguments.plants or CONSTANTS:
-                if any((row["plant"], row["seed"]) == (name, seed) for row in rows):
+                done = {row["way"] for row in rows if (row["plant"], row["seed"]) == (name, seed)}
+                missing = [way for way in WAYS if way not in done]
+                if not missing:
                     continue
-                rows += measured(name, seed)
+                rows += measured(name, seed, missing)
                 write_text(RESULTS, json.dumps(rows, indent=1) + "\n")
                 jax.clear_caches()
     print(table(rows))

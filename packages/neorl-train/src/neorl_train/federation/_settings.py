@@ -440,8 +440,8 @@ def federation_plan(
                 f"the site name {name!r} must be letters, digits, dashes and underscores"
             )
     check_federation(settings, list(sites))
-    check_faults(faults, list(sites), secure_sum=settings.messages.secure_sum)
-    retunes = settings.federation.method == "retuning"
+    retunes = settings.federation.method == "retuning"  # then a false site masks false ranks
+    check_faults(faults, list(sites), secure_sum=settings.messages.secure_sum and not retunes)
     shared = _for_retuning(shared, settings) if retunes else _for_training(shared)
     if shared.training.on != "log" or shared.finetune.run:
         raise InputError("sites train on their logs; leave training.on and finetune.run out")
