@@ -181,6 +181,17 @@ def data(sites):
     return sites["site0"]
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"method": "retuning"}, 'federation.method = "retuning"'), ({"rule": "gossip"}, "gossip")],
+)
+def test_what_needs_all_sites_in_one_process_is_refused(monkeypatch, options, name):
+    monkeypatch.setattr(IMPORTED, lambda: FLOWER_NAMES)
+    settings = Federation(FederationConfig(**options))
+    with pytest.raises(InputError, match=f"{name}.* is not supported over Flower; run all sites"):
+        serve_federation(settings, ["north", "south"], "")
+
+
 def test_every_site_gets_the_result_of_the_last_round(monkeypatch, data):
     north, south = Proxy("north", data, 1), Proxy("south", data, 3)
     vector, records, lines = _serve(monkeypatch, Connections(a=south, b=north))

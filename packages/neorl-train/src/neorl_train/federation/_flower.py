@@ -190,6 +190,7 @@ def _require_served(settings: Federation) -> None:
     for name, chosen in (
         ('federation.rule = "gossip"', settings.federation.rule == "gossip"),
         ("messages.secure_sum", settings.messages.secure_sum),
+        ('federation.method = "retuning"', settings.federation.method == "retuning"),
     ):
         if chosen:
             raise InputError(
