@@ -57,6 +57,7 @@ FIRST = {
         "first-run",
         "from-a-csv",
         "beside-a-plant",
+        "every-form",
         "compare-learners",
         "historian",
         "pieces",

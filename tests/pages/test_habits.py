@@ -14,8 +14,8 @@ SECTIONS = sorted({name.partition("/")[0] for name in TEXTS})
 RATES = {"semicolons": (";", 3.0), "figures": (r"(?<![\w.-])-?\d[\d.,]*", 15.0)}
 """What is counted, and how many 1,000 words of a section may have."""
 WORDS = {
-    "explanation": 8_500, "how-to": 20_900, "learners": 12_000, "reference": 16_600,
-    "tutorials": 5_550,
+    "explanation": 8_700, "how-to": 21_200, "learners": 12_000, "reference": 16_900,
+    "tutorials": 5_950,
 }  # fmt: skip
 """Words of the pages of a section, tables and code too. A goal not reached yet: 19,200 words of
 how-to, to which pages on JAX, change sheets and simulators came with 1,300."""
