@@ -8,6 +8,7 @@ matiec, which is not a daily dependency: build it (flex, bison, autoconf: ``auto
 
 import csv
 import ctypes
+import dataclasses
 import importlib.util
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ from neorl_agents import save_policy
 from neorl_agents.networks import init_mlp, tanh
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
+from neorl_deploy.bundle._manifest import ArrayEntry
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.forms import (
     Evaluation,
@@ -37,6 +40,9 @@ from neorl_deploy.forms import (
     write_forms,
     write_unit,
 )
+from neorl_deploy.forms._graph import Graph
+from neorl_deploy.forms._lowering import lower
+from neorl_deploy.runtime._operations import Operation, Operations
 
 KEPT = Path(__file__).parents[1] / "bundle" / "kept" / "jax-0.10.2"
 IEC2C, SCHEMA = shutil.which("iec2c"), os.environ.get("NEORL_TC6_SCHEMA", "")
@@ -294,8 +300,12 @@ def sealed_with(finished_run, spec, log_columns, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["pid", "network"])
 def bundle_of(request, exported, pid, sealed_with):
-    """A PID, and the network of 32-32."""
-    return read_bundle(exported) if request.param == "network" else sealed_with(pid)
+    """A PID with an override, as the reactor's, and the network of 32-32."""
+    if request.param == "network":
+        return read_bundle(exported)
+    caps = {"override_below": jnp.array([0.9]), "override_cap": jnp.array([40.0])}
+    which = {"override_output": (0,), "override_measured": (0,)}
+    return sealed_with(dataclasses.replace(pid, **caps, **which))
 
 
 @pytest.fixture(scope="module")
@@ -411,6 +421,17 @@ def test_the_block_declares_tags_units_and_the_seal_and_loops_are_bounded(export
     assert "out_valve : LREAL := 0.0;" in structured_text(form, long=True)
     for words in bundle.manifest.document["constraint_words"]:
         assert words in text
+
+
+def test_rows_that_are_capped_lower_to_minima():
+    graph, index = Graph(), np.array([[2], [0], [5]], np.int32)  # the last one is left out
+    inputs = ArrayEntry("x", (3,), "float32"), ArrayEntry("cap", (3,), "float32")
+    capped = Operation("scatter_min", (0, 2, 1), (3,), "float32")
+    x, cap = (np.array([graph.read(f"{e.name}{i}", "real") for i in range(3)]) for e in inputs)
+    (result,) = lower(graph, Operations(inputs, (index,), (capped,), (3,)), [x, cap])
+    assert result[1] == x[1]
+    assert result[0] == graph.add("min", x[0], cap[1])
+    assert result[2] == graph.add("min", x[2], cap[0])
 
 
 def test_a_search_without_a_fixed_number_of_turns_is_refused():

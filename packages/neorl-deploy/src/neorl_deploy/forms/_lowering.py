@@ -391,6 +391,17 @@ class _Rules:
         known = [self._whole_numbers(start, "a part of an array") for start in starts]
         return _as_objects(WITH_SETTINGS["window"](operation)(x, *known), operation.shape)
 
+    def _scatter_min(
+        self, operation: Operation, x: np.ndarray, at: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """Rows of an array, each at most as large as a value (the cap of an override)."""
+        out = x.copy()
+        rows = self._whole_numbers(at, "a choice of rows").reshape(-1)
+        for row, cap in zip(rows, values.reshape(len(rows), *x.shape[1:]), strict=True):
+            if 0 <= row < len(out):  # others are left out
+                out[row] = _each(lambda a, b: self.graph.add("min", a, b), out[row], cap)[()]
+        return out
+
     def _whole_numbers(self, nodes: np.ndarray, what: str) -> np.ndarray:
         values = [self.graph.value(node) for node in nodes.ravel().tolist()]
         if None in values:

@@ -191,7 +191,7 @@ def initial(variable: Variable, real: str) -> str:
 def _language(real: str) -> Language:
     return Language(
         operations={name: text.replace("{real}", real) for name, text in OPERATIONS.items()},
-        literal=lambda entry: _literal(entry, real),
+        literal=lambda entry: _typed(entry, real),
         variable=lambda role, name: name,
         assign=lambda name, text: f"{name} := {text};",
         loop=_loop,
@@ -213,6 +213,12 @@ def _literal(entry: Entry, real: str) -> str:
     digits, _, exponent = str(value).partition("e")
     digits = digits if "." in digits else f"{digits}.0"
     return f"{digits}E{int(exponent):+03d}" if exponent else digits
+
+
+def _typed(entry: Entry, real: str) -> str:
+    """A literal with its type: without it, a compiler may compute in double precision."""
+    text = _literal(entry, real)
+    return f"{real}#{text}" if text.lstrip("-")[0].isdigit() and entry.kind == "real" else text
 
 
 def _word(pairs: Sequence[tuple[int, str]]) -> str:
