@@ -43,7 +43,7 @@ def test_the_worst_mode_that_was_left_out_decides():
     assert good.sentence.replace(NBSP, " ") == (
         "a model fitted without the episodes of fast predicts for it a return of 38.1 where the "
         "log shows 50 EUR without the operators; beyond chance (1.96) the error is 9.9 % of the "
-        "difference between the controllers, within the allowed 10.0 %"
+        "difference between the controllers, within the allowed 10.0 %, only just kept"
     )
     (bad,) = mode_checks([mode(2.0), mode(12.1)], SPEC, "EUR")
     assert (bad.holds, bad.decides) == (False, True)
