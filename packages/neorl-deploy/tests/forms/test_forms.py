@@ -25,8 +25,7 @@ import pytest
 from neorl_agents import save_policy
 from neorl_agents.networks import init_mlp, tanh
 from neorl_deploy._command.main import main
-from neorl_deploy.bundle import read_bundle
-from neorl_deploy.bundle._manifest import ArrayEntry
+from neorl_deploy.bundle import ArrayEntry, read_bundle
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.forms import (
     Evaluation,
@@ -42,7 +41,7 @@ from neorl_deploy.forms import (
 )
 from neorl_deploy.forms._graph import Graph
 from neorl_deploy.forms._lowering import lower
-from neorl_deploy.runtime._operations import Operation, Operations
+from neorl_deploy.runtime import Operation, Operations
 
 KEPT = Path(__file__).parents[1] / "bundle" / "kept" / "jax-0.10.2"
 IEC2C, SCHEMA = shutil.which("iec2c"), os.environ.get("NEORL_TC6_SCHEMA", "")
