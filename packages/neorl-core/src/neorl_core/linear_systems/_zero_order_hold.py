@@ -54,9 +54,43 @@ def zero_order_hold(
     input_block = b.astype(block.dtype) * dt
     units = _powers_of_two(jax.lax.stop_gradient(input_block))
     block = block.at[:n, :n].set(a * dt).at[:n, n:].set(input_block / units)
-    with jax.default_matmul_precision("highest"):
-        step = jax.scipy.linalg.expm(block)
+    step = _exponential(block)
     return step[:n, :n], step[:n, n:] * units
+
+
+DEGREE, MOST_SQUARINGS = 14, 18
+"""Degree of the series, whose rest is below a rounding unit of float64 at a norm of a half."""
+
+
+def _exponential(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The exponential by its series at a norm of at most a half, and squaring.
+
+    SciPy's and JAX's own solve linear equations. Under ``vmap`` that is a kernel of LAPACK which
+    waits, in a thread of the processor's pool, for other threads of it: two programs at a time can
+    then wait for ever. A series takes about as many products for such small matrices.
+    """
+    norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(matrix), axis=0), initial=0))
+    squarings = jnp.ceil(jnp.log2(jnp.maximum(2 * norm, 1)))
+    small, one = matrix * jnp.exp2(-squarings), jnp.eye(len(matrix), dtype=matrix.dtype)
+
+    result = one
+    for degree in range(DEGREE, 1, -1):
+        result = one + _times(small, result) / degree
+
+    # Without the identity, so that what a slow pole adds to it keeps its digits.
+    doubles = jnp.arange(MOST_SQUARINGS, dtype=matrix.dtype) < squarings
+    added, _ = jax.lax.scan(_squared, _times(small, result), doubles)
+    result = one + added
+    return jnp.where(squarings <= MOST_SQUARINGS, result, jnp.nan)
+
+
+def _squared(added: Array, doubles: Array) -> tuple[Array, None]:
+    """The square of a matrix less the identity, or the matrix itself."""
+    return jnp.where(doubles, 2 * added + _times(added, added), added), None
+
+
+def _times(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision="highest")
 
 
 def _powers_of_two(columns: Float[Array, "state act"]) -> Float[Array, "one act"]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -43,6 +44,7 @@ from neorl_train.judging._rollouts import (
     further_starts,
     join_episodes,
     recorded_episodes,
+    rollouts,
     rollouts_in_chunks,
     select_starts,
     starts_key,
@@ -257,8 +259,39 @@ def _results(
     def of_entry(entry: _TestEntry) -> PolicyResult:
         return _result(environment, entry, key, n_starts, spec)
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        return (of_entry(tested[0]), *threads.map(of_entry, tested[1:]))
+    first = of_entry(tested[0])
+    at_once = 1 if any(_calls_lapack(environment, e, key) for e in tested) else AT_ONCE
+    with ThreadPoolExecutor(at_once) as threads:
+        return (first, *threads.map(of_entry, tested[1:]))
+
+
+LAPACK = frozenset(
+    {"cholesky", "eig", "eigh", "geqrf", "lu", "qr", "schur", "svd", "triangular_solve"}
+)
+
+
+def _calls_lapack(environment: Environment, entry: _TestEntry, key: PRNGKeyArray) -> bool:
+    """Whether the program of an entry factorises matrices, as model predictive control does.
+
+    Such a kernel waits, in a thread of the processor's pool, for other threads of it. Two programs
+    at a time can then occupy a small machine's threads and wait for ever.
+    """
+    starts = jnp.arange(STARTS_AT_ONCE)
+    traced = jax.make_jaxpr(rollouts)(environment, entry.policies[0], key, starts)
+    return not LAPACK.isdisjoint(_primitives(traced.jaxpr))
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
+    """Names of the operations of a program and of the programs within it."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner in jax.tree.leaves([*equation.params.values()], is_leaf=_is_program):
+            if _is_program(inner):
+                yield from _primitives(getattr(inner, "jaxpr", inner))
+
+
+def _is_program(value: Any) -> bool:
+    return hasattr(value, "eqns")
 
 
 def _result(
