@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neorl_core import InputError
+from neorl_core.infrastructure import install_line
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.subcommands.loop import (
     LoopOptions,
@@ -45,7 +46,7 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-MISSING = "reading a table needs more: pip install 'neorl-envs[etl]'"
+MISSING = f"reading a table needs more: {install_line('neorl-envs[etl]')}"
 
 
 @dataclasses.dataclass(frozen=True)
