@@ -62,6 +62,20 @@ def test_an_audit_log_of_a_year_is_verified_in_minutes() -> None:
     assert result["ratios"]["verify_chain / plain SHA-256"]["median"] > 1
 
 
+def test_a_scan_of_a_printed_controller_takes_what_its_page_says() -> None:
+    """In scans of a bare PID from the same run; within a third, as machines differ."""
+    page = Path(__file__).parents[2] / "docs/pages/reference/bundle-forms.md"
+    said = re.search(
+        r"tutorial's PID takes (\d+) times[^.]*its network (\d+) times", page.read_text()
+    )
+    assert said is not None
+    ratios = benchmark("scan_time")["ratios"]
+    measured = [
+        ratios[f"{name}: structured text / bare PID"]["median"] for name in ("pid", "network")
+    ]
+    np.testing.assert_allclose([float(number) for number in said.groups()], measured, rtol=0.33)
+
+
 def test_a_thousand_worlds_of_every_plant_step_in_one_call() -> None:
     """Row N28: steps a second of 1,024 worlds stand beside each plant's goal, missed or not."""
     result = benchmark("plants")

@@ -131,7 +131,7 @@ FLAGS = {
 def test_help_names_the_flags_that_the_command_takes(command, capsys):
     assert main([command, "--help", *["all"] * (command in ("run", "finetune", "federate"))]) == 0
     output = " ".join(capsys.readouterr().out.split())
-    assert "--json" in output
+    assert "--json" in output or command == "open"  # which serves a page, and prints no result
     for flag, text in FLAGS.items():
         accepted = command in ("run", "resume", "federate", "finetune")
         if flag == "--profile":  # where something is trained by this very command

@@ -42,14 +42,11 @@ def missing_name(namespace: str, names: Sequence[str]) -> Callable[[str], NoRetu
     """
 
     def attribute(name: str) -> NoReturn:
-        hint = ""
-        if not name.startswith("__"):
-            if name in ELSEWHERE:
-                hint = f"; here it is neorl_core.{ELSEWHERE[name]}"
-            elif near := difflib.get_close_matches(name, names, n=1, cutoff=SIMILAR):
-                hint = f"; did you mean {near[0]!r}?"
-            else:
-                hint = f"; dir({namespace}) lists its names"
-        raise AttributeError(f"module {namespace!r} has no attribute {name!r}{hint}")
+        hint = f"dir({namespace}) lists its names"
+        if name in ELSEWHERE:
+            hint = f"here it is neorl_core.{ELSEWHERE[name]}"
+        elif near := difflib.get_close_matches(name, names, n=1, cutoff=SIMILAR):
+            hint = f"did you mean {near[0]!r}?"
+        raise AttributeError(f"module {namespace!r} has no attribute {name!r}; {hint}")
 
     return attribute
