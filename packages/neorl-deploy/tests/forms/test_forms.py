@@ -17,13 +17,16 @@ import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from neorl_agents import save_policy
+from neorl_agents.artefact import POLICY_KINDS, PolicyKind
 from neorl_agents.networks import init_mlp, tanh
+from neorl_core.control import StateFeedback
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import ArrayEntry, read_bundle
 from neorl_deploy.export import ExportOptions, export_run
@@ -331,6 +334,59 @@ def test_a_network_and_its_guard_answer_as_the_bundle(exported, language, tmp_pa
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_night_many_steps_answer_as_the_bundle(night, language):
     assert night[language] <= REAL
+
+
+class GainTable(eqx.Module):
+    """``clip(centre + table[range of the first observation] * (obs[0] - edge), low, high)``."""
+
+    edges: jax.Array
+    table: jax.Array
+    centre: jax.Array
+    low: jax.Array
+    high: jax.Array
+
+    def initial_carry(self):
+        return ()
+
+    def sent(self, carry, action):
+        return carry
+
+    def __call__(self, carry, obs, key=None):
+        # Twice the number of edges below, so that the last rows are clipped.
+        row = self.table.at[2 * jnp.sum(obs[0] > self.edges)].get(mode="clip")
+        return carry, jnp.clip(self.centre + row * (obs[0] - self.edges[0]), self.low, self.high)
+
+
+def _tables(spec, static):
+    zeros = jnp.zeros(spec.n_action)
+    edges = jnp.zeros(static["edges"])
+    table = jnp.zeros((static["edges"] + 1, spec.n_action))
+    return GainTable(edges, table, zeros, zeros, zeros)
+
+
+def feedback(spec, low, high):
+    gain = jnp.array([[20.0, 0.5, -3.0], [1.0, 0.2, 0.0]])
+    return StateFeedback(gain, jnp.array([1.0, 335.0, 3.0]), (low + high) / 2, low, high)
+
+
+def gain_table(spec, low, high):
+    if "test_gain_table" not in POLICY_KINDS:
+        kind = PolicyKind(GainTable, lambda policy: {"edges": len(policy.edges)}, _tables)
+        POLICY_KINDS.register("test_gain_table", kind)
+    rows = jnp.array([[30.0, 5.0], [12.0, 2.0], [-4.0, 0.5], [-20.0, -6.0]])
+    return GainTable(jnp.array([0.6, 0.9, 1.3]), rows, (low + high) / 2, low, high)
+
+
+@pytest.mark.parametrize("policy", [feedback, gain_table])
+def test_feedback_and_tables_answer_as_the_bundle(sealed_with, spec, policy, tmp_path):
+    low, high = (jnp.array([getattr(c, end) for c in spec.action]) for end in ("low", "high"))
+    bundle = sealed_with(policy(spec, low, high))
+    blocks = all_made(bundle, tmp_path)
+    if not blocks:
+        pytest.skip("there is no gcc")
+    worst, acts = largest_difference(bundle.manifest, SealedStep(bundle), blocks, 300)
+    assert max(worst.values()) <= REAL
+    assert 50 < acts < 300
 
 
 @pytest.mark.nightly

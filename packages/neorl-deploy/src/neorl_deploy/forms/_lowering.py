@@ -6,6 +6,7 @@ Flags are kept as single bits, so that a test of a flag becomes the condition be
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -383,13 +384,36 @@ class _Rules:
 
     def _take(self, operation: Operation, x: np.ndarray, at: np.ndarray) -> np.ndarray:
         function = WITH_SETTINGS["take"](operation)
+        if at.size == 1 and self.graph.value(at.flat[0]) is None:
+            return self._looked_up(list(x), at.flat[0]).reshape(operation.shape)
         return _as_objects(
             function(x, self._whole_numbers(at, "a choice of rows")), operation.shape
         )
 
     def _window(self, operation: Operation, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-        known = [self._whole_numbers(start, "a part of an array") for start in starts]
-        return _as_objects(WITH_SETTINGS["window"](operation)(x, *known), operation.shape)
+        function = WITH_SETTINGS["window"](operation)
+        computed = [i for i, one in enumerate(starts) if self.graph.value(one.flat[0]) is None]
+        if len(computed) != 1:
+            known = [self._whole_numbers(start, "several parts of an array") for start in starts]
+            return _as_objects(function(x, *known), operation.shape)
+        (axis,) = computed
+        known = [
+            np.int32(0) if i == axis else self._whole_numbers(start, "a part of an array")
+            for i, start in enumerate(starts)
+        ]
+        places = range(x.shape[axis] - operation.shape[axis] + 1)
+        parts = [function(x, *known[:axis], np.int32(at), *known[axis + 1 :]) for at in places]
+        return self._looked_up(parts, starts[axis].flat[0])
+
+    def _looked_up(self, rows: Sequence[np.ndarray], at: Node) -> np.ndarray:
+        """One of several rows, at a computed number; beyond the ends, the first or the last."""
+        if len(rows) > MAX_TURNS:
+            raise NoFormError(f"a table of {len(rows)} rows (at most {MAX_TURNS})")
+        row, add = rows[0], self.graph.add
+        for number in range(1, len(rows)):
+            reached = add("ge", at, self.graph.constant(number))
+            row = _each(functools.partial(add, "select", reached), row, rows[number])
+        return row
 
     def _scatter_min(
         self, operation: Operation, x: np.ndarray, at: np.ndarray, values: np.ndarray
