@@ -56,6 +56,10 @@ ELSEWHERE = {
     "infrastructure/test_plain_data.py": {
         "test_a_caller_may_bring_types_and_reasons_of_its_own": "Binder",
     },
+    "infrastructure/test_programs.py": {
+        "test_equations_of_inner_programs_are_among_them": "equations",
+        "test_every_solver_of_jax_is_seen": "factorises",
+    },
     "infrastructure/test_registry.py": {
         "test_its_own_entries_are_a_mapping": "Registry",
     },

@@ -24,6 +24,26 @@ def _trained(algorithm, data, seeds, watcher, *, updates=200, chunk=100, form=""
     return train(algorithm, data, seeds, plan, watcher=watcher, form=form)
 
 
+def test_trainings_that_factorise_run_in_turn_and_end_in_the_same_bits(make_line, line_data):
+    """Two such programs at a time could wait for each other for ever."""
+
+    class Solving(make_line):
+        def update(self, state, batch, key):
+            state, metrics = super().update(state, batch, key)
+            one = jnp.eye(2) * (1 + jnp.abs(batch.obs[0, 0, 0]))
+            return state, metrics | {"solved": jnp.linalg.solve(one, one[0])[0]}
+
+    for learner, in_turn in ((make_line(), False), (Solving(), jax.default_backend() == "cpu")):
+        queues = offline_seeds(learner, line_data, (0, 1), jax.local_devices()[:2])
+        queues.compile(10)
+        assert queues._in_turn == in_turn
+        queues.advance()
+        digest = tree_digest(queues.snapshot()["state"].learner.parameters)
+        queues.close()
+        plain = digest if not in_turn else plain
+        assert digest == plain
+
+
 @pytest.mark.parametrize("chunk", [2, 10, 100, 200])
 def test_the_block_length_is_not_part_of_the_result(make_line, make_notes, line_data, chunk):
     at_once = _trained(make_line(), line_data, (5,), make_notes(), chunk=200)

@@ -17,6 +17,7 @@ from neorl_agents.models import (
     predicted_episodes,
 )
 from neorl_core import Policy, Spec
+from neorl_core.infrastructure import factorises
 
 AT_ONCE = 2
 """Policies that are simulated at the same time."""
@@ -210,14 +211,21 @@ def _replay_each(
     """Simulates every policy, two at a time, since a program of episodes uses one core.
 
     The first policy of each structure is alone, because the others use the program that is compiled
-    for it.
+    for it. Programs that factorise matrices run in turn.
     """
     first = {jax.tree.structure(policy): name for name, policy in [*policies.items()][::-1]}
     episodes = {name: replayed(plant, policies[name]) for name in first.values()}
     rest = [name for name in policies if name not in episodes]
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    in_turn = any(replay_factorises(plant, policies[name]) for name in first.values())
+    with ThreadPoolExecutor(1 if in_turn else AT_ONCE) as threads:
         results = threads.map(lambda name: replayed(plant, policies[name]), rest)
         return episodes | dict(zip(rest, results, strict=True))
+
+
+def replay_factorises(plant: ReplayedPlant, policy: Policy) -> bool:
+    """Whether the program that simulates a policy in a learned plant factorises matrices."""
+    starts = every_start(plant, range(plant.members), range(plant.n_episodes))
+    return factorises(jax.make_jaxpr(_predicted)(plant, policy, starts))
 
 
 def replayed(plant: ReplayedPlant, policy: Policy) -> PredictedEpisodes:

@@ -17,6 +17,7 @@ from neorl_agents.retuning._choice import (
     Prediction,
     Refusal,
     choose,
+    replay_factorises,
 )
 from neorl_agents.retuning._learned_plants import (
     DEFAULT_SETTINGS,
@@ -141,7 +142,7 @@ def _searches(
 ) -> tuple[SearchResult, ...]:
     """One search for each weight of the distance, from today's parameters and from common ones.
 
-    Two run at a time, since a search uses one core.
+    Two run at a time, since a search uses one core; in turn if its programs factorise matrices.
     """
     centres = (None,) if common is None else (None, common)
     begun = [(weight, centre) for centre in centres for weight in settings.regularisations]
@@ -167,7 +168,8 @@ def _searches(
         finally:
             compiled.set()
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    in_turn = replay_factorises(plants.search_plant, incumbent)
+    with ThreadPoolExecutor(1 if in_turn else AT_ONCE) as threads:
         try:
             return tuple(threads.map(searched, range(len(begun))))
         except BaseException:  # such as Ctrl-C, which is not to wait for the other search

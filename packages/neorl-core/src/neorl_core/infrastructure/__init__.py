@@ -22,6 +22,8 @@ from neorl_core.infrastructure._files import write_json as write_json
 from neorl_core.infrastructure._files import write_text as write_text
 from neorl_core.infrastructure._lazy_names import lazy_names as lazy_names
 from neorl_core.infrastructure._plain_data import Binder as Binder
+from neorl_core.infrastructure._programs import equations as equations
+from neorl_core.infrastructure._programs import factorises as factorises
 from neorl_core.infrastructure._registry import Registry as Registry
 from neorl_core.infrastructure._registry import nearest_name as nearest_name
 from neorl_core.infrastructure._registry import unknown_name as unknown_name
@@ -39,6 +41,8 @@ __all__ = [
     "Registry",
     "cache_fault",
     "check_head",
+    "equations",
+    "factorises",
     "head",
     "install_line",
     "is_full_disk",

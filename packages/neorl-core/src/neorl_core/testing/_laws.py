@@ -3,7 +3,7 @@
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import NoneType
 from typing import Any, get_args
 
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from neorl_core.infrastructure import equations
 from neorl_core.testing._compare import (
     ATOL,
     RTOL,
@@ -167,15 +168,6 @@ def stops_gradients(fn: Callable[..., Any], *rows: Any, **options: Any) -> bool:
     return any(each.primitive.name == "stop_gradient" for each in equations(program.jaxpr))
 
 
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """All equations of a program and of its nested programs."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for leaf in jax.tree.leaves(equation.params, is_leaf=_is_program):
-            if _is_program(leaf):
-                yield from equations(getattr(leaf, "jaxpr", leaf))
-
-
 def is_one_number(annotation: Any) -> bool:
     """Whether an annotation is a float, or an array without axes."""
     parts = [part for part in get_args(annotation) or (annotation,) if part is not NoneType]
@@ -239,10 +231,6 @@ def _cuts(jaxpr: Any) -> int:
         for equation in equations(jaxpr)
         if equation.primitive.name == "convert_element_type"
     )
-
-
-def _is_program(leaf: Any) -> bool:
-    return hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")
 
 
 # Laws of form that every pure function obeys, whatever it computes.

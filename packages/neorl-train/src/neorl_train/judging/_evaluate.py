@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from neorl_core import Environment, Policy, Spec, Transition, highs, lows
 from neorl_core.control import ConstantPolicy, StateFeedback
-from neorl_core.infrastructure import unknown_name
+from neorl_core.infrastructure import factorises, unknown_name
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset
 from neorl_envs.blocks import Term
@@ -253,45 +253,21 @@ def _results(
     """The results of every entry, two at a time.
 
     A program of episodes uses one core, and JAX runs what one thread asks for in turn. The first
-    entry is alone, because the others use the program that is compiled for it.
+    entry is alone, because the others use the program that is compiled for it. Programs that
+    factorise matrices, such as those of predictive control, run in turn.
     """
 
     def of_entry(entry: _TestEntry) -> PolicyResult:
         return _result(environment, entry, key, n_starts, spec)
 
-    first = of_entry(tested[0])
-    at_once = 1 if any(_calls_lapack(environment, e, key) for e in tested) else AT_ONCE
-    with ThreadPoolExecutor(at_once) as threads:
-        return (first, *threads.map(of_entry, tested[1:]))
-
-
-LAPACK = frozenset(
-    {"cholesky", "eig", "eigh", "geqrf", "lu", "qr", "schur", "svd", "triangular_solve"}
-)
-
-
-def _calls_lapack(environment: Environment, entry: _TestEntry, key: PRNGKeyArray) -> bool:
-    """Whether the program of an entry factorises matrices, as model predictive control does.
-
-    Such a kernel waits, in a thread of the processor's pool, for other threads of it. Two programs
-    at a time can then occupy a small machine's threads and wait for ever.
-    """
     starts = jnp.arange(STARTS_AT_ONCE)
-    traced = jax.make_jaxpr(rollouts)(environment, entry.policies[0], key, starts)
-    return not LAPACK.isdisjoint(_primitives(traced.jaxpr))
-
-
-def _primitives(jaxpr: Any) -> Iterator[str]:
-    """Names of the operations of a program and of the programs within it."""
-    for equation in jaxpr.eqns:
-        yield equation.primitive.name
-        for inner in jax.tree.leaves([*equation.params.values()], is_leaf=_is_program):
-            if _is_program(inner):
-                yield from _primitives(getattr(inner, "jaxpr", inner))
-
-
-def _is_program(value: Any) -> bool:
-    return hasattr(value, "eqns")
+    first = of_entry(tested[0])
+    in_turn = any(
+        factorises(jax.make_jaxpr(rollouts)(environment, entry.policies[0], key, starts))
+        for entry in tested
+    )
+    with ThreadPoolExecutor(1 if in_turn else AT_ONCE) as threads:
+        return (first, *threads.map(of_entry, tested[1:]))
 
 
 def _result(

@@ -26,6 +26,7 @@ from neorl_agents.learning import (
     train_chunk,
 )
 from neorl_core import InputError, Policy, Transition, as_arrays
+from neorl_core.infrastructure import factorises
 from neorl_train.data._training_data import StreamedData, TrainingData
 from neorl_train.training._memory import TrainingMemory, memory_of, tree_bytes
 from neorl_train.training._mesh import Placement, SharedBatches, batch_devices_of, put, put_own_rows
@@ -260,11 +261,11 @@ class SeedQueues:
         self._key_data = np.stack([np.array(jax.random.key_data(key)) for key in keys])
         self._keys = self._on_devices(list(keys))
         self._trainings = [self._start(i, begin(i)) for i in range(len(seeds))]
-        self._on_cpu = jax.default_backend() == "cpu"
         batched = chosen_form(form) == "vmap" and self._shared_by == 1
         self._batched = batched and self._source.cycle == 0 and feed.shared_by_seeds
         self._shared = {} if programs is None else programs
         self._programs: dict[Device, Any] = {}
+        self._in_turn = False
         self._n_updates = 0
         self.done = 0
         if isinstance(learner, Algorithm):
@@ -290,7 +291,12 @@ class SeedQueues:
             programs = pool.map(lambda d: self._compile(first_index[d], n_updates), missing)
             for device, program in zip(missing, programs, strict=True):
                 self._shared[device, n_updates] = program
-        self._programs = {device: self._shared[device, n_updates] for device in first_index}
+        chosen = {device: self._shared[device, n_updates] for device in first_index}
+        self._programs = {device: program for device, (program, _) in chosen.items()}
+        # Host devices that wait for one another must not be several programs apart: their threads
+        # would wait for threads that have not started. Nor may two programs factorise at a time.
+        waits = self._shared_by > 1 or any(one for _, one in chosen.values())
+        self._in_turn = waits and jax.default_backend() == "cpu"
 
     def memory(self) -> TrainingMemory | None:
         """Memory of the compiled chunk on the devices of this process; ``None`` if unknown.
@@ -324,9 +330,7 @@ class SeedQueues:
             tables = self._feed.tables(i, device, self.done, self._n_updates)
             self._trainings[i], means = self._programs[device](*self._arguments(i, tables))
             metrics.append(means)
-            if self._shared_by > 1 and self._on_cpu:
-                # Host devices that wait for one another must not be several programs apart: their
-                # threads would wait for threads that have not started.
+            if self._in_turn:
                 jax.block_until_ready(means)
         self.done += self._n_updates
         return metrics
@@ -339,6 +343,8 @@ class SeedQueues:
             trainings, means = program(*self._arguments(seeds[0], tables))
             for i, training, mean in zip(seeds, trainings, means, strict=True):
                 self._trainings[i], metrics[i] = training, mean
+            if self._in_turn:
+                jax.block_until_ready(means)
         self.done += self._n_updates
         return metrics
 
@@ -430,10 +436,12 @@ class SeedQueues:
             return (*settings, trainings, tables, done, keys)
         return (*settings, self._trainings[i], tables, done, self._keys[i])
 
-    def _compile(self, i: int, n_updates: int) -> Any:
+    def _compile(self, i: int, n_updates: int) -> tuple[Any, bool]:
+        """The program of a chunk, and whether it factorises matrices."""
         example = self._feed.example(self._devices[i], n_updates)
         program = _chunk_of_seeds if self._batched else _program(self._devices[i])
-        return program.lower(*self._arguments(i, example), n_updates=n_updates).compile()
+        traced = program.trace(*self._arguments(i, example), n_updates=n_updates)
+        return traced.lower().compile(), factorises(traced.jaxpr)
 
 
 FRAMEWORK = {"jax", "jaxlib", "equinox", "optax", "jaxtyping", "beartype"}
