@@ -490,14 +490,15 @@ def test_the_page_of_a_folder_names_every_script_and_every_result(
 
 # Types that functions return or take, what only a function of the same file calls, the forms for
 # one episode of what learners call for a whole log, and what pages teach to aggregate and compare.
-# Last, the judgement of control loops (reference/core/loops.md), for the report on a log's loops.
+# Then the judgement of control loops (reference/core/loops.md), for the report on a log's loops.
+# Last, what core's own laws of functions read of a program.
 WITHOUT_A_CALLER = """
     ArxModel CompiledPrograms CorrelatedMean LimitKind LinearModel PairedTest PrioritySample
     SubspaceModel diagonal_gaussian_sample discounted_returns generalised_advantages lazy_names
     median_task_mean n_step_returns optimality_gap pad_graph paired_difference_interval
     probability_of_improvement ring_order segment_td_lambda_returns sync_folder
     tanh_gaussian_latent_log_prob td_lambda_returns StictionCorrelation StictionFit ValveState
-    VendorForm
+    VendorForm equations
 """
 
 
