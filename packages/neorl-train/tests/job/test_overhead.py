@@ -37,7 +37,7 @@ ENV = make("ChemicalReactor-v0")
 LEARNER = sized(TD3BC(), hidden=(64, 64), batch_size=64)
 SEEDS, UPDATES, CHUNK, STARTS = (0, 1), 28_000, 1000, 4
 SHARE, DELAY, TURNS = 0.9, 1.5, 3
-CONFIG = {"data": {}, "penalty": {}, "training": {"algorithms": ["td3_bc"]}}
+CONFIG = {"data": {"source": "log.h5"}, "penalty": {}, "training": {"algorithms": ["td3_bc"]}}
 RECORD = {"config_hash": "", "execution_mode": "", "dataset": {"content_hash": ""}}
 
 
@@ -162,7 +162,8 @@ def _check_that_everything_was_on(run, updates):
 
     client = MlflowClient(tracking_uri=f"sqlite:///{run.path.parent / 'mlflow.db'}")
     (experiment,) = client.search_experiments(filter_string="name = 'neorl'")
-    mine = client.search_runs([experiment.experiment_id], f"tags.`neorl.run` = '{run.path.name}'")
+    ours = client.search_runs([experiment.experiment_id], f"tags.`neorl.run` = '{run.path.name}'")
+    mine = [one for one in ours if "mlflow.parentRunId" in one.data.tags]  # a run for each seed
     assert len(mine) == len(SEEDS)
     for one in mine:
         chunks = client.get_metric_history(one.info.run_id, "critic_loss")
