@@ -261,6 +261,14 @@ def checkout_with_tests(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_every_environment_of_the_night_has_a_test_to_run() -> None:
+    tests = nightly.read_table()
+    without = [
+        start for start in nightly.ENVIRONMENTS if not any(t.startswith(start) for t in tests)
+    ]
+    assert not without, "these names are of no test, which therefore runs without what it needs"
+
+
 def test_the_night_runs_what_is_due_and_keeps_a_table(
     checkout_with_tests: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

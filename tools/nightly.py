@@ -44,9 +44,10 @@ LINES = 200
 """Lines of a failed process that are printed, which is enough for the trace of a crash."""
 
 ENVIRONMENTS = {
+    "packages/neorl-train/tests/command/test_open_in_browser.py": "site",
     "packages/neorl-train/tests/studies/test_cluster.py": "cluster",
     "packages/neorl-train/tests/federation/test_flower.py": "flower",
-    "packages/neorl-train/tests/runs/test_tracking.py::test_a_server": "mlflow-server",
+    "packages/neorl-train/tests/runs/test_tracking.py::test_a_real_server": "mlflow-server",
     "packages/neorl-deploy/tests/mlflow_model": "mlflow-model",
     "tests/installs": "installs",
     "tests/pages/test_browser.py": "site",
