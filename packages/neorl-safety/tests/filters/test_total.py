@@ -201,7 +201,8 @@ def filter_in_python(constraints, context, action):
         flags |= 0 if box[0] <= start <= box[1] else Flag.PREVIOUS_OUTSIDE_BOX
         finite = np.isfinite(fallback[i])
         flags |= 0 if finite else Flag.FALLBACK_NONFINITE
-        clipped = finite and not box[0] <= fallback[i] <= box[1]
+        error = 4 * np.finfo(np.float32).eps * abs(fallback[i])
+        clipped = finite and (fallback[i] + error < box[0] or fallback[i] - error > box[1])
         flags |= Flag.FALLBACK_CLIPPED if clipped else 0
         flags |= Flag.BOX_ACTIVE if limits[-1] & (Limit.LOW | Limit.HIGH) else 0
         flags |= Flag.RATE_ACTIVE if limits[-1] & (Limit.RATE_DOWN | Limit.RATE_UP) else 0
@@ -268,6 +269,16 @@ def test_an_unknown_previous_action_starts_from_the_clipped_fallback(spec):
     action, report = filter_action(limits, context, jnp.array([0.0, 320.0]))
     np.testing.assert_allclose(action, [85.0, 313.0])
     assert int(report.flags) & Flag.FALLBACK_CLIPPED
+
+
+@pytest.mark.parametrize(("places", "clipped"), [(2, 0), (16, Flag.FALLBACK_CLIPPED)])
+def test_a_fallback_at_a_limit_up_to_rounding_is_not_called_clipped(spec, places, clipped):
+    limits = action_constraints(spec, [0.25, 0.05])
+    high = np.float32(100)
+    fallback = jnp.array([high + places * np.spacing(high), 300.0])
+    context = Context(jnp.ones(2), jnp.array([90.0, 300.0]), jnp.array(60.0), fallback)
+    _, report = filter_action(limits, context, jnp.array([95.0, 300.0]))
+    assert int(report.flags) & Flag.FALLBACK_CLIPPED == clipped
 
 
 def test_from_outside_a_tightened_box_the_action_returns_at_the_allowed_rate(spec):

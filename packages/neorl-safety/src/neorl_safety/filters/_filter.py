@@ -23,6 +23,9 @@ from neorl_safety.filters._lowering import (
 )
 from neorl_safety.filters._report import Context, Flag, Limit, SafetyReport
 
+ROUNDINGS = 4
+"""Units in the last place by which a fallback may pass a limit that it was clipped to itself."""
+
 # Decides whether the request stands or the whole fallback action replaces it.
 
 
@@ -288,7 +291,10 @@ def _history_flags(
 
 def _proposal_flags(limits: Limits, fallback: Array, action: Array) -> UInt32[Array, ""]:
     finite = jnp.isfinite(fallback)
-    outside = finite & ((fallback < limits.low) | (fallback > limits.high))
+    # A controller that clips its action to the same limit may round that limit in another way, and
+    # differently in each compiled program.
+    error = ROUNDINGS * jnp.finfo(fallback.dtype).eps * jnp.abs(fallback)
+    outside = finite & ((fallback + error < limits.low) | (fallback - error > limits.high))
     return (
         bit(~jnp.all(finite), Flag.FALLBACK_NONFINITE)
         | bit(jnp.any(outside), Flag.FALLBACK_CLIPPED)

@@ -62,7 +62,7 @@ class Flag(enum.IntFlag):
     FALLBACK_NONFINITE = 1 << 8
     """The fallback action holds a NaN or an infinity: such a channel holds, or takes mid-range."""
     FALLBACK_CLIPPED = 1 << 9
-    """The fallback action was outside the box and was clipped to it."""
+    """The fallback action was outside the box by more than rounding, and was clipped to it."""
     FALLBACK_USED = 1 << 10
     """The fallback replaced the request, on every channel."""
     BOX_ACTIVE = 1 << 11
