@@ -38,6 +38,7 @@ def operations_of_all_kinds(x, y, whole):
         jnp.concatenate([x, y])[2:9:3],
         jnp.stack([x, y]).T,
         square[0],
+        *jnp.unstack(square[:, :3], axis=1),
         jnp.eye(9) @ jnp.nan_to_num(x, posinf=1, neginf=-1),
         jnp.nan_to_num(x, posinf=1, neginf=-1) @ jnp.ones((9, 2)).T.reshape(2, 9).T,
         x[jnp.array([3, 0])],

@@ -89,7 +89,8 @@ def test_memory_and_time_zones_change_nothing(tank: Tank, wide: Path) -> None:
             again = converted(wide, values, **options)
             assert again.content_hash == whole.content_hash
     config = plant_log_from_dict(values, "plant.toml")
-    assert plant_log_from_dict(plain(config), "again") == config
+    # As text, in which the gap that no tag sets, NaN, is equal to itself.
+    assert repr(plant_log_from_dict(plain(config), "again")) == repr(config)
 
 
 def test_what_ran_before_and_after_is_judged_without_the_period(tank: Tank, wide: Path) -> None:

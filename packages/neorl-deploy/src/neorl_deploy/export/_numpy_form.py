@@ -122,7 +122,7 @@ class _Draft:
                 results = [_other_platform(equation.params["platforms"])]
             elif name in HELD:
                 results = getattr(self, HELD[name])(inputs, equation)
-            elif name == "split":
+            elif name in ("split", "unstack"):
                 results = self._parts_of(inputs[0], equation)
             elif name in ("top_k", "sort"):
                 results = self._with_several(*_sorting(name, equation), inputs, equation.outvars)
@@ -188,11 +188,11 @@ class _Draft:
         return self._with_several("while", settings, taken, equation.outvars)
 
     def _scan(self, inputs: list[Operand], equation: Any) -> list[Operand]:
-        given, n_own, n_carry = (
-            equation.params,
-            equation.params["num_consts"],
-            equation.params["num_carry"],
-        )
+        given = equation.params
+        if "ft_in" in given:  # JAX from 0.11 on, which keeps the trees of what a scan takes
+            n_own, n_carry = (len(part) for part in given["ft_in"].unpack()[:2])
+        else:
+            n_own, n_carry = given["num_consts"], given["num_carry"]
         body, count = given["jaxpr"], int(given["length"])
         if not 0 < count <= MAX_TURNS:
             raise NoSuchOperationError(f"a loop of {count} turns")
@@ -219,15 +219,22 @@ class _Draft:
         ]
 
     def _parts_of(self, operand: Operand, equation: Any) -> list[Operand]:
-        """Consecutive slices along one axis."""
+        """Consecutive slices along one axis, which parts of one row each do not keep."""
         axis, start, parts = equation.params["axis"], 0, []
+        whole, apart = tuple(equation.invars[0].aval.shape), equation.primitive.name == "unstack"
         for out in equation.outvars:
-            shape = tuple(out.aval.shape)
+            dtype, size = out.aval.dtype.name, 1 if apart else out.aval.shape[axis]
+            shape = (*whole[:axis], size, *whole[axis + 1 :])
             first = [start if i == axis else 0 for i in range(len(shape))]
             last = [begin + size for begin, size in zip(first, shape, strict=True)]
             settings = {"start": first, "stop": last, "step": [1] * len(shape)}
-            parts.append(self._add("slice", (operand,), shape, out.aval.dtype.name, settings))
-            start += shape[axis]
+            part = self._add("slice", (operand,), shape, dtype, settings)
+            parts.append(
+                self._add("reshape", (part,), shape[:axis] + shape[axis + 1 :], dtype)
+                if apart
+                else part
+            )
+            start += size
         return parts
 
     def _product(

@@ -101,7 +101,7 @@ class ComparedRow:
         p_value: p value of Wilcoxon's two-sided signed-rank test of the returns, averaged over the
             seeds, against those of the incumbent on the same starts; ``None`` without a gain.
         adjusted: The p value after Holm's adjustment for all rows of the comparison.
-        spread: Standard deviation of the incumbent's returns over the starts; NaN if there is no
+        spread: Standard deviation of the incumbent's returns over the starts; zero if there is no
             incumbent.
         worst_cost: Cost whose limit was broken in the most episodes; empty if there is none.
         over: Fraction of the episodes over that limit, for the worst seed.
@@ -237,8 +237,7 @@ def _is_repeated(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
 def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -> list[ComparedRow]:
     tables, answer = evaluation.tables, read_verdict(run.path)
     source = tables.environment or Path(evaluation.source.name).name
-    # `math.nan` is one object, so rows without a spread are equal; two NaNs would not be.
-    spread = next((r.return_std for r in tables.rows if r.name == tables.reference), math.nan)
+    spread = next((r.return_std for r in tables.rows if r.name == tables.reference), 0.0)
     common: dict[str, Any] = {
         "run": run.path.name,
         "source": source,
