@@ -127,7 +127,7 @@ def _library_run(data, held_out, runs, updates=UPDATES):
     """A training run of every seed, until its last metric is in the database."""
     config = dump_toml({**CONFIG, "algorithms": {"td3_bc": {}}})
     run = create_run(runs, config, {**RECORD, "id": uuid.uuid4().hex})
-    records, tracker = Records(run.metrics), MlflowTracker(run)
+    records, tracker = Records(run.metrics), MlflowTracker(run, closing_seconds=900)
     watcher = _Watch(
         "td3_bc",
         SEEDS,

@@ -182,7 +182,7 @@ def test_a_lock_that_is_held_costs_a_run_no_more_than_the_last_wait(run, records
     pytest.importorskip("mlflow")
     monkeypatch.setattr("neorl_train.runs._mlflow.PATIENCE", 0.2)
     with file_lock(run.path.parent / "mlflow.lock"):
-        tracker = MlflowTracker(run, closing_seconds=20)
+        tracker = MlflowTracker(run, closing_seconds=900)
         tracker.follow()
         message = tracker.finish()
     assert f"in use by process {os.getpid()}" in message
@@ -253,7 +253,7 @@ def _await(address, process, log):
 def test_a_real_server_holds_a_job_and_may_die(run, records, noisy, server):
     from mlflow import MlflowClient
 
-    tracker = MlflowTracker(run)
+    tracker = MlflowTracker(run, closing_seconds=900)
     _write(records, "bc", (0, 1), (10,))
     (run.checkpoints("bc") / "10").mkdir(parents=True)
     (run.path / "policies").mkdir()
@@ -322,7 +322,7 @@ def test_three_processes_start_on_an_empty_folder(tmp_path):
                            "time": 1.0 * step, "metrics": {"loss": 0.5}})
             records.sync()
             (run.checkpoints("bc") / str(step)).mkdir(parents=True)
-        tracker = MlflowTracker(run)
+        tracker = MlflowTracker(run, closing_seconds=900)
         tracker.follow()
         said = tracker.finish()
         assert not said, said
@@ -362,7 +362,7 @@ def test_an_error_is_said_at_the_end_and_harms_nothing(run, records, monkeypatch
             )
 
         monkeypatch.setattr("neorl_train.runs._mlflow.MlflowCopy", broken)
-    tracker = MlflowTracker(run)
+    tracker = MlflowTracker(run, closing_seconds=900)
     tracker.follow()
     message = tracker.finish()
     assert message.startswith("tracking stopped (")

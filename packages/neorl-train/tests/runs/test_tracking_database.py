@@ -23,7 +23,7 @@ def test_a_database_that_is_none_is_to_be_moved_away(run):
     """As a full disk leaves it: half made, or without its head."""
     database = run.path.parent / "mlflow.db"
     database.write_bytes(b"no database" * 100)
-    tracker = MlflowTracker(run)
+    tracker = MlflowTracker(run, closing_seconds=900)
     tracker.follow()
     said = tracker.finish()
     assert "not a database" in said
@@ -38,7 +38,7 @@ def test_a_database_that_is_none_is_to_be_moved_away(run):
     with sqlite3.connect(database) as half:  # the first table of the schema, and no version of it
         half.execute("CREATE TABLE experiments (experiment_id INTEGER)")
     half.close()
-    tracker = MlflowTracker(run)
+    tracker = MlflowTracker(run, closing_seconds=900)
     tracker.follow()
     assert f"move {database} away, which is damaged, and " in tracker.finish()
 
