@@ -4,12 +4,15 @@ Usage:
     python tools/studies/tables/limits/limits_table.py measure CSTR-v0     what is not there yet
     python tools/studies/tables/limits/limits_table.py table               the tables as Markdown
 
-All learners get the same log of a plant (``mixed``, 20,000 rows), the same small budget and the
-same networks; nothing is tuned to a plant. Those that know no limits get the reward less the
-plant's prices. Every policy is judged on the same 200 starts without a guard, and so are the
-plant's tunings, the first of which is today's controller. An episode that trips keeps no limit. The
-results of one plant are one file; a learner that stands in it with all its seeds is left out, and
-seeds that are missing are added, so that a measurement that was cut short goes on.
+All learners get the same log of a plant (``mixed``, 20,000 rows), the same budget and the same
+networks; nothing is tuned to a plant. Those that know no limits get the reward less the plant's
+prices. A policy is judged at six points of its training on the same 200 starts without a guard, and
+so are the plant's tunings, the first of which is today's controller. An episode that trips keeps no
+limit. Every point says whether the cost critics have converged, as the report of a run would say it.
+
+The results of one plant are one file, written after every seed. A seed that was trained for as many
+updates stands; others are trained, so that a measurement that was cut short goes on. The seeds of a
+shorter training are dropped when the first of the longer one is there.
 """
 
 import argparse
@@ -17,7 +20,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,8 @@ from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes, scores, within_limits
 from neorl_train import train
 from neorl_train.data import training_data
-from neorl_train.training import Plan
+from neorl_train.judging import unconverged
+from neorl_train.training import Plan, Watcher
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -49,13 +52,11 @@ ROOT = Path(__file__).resolve().parents[4]
 RESULTS = ROOT / "tools/studies/benchmarks/results/limits"
 FOLDER = ROOT / "docs/pages/results"  # where the build puts docs/results
 BUDGET = {
-    "quality": "mixed", "rows": 20_000, "updates": 5_000, "hidden": [64, 64], "batch_size": 128,
-    "episodes": 200,
+    "quality": "mixed", "rows": 20_000, "hidden": [64, 64], "batch_size": 128, "episodes": 200,
 }  # fmt: skip
+UPDATES, INTERVAL = 60_000, 10_000
 SEEDS, LEVEL = 5, 0.95
 PLAIN = ("bc", "td3_bc", "iql")
-# With targets that follow ten times as fast, so that values are there after so few updates.
-FAST = {f"{name}, tau 0.05": name for name in ("iql", "td3_bc_lag", "iql_lag", "bcq_lag")}
 SAFE = tuple(
     name for name, kind in ALGORITHMS.items() if kind.keeps_limits and not kind.needs_rollouts
 )
@@ -96,19 +97,25 @@ def measure(plant: str, learners: list[str], seeds: int) -> None:
         tunings = {name: judged(env, policy) for name, policy in env.tunings().items()}
         results |= {"controllers": tunings, "reference": env.reference}
         store(path, results)
-    for name in learners or (*PLAIN, *SAFE, *FAST):
-        known = json.loads(path.read_text())["learners"].get(name, {"seeds": []})
-        missing = range(len(known.get("seeds", range(seeds))), seeds)
-        if missing:
-            started_at = time.monotonic()
-            cell = trained(env, data, name, missing)
-            if "seeds" in cell:
-                cell["seeds"] = known["seeds"] + cell["seeds"]
+    for name in learners or (*PLAIN, *SAFE):
+        known = results["learners"].get(name, {})
+        if "failure" in known:
+            continue
+        stand = [s for s in known.get("seeds", []) if s["points"][-1]["updates"] >= UPDATES]
+        for seed in range(len(stand), seeds):
+            started_at = time.process_time()
+            cell = trained(env, data, name, seed)
+            if "points" in cell:
+                stand = [*stand, cell]
+                cell = {"seeds": stand}
             # Others may have written meanwhile.
             results = json.loads(path.read_text())
             results["learners"][name] = cell
             store(path, results)
-            print(f"{plant} {name}: {time.monotonic() - started_at:.0f} s", flush=True)
+            spent = time.process_time() - started_at
+            print(f"{plant} {name} {seed}: {spent:.0f} s of processor", flush=True)
+            if "failure" in cell:
+                break
 
 
 def store(path: Path, results: dict[str, Any]) -> None:
@@ -118,18 +125,57 @@ def store(path: Path, results: dict[str, Any]) -> None:
     partial.replace(path)
 
 
-def trained(env: Any, data: Any, name: str, seeds: Sequence[int]) -> dict[str, Any]:
-    """Every seed judged, with the device that it was trained on, or the refusal of the log."""
+def trained(env: Any, data: Any, name: str, seed: int) -> dict[str, Any]:
+    """The points of one training, with the device that it ran on, or the refusal of the log."""
     settings = {"hidden": tuple(BUDGET["hidden"]), "batch_size": BUDGET["batch_size"]}
-    if name in FAST:
-        settings["tau"] = 0.05
-    learner = sized(ALGORITHMS[FAST.get(name, name)](), **settings)
-    updates = BUDGET["updates"]
+    learner = sized(ALGORITHMS[name](), **settings)
+    watcher, points = Chunks(name, seed), []
+
+    def judge(policy: Any) -> dict[str, Any]:
+        updates = INTERVAL * (len(points) + 1)
+        points.append({"updates": updates} | judged(env, policy))
+        return {}
+
+    plan = Plan(UPDATES, 1_000, INTERVAL)
     try:
-        done = train(learner, data, tuple(seeds), Plan(updates, 500, updates))
+        train(learner, data, (seed,), plan, watcher=watcher, validate=judge)
     except InputError as error:
         return {"failure": str(error)}
-    return {"seeds": [judged(env, policy) | made_on() for policy in done.policies]}
+    points = [point | watcher.of_critics(learner, point["updates"]) for point in points]
+    return {"points": points, "processor_s": watcher.processor_seconds()} | made_on()
+
+
+class Chunks(Watcher):
+    """The metrics of one training, chunk by chunk, as a run records them."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name, self.seed = name, seed
+        self.lines: list[dict[str, Any]] = []
+        self.started_at = time.process_time()
+
+    def running(self) -> None:
+        """The program is compiled; time counts from here."""
+        self.started_at = time.process_time()
+
+    def chunk(self, step: int, metrics: list[dict[str, float]]) -> None:
+        """Keeps the metrics of the one seed."""
+        line = {"kind": "chunk", "algorithm": self.name, "seed": self.seed, "step": step}
+        self.lines.append(line | {"metrics": metrics[0]})
+
+    def processor_seconds(self) -> float:
+        """Spent by training and judging together, without the compilation of the training."""
+        return round(time.process_time() - self.started_at, 1)
+
+    def of_critics(self, learner: Any, updates: int) -> dict[str, Any]:
+        """Mean and convergence of the cost critics after so many updates; nothing without them."""
+        lines = [line for line in self.lines if line["step"] <= updates]
+        if "cost_q" not in lines[-1]["metrics"]:
+            return {}
+        names = ("tau", "discount", "policy_delay")
+        settings = {name: getattr(learner, name) for name in names if hasattr(learner, name)}
+        late = unconverged(lines, {self.name: settings})
+        mean = float(f"{lines[-1]['metrics']['cost_q']:.6g}")
+        return {"cost_q": mean, "converged": not late}
 
 
 def judged(env: Any, policy: Any) -> dict[str, Any]:
@@ -177,17 +223,17 @@ def table(path: Path) -> str:
     lines = [
         f"[The plant]({plant_page}); unit of returns: {env.reward_unit}",
         "",
-        f"| | {' | '.join(heads)} | over any | over any, minus `bc` [{LEVEL:.0%}] | trips | "
+        f"| | updates | {' | '.join(heads)} | over any | over any, minus `bc` [{LEVEL:.0%}] | trips | "
         "return | return minus penalties |",
     ]
-    lines.append("|---" * (len(heads) + 6) + "|")
+    lines.append("|---" * (len(heads) + 7) + "|")
     log = results["log"]
-    lines.append(row(f"the log ({log['episodes']} episodes)", [log]))
+    lines.append(row(f"the log ({log['episodes']} episodes)", [log], updates=""))
     today = next(iter(results["controllers"]))
     for name in dict.fromkeys((today, results["reference"])):
-        lines.append(row(f"controller {name}", [results["controllers"][name]]))
+        lines.append(row(f"controller {name}", [results["controllers"][name]], updates=""))
     refused: dict[str, list[str]] = {}  # the reason, without the name of the class
-    for name in (*PLAIN, *SAFE, *FAST):
+    for name in (*PLAIN, *SAFE):
         cell = results["learners"].get(name)
         if cell is None:
             continue
@@ -195,15 +241,63 @@ def table(path: Path) -> str:
             refused.setdefault(cell["failure"].partition(" ")[2], []).append(f"`{name}`")
         else:
             cloning = None if name == "bc" else results["learners"].get("bc")
-            count = len(cell["seeds"])
-            title = f"`{name}`" if count >= SEEDS else f"`{name}`, {count} of {SEEDS} seeds"
-            lines.append(row(title, cell["seeds"], cloning and cloning["seeds"]))
+            last = last_points(cell)
+            title = f"`{name}`{of_seeds(cell)}"
+            lines.append(row(title, last, cloning and last_points(cloning), converged(last)))
+    lines += curves(results["learners"])
     for reason, names in refused.items():
         lines += ["", f"The log is refused by {', '.join(names)}, each of which {reason}."]
     return "\n".join(lines)
 
 
-def row(name: str, cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | None = None) -> str:
+def last_points(cell: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the training of every seed ended with."""
+    return [seed["points"][-1] for seed in cell["seeds"]]
+
+
+def of_seeds(cell: dict[str, Any]) -> str:
+    count = len(cell["seeds"])
+    return "" if count >= SEEDS else f", {count} of {SEEDS} seeds"
+
+
+def converged(points: list[dict[str, Any]]) -> str:
+    """The number of updates, and in how many seeds the cost critics have converged."""
+    updates = f"{min(point['updates'] for point in points):,}"
+    known = [point["converged"] for point in points if "converged" in point]
+    return f"{updates}, {sum(known)} of {len(known)} converged" if known else updates
+
+
+def curves(learners: dict[str, Any]) -> list[str]:
+    """The share of episodes over any limit, and the return minus penalties, over the training."""
+    whole = {
+        name: cell
+        for name, cell in learners.items()
+        if len(cell.get("seeds", [{"points": [0]}])[0]["points"]) > 1
+    }
+    if not whole:
+        return []
+    at = range(INTERVAL, UPDATES + 1, INTERVAL)
+    lines = [
+        "",
+        f"| Over any / return minus penalties after | {' | '.join(f'{n:,}' for n in at)} |",
+    ]
+    lines.append("|---" * (len(at) + 1) + "|")
+    for name in (n for n in (*PLAIN, *SAFE) if n in whole):
+        words = []
+        for points in zip(*(seed["points"] for seed in whole[name]["seeds"]), strict=True):
+            over, score = (np.mean([p[key] for p in points]) for key in ("over_any", "score"))
+            words.append(f"{over:.0%} / {score:.4g}")
+        lines.append(f"| `{name}`{of_seeds(whole[name])} | {' | '.join(words)} |")
+    return lines
+
+
+def row(
+    name: str,
+    cells: list[dict[str, Any]],
+    cloning: list[dict[str, Any]] | None = None,
+    updates: str | None = None,
+) -> str:
+    """One line of a table; ``updates`` is the second column where there is one."""
     shares = [*np.mean([cell["over"] for cell in cells], axis=0)]
     shares.append(np.mean([cell["over_any"] for cell in cells]))
     trips = f"{np.mean([cell['trips'] for cell in cells]):.0%}" if "trips" in cells[0] else ""
@@ -213,12 +307,14 @@ def row(name: str, cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | 
         spread = f" ± {values.std(ddof=1):.3g}" if len(cells) > 1 else ""
         numbers.append(f"{values.mean():.4g}{spread}")
     words = [f"{share:.0%}" for share in shares]
-    return f"| {' | '.join([name, *words, compared(cells, cloning), trips, *numbers])} |"
+    first = [name] if updates is None else [name, updates]
+    return f"| {' | '.join([*first, *words, compared(cells, cloning), trips, *numbers])} |"
 
 
 def compared(cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | None) -> str:
     """The difference of *over any* to behaviour cloning, paired by seed, for fresh seeds."""
-    if cloning is None or len(cells) != len(cloning):
+    lengths = {cell.get("updates") for cell in (*cells, *(cloning or ()))}
+    if cloning is None or len(cells) != len(cloning) or len(lengths) > 1:
         return ""
     pairs = zip(cells, cloning, strict=True)
     differences = [100 * (one["over_any"] - other["over_any"]) for one, other in pairs]
