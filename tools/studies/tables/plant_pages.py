@@ -20,6 +20,9 @@ import numpy as np
 from baseline_table import RESULTS, table
 from neorl_envs import environment_names, make
 from neorl_envs.blocks import named_constants
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "pages"))
+
 from plant_diagrams import diagram, drawn, explained
 
 ROOT = Path(__file__).resolve().parents[3]
