@@ -1,5 +1,6 @@
 """The plants' pages, their diagrams, and the measured baselines that their tables show."""
 
+import importlib.util
 import itertools
 import json
 import re
@@ -168,6 +169,23 @@ def test_returns_lie_where_the_benchmark_published_them(task: str) -> None:
     assert poor < returns["random"] < poor + 0.2 * (good - poor)
     assert good - 0.05 * (good - poor) < returns[make(f"{task}-v0").reference]
     assert returns[make(f"{task}-v0").reference] < good + 0.05 * (good - poor)
+
+
+def test_the_rewards_that_the_speed_of_a_source_includes_are_its_own() -> None:
+    """Row N28: the sources step with their rewards: NeoRL-2's recorded ones, to the bit."""
+    path = ROOT / "tools/studies/benchmarks/_plant_peers.py"
+    spec = importlib.util.spec_from_file_location("_plant_peers", path)
+    assert spec is not None
+    assert spec.loader is not None
+    peers = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = peers  # its dataclasses look themselves up
+    spec.loader.exec_module(peers)
+    with np.load(ROOT / "packages/neorl-envs/tests/plants/pipeline/neorl2.npz") as recorded:
+        obs, reward = recorded["obs"], recorded["reward"]
+    assert [peers.pipeline_reward({"next_obs": row}) for row in obs] == reward.tolist()
+    # Errors of 0.5 and -0.25: -log(0.51) - log(0.26), computed by hand.
+    seen = np.array([1.0, -0.75, 0.0, 0.0, 0.5, -0.5])
+    assert peers.double_mass_reward({"next_obs": seen}) == pytest.approx(2.0204182, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", environment_names())

@@ -136,18 +136,33 @@ def neorl2_pipeline(*, tiny: bool) -> tuple[Callable[[], Any], int]:
     return _neorl2("pipline", "PipelineEnv", 100 if tiny else 5000)
 
 
+def double_mass_reward(data: dict[str, Any]) -> float:
+    """``sum -log(|x - x_target| + 0.01)`` over both masses, after the step."""
+    import numpy as np
+
+    seen = data["next_obs"]
+    return float(np.sum(-np.log(np.abs(seen[:2] - seen[-2:]) + 0.01)))
+
+
+def pipeline_reward(data: dict[str, Any]) -> float:
+    """``((200 - |flow - target|) / 100)^2 - 3``, after the step."""
+    flow, target = data["next_obs"][:2]
+    return float((0.01 * (200 - abs(flow - target))) ** 2 - 3)
+
+
 def _neorl2(module: str, kind: str, n: int) -> tuple[Callable[[], Any], int]:
-    """A plant of NeoRL-2's wheel, which lacks its rewards: theirs cost nothing here."""
+    """A plant of NeoRL-2's wheel, which lacks the modules of its rewards: they are stated above."""
     import importlib
     import types
 
     import numpy as np
 
-    rewards = ("neorl2.envs.reward", *(f"neorl2.envs.reward.{x}_reward" for x in REWARDS))
-    for name in rewards:
-        stub_module: Any = types.ModuleType(name)
-        stub_module.get_reward = lambda *_: 0.0
-        sys.modules.setdefault(name, stub_module)
+    rewards = {"dmsd": double_mass_reward, "pipeline": pipeline_reward}
+    sys.modules.setdefault("neorl2.envs.reward", types.ModuleType("neorl2.envs.reward"))
+    for name, reward in rewards.items():
+        stated: Any = types.ModuleType(f"neorl2.envs.reward.{name}_reward")
+        stated.get_reward = reward
+        sys.modules.setdefault(stated.__name__, stated)
     env = getattr(importlib.import_module(f"neorl2.envs.{module}"), kind)()
     actions = np.random.default_rng(0).uniform(-1, 1, (n, *env.action_space.shape))
 
@@ -209,14 +224,13 @@ def mujoco_arm(*, tiny: bool) -> tuple[Callable[[], Any], int]:
     return work, n
 
 
-REWARDS = ("dmsd", "pipeline")
 PEERS = (
     Peer(
-        *("DMSD-v0", "neorl2", "the same equations; its reward is left out there", 50.0),
+        *("DMSD-v0", "neorl2", "the same equations and reward", 50.0),
         build=neorl2_double_mass,
     ),
     Peer(
-        *("Pipeline-v0", "neorl2", "the same equations; its reward is left out there", 50.0),
+        *("Pipeline-v0", "neorl2", "the same equations and reward", 50.0),
         build=neorl2_pipeline,
     ),
     Peer(

@@ -7,8 +7,8 @@ time, which other work on the machine moves less. Growth is the exponent of the 
 largest batches (1: linear). Compiling is timed once, uncached, for N = 1024. Peers step one
 environment as their users do, in turn with ours in the same process; the ratio is ours at N = 1024
 over theirs in the same round, and the plain ratio that of steps between resets with one set of
-parameters, as most peers step. Those that are not installed are named in the result. All of it takes
-about six minutes on two quiet cores:
+parameters, as most peers step. Peers that are not installed are named in the result. All of it
+takes about six minutes on two quiet cores:
 
     hatch run benchmark-plants:run
     hatch run benchmark-plants:run --only CSTR-v0 --rounds 3
@@ -216,22 +216,31 @@ def _against(
     except Exception as error:  # Whatever an import of others may raise.
         missing[peer.name] = f"{type(error).__name__}: {error}"
         return None
-    ratios, plain_ratios, speeds, by_processor = [], [], [], []
+    columns: dict[str, list[float]] = {}
     for _ in range(1 if arguments.tiny else arguments.rounds):
-        (mine, my_work), (other, other_work) = _timed(ours.work), _timed(theirs)
-        speeds.append(steps / other)
-        ratios.append(ours.steps / mine / speeds[-1])
-        plain_ratios.append(plain.steps / _timed(plain.work)[0] / speeds[-1])
-        by_processor.append(ours.steps / max(my_work, 1e-9) / (steps / max(other_work, 1e-9)))
-    middle = statistics.median(ratios)
+        times = {"whole": _timed(ours.work), "plain": _timed(plain.work), "peer": _timed(theirs)}
+        counts = {"whole": ours.steps, "plain": plain.steps, "peer": steps}
+        wall, processor = (
+            {name: counts[name] / max(pair[i], 1e-9) for name, pair in times.items()}
+            for i in (0, 1)
+        )
+        round_ = {
+            "ratio": wall["whole"] / wall["peer"],
+            "ratio_of_processor_time": processor["whole"] / processor["peer"],
+            "plain_ratio": wall["plain"] / wall["peer"],
+            "plain_ratio_of_processor_time": processor["plain"] / processor["peer"],
+            # How much longer a step takes with resets and parameters of its own.
+            "whole_over_plain_time": processor["plain"] / processor["whole"],
+            "peer_per_second": wall["peer"],
+        }
+        for name, value in round_.items():
+            columns.setdefault(name, []).append(value)
+    middle = statistics.median(columns["ratio"])
     print(f"{peer.plant}: {middle:,.0f} times {peer.name} (goal {peer.goal:g})", flush=True)
     return {
         "peer": peer.name,
         "what": peer.what,
-        "ratio": summary(ratios),
-        "plain_ratio": summary(plain_ratios),
-        "ratio_of_processor_time": summary(by_processor),
-        "peer_per_second": summary(speeds),
+        **{name: summary(column) for name, column in columns.items()},
         "goal": peer.goal,
         "missed": not arguments.tiny and middle < peer.goal,
     }
