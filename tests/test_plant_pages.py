@@ -171,6 +171,25 @@ def test_returns_lie_where_the_benchmark_published_them(task: str) -> None:
     assert returns[make(f"{task}-v0").reference] < good + 0.05 * (good - poor)
 
 
+@pytest.mark.parametrize("name", environment_names())
+def test_a_page_has_the_ends_of_the_return_and_what_it_ranks_wrong(name: str) -> None:
+    """Row N05: least and largest return of every plant, random and reference, on its page.
+
+    By its return alone, random play beats the ordinary tuning on ChemicalReactor, and nowhere else.
+    """
+    result = json.loads((RESULTS / f"{name}.json").read_text())
+    returns = {row["policy"]: row["return"] for row in result["rows"]}
+    ordinary, best = next(iter(make(name).tunings())), result["reference"]
+    ends = f"random actions, {returns['random']:.5g} (score "
+    assert ends in baselines(name)
+    assert f"of {best}, {returns[best]:.5g} (score " in baselines(name)
+    assert returns["random"] < returns[best]
+    assert returns[ordinary] < returns[best]
+    misleads = name == "ChemicalReactor-v0"
+    assert (returns["random"] > returns[ordinary]) == misleads
+    assert ("By its return alone, random" in baselines(name)) == misleads
+
+
 def test_the_rewards_that_the_speed_of_a_source_includes_are_its_own() -> None:
     """Row N28: the sources step with their rewards: NeoRL-2's recorded ones, to the bit."""
     path = ROOT / "tools/studies/benchmarks/_plant_peers.py"

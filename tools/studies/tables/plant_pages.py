@@ -180,6 +180,31 @@ def _costs(env: Any) -> list[str]:
     return [*lines, ""]
 
 
+def _ends(env: Any, result: dict[str, Any]) -> str:
+    """Least and largest return of the scale, and which policies the return alone would rank wrong."""
+    rows = {row["policy"]: row for row in result["rows"] if "lost" not in row}
+    random, best = (
+        f"{rows[name]['return']:.5g} (score {rows[name]['score']:.5g})"
+        for name in ("random", result["reference"])
+    )
+    text = (
+        f" The ends of the scale are the returns of random actions, {random}, and of "
+        f"{result['reference']}, {best}, in {result['unit']}."
+    )
+    ordinary = rows[next(iter(env.tunings()))]
+    wrong = [
+        name
+        for name, row in rows.items()
+        if row["return"] > ordinary["return"] and row["score"] < ordinary["score"]
+    ]
+    if wrong:
+        text += (
+            f" By its return alone, {', '.join(wrong)} would rank above {ordinary['policy']}: only "
+            "the score counts broken limits."
+        )
+    return text
+
+
 def _baselines(env: Any) -> list[str]:
     path = RESULTS / f"{env.name}.json"
     if not path.exists():
@@ -191,6 +216,7 @@ def _baselines(env: Any) -> list[str]:
         "the limit to the end; an episode that trips counts as outside every limit, and nothing "
         "after the trip is added to its costs."
     )
+    text += _ends(env, result)
     if any(row["policy"].endswith(", shifted") for row in result["rows"]):
         text += (
             f" *Shifted* draws the constants with a spread of {result['shifted']:g} in place of "
