@@ -11,8 +11,8 @@ so are the plant's tunings, the first of which is today's controller. An episode
 limit. Every point says whether the cost critics have converged, as the report of a run would say it.
 
 The results of one plant are one file, written after every seed. A seed that was trained for as many
-updates stands; others are trained, so that a measurement that was cut short goes on. The seeds of a
-shorter training are dropped when the first of the longer one is there.
+updates stands; others are trained, so that a measurement that was cut short goes on. Seeds of a
+shorter training stay beside them, in a row of their own, until all of the longer one are there.
 """
 
 import argparse
@@ -101,13 +101,13 @@ def measure(plant: str, learners: list[str], seeds: int) -> None:
         known = results["learners"].get(name, {})
         if "failure" in known:
             continue
-        stand = [s for s in known.get("seeds", []) if s["points"][-1]["updates"] >= UPDATES]
+        stand = of_length(known, UPDATES)
         for seed in range(len(stand), seeds):
             started_at = time.process_time()
             cell = trained(env, data, name, seed)
             if "points" in cell:
                 stand = [*stand, cell]
-                cell = {"seeds": stand}
+                cell = {"seeds": stand if len(stand) >= SEEDS else [*shorter(known), *stand]}
             # Others may have written meanwhile.
             results = json.loads(path.read_text())
             results["learners"][name] = cell
@@ -116,6 +116,15 @@ def measure(plant: str, learners: list[str], seeds: int) -> None:
             print(f"{plant} {name} {seed}: {spent:.0f} s of processor", flush=True)
             if "failure" in cell:
                 break
+
+
+def of_length(cell: dict[str, Any], updates: int) -> list[dict[str, Any]]:
+    """The seeds of a cell that were trained for so many updates."""
+    return [seed for seed in cell.get("seeds", []) if seed["points"][-1]["updates"] == updates]
+
+
+def shorter(cell: dict[str, Any]) -> list[dict[str, Any]]:
+    return [seed for seed in cell.get("seeds", []) if seed["points"][-1]["updates"] < UPDATES]
 
 
 def store(path: Path, results: dict[str, Any]) -> None:
@@ -240,24 +249,22 @@ def table(path: Path) -> str:
         if "failure" in cell:
             refused.setdefault(cell["failure"].partition(" ")[2], []).append(f"`{name}`")
         else:
-            cloning = None if name == "bc" else results["learners"].get("bc")
-            last = last_points(cell)
-            title = f"`{name}`{of_seeds(cell)}"
-            lines.append(row(title, last, cloning and last_points(cloning), converged(last)))
+            for updates in sorted({seed["points"][-1]["updates"] for seed in cell["seeds"]}):
+                last = [seed["points"][-1] for seed in of_length(cell, updates)]
+                cloning = None
+                if name != "bc":
+                    cloned = of_length(results["learners"].get("bc", {}), updates)
+                    cloning = [seed["points"][-1] for seed in cloned]
+                title = f"`{name}`{of_seeds(last)}"
+                lines.append(row(title, last, cloning, converged(last)))
     lines += curves(results["learners"])
     for reason, names in refused.items():
         lines += ["", f"The log is refused by {', '.join(names)}, each of which {reason}."]
     return "\n".join(lines)
 
 
-def last_points(cell: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the training of every seed ended with."""
-    return [seed["points"][-1] for seed in cell["seeds"]]
-
-
-def of_seeds(cell: dict[str, Any]) -> str:
-    count = len(cell["seeds"])
-    return "" if count >= SEEDS else f", {count} of {SEEDS} seeds"
+def of_seeds(seeds: list[dict[str, Any]]) -> str:
+    return "" if len(seeds) >= SEEDS else f", {len(seeds)} of {SEEDS} seeds"
 
 
 def converged(points: list[dict[str, Any]]) -> str:
@@ -269,11 +276,8 @@ def converged(points: list[dict[str, Any]]) -> str:
 
 def curves(learners: dict[str, Any]) -> list[str]:
     """The share of episodes over any limit, and the return minus penalties, over the training."""
-    whole = {
-        name: cell
-        for name, cell in learners.items()
-        if len(cell.get("seeds", [{"points": [0]}])[0]["points"]) > 1
-    }
+    whole = {name: of_length(cell, UPDATES) for name, cell in learners.items()}
+    whole = {name: seeds for name, seeds in whole.items() if seeds}
     if not whole:
         return []
     at = range(INTERVAL, UPDATES + 1, INTERVAL)
@@ -284,7 +288,7 @@ def curves(learners: dict[str, Any]) -> list[str]:
     lines.append("|---" * (len(at) + 1) + "|")
     for name in (n for n in (*PLAIN, *SAFE) if n in whole):
         words = []
-        for points in zip(*(seed["points"] for seed in whole[name]["seeds"]), strict=True):
+        for points in zip(*(seed["points"] for seed in whole[name]), strict=True):
             over, score = (np.mean([p[key] for p in points]) for key in ("over_any", "score"))
             words.append(f"{over:.0%} / {score:.4g}")
         lines.append(f"| `{name}`{of_seeds(whole[name])} | {' | '.join(words)} |")
@@ -313,8 +317,7 @@ def row(
 
 def compared(cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | None) -> str:
     """The difference of *over any* to behaviour cloning, paired by seed, for fresh seeds."""
-    lengths = {cell.get("updates") for cell in (*cells, *(cloning or ()))}
-    if cloning is None or len(cells) != len(cloning) or len(lengths) > 1:
+    if cloning is None or len(cells) != len(cloning) or len(cells) < 2:
         return ""
     pairs = zip(cells, cloning, strict=True)
     differences = [100 * (one["over_any"] - other["over_any"]) for one, other in pairs]
