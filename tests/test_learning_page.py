@@ -1,5 +1,7 @@
 """The page that compares learners says what the stored cells hold."""
 
+import json
+import math
 from pathlib import Path
 
 import jax
@@ -18,6 +20,7 @@ from learning_page import (
     trips,
 )
 from limits import limits_table
+from neorl_agents import TD3BCLag
 
 
 def test_cells_of_a_learner_have_one_setting_each_seed_once_and_equal_episodes() -> None:
@@ -74,6 +77,33 @@ def test_the_plants_that_lack_a_learner_under_limits_are_named() -> None:
     assert {"CSTR", "ChemicalReactor", "PowerGrid"} <= set(named)
     assert "DMSD" not in named  # it has no costs
     assert "ChemicalReactor" not in limits_table.unmeasured("bc_safe")
+
+
+def test_a_point_under_limits_says_whether_the_cost_critics_have_converged() -> None:
+    """As the report of a run says it: `td3_bc_lag` needs 40,000 updates."""
+    watcher = limits_table.Chunks("td3_bc_lag", 0)
+    for step in range(1_000, 60_001, 1_000):
+        watcher.chunk(step, [{"cost_q": 10 * (1 - math.exp(-step / 10_000))}])
+    found = [watcher.of_critics(TD3BCLag(), updates) for updates in (5_000, 30_000, 60_000)]
+    assert [one["converged"] for one in found] == [False, False, True]
+    assert found[2]["cost_q"] == pytest.approx(10, rel=0.01)
+    watcher.lines = [line | {"metrics": {"loss": 1.0}} for line in watcher.lines]
+    assert watcher.of_critics(TD3BCLag(), 60_000) == {}
+
+
+def test_a_table_under_limits_has_a_row_for_every_length_of_training(tmp_path: Path) -> None:
+    point = {"over": [0.2, 0.0], "over_any": 0.2, "return": 2.0, "score": 1.0, "trips": 0.0}
+    longer = [point | {"updates": n, "over_any": n / 1e5} for n in range(10_000, 60_001, 10_000)]
+    longer[-1] |= {"converged": True}
+    seeds = [{"points": [point | {"updates": 5_000}]}, {"points": longer}]
+    log = {**point, "episodes": 7}
+    results = {"limits": ["a", "b"], "log": log, "controllers": {"PID": point}, "reference": "PID"}
+    path = tmp_path / "ChemicalReactor-v0.json"
+    path.write_text(json.dumps(results | {"learners": {"iql_lag": {"seeds": seeds}}}))
+    table = limits_table.table(path)
+    assert "| `iql_lag`, 1 of 5 seeds | 5,000 | 20% |" in table
+    assert "| `iql_lag`, 1 of 5 seeds | 60,000, 1 of 1 converged | 20% | 0% | 60% |" in table
+    assert "| `iql_lag`, 1 of 5 seeds | 10% / 1 | 20% / 1 | 30% / 1 |" in table
 
 
 @pytest.mark.parametrize(("name", "log"), [("iql", "CSTR-v0-mixed"), ("cql", "DMSD-v0-medium")])
