@@ -20,9 +20,11 @@ from .test_safe_equations import (
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("cost_of", ["policy", "samples"])
 @pytest.mark.parametrize("costly", ["larger", "smaller"])
-def test_bcq_lag(parity, two_limits, costly):  # noqa: C901, F811
+def test_bcq_lag(parity, two_limits, costly, cost_of):  # noqa: C901, F811
     settings = {"discount": 0.9, "phi": 0.3, "n_samples": 3, "costly": costly, **GAINS}
+    settings["cost_of"] = cost_of
     done = parity.update(BCQLag, of=two_limits, masked=MASKED, **settings)
     a, s, rows = done.algorithm, done.before, counted(done.rows, MASKED)
     now, slow = s.parameters, s.targets
@@ -69,7 +71,15 @@ def test_bcq_lag(parity, two_limits, costly):  # noqa: C901, F811
     critics = parity.descended(lambda c: squared(parity, c, rows, target), now["critics"])
     parity.agree(done.after.parameters["critics"], critics)
 
-    following = best(slow["cost_critics"], keys[2], 0.25 if costly == "larger" else 0.75, 2)
+    least = 0.25 if costly == "larger" else 0.75
+    still = np.zeros((size, 2 * act))
+    if cost_of == "samples":
+        following = best(slow["cost_critics"], keys[2], least, 2)
+    else:
+        taken = decoded(model["decoder"], rows.next_obs, still)
+        taken = moved(slow["actor"], rows.next_obs, taken)
+        values = parity.values(slow["cost_critics"], rows.next_obs, taken).reshape(2, 2, size)
+        following = least * values.min(0) + (1 - least) * values.max(0)
     cost_target = counted_in_units(s, rows).T + a.discount * np.where(rows.terminated, 0, following)
 
     def cost_loss(critics):
@@ -81,17 +91,18 @@ def test_bcq_lag(parity, two_limits, costly):  # noqa: C901, F811
 
     middle = decoded(model["decoder"], rows.obs, np.clip(noise(keys[3]), -0.5, 0.5))
 
-    def cost_of(actor):
-        values = pairs(parity, costs, rows.obs, moved(actor, rows.obs, middle))
+    def cost(actor, action):
+        values = pairs(parity, costs, rows.obs, moved(actor, rows.obs, action))
         return values.max(0) if costly == "larger" else values.min(0)
 
-    prices = check_control(parity, done, cost_of(now["actor"]).mean(-1))
+    judged = middle if cost_of == "samples" else decoded(model["decoder"], rows.obs, still)
+    prices = check_control(parity, done, cost(now["actor"], judged).mean(-1))
     # The smaller of two untrained critics may predict less than the limit of either cost.
     assert costly == "smaller" or prices.max() > 0.03, "some price must play a part"
 
     def actor_loss(actor):
         earned = parity.values(critics, rows.obs, moved(actor, rows.obs, middle)).min(0)
-        return -(earned - (prices[:, None] * cost_of(actor)).sum(0)).mean()
+        return -(earned - (prices[:, None] * cost(actor, middle)).sum(0)).mean()
 
     actor = parity.descended(actor_loss, now["actor"])
     parity.agree(done.after.parameters["actor"], actor)

@@ -142,9 +142,13 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], dict[str, str]]] = {
         FLOW,
         {"critic_loss": "critic_loss", "flow_loss": "flow_loss", "distance": "distill_loss"},
     ),
-    "bcq_lag": (sized(BCQLag(), n_samples=4, **GAINS, **TWO), BATCH_CONSTRAINED, OF_BCQ),
+    "bcq_lag": (
+        sized(BCQLag(), n_samples=4, cost_of="samples", **GAINS, **TWO), BATCH_CONSTRAINED, OF_BCQ
+    ),
     "bcq_lag_osrl": (
-        sized(BCQLag(), n_samples=4, costly="smaller", **GAINS, **TWO), BATCH_CONSTRAINED, OF_BCQ
+        sized(BCQLag(), n_samples=4, costly="smaller", cost_of="samples", **GAINS, **TWO),
+        BATCH_CONSTRAINED,
+        OF_BCQ,
     ),
     "caps": (
         sized(CAPS(), n_heads=3, **TWO),
