@@ -56,6 +56,8 @@ BUDGET = {
 }  # fmt: skip
 UPDATES, INTERVAL = 60_000, 10_000
 SEEDS, LEVEL = 5, 0.95
+SLOW = ("cdt",)
+"""Measured last: a transformer takes more than an hour of a core for a seed, the others minutes."""
 PLAIN = ("bc", "td3_bc", "iql")
 SAFE = tuple(
     name for name, kind in ALGORITHMS.items() if kind.keeps_limits and not kind.needs_rollouts
@@ -97,7 +99,7 @@ def measure(plant: str, learners: list[str], seeds: int) -> None:
         tunings = {name: judged(env, policy) for name, policy in env.tunings().items()}
         results |= {"controllers": tunings, "reference": env.reference}
         store(path, results)
-    for name in learners or (*PLAIN, *SAFE):
+    for name in learners or sorted((*PLAIN, *SAFE), key=lambda name: name in SLOW):
         known = results["learners"].get(name, {})
         if "failure" in known:
             continue
