@@ -79,45 +79,20 @@ def moments(
     now = np.arange(past - 1, len(y) - 1)
     whole = (breaks[now + 1] == breaks[now - past + 1]) & ~missing[now - past + 1]
     now = now[whole]
+    if not len(now):
+        width = MEMORY + 1 + past + 1
+        return Moments(np.zeros((blocks, width, width)), np.zeros(blocks, int), scale)
+    # Windows that begin at each row; backwards, their first column is the newest.
+    late_y = np.lib.stride_tricks.sliding_window_view(y, MEMORY + 1)[:, ::-1]
+    late_u = np.lib.stride_tricks.sliding_window_view(u, past)[:, ::-1]
     products, rows = [], []
     for part in np.array_split(now, blocks):
         columns = np.concatenate(
-            [
-                y[part[:, None] + 1 - np.arange(MEMORY + 1)],
-                u[part[:, None] - np.arange(past)],
-                np.ones((len(part), 1)),
-            ],
-            axis=1,
+            [late_y[part + 1 - MEMORY], late_u[part - past + 1], np.ones((len(part), 1))], axis=1
         )
         products.append(columns.T @ columns)
         rows.append(len(part))
     return Moments(np.stack(products), np.asarray(rows), scale)
-
-
-def stationary(measurement: np.ndarray, output: np.ndarray) -> np.ndarray:
-    """Covariances of the columns from those of the lags, which is fast; scaled by no deviation.
-
-    Args:
-        measurement: Series without a gap, its mean taken off.
-        output: Likewise.
-    """
-    past, size = REACH + MEMORY, len(measurement)
-    length = 1 << (size + past).bit_length()
-    y, u = (np.fft.rfft(column, length) for column in (measurement, output))
-
-    def lagged(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        return np.fft.irfft(np.conj(first) * second, length) / size
-
-    yy, uu, uy = lagged(y, y), lagged(u, u), lagged(u, y)
-    y_rows, u_rows = np.arange(MEMORY + 1), np.arange(past)
-    # Column i of the measurement is at time 1 - i and column j of the output at time -j.
-    across = uy[1 - y_rows[None, :] + u_rows[:, None]]
-    return np.block(
-        [
-            [yy[y_rows[:, None] - y_rows[None, :]], across.T],
-            [across, uu[u_rows[:, None] - u_rows[None, :]]],
-        ]
-    )
 
 
 def centred(data: Moments, weights: np.ndarray) -> tuple[np.ndarray, float]:
