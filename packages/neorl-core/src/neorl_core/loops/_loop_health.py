@@ -293,22 +293,25 @@ def harris_index(
     level = checked_probability("level", level)
     error = checked_wide("error", floats(error))
     level = like(level, error)
-    return _harris(error, valid, level, delay=delay, order=order, blocks=blocks)
+    # The delay is data, so that loops of any dead time share one compiled program.
+    late = jnp.asarray(min(delay, error.shape[0]), jnp.int32)
+    return _harris(error, valid, level, late, order=order, blocks=blocks)
 
 
-@functools.partial(jax.jit, static_argnames=("delay", "order", "blocks"))
+@functools.partial(jax.jit, static_argnames=("order", "blocks"))
 def _harris(
-    error: Array, valid: Array, level: Any, *, delay: int, order: int, blocks: int
+    error: Array, valid: Array, level: Any, delay: Array, *, order: int, blocks: int
 ) -> HarrisIndex:
     length = error.shape[0]
     valid = valid & jnp.isfinite(error)
     mean, deviation = _moments(jnp.where(valid, error, 0), valid)
     scale = jnp.where(deviation > 0, deviation, 1)
     error = jnp.where(valid, (error - mean) / scale, 0)
-    lags = [0, *range(delay, delay + order)]
-    columns = jnp.stack([_later(error, lag) for lag in lags], axis=1)
-    usable = functools.reduce(jnp.logical_and, [_later(valid, lag) for lag in lags])
-    columns = jnp.where(usable[:, None], columns, 0)
+    lags = jnp.append(jnp.zeros_like(delay), delay + jnp.arange(order, dtype=jnp.int32))
+    past = jnp.arange(length, dtype=jnp.int32)[:, None] - lags[None, :]
+    inside, past = past >= 0, jnp.maximum(past, 0)
+    usable = jnp.all(inside & valid[past], axis=1)
+    columns = jnp.where(usable[:, None], error[past], 0)
     size = -(-length // blocks)
     filled = blocks * size - length
     columns = jnp.pad(columns, ((0, filled), (0, 0))).reshape(blocks, size, order + 1)
@@ -327,12 +330,6 @@ def _harris(
     known = (rows >= 2 * order + 2) & (deviation > 0)
     numbers = jnp.where(known, jnp.stack([index, *ends, least * scale]), jnp.nan)
     return HarrisIndex(numbers[0], numbers[1], numbers[2], numbers[3], rows.astype(jnp.int32))
-
-
-def _later(values: Array, lag: int) -> Array:
-    """The values ``lag`` rows before; zero, or false, before the first."""
-    kept = values[: max(values.shape[0] - lag, 0)]
-    return jnp.concatenate([jnp.zeros_like(values[: values.shape[0] - kept.shape[0]]), kept])
 
 
 def _unpredicted(moments: Array, rows: Array) -> tuple[Array, Array]:
