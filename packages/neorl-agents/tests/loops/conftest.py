@@ -21,14 +21,20 @@ def simulated(
     bias: float = 50.0,
     band: float = 0.0,
     wave: float = 0.0,
+    clock: int = 0,
     seed: int = 0,
 ) -> LoopRecord:
-    """A lag of 10 rows behind a dead time of 4 under a PI; the valve may stick over ``band``."""
+    """A lag of 10 rows behind a dead time of 4 under a PI; the valve may stick over ``band``.
+
+    With ``clock`` the setpoint goes up and down after every so many rows, and not at random.
+    """
     rng = np.random.default_rng(seed)
     pole, a = np.exp(-1 / LAG), np.exp(-1 / 60)
     setpoint = np.full(rows, 50.0)
     for start in np.sort(rng.integers(0, rows, moves)):
         setpoint[start:] = 50 + rng.uniform(-5, 5)
+    if clock:
+        setpoint = 50 + 4.0 * (np.arange(rows) // clock % 2)
     w, v = rng.standard_normal((2, rows))
     x, drift, u, position, before = 0.0, 0.0, bias, bias, 0.0
     held, late = 0.0, np.zeros(DELAY + 1)

@@ -13,7 +13,9 @@ from neorl_agents.loops import (
     loop_figures,
     loop_reports,
     shared_swings,
+    valve_test,
 )
+from neorl_agents.loops._cause import _without_trend
 from neorl_core import InputError
 
 
@@ -88,6 +90,33 @@ def test_a_ramp_of_the_setpoint_counts_as_moves(loop: Callable[..., LoopRecord])
     assert loop_figures(record).moves == 0
     ramp = record.setpoint + np.clip(np.arange(1000) - 500, 0, 100) * 0.05
     assert 10 < loop_figures(dataclasses.replace(record, setpoint=ramp)).moves <= 50
+
+
+@pytest.mark.parametrize(("every", "kp"), [(60, 0.6), (100, 0.1)])
+def test_moves_of_the_setpoint_by_the_clock_are_no_oscillation(
+    loop: Callable[..., LoopRecord], every: int, kp: float
+) -> None:
+    alone = loop_figures(loop(5000, clock=every, kp=kp)).swing
+    assert not alone.regular
+    # What comes from outside is still seen beside them, with its own period of 90 rows.
+    record = loop(5000, clock=every, kp=kp, wave=1.0)
+    driven = loop_figures(record).swing
+    assert driven.regular
+    assert driven.lasts
+    assert abs(driven.period / (90 * record.period) - 1) < 0.05
+
+
+def test_a_clean_loop_that_ends_away_from_its_mean_blames_no_valve(
+    loop: Callable[..., LoopRecord],
+) -> None:
+    gains = []
+    for band in (0.0, 3.0):
+        record = loop(4000, load=0.2, seed=4, band=band)
+        gains.append(valve_test(record, float(np.std(_without_trend(record.output)))).gain)
+    clean, sticks = gains
+    # Counted with zeros before and after the record, the clean one sticks by 23.
+    assert clean < 3
+    assert sticks > 15
 
 
 def test_few_rows_are_refused(loop: Callable[..., LoopRecord]) -> None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.signal import fftconvolve
 
 from neorl_agents.loops._controller import LoggedController, logged_controller
 from neorl_agents.loops._record import LEAST_ROWS, LoopRecord
@@ -31,6 +32,15 @@ ALIKE = 0.1
 """Periods of two loops that differ by less may be one oscillation."""
 TOGETHER = 0.5
 """Correlation of two loops, at the best shift within a period, from which they share it."""
+
+STILL = 10
+"""Rows without a move of the setpoint after which another one begins, so that a ramp is one."""
+FEW_MOVES = 3
+"""Moves of the setpoint below which none of the error is put down to them."""
+PLACES = 40
+"""Places at which the answer to a move of the setpoint is fitted."""
+NOTHING = 1e-3
+"""Share of the error's variance below which what its answers to the setpoint leave is nothing."""
 
 
 class Swing(NamedTuple):
@@ -86,7 +96,8 @@ class LoopFigures(NamedTuple):
         figures: Use, variability and valve work.
         harris: Variance beside the least possible; its delay is ``harris_delay``.
         harris_delay: Dead time in rows that the index assumes.
-        swing: Oscillation of the measurement about its setpoint.
+        swing: Oscillation of the measurement about its setpoint, less the loop's answers to moves
+            of the setpoint, which come at one interval where an operator makes them by the clock.
         stiction: The two indices of the valve, of the output and the measurement without a trend.
         controller: The PI that the rows show.
         moves: Number of moves of the setpoint.
@@ -127,7 +138,8 @@ def loop_figures(record: LoopRecord, *, dead_time: float | None = None) -> LoopF
     )  # fmt: skip
     delay = 2 if dead_time is None else 1 + max(0, round(dead_time / record.period))
     harris = harris_index(np.where(judged, error, 0.0), judged, delay=delay)
-    swing, quarter = _swing(error, judged, record.period)
+    rest = _beyond_setpoint(error, setpoint, judged)
+    swing, quarter = _swing(rest, judged, record.period)
     return LoopFigures(
         figures=figures,
         harris=harris,
@@ -189,7 +201,8 @@ def shared_swings(records: Sequence[LoopRecord]) -> list[Swing]:
     swings = []
     for record in map(_spaced, records):
         _, setpoint, judged = _judged(record)
-        swings.append(_swing(setpoint - record.measurement, judged, record.period)[0])
+        rest = _beyond_setpoint(setpoint - record.measurement, setpoint, judged)
+        swings.append(_swing(rest, judged, record.period)[0])
     return [
         own._replace(
             shared=tuple(
@@ -257,6 +270,30 @@ def autocorrelation(values: np.ndarray) -> np.ndarray:
     return sums / sums[0] if sums[0] > 0 else sums
 
 
+def _beyond_setpoint(error: np.ndarray, setpoint: np.ndarray, judged: np.ndarray) -> np.ndarray:
+    """What moves of the setpoint do not explain of the error.
+
+    The answer of the error to a step is fitted by least squares over the usual time between two
+    moves, straight between places that lie closer the younger the step is. A setpoint that hardly
+    ever moves, or with almost every row as that of a cascade, explains nothing here.
+    """
+    moves = np.nan_to_num(np.diff(setpoint, prepend=setpoint[:1]))
+    at = np.flatnonzero(moves)
+    begins = at[np.diff(at, prepend=-STILL) >= STILL]
+    if len(begins) < FEW_MOVES or len(at) > len(moves) / 4:
+        return error
+    reach = int(np.clip(np.median(np.diff(begins)), STILL, len(error) // FEW_MOVES))
+    places = np.unique(np.round(np.geomspace(1, reach + 1, PLACES)).astype(int)) - 1
+    answers = np.stack([np.interp(np.arange(reach), places, one) for one in np.eye(len(places))], 1)
+    columns = fftconvolve(moves[:, None], answers, axes=0)[: len(error)]
+    centred = columns[judged] - columns[judged].mean(axis=0)
+    onto = centred.T @ (error[judged] - error[judged].mean())
+    weights = np.linalg.lstsq(centred.T @ centred, onto, rcond=1e-10)[0]
+    rest = error - columns @ weights
+    # What the places cannot follow of the answer comes as regularly as the moves.
+    return rest if np.var(rest[judged]) > NOTHING * np.var(error[judged]) else np.zeros_like(error)
+
+
 def _swing(error: np.ndarray, valid: np.ndarray, period: float) -> tuple[Swing, int]:
     """The oscillation of the error, and a quarter of its period in rows."""
     rows = len(error)
@@ -297,10 +334,8 @@ def _stiction(record: LoopRecord, middle: float, valid: np.ndarray, quarter: int
     )
     if not np.isfinite(fit):
         fit = float(stiction_curve_fit(series[0], valid).index)
-    lag = max(2, min(8 * max(quarter, 2), len(valid) // 4))
-    # The lag is rounded, so that not every loop compiles a program of its own.
-    lag = min(1 << (lag - 1).bit_length(), len(valid) // 4)
-    shift = stiction_correlation(series[0], series[1], valid, max_lag=lag).shift
+    # What lies beyond the crossings beside lag 0 does not count, so one reach does for every loop.
+    shift = stiction_correlation(series[0], series[1], valid, max_lag=len(valid) // 4).shift
     return Stiction(fit, float(shift))
 
 
