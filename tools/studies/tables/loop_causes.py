@@ -5,7 +5,8 @@ lag. Every log has 4 to 20 moves of the setpoint; ``--still`` takes them away. T
 analysis were chosen on seeds below 100, and none of them is reported.
 
 Run as ``python tools/studies/tables/loop_causes.py --count 200`` in the environment ``hatch-test``;
-the result is written to ``tools/studies/benchmarks/results/loop_causes.json``.
+the result is written to ``tools/studies/benchmarks/results/loop_causes.json``. Loops are judged in
+turns of ten of every kind, and a run goes on where the file ends, so it may be stopped at any time.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,8 @@ from neorl_agents.loops import LoopRecord, loop_reports
 
 RESULT = Path(__file__).parents[1] / "benchmarks/results/loop_causes.json"
 SEED = 100
+TURN = 10
+"""Loops of a kind that are drawn together."""
 KINDS = {
     "stiction_choudhury": "stiction", "stiction_he": "stiction", "outside": "outside",
     "tight": "tight", "sluggish": "sluggish", "saturation": "saturation", "noise": "noise",
@@ -45,6 +49,19 @@ def records(kind: str, count: int, rows: int, still: bool, seed: int) -> list[Lo
     ]  # fmt: skip
 
 
+def summary(kind: str, found: list[str]) -> dict[str, Any]:
+    """How often each answer was given, and how often the right one."""
+    right, cause = loop_cases.CAUSES[kind], f": {KINDS[kind]}"
+    return {
+        "count": len(found),
+        "right": sum(one.startswith(right) for one in found) / len(found),
+        "cause_named": sum(one.endswith(cause) for one in found) / len(found),
+        "given_gains": sum(one.startswith("retune") for one in found) / len(found),
+        "answers": dict(Counter(found).most_common()),
+        "loops": found,
+    }
+
+
 def main() -> None:
     """Judges the loops and writes how often each answer was given."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -54,30 +71,26 @@ def main() -> None:
     parser.add_argument("--still", action="store_true")
     parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
-    began = time.process_time()
-    kinds = {}
-    for kind, cause in KINDS.items():
-        answers: Counter[str] = Counter()
-        for record in records(kind, options.count, options.rows, options.still, options.seed):
-            (report,) = loop_reports([record])
-            answers[f"{report.cause.answer}: {report.cause.kind}"] += 1
-        right = loop_cases.CAUSES[kind]
-        share = sum(n for answer, n in answers.items() if answer.startswith(right)) / options.count
-        named = sum(n for answer, n in answers.items() if answer.endswith(f": {cause}"))
-        kinds[kind] = {
-            "right": share,
-            "cause_named": named / options.count,
-            "given_gains": sum(n for a, n in answers.items() if a.startswith("retune"))
-            / options.count,
-            "answers": dict(answers.most_common()),
-        }
-        print(kind, kinds[kind], flush=True)
-        document = {
-            "count": options.count, "rows": options.rows, "seed": options.seed,
-            "setpoint_moves": not options.still, "kinds": kinds,
-            "processor_seconds": round(time.process_time() - began, 1),
-        }  # fmt: skip
-        options.output.write_text(json.dumps(document, indent=1) + "\n")
+    head = {"rows": options.rows, "seed": options.seed, "setpoint_moves": not options.still}
+    document = json.loads(options.output.read_text()) if options.output.is_file() else {}
+    if {name: document.get(name) for name in head} != head:
+        document = {**head, "processor_seconds": 0.0, "kinds": {}}
+    kinds, before = document["kinds"], document["processor_seconds"]
+    for turn in range(-(-options.count // TURN)):
+        for kind in KINDS:
+            found = list(kinds.get(kind, {"loops": []})["loops"])
+            if len(found) > turn * TURN:
+                continue
+            # The seed after each is that of the simulation.
+            seed = options.seed + 2 * turn
+            for record in records(kind, TURN, options.rows, options.still, seed):
+                (report,) = loop_reports([record])
+                found.append(f"{report.cause.answer}: {report.cause.kind}")
+            kinds[kind] = summary(kind, found)
+            document["processor_seconds"] = round(before + time.process_time(), 1)
+            options.output.write_text(json.dumps(document, indent=1) + "\n")
+            shown = {name: value for name, value in kinds[kind].items() if name != "loops"}
+            print(kind, shown, flush=True)
 
 
 if __name__ == "__main__":
