@@ -8,6 +8,27 @@ import pytest
 from scipy import signal
 
 from neorl_agents.loops import LoopRecord, loop_model
+from neorl_agents.loops._identification import MEMORY, REACH, moments
+
+
+def test_moments_are_the_products_of_rows_with_their_whole_history() -> None:
+    rng, rows, past = np.random.default_rng(0), 900, REACH + MEMORY
+    y, u = np.cumsum(rng.standard_normal((2, rows)), axis=1)
+    y[400], segment = np.nan, (np.arange(rows) >= 640).astype(int)
+    found = moments(y, u, segment, blocks=2)
+    one, other = (y - np.nanmean(y)) / np.nanstd(y), (u - u.mean()) / u.std()
+    columns = np.array(
+        [
+            [*one[row + 1 - np.arange(MEMORY + 1)], *other[row - np.arange(past)], 1.0]
+            for row in range(past - 1, rows - 1)
+            if np.isfinite(y[row + 1 - past : row + 2]).all()
+            and len({*segment[row + 1 - past : row + 2]}) == 1
+        ]
+    )
+    parts = np.array_split(columns, 2)
+    assert found.rows.tolist() == [len(part) for part in parts]
+    for products, part in zip(found.products, parts, strict=True):
+        np.testing.assert_allclose(products, part.T @ part, rtol=1e-9, atol=1e-8)
 
 
 @pytest.mark.parametrize(("lag", "second", "dead"), [(8.0, 0.0, 3), (8.0, 6.0, 5), (300.0, 0.0, 9)])

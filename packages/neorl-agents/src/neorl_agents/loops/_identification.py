@@ -78,21 +78,57 @@ def moments(
     breaks = np.cumsum(missing + np.append(False, np.diff(segment) != 0).astype(float))
     now = np.arange(past - 1, len(y) - 1)
     whole = (breaks[now + 1] == breaks[now - past + 1]) & ~missing[now - past + 1]
-    now = now[whole]
-    if not len(now):
-        width = MEMORY + 1 + past + 1
-        return Moments(np.zeros((blocks, width, width)), np.zeros(blocks, int), scale)
-    # Windows that begin at each row; backwards, their first column is the newest.
-    late_y = np.lib.stride_tricks.sliding_window_view(y, MEMORY + 1)[:, ::-1]
-    late_u = np.lib.stride_tricks.sliding_window_view(u, past)[:, ::-1]
-    products, rows = [], []
-    for part in np.array_split(now, blocks):
-        columns = np.concatenate(
-            [late_y[part + 1 - MEMORY], late_u[part - past + 1], np.ones((len(part), 1))], axis=1
-        )
-        products.append(columns.T @ columns)
-        rows.append(len(part))
-    return Moments(np.stack(products), np.asarray(rows), scale)
+    width = MEMORY + 1 + past + 1
+    products, rows = np.zeros((blocks, width, width)), np.zeros(blocks, int)
+    for block, part in enumerate(np.array_split(now[whole], blocks)):
+        rows[block] = len(part)
+        for run in np.split(part, np.flatnonzero(np.diff(part) != 1) + 1):
+            if len(run):
+                products[block] += _products(y, u, run[0], run[-1])
+    return Moments(products, rows, scale)
+
+
+def _products(
+    y: np.ndarray, u: np.ndarray, first: int, last: int
+) -> Float[np.ndarray, "column column"]:
+    """Sums of products of every two columns over a run of rows, its first to its last one.
+
+    A column is the one before it, one row later. So only the newest columns are multiplied with all
+    others; each further product is one of these with a row more at the start and one less at the
+    end.
+    """
+    past = REACH + MEMORY
+    new_y, new_u = y[first + 1 : last + 2], u[first : last + 1]
+    late_y, late_u = y[first + 1 - MEMORY : last + 2], u[first - past + 1 : last + 1]
+    # The columns in the row before the run, and in its last row; the oldest one is not needed.
+    ends_y = y[first + 1 - MEMORY : first + 1][::-1], y[last + 2 - MEMORY : last + 2][::-1]
+    ends_u = u[first - past + 1 : first][::-1], u[last - past + 2 : last + 1][::-1]
+
+    def table(
+        row: np.ndarray, column: np.ndarray, of_rows: tuple[Any, Any], of_columns: tuple[Any, Any]
+    ) -> np.ndarray:
+        moved = np.outer(of_rows[0], of_columns[0]) - np.outer(of_rows[1], of_columns[1])
+        found = np.empty((len(column), len(row)))
+        found[0], found[:, 0] = row, column
+        for place in range(1, len(column)):
+            found[place, 1:] = found[place - 1, :-1] + moved[place - 1]
+        return found
+
+    yy, uu = _lagged(new_y, late_y), _lagged(new_u, late_u)
+    across = table(_lagged(new_u, late_y), _lagged(new_y, late_u), ends_u, ends_y)
+    sums = [_lagged(np.ones(len(new_y)), late) for late in (late_y, late_u)]
+    return np.block(
+        [
+            [table(yy, yy, ends_y, ends_y), across.T, sums[0][:, None]],
+            [across, table(uu, uu, ends_u, ends_u), sums[1][:, None]],
+            [sums[0][None], sums[1][None], np.full((1, 1), float(len(new_y)))],
+        ]
+    )
+
+
+def _lagged(new: np.ndarray, late: np.ndarray) -> np.ndarray:
+    """Sums of products of a series with another that reaches back further, by lag from 0."""
+    return np.correlate(late, new, "valid")[::-1]
 
 
 def centred(data: Moments, weights: np.ndarray) -> tuple[np.ndarray, float]:

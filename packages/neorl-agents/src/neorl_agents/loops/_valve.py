@@ -85,7 +85,7 @@ def valve_test(record: LoopRecord, swing: float) -> ValveTest:
             if np.std(position) < 0.05 * swing:
                 continue
             covariance = covariance_of(position.astype(float))
-            found = fit(covariance, tried, delays, straight.noise)
+            found = fit(covariance, tried, delays, straight.noise, rounds=2)
             coarse.append((found.error, form, float(band), covariance))
     best = none
     # Refining takes most of the time, and moves the order of the valves by a few places at most.
