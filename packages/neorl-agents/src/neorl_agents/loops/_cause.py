@@ -312,16 +312,18 @@ def _tuning(controller: LoggedController, model: LoopModel, period: float) -> Tu
     if len({*np.sign(members.numerator[:, 0])}) > 1:
         return None  # Nothing can be said while the direction is open.
     kp, ki = (np.float64(x) for x in (controller.kp, controller.ki))
-    found = _sensitivity(members, kp, ki, period)
-    peaks = np.where(np.asarray(found.stable), np.asarray(found.peak_sensitivity), np.inf)
+    stable, peaks = (np.asarray(one) for one in _sensitivity(members, kp, ki, period))
+    peaks = np.where(stable, peaks, np.inf)
     best = np.array([_simc_integral(one, period) for one in model.members])
     return Tuning(peaks, best / ki)
 
 
 @jax.jit
-def _sensitivity(members: TransferFunction, kp: Any, ki: Any, period: Any) -> Any:
+def _sensitivity(members: TransferFunction, kp: Any, ki: Any, period: Any) -> tuple[Any, Any]:
+    """Whether each member's loop is stable, and its peak sensitivity."""
     gains = PIDGains(kp, ki, 0.0, 0.0)
-    return jax.vmap(lambda one: loop_margins(one, gains, dt=period))(members)
+    found = jax.vmap(lambda one: loop_margins(one, gains, dt=period))(members)
+    return found.stable, found.peak_sensitivity
 
 
 def _simc_integral(process: Any, period: float) -> float:

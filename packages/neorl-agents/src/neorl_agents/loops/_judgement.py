@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from neorl_agents.loops._model import Interval, LoopModel
 from neorl_core import InputError
@@ -31,7 +32,7 @@ TOGETHER = 96
 """Loops that one call of the compiled program judges; fewer are filled up, so that it compiles
 once for all of them."""
 
-_STEPS, _MOST_STEPS = 1000, 4000
+_LEAST_STEPS, _STEPS, _MOST_STEPS = 125, 1000, 4000
 
 
 class LoopJudgement(NamedTuple):
@@ -93,7 +94,9 @@ def step_grid(model: LoopModel, period: float, gains: Sequence[PIDGains] = ()) -
             times.append(min(rate, 10 * process))
     horizon = 6 * max(times)
     dt = period if isinstance(model.members[0], SampledModel) else max(period, horizon / _STEPS)
-    return StepGrid(dt, min(max(math.ceil(horizon / dt), 16), _MOST_STEPS))
+    # Few different numbers, so that loops share a compiled program.
+    doublings = math.ceil(math.log2(max(horizon / dt / _LEAST_STEPS, 1)) - 1e-6)
+    return StepGrid(dt, min(_LEAST_STEPS * 2**doublings, _MOST_STEPS))
 
 
 def judged_loops(
@@ -165,16 +168,19 @@ def loops_on_members(
     """
 
     def one(loop: PIDGains, member: SampledModel | TransferFunction) -> LoopJudgement:
+        def moved(setpoint: Array, load: Array) -> tuple[StepResponse, StepFigures]:
+            response = step_response(
+                member, loop, dt=step_dt, steps=steps, setpoint=setpoint, load=load
+            )
+            return response, step_figures(*response, setpoint=setpoint, dt=step_dt)
+
         margins = loop_margins(member, loop, dt=dt, points=points)
-        moved = step_response(member, loop, dt=step_dt, steps=steps, setpoint=1.0)
-        loaded = step_response(member, loop, dt=step_dt, steps=steps, load=1.0)
-        return LoopJudgement(
-            margins,
-            moved,
-            loaded,
-            step_figures(*moved, setpoint=1.0, dt=step_dt),
-            step_figures(*loaded, setpoint=0.0, dt=step_dt),
+        # Both steps in one program, which is compiled once.
+        both = jax.vmap(moved)(jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0]))
+        (setpoint, setpoint_figures), (load, load_figures) = (
+            jax.tree.map(lambda leaf, step=step: leaf[step], both) for step in (0, 1)
         )
+        return LoopJudgement(margins, setpoint, load, setpoint_figures, load_figures)
 
     return jax.vmap(lambda loop: jax.vmap(lambda member: one(loop, member))(members))(gains)
 
