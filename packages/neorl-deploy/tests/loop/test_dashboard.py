@@ -15,8 +15,9 @@ from neorl_deploy import DeployError
 from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError
 from neorl_deploy.dashboard import live_page, still_page
-from neorl_deploy.loop import Board, Mode, Quality, audit_log, recorder
+from neorl_deploy.loop import Board, Mode, Quality, audit_log, flag_sentences, recorder
 from neorl_deploy.serving import ServingLimits, beside
+from neorl_safety.filters import Flag
 
 FLAGS = (
     "--headless=new",
@@ -57,8 +58,21 @@ def test_the_board_says_who_acts_and_why(driven):
     assert shown["points"][-1]["obs"][1] is None
     assert shown["counts"]["mode fallback"] == shown["counts"]["fallback"] == 10
     assert shown["events"][-1]["text"].startswith("closed loop -> fallback: temperature")
+    assert "nonfinite" not in shown["events"][-1]["text"]
+    # The first period of the fallback is that in which the measurement was lost.
+    assert shown["lost"] == {"temperature": shown["points"][30]["at"]}
     empty = Board(board._manifest, lambda: ("shadow", "begun")).snapshot()
     assert (empty["rollout"], empty["state"]) == (["shadow", "begun"], None)
+
+
+def test_every_flag_has_a_sentence():
+    names = [flag.name.lower() for flag in Flag]
+    sentences = flag_sentences(names)
+    assert len({*sentences}) == len(names)
+    for name, sentence in zip(names, sentences, strict=True):
+        assert sentence != name.replace("_", " ")
+        assert "nonfinite" not in sentence
+    assert flag_sentences(names, lost=True) == sentences[2:], "the first two follow from the loss"
 
 
 def visit(browser, page, tmp_path, width):
@@ -85,6 +99,13 @@ def test_a_browser_shows_the_page_at_both_widths_and_asks_nobody(driven, fresh, 
         assert taken <= width
         for words in ("the fallback", "temperature: its quality is bad", "valve", "%", "jacket"):
             assert words in text
+        # What is written below the page in the frame is what an operator reads.
+        told = text[text.index("</iframe>") :]
+        assert re.search(r"Temperature lost at \d\d:\d\d:\d\d, so the fallback acts\.", told)
+        assert "nonfinite" not in told
+        axes = re.findall(r"(-?[\d.]+) to (-?[\d.]+)", told)
+        assert len(axes) >= 3
+        assert all(low != high for low, high in axes)
         assert "<b>trial</b> </script>" in text  # as text: it neither formats nor ends anything
     assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", page)
 

@@ -13,7 +13,8 @@ import numpy as np
 from neorl_deploy.audit import AuditError, records, verify_chain
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.loop._board import POINTS, channel_entries
+from neorl_deploy.loop._board import POINTS, channel_entries, lost_since
+from neorl_deploy.loop._flag_sentences import flag_sentences
 from neorl_deploy.loop._modes import WRITING
 
 HOLE = "/*DATA*/null/*END*/"
@@ -61,6 +62,10 @@ def _snapshot(manifest: Manifest, cycles: list[Mapping[str, Any]]) -> dict[str, 
     changed = [cycle for cycle in cycles if cycle["mode"] != cycle["before"] or cycle["notes"]]
     numbers = np.array([cycle["number"] for cycle in cycles])
     steps = np.diff(numbers)
+    lost: dict[str, float] = {}
+    for cycle in cycles:
+        lost = lost_since(lost, cycle["faults"], cycle["wall"])
+    flags = manifest.flag_names(last["flags"])
     acts = "today's controller"
     if last["mode"] in {str(mode) for mode in WRITING}:
         acts = "the fallback" if last["flags"] & used else "the policy"
@@ -75,10 +80,12 @@ def _snapshot(manifest: Manifest, cycles: list[Mapping[str, Any]]) -> dict[str, 
             "reason": last["reason"],
             "number": last["number"],
             "at": last["wall"],
-            "flags": list(manifest.flag_names(last["flags"])),
+            "flags": list(flags),
+            "told": flag_sentences(flags, lost=bool(lost)),
         },
         "alarms": list(manifest.alarm_names(last["alarms"])),
         "faults": last["faults"],
+        "lost": lost,
         "rollout": None,
         "points": [
             {name: cycle[name] for name in ("obs", "received", "action", "mode")}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.loop._cycle import Cycle
+from neorl_deploy.loop._flag_sentences import flag_sentences
 from neorl_deploy.loop._modes import WRITING, Mode
 
 POINTS, EVENTS = 600, 100
@@ -35,6 +36,7 @@ class Board:
         self._points: collections.deque[dict[str, Any]] = collections.deque(maxlen=POINTS)
         self._events: collections.deque[dict[str, Any]] = collections.deque(maxlen=EVENTS)
         self._last: Cycle | None = None
+        self._lost: dict[str, float] = {}
         self.counts: collections.Counter[str] = collections.Counter()
 
     def after(self, cycle: Cycle) -> None:
@@ -54,6 +56,7 @@ class Board:
             self.counts["alarms"] += bool(cycle.decision.alarms)
             self.counts["fallback"] += fell_back
             self._last = cycle
+            self._lost = lost_since(self._lost, cycle.measured.faults, cycle.at.wall)
             self._points.append(
                 {
                     "at": cycle.at.wall,
@@ -85,6 +88,7 @@ class Board:
                 "state": None if last is None else self._state(last),
                 "alarms": list(names),
                 "faults": {} if last is None else dict(last.measured.faults),
+                "lost": dict(self._lost),
                 "rollout": None if self._rollout is None else list(self._rollout()),
                 "points": list(self._points),
                 "events": list(self._events),
@@ -104,6 +108,7 @@ class Board:
         elif last.mode is Mode.ADVISORY:
             acts = "today's controller, advised"
         flags = self._manifest.flag_names(last.decision.flags)
+        lost = bool(last.measured.faults)
         return {
             "mode": str(last.mode),
             "acts": acts,
@@ -112,10 +117,22 @@ class Board:
             "window": last.window,
             "at": last.at.wall,
             "flags": list(flags),
+            "told": flag_sentences(flags, lost=lost),
         }
 
     def _fell_back(self, cycle: Cycle) -> bool:
         return bool(cycle.decision.flags & self._manifest.flags.get("fallback_used", 0))
+
+
+def lost_since(before: Mapping[str, float], faults: Iterable[str], now: float) -> dict[str, float]:
+    """When each measurement that is lost now was lost, in seconds since 1970.
+
+    Args:
+        before: The same for the period before.
+        faults: Channels that are lost now.
+        now: The time of this period.
+    """
+    return {channel: before.get(channel, now) for channel in faults}
 
 
 def channel_entries(manifest: Manifest) -> dict[str, list[dict[str, Any]]]:

@@ -14,6 +14,7 @@ from neorl_deploy.bundle._manifest import DEPLOY, TRIAL
 from neorl_deploy.loop._block import COUNTERS
 from neorl_deploy.loop._contract import objection, watch_owner
 from neorl_deploy.loop._cycle import Cycle, Memory
+from neorl_deploy.loop._flag_sentences import flag_sentences
 from neorl_deploy.loop._inputs import (
     Measurements,
     fault_changes,
@@ -530,8 +531,9 @@ class ControlLoop:
             return ""
         stop = [f"stopped by {runtime.stopped}"] if runtime.stopped else []
         causes = [f"{channel}: {fault}" for channel, fault in measured.faults.items()]
-        causes += [f"monitor {name}" for name in runtime.alarm_names(decision.alarms)]
-        causes += [n for n in runtime.flag_names(decision.flags) if n not in NO_CAUSES]
+        causes += [f"monitor {name} alarms" for name in runtime.alarm_names(decision.alarms)]
+        flags = [n for n in runtime.flag_names(decision.flags) if n not in NO_CAUSES]
+        causes += flag_sentences(flags, lost=bool(measured.faults))
         return "; ".join([*stop, *dict.fromkeys(causes)]) or "the guard"
 
     def _record_cycle(self, cycle: Cycle, notes: list[str]) -> Cycle:
