@@ -9,13 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import load_policy
+from neorl_agents import ALGORITHMS, load_policy
 from neorl_agents.controllers import TrackingPID
 from neorl_core import Channel, InputError
 from neorl_core.control import ConstantPolicy, standard_pid
 from neorl_envs import Dataset, make, write_dataset
 from neorl_train import Run, configure, start
+from neorl_train._command.subcommands.run import read_run_options
 from neorl_train._job.plant_model import log_context
+from neorl_train._job.resolution import resolve
 from neorl_train.candidates import (
     FAMILIES,
     Material,
@@ -28,6 +30,7 @@ from neorl_train.candidates import (
     with_controllers,
     with_todays_controller,
 )
+from neorl_train.configuration import validate
 from neorl_train.data import own_episodes, recorded_tunings, usual_incumbent
 
 pytest.importorskip("polars")
@@ -347,6 +350,9 @@ def test_it_is_retuned_and_compared_with(make_log) -> None:
     (loop,) = config.classical.declared["LC-1"]
     assert (loop["gain"], loop["integral_time"]) == (2.0, 1200.0)
     assert "LC-1: gain 2 % per %, integral time 1200 s, direct acting" in notes[0]
+    for named in ("LC-1", "incumbent"):  # Naming it asks for the same.
+        other, _ = with_todays_controller(configure(retuning={"controller": named}), None, log)
+        assert other.retuning == config.retuning
     config, _ = with_candidate_and_incumbent(config, None, log)
     assert config.evaluation.candidate == "best"
 
@@ -367,6 +373,34 @@ def test_a_retuned_loop_is_named_by_its_tag_in_the_numbers_of_its_faceplate(make
     other = dataclasses.replace(config.retuning, controller="other")
     config = dataclasses.replace(config, retuning=other)
     assert faceplate_texts(material._replace(config=config), retuned) == []
+
+
+def test_a_log_with_its_controller_trains_no_learner_unless_one_is_asked_for(
+    make_log, tmp_path
+) -> None:
+    path = str(write_dataset(tmp_path / "log.h5", log_with_loops(make_log)))
+
+    def asked(*words: str):
+        config = read_run_options([path, *words], ALGORITHMS)[0]
+        validate(config)
+        return config
+
+    config = asked()
+    assert config.training.algorithms == ()
+    assert resolve(config).run.config.retuning.controller == "LC-1"
+    assert asked("--training.algorithms", "bc").training.algorithms == ("bc",)
+    with pytest.raises(InputError, match=r"training\.algorithms is empty, and no controller"):
+        resolve(asked("--evaluation.incumbent", "logged behaviour"))
+    path = str(write_dataset(tmp_path / "without.h5", make_log()))
+    assert len(asked().training.algorithms) == 3
+
+
+def test_a_mistyped_tag_is_answered_with_the_one_of_the_log(make_log) -> None:
+    config = configure(retuning={"controller": "LC1"})
+    log = log_with_loops(make_log)
+    assert with_todays_controller(config, None, log) == (config, [])
+    with pytest.raises(InputError, match="is 'LC1'; choose one of LC-1, or fit one"):
+        with_candidate_and_incumbent(config, None, log)
 
 
 def test_what_the_run_says_itself_is_left(make_log) -> None:

@@ -53,7 +53,11 @@ from neorl_train.configuration._sections import (
     config_hash,
     hyperparameters,
 )
-from neorl_train.configuration._validation import size_notes, untrained_notes
+from neorl_train.configuration._validation import (
+    require_candidate,
+    size_notes,
+    untrained_notes,
+)
 from neorl_train.data._experience import check_batches, check_split, training_rows
 from neorl_train.data._source import (
     FileSource,
@@ -109,6 +113,7 @@ def resolve(config: Config) -> Resolved:
         CandidateConfig.of(config), environment, dataset
     )
     config = candidates.within(config)
+    require_candidate(config)
     kind.check(config, source, environment, dataset)
     if environment is not None and dataset is not None:
         require_same_channels(environment.spec, dataset.spec, environment.name)

@@ -174,11 +174,11 @@ def with_todays_controller(
 
     The notes say what was declared, in engineering units, and how to leave it out.
     """
-    given = config.evaluation.incumbent or config.retuning.controller or config.classical.declared
-    if given or dataset is None or environment is not None:
+    if config.classical.declared or dataset is None or environment is not None:
         return config, []
     today = todays_controller(dataset)
-    if not today.loops:
+    given = {config.evaluation.incumbent, config.retuning.controller}
+    if not today.loops or not given <= {"", today.name, INCUMBENT}:
         return config, []
     moved = {loop["manipulated"] for loop in today.loops}
     missing = [channel.name for channel in dataset.spec.action if channel.name not in moved]
@@ -196,6 +196,8 @@ def with_todays_controller(
         f"candidate is compared with it ({'; '.join(today.sentences)}); "
         f"`--evaluation.incumbent {BEHAVIOUR!r}` leaves it out"
     )
+    if not config.training.algorithms:
+        note += ", and `--training.algorithms iql` trains a learner beside it"
     changed = {"classical": declared, "retuning": retuning, "evaluation": evaluation}
     return dataclasses.replace(config, **changed), [note]
 
@@ -236,7 +238,12 @@ def with_candidate_and_incumbent(
         environment is not None or runs_today in (*own, *file)
     ):
         retuning = dataclasses.replace(retuning, controller=runs_today)
-    check_retuning(retuning, tunings, [*own, *file])
+    logged = todays_controller(dataset) if dataset is not None and environment is None else None
+    # A controller of the log that is named in another spelling is not there yet, but may be named.
+    beside = [logged.name] if logged and logged.loops else []
+    check_retuning(
+        retuning, tunings, [*own, *file, *(one for one in beside if one != retuning.controller)]
+    )
     if unnamed and retuning.controller in incumbents:
         given = dataclasses.replace(given, incumbent=retuning.controller)
     if environment is None and retuning.controller not in ("", given.runs_today):

@@ -53,11 +53,8 @@ def validate(config: Config) -> None:
         raise unknown_name("data.quality", data.quality, QUALITIES)
     memory_bytes(data.memory)
     memory_limit(config.devices.memory)
-    _require(
-        bool(training.algorithms or config.retuning.controller),
-        "training.algorithms is empty, and no controller is retuned; name one or more of "
-        f"{', '.join(known)}, or the controller as retuning.controller",
-    )
+    # The log in a file may declare what runs today, which is known when it is read.
+    require_candidate(config, may_follow=Path(data.source).is_file())
     for name in training.algorithms:
         if name not in known:
             ALGORITHMS.find(name)  # raises with the reason if a distribution is broken
@@ -83,6 +80,24 @@ def validate(config: Config) -> None:
             f"penalty.{name}, which one unit of that cost subtracts from the reward, must be a "
             f"finite number of at least 0, got {value}",
         )
+
+
+def require_candidate(config: Config, *, may_follow: bool = False) -> None:
+    """Refuses a run that neither trains a learner nor retunes a controller.
+
+    Args:
+        config: The configuration.
+        may_follow: Whether the log may still declare a controller.
+
+    Raises:
+        InputError: Names the learners.
+    """
+    known = [field.name for field in dataclasses.fields(config.algorithms)]
+    _require(
+        bool(config.training.algorithms or config.retuning.controller or may_follow),
+        "training.algorithms is empty, and no controller is retuned; name one or more of "
+        f"{', '.join(known)}, or the controller as retuning.controller",
+    )
 
 
 def _validate_hyperparameters(name: str, algorithm: Any) -> None:

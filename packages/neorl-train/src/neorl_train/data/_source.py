@@ -24,7 +24,7 @@ from neorl_core.infrastructure import replacing, unknown_name
 from neorl_core.infrastructure.command_line import cache_directory, one_line
 from neorl_envs import Dataset, collect_log, make, read_dataset, write_dataset
 from neorl_envs.blocks import Constant
-from neorl_envs.datasets import require_content_hash, stored_bytes
+from neorl_envs.datasets import require_content_hash, stored_bytes, todays_controller
 from neorl_envs.ingest import log_suffixes, reader_name
 from neorl_envs.plants import PLANTS, Plant, SimulatedPlant, is_plant, plant_origin
 from neorl_envs.recording import quality
@@ -104,6 +104,15 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
         raise InputError(f"there is no file {name}")
     fault = unknown_name("environment (and no such dataset file)", name, PLANTS)
     raise InputError(f"{fault}; a plant of your own is installed with an entry point neorl.plants")
+
+
+def declares_todays_controller(path: Path) -> bool:
+    """Whether a log in a file declares a loop for every action, so that a run can retune them."""
+    if not path.is_file() or reader_name(path) != "neorl":
+        return False
+    dataset = read_dataset(path, memory_map=True)
+    moved = {loop["manipulated"] for loop in todays_controller(dataset).loops}
+    return moved >= {channel.name for channel in dataset.spec.action}
 
 
 def is_streamed(data: DataConfig, path: Path) -> bool:

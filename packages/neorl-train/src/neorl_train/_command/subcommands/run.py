@@ -282,7 +282,7 @@ def _with_first_word(word: str, default: Config) -> Config:
     """The configuration in a file, or the default one for the named log or plant."""
     if word.endswith(".toml"):
         return load_toml(Path(word), default)
-    from neorl_train.data._source import FileSource, source_named
+    from neorl_train.data._source import FileSource, declares_todays_controller, source_named
 
     source = source_named(word)
     if isinstance(source, FileSource) and not source.path.exists():
@@ -290,7 +290,12 @@ def _with_first_word(word: str, default: Config) -> Config:
             f"{word}: there is no such log; give a dataset file, or a plant that "
             "`neorl-train list` names"
         )
-    return dataclasses.replace(default, data=dataclasses.replace(default.data, source=word))
+    named = dataclasses.replace(default, data=dataclasses.replace(default.data, source=word))
+    if isinstance(source, FileSource) and declares_todays_controller(source.path):
+        # Its controller is retuned, and a learner is trained only if somebody asks for one.
+        training = dataclasses.replace(named.training, algorithms=())
+        return dataclasses.replace(named, training=training)
+    return named
 
 
 def _with_fitting_chunk(config: Config) -> Config:
