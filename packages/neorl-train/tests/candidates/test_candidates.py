@@ -350,5 +350,5 @@ def test_what_a_network_may_do_is_said_in_units():
         RefineResult(None, "today", np.zeros(1), (), (today, refused)), spec
     )
     assert line == (
-        "no network is added to the retuned controller, because of the best candidate: it diverges"
+        "no network is added to the retuned controller; the best one was refused: it diverges"
     )

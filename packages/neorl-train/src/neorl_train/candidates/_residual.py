@@ -44,7 +44,7 @@ def residual_sentences(result: RefineResult, spec: Spec) -> list[str]:
     if result.chosen == result.table[0].name:
         best = max(result.table[1:], key=lambda prediction: prediction.low)
         return [
-            "no network is added to the retuned controller, because of the best candidate: "
+            "no network is added to the retuned controller; the best one was refused: "
             f"{'; '.join(best.refusals)}"
         ]
     reach = ", ".join(

@@ -114,7 +114,7 @@ def _sentences(
     if result.chosen == result.table[0].name:
         best = max(result.table[1:], key=lambda prediction: prediction.low)
         why = "; ".join(best.refusals)
-        return [*lines, f"{name} is kept as it is, because of the best candidate: {why}"]
+        return [*lines, f"{name} is kept as it is; its best other tuning was refused: {why}"]
     return [
         *lines,
         *changes,
