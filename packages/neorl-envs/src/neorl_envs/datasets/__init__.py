@@ -3,6 +3,7 @@
 from neorl_envs.datasets._dataset import dataset_from_columns as dataset_from_columns
 from neorl_envs.datasets._loop_tags import LoopTags as LoopTags
 from neorl_envs.datasets._loop_tags import loops_of as loops_of
+from neorl_envs.datasets._loops import FaceplateLoop as FaceplateLoop
 from neorl_envs.datasets._loops import TodaysController as TodaysController
 from neorl_envs.datasets._loops import TodaysFaceplate as TodaysFaceplate
 from neorl_envs.datasets._loops import todays_controller as todays_controller
@@ -19,6 +20,7 @@ from neorl_envs.datasets._stream import batch_stream as batch_stream
 
 __all__ = [
     "BatchStream",
+    "FaceplateLoop",
     "LoopTags",
     "TodaysController",
     "TodaysFaceplate",

@@ -132,6 +132,37 @@ class FaceplateLoop:
                 standard["derivative_filter"] = kd / kp / tau
         return standard
 
+    def faceplate(self, spans: tuple[float, float], units: tuple[str, str]) -> "TodaysFaceplate":
+        """What the faceplate shows, and which loop that is.
+
+        Args:
+            spans: Range of the measurement and of the output, high end minus low end.
+            units: Their units.
+
+        Raises:
+            ValueError: As :meth:`standard`.
+        """
+        record = self.standard(*spans)
+        integral, derivative = record.get("integral_time"), record.get("derivative_time")
+        per = " per ".join(reversed(units)) if all(units) else ""
+        parts = [
+            f"gain {record['gain']:.4g} {per}".rstrip(),
+            f"integral time {integral:g} s" if integral else "no integral",
+            *([f"derivative time {derivative:g} s"] if derivative else []),
+            f"{self.direction} acting",
+        ]
+        return TodaysFaceplate(
+            self.label,
+            self.controlled,
+            self.manipulated,
+            self.setpoint_channel,
+            self.setpoint,
+            units,
+            self.form(*spans),
+            self.shown,
+            ", ".join(parts),
+        )
+
 
 class TodaysFaceplate(NamedTuple):
     """The faceplate of one loop of the controller that runs today.
@@ -145,6 +176,7 @@ class TodaysFaceplate(NamedTuple):
         units: Units of the measurement and of the output.
         form: What the numbers mean, with the spans of the loop.
         shown: The numbers.
+        words: Which loop they make, in engineering units and seconds.
     """
 
     name: str
@@ -155,6 +187,7 @@ class TodaysFaceplate(NamedTuple):
     units: tuple[str, str]
     form: PIDForm
     shown: Faceplate
+    words: str
 
 
 class TodaysController(NamedTuple):
@@ -164,14 +197,17 @@ class TodaysController(NamedTuple):
         name: The tags of its loops, such as ``"AIC-401 + TIC-402"``.
         loops: For each loop its numbers in engineering units and seconds, with the names of the
             fields of ``neorl_agents.classical.DeclaredLoop``; empty if none is declared.
-        sentences: What each loop is in these units.
         faceplates: What the faceplate of each loop shows.
     """
 
     name: str
     loops: tuple[dict[str, Any], ...]
-    sentences: tuple[str, ...]
     faceplates: tuple[TodaysFaceplate, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What each loop is in engineering units and seconds."""
+        return tuple(f"{one.name}: {one.words}" for one in self.faceplates)
 
 
 def todays_controller(dataset: Dataset) -> TodaysController:
@@ -186,13 +222,11 @@ def todays_controller(dataset: Dataset) -> TodaysController:
     declared: Sequence[Mapping[str, Any]] = configuration.get("loop", ())
     tags = {tag["name"]: tag for tag in configuration.get("tag", ())}
     loops = [FaceplateLoop(**{key: _number(x) for key, x in one.items()}) for one in declared]
-    records = tuple(_record(loop, tags) for loop in loops)
     names = [loop.name for loop in loops]
     return TodaysController(
         " + ".join(names) if all(names) else UNNAMED,
-        records,
-        tuple(_sentence(*both, tags) for both in zip(loops, records, strict=True)),
-        tuple(_faceplate(loop, tags) for loop in loops),
+        tuple(_record(loop, tags) for loop in loops),
+        tuple(loop.faceplate(_spans(loop, tags), _units(loop, tags)) for loop in loops),
     )
 
 
@@ -220,28 +254,8 @@ def _spans(loop: FaceplateLoop, tags: Mapping[str, Mapping[str, Any]]) -> tuple[
     return measurement, output
 
 
-def _faceplate(loop: FaceplateLoop, tags: Mapping[str, Mapping[str, Any]]) -> TodaysFaceplate:
-    return TodaysFaceplate(
-        loop.label,
-        loop.controlled,
-        loop.manipulated,
-        loop.setpoint_channel,
-        loop.setpoint,
-        (tags[loop.controlled].get("unit", ""), tags[loop.manipulated].get("unit", "")),
-        loop.form(*_spans(loop, tags)),
-        loop.shown,
+def _units(loop: FaceplateLoop, tags: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    measurement, output = (
+        tags[name].get("unit", "") for name in (loop.controlled, loop.manipulated)
     )
-
-
-def _sentence(
-    loop: FaceplateLoop, record: Mapping[str, Any], tags: Mapping[str, Mapping[str, Any]]
-) -> str:
-    units = [tags[name].get("unit", "") for name in (loop.manipulated, loop.controlled)]
-    integral, derivative = record.get("integral_time"), record.get("derivative_time")
-    parts = [
-        f"gain {record['gain']:.4g} {' per '.join(units)}",
-        f"integral time {integral:g} s" if integral else "no integral",
-        *([f"derivative time {derivative:g} s"] if derivative else []),
-        f"{loop.direction} acting",
-    ]
-    return f"{loop.label}: {', '.join(parts)}"
+    return measurement, output
