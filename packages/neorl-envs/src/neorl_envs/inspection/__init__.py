@@ -12,6 +12,8 @@ from neorl_envs.inspection._html import trends as trends
 from neorl_envs.inspection._report import dataset_report as dataset_report
 from neorl_envs.inspection._report import report_text as report_text
 from neorl_envs.inspection._signals import signal_warnings as signal_warnings
+from neorl_envs.inspection._wording import log_zone as log_zone
+from neorl_envs.inspection._wording import moment as moment
 
 __all__ = [
     "Trends",
@@ -19,6 +21,8 @@ __all__ = [
     "contradictions",
     "dataset_report",
     "interlock_report",
+    "log_zone",
+    "moment",
     "report_html",
     "report_text",
     "signal_warnings",

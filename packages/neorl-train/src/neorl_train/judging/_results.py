@@ -144,6 +144,7 @@ class Stretch:
         cost: Logged costs, shape ``(time, cost)``.
         flags: Decisions of the guard, bits of ``neorl_safety.filters.Flag``, shape ``(time,)``.
         known: Rows without an unknown value, shape ``(time,)``.
+        when: Time of its first row on the clock of the log, with its zone; empty if unknown.
     """
 
     label: str
@@ -162,6 +163,7 @@ class Stretch:
     cost: Float[np.ndarray, "time cost"]
     flags: Int[np.ndarray, " time"]
     known: Bool[np.ndarray, " time"]
+    when: str = ""
 
     def outside(self, action: Float[np.ndarray, "time act"]) -> Bool[np.ndarray, "time act"]:
         """Where actions lie outside the range of the log's actions in similar situations.

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from neorl_core import Policy, Spec, as_arrays
 from neorl_core.control import follow
 from neorl_envs import Dataset
+from neorl_envs.inspection import log_zone, moment
 from neorl_safety.filters import SafetyReport
 from neorl_train.judging._pool import Pool, as_pool
 from neorl_train.judging._results import BEST, LINE, MEDIAN, WORST, ActionFit, Band, Stretch
@@ -207,6 +208,7 @@ def stretches(
     rows = np.minimum(warm_up_starts[picked, None] + count, spans[picked, 1:] - 1)
     obs, action = np.asarray(columns.obs)[rows], np.asarray(columns.action)[rows]
     proposed, report = jax.device_get(shadow(as_arrays(policy), obs, action))
+    zone = log_zone(dataset.attributes)
     order = [c.name for c in dataset.spec.obs]
     shown = [order.index(channel) for channel in channels]
     selected = []
@@ -214,7 +216,10 @@ def stretches(
         (begin, end), lead = spans[span], spans[span, 0] - warm_up_starts[span] + 1
         window = slice(lead, lead + end - begin)
         low, high = _coverage(dataset, begin, end)
-        stamp = np.nan if dataset.time is None else float(dataset.time[begin])
+        stamp, when = np.nan, ""
+        if dataset.time is not None:
+            stamp, origin = float(dataset.time[begin]), dataset.attributes.get("time_origin")
+            when = moment(stamp, origin, zone, "%Y-%m-%d %H:%M")
         selected.append(
             Stretch(
                 label=label,
@@ -233,6 +238,7 @@ def stretches(
                 cost=np.asarray(columns.cost[begin:end], np.float64),
                 flags=np.asarray(report.flags[row, window], np.int64),
                 known=np.asarray(columns.mask[begin:end], bool),
+                when=when,
             )
         )
     return tuple(selected)

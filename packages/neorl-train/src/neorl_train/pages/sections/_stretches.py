@@ -1,7 +1,6 @@
 """The candidate in shadow over the best, the median and the worst stretch of a log."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -77,9 +76,8 @@ def _describe(stretch: Stretch, inputs: Inputs) -> str:
     tables = inputs.evaluation.tables
     spec = tables.spec
     when = f"Episode {stretch.episode + 1}"
-    if np.isfinite(stretch.stamp):
-        started = datetime.fromtimestamp(stretch.stamp, UTC)
-        when += f", from {started:%Y-%m-%d %H:%M} UTC"
+    if stretch.when:
+        when += f", from {stretch.when}"
     elif stretch.first:
         when += f", from its step {stretch.first + 1}"
     unit = "" if tables.reward_unit == "reward" else f" {tables.reward_unit}"
