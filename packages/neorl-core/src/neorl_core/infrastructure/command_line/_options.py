@@ -178,7 +178,8 @@ def _add(group: Any, name: str, setting: Setting) -> argparse.Action:
         keywords["nargs"] = "+" if is_positional and required else "*"
     item = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
     if typing.get_origin(item) is Literal:
-        choices = [str(choice) for choice in typing.get_args(item)]
+        # An empty text is what an option has that was not given.
+        choices = [str(choice) for choice in typing.get_args(item) if choice != ""]
         keywords |= {"choices": choices, "help": f"One of {', '.join(choices)}. {_help(setting)}"}
     keywords["metavar"] = name.upper() if is_positional else _metavar(kind)
     if is_positional:
