@@ -1,7 +1,9 @@
 """``neorl-train open``: who may open the page, and what it says of a file that is no log."""
 
+import dataclasses
 import http.client
 import re
+import shlex
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.main import main
 from neorl_train._command.subcommands import open as opened
+from neorl_train._command.subcommands.loop import (
+    LoopOptions,
+    faceplate_words,
+    read_records,
+    typed_faceplate,
+)
 
 BOUNDARY = "----of-the-test"
 
@@ -106,7 +115,8 @@ def test_a_dropped_log_is_confirmed_and_answered(address, tmp_path: Path) -> Non
     page = asked(address, "GET", "loops").text
     assert "600 rows, a row every 10 s" in page
     chosen = re.findall(r'<option value="([^"]*)" selected', page)
-    assert chosen == ["LIC-7.PV", "LIC-7.SP", "LIC-7.OP", "", "1", "0 100"]
+    assert chosen[:6] == ["LIC-7.PV", "LIC-7.SP", "LIC-7.OP", "", "1", "0 100"]
+    assert not any(chosen[6:])  # Nothing is assumed of a faceplate.
     answers = {
         "loops": "1", "0.use": "yes", "0.name": "LIC-7", "0.pv": "LIC-7.PV", "0.sp": "LIC-7.SP",
         "0.op": "LIC-7.OP", "0.factor": "1", "0.op_range": "", "0.low": "0", "0.high": "50",
@@ -147,8 +157,93 @@ def test_what_is_doubtful_must_be_chosen(address) -> None:
     page = asked(address, "GET", "loops").text
     assert page.count('class="asked"') == 1
     assert "Two columns are called LIC-7.PV" in page
+    assert "No picture: choose the columns first." in page
+    chosen = {**one, "0.pv": "LIC-7.PV_duplicated_0", "0.op_range": "0 100", "0.factor": "1",
+              "show": "yes"}  # fmt: skip
+    shown = asked(address, "POST", "confirm", urllib.parse.urlencode(chosen).encode())
+    assert shown.status == 200
+    assert "No picture" not in shown.text
+    assert 'value="LIC-7.PV_duplicated_0" selected' in shown.text
 
 
 def test_a_port_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["open", "--port", "70000"]) == 2
     assert "--port must be 0 to 65535" in capsys.readouterr().err
+
+
+def under_control(rows: int = 600) -> bytes:
+    """A level under a reverse-acting PI of 2 % per unit and 20 minutes."""
+    rng = np.random.default_rng(1)
+    stamps = np.datetime64("2024-03-01T10:00:00") + 10 * np.arange(rows).astype("m8[s]")
+    level, output, last, lines = 20.0, 50.0, 0.0, ["time,LIC-7.PV,LIC-7.SP,LIC-7.OP"]
+    for row, t in enumerate(stamps):
+        setpoint = 20.0 + row // 100 % 2
+        error = setpoint - level
+        output += 2.0 * (error - last) + 2.0 * 10 / 1200 * error
+        last = error
+        lines.append(f"{t},{level:.9f},{setpoint},{output:.9f}")
+        level += 0.02 * (output - 50) - 0.02 * (level - 20) + 0.02 * rng.standard_normal()
+    return "\n".join([*lines, ""]).encode()
+
+
+LEVEL = {
+    "0.use": "yes", "0.name": "LIC-7", "0.pv": "LIC-7.PV", "0.sp": "LIC-7.SP", "0.op": "LIC-7.OP",
+    "0.factor": "1", "0.op_range": "0 100", "0.low": "0", "0.high": "50", "show": "yes",
+}  # fmt: skip
+BAND = {"0.kind": "band", "0.proportional": "100", "0.integral": "20",
+        "0.integral_unit": "minutes", "0.direction": "reverse"}  # fmt: skip
+
+
+def test_a_typed_faceplate_says_which_loop_it_makes(address) -> None:
+    """100 % of a range of 50 moves the valve by 100 %: 2 % per unit."""
+    dropped(address, "log.csv", under_control())
+
+    def shown(**changes: str) -> Answer:
+        typed = LEVEL | BAND | {f"0.{key}": value for key, value in changes.items()}
+        return asked(address, "POST", "confirm", urllib.parse.urlencode(typed).encode())
+
+    page = shown()
+    assert page.status == 200
+    (made,) = re.findall(r'class="made"><strong>([^<]*)<', page.text)
+    assert made == (
+        "Proportional band 100 %, reset 20 min; this is gain 2, integral time 1200 s, reverse "
+        "acting. The rows of the log agree."
+    )
+    for kept in ("50", "100", "20", "LIC-7"):
+        assert f'value="{kept}"' in page.text
+    (made,) = re.findall('class="made"><strong>([^<]*)<', shown(integral_unit="per_minute").text)
+    assert "reset 20 repeats/min; this is gain 2, integral time 3 s" in made
+    assert "But the faceplate says" in made
+    assert "the rows of the log show proportional band 100 %, reset 0.05 repeats/min" in made
+    (made,) = re.findall('class="made"><strong>([^<]*)<', shown(direction="direct").text)
+    assert "and the rows of the log show proportional band 100 %, reset 20 min, reverse" in made
+    for changes, words in (
+        ({"kind": ""}, "say whether its gain is in percent or in engineering units"),
+        ({"direction": ""}, "say whether the output falls (reverse) or rises (direct)"),
+        ({"integral_unit": ""}, "say whether its reset is a time or repeats"),
+        ({"proportional": ""}, "give either its gain or its proportional band"),
+        ({"proportional": "-3"}, "proportional must be positive, got -3"),
+        ({"low": "", "high": ""}, "percent of the ranges of instrument and output"),
+    ):
+        wrong = shown(**changes)
+        assert wrong.status == 400
+        assert words in told(wrong)
+        assert "--" not in told(wrong)
+
+
+def test_what_was_typed_is_the_same_as_a_command(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_bytes(under_control())
+    answers = {key.removeprefix("0."): value for key, value in (LEVEL | BAND).items()}
+    options = opened.options_of(log, tmp_path, answers)
+    (*_, line) = opened.command_of(options).partition("neorl-train loop log.csv ")
+    assert parse_options(LoopOptions, [str(log), *shlex.split(line)], program="loop") == (
+        dataclasses.replace(options, out=Path(), sp_factor=None)
+    )
+    (record,) = read_records(options)
+    today = typed_faceplate(options, record)
+    assert faceplate_words(today) == (
+        "proportional band 100 %, reset 20 min; this is gain 2, integral time 1200 s, reverse "
+        "acting"
+    )
+    assert record.output_unit == "%"

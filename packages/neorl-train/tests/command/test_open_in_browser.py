@@ -3,6 +3,7 @@
 A decision is an answer that the page does not already hold, and each button that is pressed.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,7 +130,11 @@ def page(browser: str) -> Iterator[Any]:
         "playwright.sync_api", reason="no Playwright (hatch run site:test)"
     )
     with playwright.sync_playwright() as driver:
-        flags = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+        flags = [
+            "--no-sandbox",
+            "--disable-gpu",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        ]
         running = driver.chromium.launch(executable_path=browser, args=flags)
         one = running.new_context(viewport={"width": 1400, "height": 1000}).new_page()
         one.set_default_timeout(TIMEOUT)
@@ -179,6 +184,39 @@ def test_a_messy_export_leads_to_a_change_sheet(
         page.click("button")
         assert "NO DIFFERENCE SHOWN" in page.inner_text("main")
     assert {url for url in asked if not url.startswith(address)} == set()
+
+
+def test_a_typed_faceplate_leads_to_a_sheet_in_its_form(
+    rows: Rows, page: Any, tmp_path: Path
+) -> None:
+    """Range 0 to 150 °C: a gain of 0.05 % per °C is a proportional band of 4000/3 %."""
+    typed = {"low": "0", "high": "150", "proportional": "1333.333333", "integral": "3"}
+    chosen = {"kind": "band", "integral_unit": "per_minute", "direction": "reverse"}
+    with served(tmp_path / "out") as address:
+        page.goto(address)
+        page.set_input_files("input[type=file]", semicolons(rows, tmp_path / "log.csv"))
+        page.click("button")
+        page.click("summary")
+        for field, value in typed.items():
+            page.fill(f"input[name='0.{field}']", value)
+        for field, value in chosen.items():
+            page.select_option(f"select[name='0.{field}']", value)
+        page.click("button[name=show]")
+        page.screenshot(path=tmp_path / "faceplate.png", full_page=True)
+        assert page.inner_text(".made") == (
+            "Proportional band 1333.333333 %, reset 3 repeats/min; this is gain 0.05 % per °C, "
+            "integral time 20 s, reverse acting. The rows of the log agree."
+        )
+        page.click("button")
+        page.wait_for_selector("text=After the change")
+        assert "Today's faceplate: proportional band 1333.333333 %" in page.inner_text("main")
+        page.screenshot(path=tmp_path / "answers.png", full_page=True)
+        (sheet,) = (tmp_path / "out").glob("change-*.html")
+        told = re.sub(r"<[^>]+>", " ", sheet.read_text())
+        assert "To go back, type proportional band 1333.333333 %, reset 3 repeats/min" in told
+        band = float(re.findall(r"proportional band 1333\.333333 to ([\d.]+) %", told)[0])
+        gain = float(re.findall(r"gain +% per °C +0\.05 .*?([\d.]+) +integral time", told)[0])
+        assert gain == pytest.approx(100 * 100 / 150 / band, rel=1e-3)
 
 
 def assert_units(text: str, name: str) -> None:

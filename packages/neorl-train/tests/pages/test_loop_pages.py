@@ -1,6 +1,7 @@
 """The change sheet of a loop, its part of a report, and the page that compares two periods."""
 
 import dataclasses
+import io
 import json
 import math
 import re
@@ -30,7 +31,7 @@ from neorl_train.pages import (
     compared_logs,
     loop_change_section,
     periods_page,
-    write_change_sheet,
+    print_summary,
     write_report,
 )
 
@@ -179,15 +180,48 @@ def test_the_report_begins_with_what_the_change_brings_and_costs(change, tmp_pat
     record = {**head("run", 1), "changes": [change.sentence], "candidates": [facts]}
     (tmp_path / "run.json").write_text(json.dumps(record))
     write_changes(tmp_path / "loops.json", [change])
-    sheet = write_change_sheet(tmp_path, change)
     page = write_report(tmp_path).read_text()
+    sheet = tmp_path / "change-AIC-401.html"
+    assert sheet.read_text() == change_sheet(change)
     box = page[page.index('id="verdict"') : page.index("<nav")]
     assert change.sentence in box
     assert "setpoint minus measurement: mean size" in box
     assert "times as much" in box
     assert "The loops before and after" in page
     assert f'href="{sheet.name}"' in page
-    assert sheet.name == "change-AIC-401.html"
+    assert "What the log shows of the process" in page
+    assert change.stopped[1:].rstrip(".") in page
+    assert "gain, °Bx per %: 0.9 [0.81, 0.99]" in page
+    assert "dead time: 80 s [72, 88]" in page
+    stream = io.StringIO()
+    print_summary(tmp_path, stream)
+    assert f"change sheet: {sheet}" in stream.getvalue()
+    assert "loop NEW.csv --before OLD.csv" in stream.getvalue()
+    # The first lines do not stand for numbers that the part on the loop refuses.
+    assert "do not type these numbers" not in page
+    write_changes(tmp_path / "loops.json", [dataclasses.replace(change, accepted=False)])
+    page = write_report(tmp_path).read_text()
+    box = page[page.index('id="verdict"') : page.index("<nav")]
+    assert "margins are too small, so do not type these numbers" in box
+    assert "Do not type these numbers" in sheet.read_text()
+
+
+def test_a_run_that_proposes_no_trial_has_no_sheet_to_type_from(change, tmp_path, noisy):
+    """The margins alone are no reason to type numbers that the run does not stand for."""
+    untold = dataclasses.replace(
+        noisy.verdict, answer="cannot tell", candidate="retuned-0", reason="a model", clauses=()
+    )
+    tables = dataclasses.replace(noisy.tables, environment="")
+    write_evaluation(tmp_path, dataclasses.replace(noisy.evaluation, tables=tables))
+    write_verdict(tmp_path, untold)
+    told = "TIC-7: no change sheet, because the valve sticks"
+    (tmp_path / "run.json").write_text(json.dumps({**head("run", 1), "loops": [told]}))
+    write_changes(tmp_path / "loops.json", [change])
+    page = write_report(tmp_path).read_text()
+    assert not list(tmp_path.glob("change-*.html"))
+    assert "The run does not propose to try this" in page
+    assert 'href="change-' not in page
+    assert f"{told}." in page
 
 
 def test_a_loop_without_margins_is_not_to_be_typed(change):

@@ -153,6 +153,16 @@ def test_the_verdict_comes_first_with_its_clauses(page, noisy):
         assert any(words in heading for heading in page.headings)
 
 
+def test_a_share_is_printed_in_percent_alone(page, noisy):
+    """The estimate, both ends of its interval, the number that is compared, and its limit."""
+    shares = [one for one in noisy.verdict.clauses if one.is_share]
+    assert shares
+    for one in shares:
+        row = page.tables[0].partition(one.statistic)[2][:100]
+        assert row.count("%") == 5, row
+        assert not re.search(r"\b[01]\.\d\d\b", row), row
+
+
 def test_every_table_of_results_has_the_classical_controllers(page):
     results = [table for table in page.tables if "good-0" in table or "good (2)" in table]
     assert len(results) == 10, (

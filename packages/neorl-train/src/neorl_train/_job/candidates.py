@@ -328,13 +328,14 @@ def with_learners(material: Material, learned: Mapping[str, Learned]) -> tuple[M
 def loop_changes_stage(
     run: ResolvedRun, session: Session, experience: Experience | None, policy: Policy
 ) -> None:
-    """Writes the evidence for each declared loop that the candidate changes, and its sheet."""
+    """Writes the evidence for each declared loop that the candidate changes."""
     if experience is None or not declared_faceplates(experience.dataset):
         return
     session.reporter.stage("judging the loops before and after")
     with session.timings.stage("loops"):
         source, folder = Path(run.config.data.source), session.directory.path
         lines = write_loop_changes(folder, source, experience.dataset, policy)
+        session.directory.update_record(loops=lines)
     session.reporter.end()
     for line in lines:
         session.reporter.note(line)

@@ -3,27 +3,36 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from neorl_agents.loops import FaceplateChange, LoopReport, faceplate_rows, loop_reports, propose
+from neorl_agents.loops import (
+    FaceplateChange,
+    LoggedController,
+    LoopRecord,
+    LoopReport,
+    faceplate_rows,
+    loop_reports,
+    propose,
+)
 from neorl_core import InputError, Policy
 from neorl_core.loops import Faceplate, PIDForm, PIDGains, faceplate, pid_gains
 from neorl_envs import Dataset
 from neorl_envs.datasets import TodaysFaceplate, todays_controller
+from neorl_envs.inspection import log_zone, moment
 from neorl_train.candidates._retuned import gains_of_loop
 from neorl_train.data._loop_records import loop_records
 from neorl_train.judging._loop_change import LogFacts, LoopChange, write_changes
 from neorl_train.judging._loop_evidence import loop_change
 from neorl_train.judging._loop_trial import touched_by_loop
-from neorl_train.pages._change_sheet import write_change_sheet
 from neorl_train.runs._directory import LOOPS
 
 RETUNE = "retune"
 MEND = "mend the valve or sensor"
 OUTSIDE = "outside"
 """Kind of the cause of an oscillation that no tuning cures."""
+NEAR, FAR = 1.2, 2.0
+"""Factors between declared numbers and those of the rows: what is said, and what is refused."""
 
 
 class TodaysLoop(NamedTuple):
@@ -88,6 +97,11 @@ def proposed_change(
             "[[loop]] in plant.toml"
         )
     gains = PIDGains(*map(float, pid_gains(today.shown, form=today.form)))
+    apart, told = 1.0, ""
+    if today.declared:
+        apart, told = beside_the_rows(record, report.figures.controller, today.form, today.shown)
+    if apart > FAR:
+        return f"no gains are proposed: {told}"
     span = record.output_range[1] - record.output_range[0]
     noise = float(report.figures.figures.noise)
     found = propose(
@@ -99,12 +113,41 @@ def proposed_change(
     change = loop_change(
         record, model, today.shown, today.form, found.chosen.gains, facts, proposal=found, band=band
     )
-    return change if today.declared else _read_from_rows(change)
-
-
-def _read_from_rows(change: LoopChange) -> LoopChange:
     note = "today's values are read from the rows of the log; compare them with the faceplate first"
-    return dataclasses.replace(change, conditions=(note, *change.conditions))
+    if today.declared:
+        note = told if apart > NEAR else ""
+    conditions = (*([note] if note else []), *change.conditions)
+    return dataclasses.replace(change, conditions=conditions)
+
+
+def beside_the_rows(
+    record: LoopRecord, read: LoggedController, form: PIDForm, shown: Faceplate
+) -> tuple[float, str]:
+    """By which factor a faceplate differs from the PI that the rows show, and both in words.
+
+    Nothing is said of a loop with a derivative, or one whose rows show no PI.
+    """
+    gains, nothing = PIDGains(*map(float, pid_gains(shown, form=form))), (1.0, "")
+    if not read.known or gains.kd:
+        return nothing
+    pairs = ((float(gains.kp), read.kp), (float(gains.ki), read.ki))
+    apart = max(max(a / b, b / a) if a * b > 0 else math.inf for a, b in pairs)
+    size = PIDGains(abs(read.kp), abs(read.ki), 0.0, 0.0)
+    form, acts = dataclasses.replace(form, direction="reverse"), form.direction
+    seen = Faceplate(*(float(f"{float(number):.3g}") for number in faceplate(size, form=form)))
+    units = {"measurement_unit": record.measurement_unit, "output_unit": record.output_unit}
+    both = [
+        ", ".join(f"{row.name} {row.text[0]} {row.unit}".rstrip() for row in rows)
+        for rows in (
+            faceplate_rows(FaceplateChange(form, one, one, size, size), **units)
+            for one in (shown, seen)
+        )
+    ]
+    return apart, (
+        f"the faceplate says {both[0]}, {acts} acting, and the rows of the log show {both[1]}, "
+        f"{'reverse' if read.kp > 0 else 'direct'} acting; check units, form, direction and the "
+        "range of the instrument, or use a log since the last change of the numbers"
+    )
 
 
 def roll_back_words(shown: TodaysFaceplate) -> str:
@@ -122,7 +165,7 @@ def declared_faceplates(dataset: Dataset) -> dict[str, TodaysFaceplate]:
 
 
 def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Policy) -> list[str]:
-    """Writes ``loops.json`` and the change sheets of a candidate into a run.
+    """Writes ``loops.json`` of a candidate into a run, from which its report makes the sheets.
 
     Args:
         folder: Directory of the run.
@@ -148,7 +191,8 @@ def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Pol
         gains = loops[shown.manipulated]
         why = _why_not(report)
         if why or gains is None:
-            notes.append(f"{shown.name}: no change sheet, because {why}")
+            sentence = why and f"{why[0].lower()}{why[1:].rstrip('.')}"
+            notes.append(f"{shown.name}: no change sheet, because {sentence}")
             continue
         facts = log_facts(source, dataset, shown.controlled, shown.manipulated)
         reason = "retuned in a plant model that was learned from the log"
@@ -161,7 +205,6 @@ def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Pol
             continue
         if any(row.old != row.new for row in change.typed):
             changes.append(change)
-            write_change_sheet(folder, change)
     if changes:
         write_changes(folder / LOOPS, changes)
     return notes
@@ -186,9 +229,8 @@ def _period(dataset: Dataset) -> str:
     origin = dataset.attributes.get("time_origin")
     if dataset.time is None or not origin:
         return ""
-    try:
-        start = datetime.fromisoformat(str(origin)).timestamp()
-    except ValueError:
-        return ""
-    first, last = (datetime.fromtimestamp(start + float(dataset.time[row]), UTC) for row in (0, -1))
-    return f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
+    zone = log_zone(dataset.attributes)
+    first, last = (
+        moment(float(dataset.time[row]), str(origin), zone, "%Y-%m-%d %H:%M") for row in (0, -1)
+    )
+    return f"{first} to {last}"

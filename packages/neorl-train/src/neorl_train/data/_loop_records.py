@@ -16,6 +16,7 @@ from neorl_envs.datasets import LoopTags, loops_of
 TABLES = (".csv", ".txt", ".tsv", ".parquet", ".pq")
 FAR = 30.0
 """How many times larger a setpoint may be than its measurement before their units are doubted."""
+PERCENT = (0.0, 100.0)
 SAME = 0.01
 """Part of a period by which two rows may be further apart than one period."""
 
@@ -40,7 +41,7 @@ def loop_records(
         setpoint_factor: By what a logged setpoint is multiplied to have the unit of the
             measurement. Without it, a setpoint of a table that seems to have another is refused.
         measurement_range: Range of its instrument, low and high.
-        output_range: Range of its output.
+        output_range: Range of its output; one of 0 to 100 is in percent if the log names no unit.
         period_s: Seconds between the rows of a table that has no timestamps; otherwise the period
             of the grid on which a table is put.
 
@@ -92,8 +93,13 @@ def loop_records(
         if given:
             changes[field] = tuple(map(float, given))
     scale = 1.0 if setpoint_factor is None else setpoint_factor
+    usual = "%" if tuple(output_range) == PERCENT else ""
     return tuple(
-        dataclasses.replace(record, **({"setpoint": scale * record.setpoint} | changes))
+        dataclasses.replace(
+            record,
+            output_unit=record.output_unit or usual,
+            **({"setpoint": scale * record.setpoint} | changes),
+        )
         for record in records
     )
 

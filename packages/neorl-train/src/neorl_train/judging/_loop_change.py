@@ -143,6 +143,7 @@ class LoopChange:
         source: File of the log.
         digest: Digest of the log.
         period_of_log: First and last time of the log, in words; empty if unknown.
+        model: What the log shows of the process, in lines with intervals.
     """
 
     loop: str
@@ -176,6 +177,7 @@ class LoopChange:
     source: str
     digest: str
     period_of_log: str
+    model: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

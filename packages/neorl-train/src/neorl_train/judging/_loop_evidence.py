@@ -44,6 +44,8 @@ from neorl_train.judging._loop_trial import stop_rules, trial_steps
 _POINTS = 240
 """Points of a curve in a figure."""
 _TREND = 1200
+NO_LAG = 0.1
+"""Part of a period below which a lag is none."""
 LARGE = 2.0
 """A gain or a time that changes by a larger factor is changed in two moves."""
 
@@ -124,7 +126,33 @@ def loop_change(
         source=facts.source,
         digest=facts.digest,
         period_of_log=facts.period,
+        model=tuple(model_lines(record, model)),
     )
+
+
+def model_lines(record: LoopRecord, model: LoopModel) -> list[str]:
+    """What the log shows of the process, with intervals."""
+    lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in model.conditions]
+    if model.members:
+        per = (
+            f"{record.measurement_unit or 'measured units'} per "
+            f"{record.output_unit or 'unit of the output'}"
+        )
+        low, high = sorted((model.gain.low, model.gain.high))
+        kind = f"slope, {per} and second" if model.integrating else f"gain, {per}"
+        lines.append(f"{kind}: {model.gain.value:.3g} [{low:.3g}, {high:.3g}]")
+        # A second lag of nothing is none.
+        lags = [lag for lag in model.time_constants if lag.high >= NO_LAG * record.period]
+        times = [("dead time", model.dead_time), *(("lag", lag) for lag in lags)]
+        lines += [f"{name}: {t.value:.3g} s [{t.low:.3g}, {t.high:.3g}]" for name, t in times]
+        if math.isfinite(model.held_out):
+            lines.append(
+                f"on rows that it was not fitted on it predicts {model.held_out:.0%} of the "
+                f"changes over {model.horizon:.3g} s"
+            )
+    if model.usable:
+        return [*lines, "It may be used to retune the loop."]
+    return [*lines, f"It may not be used to retune the loop: {model.why_not}."]
 
 
 def form_words(form: PIDForm) -> str:

@@ -73,9 +73,9 @@ def trial_steps(
         "output must not jump; if it does, type the old values and ask why."
     )
     plan.append(
-        f"Move the setpoint by {size:.2g} {unit} and back. Expected: overshoot up to "
+        f"Move the setpoint by {f'{size:.2g} {unit}'.rstrip()} and back. Expected: overshoot up to "
         f"{overshoot:.0f} %, settled within {duration_words(settling[1])}, output moved by at most "
-        f"{moved:.2g} {output}."
+        f"{f'{moved:.2g} {output}'.rstrip()}."
     )
     ratio, days = _expected_ratio(replayed), math.nan
     if ratio is not None:
@@ -90,7 +90,7 @@ def trial_steps(
         f"turns of each, {duration_words(whole)} in all. Write down when each turn begins."
     )
     words = (
-        f" The log, replayed, gives a ratio of {ratio:.2f}." if ratio is not None
+        f" By the replayed log it is {ratio:.2f} times as large." if ratio is not None
         else " The log was too short to say how long the trial must be; this is the least."
     )  # fmt: skip
     plan.append(

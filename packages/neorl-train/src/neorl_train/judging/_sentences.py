@@ -216,8 +216,8 @@ def setpoint_text(excitation: Excitation) -> str:
 
 _REMEDIES = {
     "model": "Name the channels that no controller influences with --retuning.exogenous, or name a "
-    "controller that is closer to the one that recorded the log: if your control system shows its "
-    "gains and times, declare them as [[classical.declared.NAME]].",
+    "controller that is closer to the one that recorded the log: declare its gains and times as "
+    "[[loop]] in plant.toml, or compare them with the faceplate if they are declared.",
     "support": "Record episodes near the proposed actions.",
     "return": "Record more episodes, or with more excitation.",
     "log": "Correct the log, or leave these rows out, and start again.",

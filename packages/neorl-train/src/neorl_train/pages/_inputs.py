@@ -13,7 +13,7 @@ from neorl_core import InputError
 from neorl_train.judging._loop_change import LoopChange, read_changes
 from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._training_results import training_signs
-from neorl_train.judging._verdict import DEPLOY, Verdict, read_verdict
+from neorl_train.judging._verdict import DEPLOY, TRIAL, Verdict, read_verdict
 from neorl_train.runs._directory import (
     CONFIG,
     CONSTRAINTS,
@@ -76,6 +76,11 @@ class Inputs:
     def simulated(self) -> bool:
         """Whether there was a simulator."""
         return bool(self.evaluation.tables.environment)
+
+    @property
+    def tried(self) -> bool:
+        """Whether the candidate may be used or tried."""
+        return self.verdict.answer in (DEPLOY, TRIAL)
 
 
 def chosen_lines(run: Path, verdict: Verdict) -> list[str]:

@@ -46,6 +46,8 @@ button {
   font: inherit; font-weight: 600; color: var(--surface); background: var(--yes); border: 0;
   border-radius: 6px; padding: 0.55rem 1.4rem; cursor: pointer;
 }
+button[name] { color: var(--ink); background: var(--raised); border: 1px solid var(--muted); }
+button + button { margin-left: 0.8rem; }
 .wrong { border-left: 6px solid var(--no); padding: 0.6rem 1rem; background: var(--raised); }
 .steps { color: var(--muted); font-size: 0.9rem; }
 fieldset figure svg { max-height: 260px; }
@@ -64,6 +66,30 @@ RANGES = (
     ("0 100", "percent, 0 to 100"),
     ("0 1", "a fraction, 0 to 1"),
     ("", "another unit, range as logged"),
+)
+KINDS = (
+    ("", "choose"),
+    ("percent", "a gain, percent per percent"),
+    ("engineering", "a gain, in units"),
+    ("band", "a proportional band, percent"),
+)
+RESETS = (
+    ("", "choose"),
+    ("minutes", "minutes per repeat"),
+    ("seconds", "seconds per repeat"),
+    ("per_minute", "repeats per minute"),
+    ("per_second", "repeats per second"),
+)
+TIMES = (("", "choose"), ("minutes", "minutes"), ("seconds", "seconds"))
+STRUCTURES = (
+    ("standard", "standard (ideal, dependent)"),
+    ("parallel", "parallel (independent)"),
+    ("series", "series (interacting)"),
+)
+DIRECTIONS = (
+    ("", "choose"),
+    ("reverse", "reverse: falls when PV rises"),
+    ("direct", "direct: rises when PV rises"),
 )
 MARKS = {
     "retune": ("yes", "\N{CHECK MARK}"),
@@ -98,6 +124,8 @@ class LoopForm:
         measurement_unit: Unit of measurement and setpoint, for the picture.
         output_unit: Unit of the output.
         trend: Rows of the loop; none if they cannot be read as they are.
+        given: What was answered before, by field.
+        faceplate: Which loop the numbers of its faceplate make; empty if none were given.
     """
 
     loop: str
@@ -109,6 +137,8 @@ class LoopForm:
     measurement_unit: str
     output_unit: str
     trend: dict[str, tuple[float, ...]]
+    given: dict[str, str] = dataclasses.field(default_factory=dict)
+    faceplate: str = ""
 
 
 def start_page(wrong: str = "") -> str:
@@ -158,8 +188,14 @@ def confirm_page(
         tag("input", type="hidden", name_="loops", value=str(len(loops))),
         *(_fieldset(number, one, choices) for number, one in enumerate(loops)),
     ]
+    # The first button is the one that the return key presses.
     form = tag(
-        "form", *forms, tag("button", "Yes, look at these loops"), method="post", action="confirm"
+        "form",
+        *forms,
+        tag("button", "Yes, look at these loops"),
+        tag("button", "Only show the trends and faceplates again", name_="show", value="yes"),
+        method="post",
+        action="confirm",
     )
     sections = [
         ("read", "How it was read", bullets(facts)),
@@ -194,7 +230,7 @@ def answers_page(log: str, folder: str) -> tuple[str, str]:
 
 
 def answer_section(
-    report: LoopReport, model: Sequence[str], *, sheet: str, change: str, command: str
+    report: LoopReport, model: Sequence[str], *, sheet: str, change: str, today: str, command: str
 ) -> Html:
     """One loop: the answer first, then the change, the health and the model.
 
@@ -203,6 +239,7 @@ def answer_section(
         model: What the log shows of the process, in lines.
         sheet: Address of its change sheet; empty if there is none.
         change: The change in a sentence, or why there is none.
+        today: What its faceplate shows, and which loop that is; empty if it was not given.
         command: The command that says the same on a command line.
     """
     cause = report.cause
@@ -230,6 +267,7 @@ def answer_section(
         if cause.evidence
         else Html(""),
         tag("h3", "The change"),
+        paragraph(f"Today's faceplate: {today}.") if today else Html(""),
         paragraph(f"{change[0].upper()}{change[1:].rstrip('.')}."),
         link,
         table("Health of the loop.", columns, rows),
@@ -309,8 +347,9 @@ def _fieldset(number: int, one: LoopForm, choices: Sequence[Choice]) -> Html:
             "?" if "op_range" in one.doubts else one.output_range,
         ), one),
         _field(number, "low", "Instrument from (if you know it)",
-               _text(f"{number}.low", "", "as logged"), one),
-        _field(number, "high", "to", _text(f"{number}.high", "", "as logged"), one),
+               _text(f"{number}.low", one.given.get("low", ""), "as logged"), one),
+        _field(number, "high", "to",
+               _text(f"{number}.high", one.given.get("high", ""), "as logged"), one),
     ]  # fmt: skip
     shown = (
         trend_picture(one, f"trend{number}")
@@ -318,9 +357,10 @@ def _fieldset(number: int, one: LoopForm, choices: Sequence[Choice]) -> Html:
         else paragraph("No picture: choose the columns first.", class_="note")
     )
     told = [*one.notes, *one.doubts.values()]
+    used = "" if one.given and one.given.get("use") != "yes" else " checked"
     ticked = tag(
         "label",
-        Html(f'<input type="checkbox" name="{number}.use" value="yes" checked>'),
+        Html(f'<input type="checkbox" name="{number}.use" value="yes"{used}>'),
         f" Look at {one.loop}",
     )
     return tag(
@@ -329,6 +369,36 @@ def _fieldset(number: int, one: LoopForm, choices: Sequence[Choice]) -> Html:
         *(wrong_words(sentence) for sentence in told),
         shown,
         tag("div", *fields, class_="fields"),
+        _faceplate_fields(number, one),
+    )
+
+
+def _faceplate_fields(number: int, one: LoopForm) -> Html:
+    """What the faceplate of a loop shows; nobody must answer this."""
+    choices = (
+        ("kind", "It shows", KINDS),
+        ("proportional", "Gain or proportional band", ()),
+        ("integral", "Reset (empty: no integral)", ()),
+        ("integral_unit", "Reset in", RESETS),
+        ("derivative", "Derivative (empty: none)", ()),
+        ("derivative_unit", "Derivative in", TIMES),
+        ("structure", "Form", STRUCTURES),
+        ("direction", "The output", DIRECTIONS),
+    )
+    fields = []
+    for key, title, options in choices:
+        name, value = f"{number}.{key}", one.given.get(key, "")
+        control = _select(name, options, value) if options else _text(name, value)
+        fields.append(_field(number, key, title, control, one))
+    typed = any(one.given.get(key) for key, _, options in choices if not options)
+    found = paragraph(tag("strong", f"{one.faceplate[0].upper()}{one.faceplate[1:]}"),
+                      class_="made") if one.faceplate else Html("")  # fmt: skip
+    return tag(
+        "details",
+        tag("summary", "What its faceplate shows today (otherwise the rows say it)"),
+        tag("div", *fields, class_="fields"),
+        found,
+        **({"open": "open"} if typed else {}),
     )
 
 

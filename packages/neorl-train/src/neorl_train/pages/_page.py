@@ -6,9 +6,11 @@ from pathlib import Path
 from neorl_core.infrastructure import write_text
 from neorl_train.judging._results import line_warnings
 from neorl_train.pages import _style
+from neorl_train.pages._change_sheet import write_change_sheet
 from neorl_train.pages._html import (
     Html,
     Section,
+    bullets,
     document,
     fold,
     glossary,
@@ -31,7 +33,7 @@ from neorl_train.runs._directory import REPORT
 
 
 def write_report(run: str | os.PathLike[str]) -> Path:
-    """Writes ``report.html`` into an evaluated run.
+    """Writes ``report.html`` into an evaluated run, and the sheets of changes that may be tried.
 
     Args:
         run: Directory of the run, with ``evaluation.json``, ``traces.json`` and ``verdict.json``.
@@ -43,8 +45,10 @@ def write_report(run: str | os.PathLike[str]) -> Path:
         InputError: If a required file is missing or damaged; the message names it.
         OSError: If the report cannot be written; an older one is then unchanged.
     """
-    path = Path(run) / REPORT
-    write_text(path, page(read_inputs(Path(run))))
+    path, inputs = Path(run) / REPORT, read_inputs(Path(run))
+    for change in inputs.loops if inputs.tried else ():
+        write_change_sheet(path.parent, change)
+    write_text(path, page(inputs))
     return path
 
 
@@ -84,7 +88,7 @@ def _sections(inputs: Inputs) -> list[Section]:
         ("why", "Why", _why(inputs)),
         ("limits", "What the verdict means, and what it does not", about.what_it_says(inputs)),
         ("next", "Next", about.next_commands(inputs)),
-        ("loops", "The loops before and after", loop_sections(inputs.loops)),
+        ("loops", "The loops before and after", _loops(inputs)),
         ("identified", "What was identified and retuned", about.identified_models(inputs)),
         (
             "benefit",
@@ -102,6 +106,13 @@ def _sections(inputs: Inputs) -> list[Section]:
         ("provenance", "Provenance", about.provenance(inputs)),
     ]
     return [part for part in parts if part[2].text]
+
+
+def _loops(inputs: Inputs) -> Html:
+    """Every changed loop, and why others have no sheet."""
+    notes = [f"{line}." for line in inputs.record.get("loops", [])]
+    changed = loop_sections(inputs.loops, tried=inputs.tried)
+    return join([changed, bullets(notes)]) if notes else changed
 
 
 def _why(inputs: Inputs) -> Html:

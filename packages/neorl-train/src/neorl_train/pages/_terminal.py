@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -52,6 +53,13 @@ def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
     run_path = shlex.quote(str(run))
     train = command_prefix("neorl-train")
     steps = []
+    if any(run.glob("change-*.html")):
+        why = "after a trial by hand, as the change sheet plans it: are the loops better?"
+        steps.append((f"{train} loop NEW.csv --before OLD.csv", why))
+    elif not simulated and "loops" in read_object(run / RECORD):
+        why = "say of each loop whether to retune it, mend its valve or sensor, or leave it"
+        source = tomllib.loads(read_config(run)).get("data", {}).get("source", "LOG")
+        steps.append((f"{train} loop {shlex.quote(source)}", why))
     if not simulated and verdict.answer != DEPLOY:
         why = "check the plant model, and estimate every candidate in it with intervals"
         steps.append((f"{train} choose {run_path}", why))
@@ -121,6 +129,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     report = (run / REPORT).absolute()
     last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
     simulated = bool(evaluation.tables.environment)
+    for sheet in sorted(run.glob("change-*.html")):
+        console.print(f"change sheet: {sheet.absolute()}", markup=False, soft_wrap=True)
     for line in next_lines(next_steps(_relative(run), verdict, simulated=simulated)):
         console.print(line, markup=False, soft_wrap=True)
     console.print(last, markup=False, soft_wrap=True)

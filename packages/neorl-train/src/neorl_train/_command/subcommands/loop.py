@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from neorl_core import InputError
 from neorl_core.infrastructure.command_line import Positional, parse_options
@@ -11,6 +11,7 @@ from neorl_train._command.shared import JsonFlag, print_json
 
 if TYPE_CHECKING:
     from neorl_agents.loops import LoopModel, LoopRecord, LoopReport
+    from neorl_envs.datasets import TodaysFaceplate
     from neorl_train.judging._loop_change import LoopChange
     from neorl_train.pages._compared_logs import ComparedLoop
 
@@ -28,12 +29,77 @@ class LogArgument:
 
 
 @dataclasses.dataclass(frozen=True)
+class FaceplateOptions:
+    """Today's numbers as the faceplate shows them; by default those that the rows show.
+
+    Attributes:
+        gain: Size of the gain; leave it out if the faceplate shows a proportional band.
+        gain_unit: Percent of the output's range per percent of the measurement's, or engineering
+            units.
+        proportional_band: Percent of the measurement's range that moves the output over its whole
+            range.
+        integral: Reset; leave it out if the loop has no integral.
+        integral_unit: Time of a repeat, or repeats in a time.
+        derivative: Derivative time, or gain in the parallel structure.
+        derivative_unit: Its unit.
+        derivative_filter: The derivative is filtered with its time divided by this.
+        structure: How proportional, integral and derivative are put together.
+        direction: Reverse if the output falls when the measurement rises, direct if it rises.
+    """
+
+    gain: float | None = None
+    gain_unit: Literal["", "percent", "engineering"] = ""
+    proportional_band: float | None = None
+    integral: float | None = None
+    integral_unit: Literal["", "seconds", "minutes", "per_second", "per_minute"] = ""
+    derivative: float = 0.0
+    derivative_unit: Literal["", "seconds", "minutes"] = ""
+    derivative_filter: float = 10.0
+    structure: Literal["standard", "parallel", "series"] = "standard"
+    direction: Literal["", "reverse", "direct"] = ""
+
+    @property
+    def given(self) -> bool:
+        """Whether any number is given."""
+        return bool(self.derivative) or any(
+            number is not None for number in (self.gain, self.proportional_band, self.integral)
+        )
+
+    def validate(self) -> None:
+        """Refuses numbers whose meaning is not said.
+
+        Raises:
+            InputError: Says what is missing.
+        """
+        if not self.given:
+            return
+        if (self.gain is None) == (self.proportional_band is None):
+            raise InputError("faceplate: give either its gain or its proportional band")
+        missing = (
+            (self.gain is not None and not self.gain_unit, "gain-unit",
+             "whether its gain is in percent or in engineering units"),
+            (self.integral is not None and not self.integral_unit, "integral-unit",
+             "whether its reset is a time or repeats, and in which unit"),
+            (bool(self.derivative) and not self.derivative_unit, "derivative-unit",
+             "in which unit its derivative is"),
+            (not self.direction, "direction",
+             "whether the output falls (reverse) or rises (direct) when the measurement rises"),
+        )  # fmt: skip
+        for lacks, option, question in missing:
+            if lacks:
+                raise InputError(f"faceplate: say {question} (--faceplate.{option})")
+
+
+@dataclasses.dataclass(frozen=True)
 class LoopOptions(JsonFlag, LogArgument):
     """Says of each loop of a log whether to retune it, mend its valve or sensor, or leave it.
 
     example: neorl-train loop plant.h5
              neorl-train loop export.csv --pv FT_211 --op FV_211 --sp 100
              neorl-train loop export.csv --pv TIC.PV --op TIC.OP --sp TIC.SP --pv-range 0 150
+             neorl-train loop export.csv --pv TIC.PV --op TIC.OP --sp TIC.SP --pv-range 0 150
+             --faceplate.proportional-band 200 --faceplate.integral 3
+             --faceplate.integral-unit minutes --faceplate.direction reverse
              neorl-train loop new.csv --before old.csv
 
     Attributes:
@@ -53,6 +119,7 @@ class LoopOptions(JsonFlag, LogArgument):
         band: Size of setpoint minus measurement above which a row counts as outside; by default the
             standard deviation in the log before.
         out: Folder for change sheets and pages.
+        faceplate: What the faceplate of the named loop shows today.
     """
 
     pv: str = ""
@@ -67,6 +134,7 @@ class LoopOptions(JsonFlag, LogArgument):
     before: Path | None = None
     band: float | None = None
     out: Path = Path()
+    faceplate: FaceplateOptions = FaceplateOptions()
 
     def validate(self) -> None:
         """Refuses what does not belong together.
@@ -77,9 +145,12 @@ class LoopOptions(JsonFlag, LogArgument):
         if bool(self.pv) != bool(self.op):
             raise InputError("give both --pv and --op, the measurement and the output of a loop")
         belongs = (self.sp, self.sp_factor, self.mode, self.pv_range, self.op_range, self.name)
-        if not self.pv and any(belongs):
-            raise InputError("--sp, --sp-factor, --mode, --name and the ranges belong to a loop; "
-                             "name its columns with --pv and --op")  # fmt: skip
+        if not self.pv and (any(belongs) or self.faceplate.given):
+            raise InputError(
+                "--sp, --sp-factor, --mode, --name, --faceplate and the ranges belong to a loop; "
+                "name its columns with --pv and --op"
+            )
+        self.faceplate.validate()
         if self.sp_factor is not None and not self.sp_factor > 0:
             raise InputError(f"--sp-factor must be above 0, got {self.sp_factor}")
         for option, ends in (("--pv-range", self.pv_range), ("--op-range", self.op_range)):
@@ -122,11 +193,21 @@ def command(arguments: list[str]) -> None:
 
 def _sheet_text(options: LoopOptions, report: "LoopReport") -> str:
     """Writes the change sheet of a loop that is to be retuned; says where it is, or why not."""
-    found = written_change(options, report)
+    found, today = written_change(options, report), typed_faceplate(options, report.record)
+    lines = [f"today's faceplate: {faceplate_words(today)}"] if today else []
     if isinstance(found, str):
-        return f"  change\n    {found}"
-    change, sheet = found
-    return f"  change\n    {change.sentence}\n    change sheet: {sheet.absolute()}"
+        lines.append(found)
+    else:
+        change, sheet = found
+        lines += [change.sentence, f"change sheet: {sheet.absolute()}"]
+    return "\n    ".join(["  change", *lines])
+
+
+def faceplate_words(today: "TodaysFaceplate") -> str:
+    """What a faceplate shows, and which loop that is in engineering units."""
+    from neorl_train.candidates._loop_changes import roll_back_words
+
+    return f"{roll_back_words(today)}; this is {today.words}"
 
 
 def written_change(options: LoopOptions, report: "LoopReport") -> "tuple[LoopChange, Path] | str":
@@ -143,18 +224,63 @@ def written_change(options: LoopOptions, report: "LoopReport") -> "tuple[LoopCha
     from neorl_train.judging._loop_change import LogFacts
     from neorl_train.pages._change_sheet import write_change_sheet
 
-    declared, tags = None, report.record.tags
+    tags = report.record.tags
+    declared = typed_faceplate(options, report.record)
     dataset = _dataset(options.log)
     if dataset is None:
         facts = LogFacts(options.log.name, file_digest(options.log))
     else:
         facts = log_facts(options.log, dataset, tags["measurement"], tags["output"])
-        declared = declared_faceplates(dataset).get(tags["output"])
+        declared = declared or declared_faceplates(dataset).get(tags["output"])
     change = proposed_change(report, declared, facts, band=options.band)
     if isinstance(change, str):
         return change
     options.out.mkdir(parents=True, exist_ok=True)
     return change, write_change_sheet(options.out, change)
+
+
+def typed_faceplate(options: LoopOptions, record: "LoopRecord") -> "TodaysFaceplate | None":
+    """The faceplate that the options show of a loop, and which loop it is; none without numbers.
+
+    Raises:
+        InputError: If a number is out of its range, or percent is meant and a range is not known.
+    """
+    from neorl_envs.datasets import FaceplateLoop
+
+    shown, given = options.faceplate, {}
+    if not shown.given:
+        return None
+    percent = shown.proportional_band is not None or shown.gain_unit == "percent"
+    output_known = bool(options.op_range) or record.output_range == (0.0, 100.0)
+    if percent and not (record.ranges_known or (options.pv_range and output_known)):
+        raise InputError(
+            f"{record.name}: percent on a faceplate are percent of the ranges of instrument and "
+            "output, so give both (--pv-range and --op-range)"
+        )
+    if shown.integral is not None:
+        given = {"integral": shown.integral, "integral_unit": shown.integral_unit}
+    if shown.derivative:
+        given |= {"derivative": shown.derivative, "derivative_unit": shown.derivative_unit}
+    loop = FaceplateLoop(
+        record.tags["measurement"],
+        record.tags["output"],
+        shown.direction or "reverse",
+        shown.structure,
+        gain=shown.gain,
+        gain_unit=shown.gain_unit or "percent",
+        proportional_band=shown.proportional_band,
+        derivative_filter=shown.derivative_filter,
+        setpoint_channel=record.tags.get("setpoint", ""),
+        name=record.name,
+        **given,
+    )
+    measurement, output = (
+        high - low for low, high in (record.measurement_range, record.output_range)
+    )
+    try:
+        return loop.faceplate((measurement, output), (record.measurement_unit, record.output_unit))
+    except ValueError as error:
+        raise InputError(f"{record.name}, faceplate: {error}") from None
 
 
 def _dataset(path: Path) -> Any:
@@ -194,8 +320,9 @@ def compared_loops(options: LoopOptions, before: Path) -> "list[ComparedLoop]":
     models = {record.name: loop_model(record) for record in old}
     dead_times = {name: m.dead_time.value for name, m in models.items() if m.members}
     dataset = _dataset(before)
-    shown = {} if dataset is None else declared_faceplates(dataset)
-    roll_back = {one.name: roll_back_words(one) for one in shown.values()}
+    shown = [] if dataset is None else list(declared_faceplates(dataset).values())
+    shown += [typed for one in old if (typed := typed_faceplate(options, one))]
+    roll_back = {one.name: roll_back_words(one) for one in shown}
     options.out.mkdir(parents=True, exist_ok=True)
     files = before.name, options.log.name
     return compared_logs(
@@ -251,6 +378,7 @@ def _number(text: str) -> float | None:
 def report_text(report: "LoopReport") -> str:
     """One loop as a short text: the answer first, then the health, then the model."""
     from neorl_agents.loops import health_figures
+    from neorl_train.judging._loop_evidence import model_lines
 
     cause, record = report.cause, report.record
     lines = ["", f"{record.name}: {cause.answer.upper()}", f"  {cause.reason}"]
@@ -259,29 +387,11 @@ def report_text(report: "LoopReport") -> str:
     lines += ["  health"]
     lines += [f"    {name:<28}{value:<52} {word}".rstrip() for name, value, word in
               health_figures(report)]  # fmt: skip
-    lines += ["  model of the process", *(f"    {line}" for line in model_lines(report))]
+    lines += [
+        "  model of the process",
+        *(f"    {line}" for line in model_lines(record, report.model)),
+    ]
     return "\n".join(lines)
-
-
-def model_lines(report: "LoopReport") -> list[str]:
-    """What the log shows of the process."""
-    model, record = report.model, report.record
-    lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in model.conditions]
-    if model.members:
-        per = f"{record.measurement_unit or 'units'} per {record.output_unit or 'unit'}"
-        low, high = sorted((model.gain.low, model.gain.high))
-        kind = f"slope, {per} and second" if model.integrating else f"gain, {per}"
-        lines.append(f"{kind}: {model.gain.value:.3g} [{low:.3g}, {high:.3g}]")
-        times = [("dead time", model.dead_time), *(("lag", t) for t in model.time_constants)]
-        lines += [f"{name}: {t.value:.3g} s [{t.low:.3g}, {t.high:.3g}]" for name, t in times]
-        if math.isfinite(model.held_out):
-            lines.append(
-                f"on rows that it was not fitted on it predicts {model.held_out:.0%} of the "
-                f"changes over {model.horizon:.3g} s"
-            )
-    if model.usable:
-        return [*lines, "It may be used to retune the loop."]
-    return [*lines, f"It may not be used to retune the loop: {model.why_not}."]
 
 
 def report_document(report: "LoopReport") -> dict[str, Any]:

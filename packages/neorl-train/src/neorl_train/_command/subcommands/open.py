@@ -23,10 +23,12 @@ from neorl_core import InputError
 from neorl_core.infrastructure import install_line
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.subcommands.loop import (
+    FaceplateOptions,
     LoopOptions,
     compared_loops,
-    model_lines,
+    faceplate_words,
     read_records,
+    typed_faceplate,
     written_change,
 )
 
@@ -166,9 +168,30 @@ class Session:
         names = [options.name for options in chosen]
         if len({*names}) < len(names):
             raise InputError(f"two loops have one tag: {', '.join(names)}")
-        records = [record for options in chosen for record in read_records(options)]
+        records = []
+        for options in chosen:
+            (record,) = read_records(options)
+            typed_faceplate(options, record)  # What is wrong with it is said before the answers.
+            records.append(record)
         self.options, self.sections, self.pages, self.compared = tuple(chosen), [], [], ""
         self.pending = self._answers(records)
+
+    def show(self, answers: Mapping[str, str]) -> None:
+        """Draws each loop with its columns, and says which one the numbers of its faceplate make.
+
+        Raises:
+            InputError: Names what is missing.
+        """
+        if self.log is None:
+            raise InputError("drop a log first")
+        shown = []
+        for number, form in enumerate(self.forms):
+            given = _answers(answers, number)
+            filled = _filled(form, given)
+            if given.get("use") == "yes":
+                filled = _redrawn(filled, options_of(self.log, self.out, given))
+            shown.append(filled)
+        self.forms = tuple(shown)
 
     def _answers(self, records: "Sequence[LoopRecord]") -> Iterator[str]:
         """The section of each loop, as soon as it is done."""
@@ -184,6 +207,7 @@ class Session:
             yield self._answer(commands[report.record.name], report)
 
     def _answer(self, options: LoopOptions, report: "LoopReport") -> str:
+        from neorl_train.judging._loop_evidence import model_lines
         from neorl_train.pages._open_pages import answer_section
 
         found, sheet = written_change(options, report), ""
@@ -192,9 +216,14 @@ class Session:
         else:
             change, path = found
             sentence, sheet = change.sentence, self._page(path)
-        lines = model_lines(report)
+        typed = typed_faceplate(options, report.record)
         return answer_section(
-            report, lines, sheet=sheet, change=sentence, command=command_of(options)
+            report,
+            model_lines(report.record, report.model),
+            sheet=sheet,
+            change=sentence,
+            today=faceplate_words(typed) if typed else "",
+            command=command_of(options),
         ).text
 
     def compare(self, name: str, content: bytes) -> None:
@@ -274,9 +303,61 @@ def options_of(log: Path, out: Path, answers: Mapping[str, str]) -> LoopOptions:
         op_range=tuple(_number(name, end) for end in answers["op_range"].split()),
         name=name,
         out=out,
+        faceplate=_faceplate_of(name, answers),
     )
-    options.validate()
+    try:
+        options.validate()
+    except InputError as error:
+        raise InputError(f"{name}, {error}") from None
     return options
+
+
+def _faceplate_of(name: str, answers: Mapping[str, str]) -> FaceplateOptions:
+    """What was typed of a faceplate; a field that was left empty has its default."""
+    numbers = {
+        key: _number(name, answers[key])
+        for key in ("proportional", "integral", "derivative")
+        if answers.get(key)
+    }
+    words = {
+        key: answers[key]
+        for key in ("integral_unit", "derivative_unit", "structure", "direction")
+        if answers.get(key)
+    }
+    kind = answers.get("kind", "")
+    if "proportional" in numbers:
+        key = "proportional_band" if kind == "band" else "gain"
+        numbers[key] = numbers.pop("proportional")
+    unit = {"gain_unit": kind} if kind in ("percent", "engineering") else {}
+    return FaceplateOptions(**numbers, **words, **unit)
+
+
+def _redrawn(form: "LoopForm", options: LoopOptions) -> "LoopForm":
+    """A form with the trend of its columns, and the loop that the numbers of a faceplate make."""
+    from neorl_train.judging._loop_evidence import thinned_rows
+
+    (record,) = read_records(options)
+    return dataclasses.replace(
+        form,
+        trend=thinned_rows(record),
+        measurement_unit=record.measurement_unit,
+        output_unit=record.output_unit,
+        faceplate=_faceplate_found(options, record) if options.faceplate.given else "",
+    )
+
+
+def _faceplate_found(options: LoopOptions, record: "LoopRecord") -> str:
+    """Which loop the numbers of a faceplate make, and what the rows show in the same form."""
+    from neorl_agents.loops import logged_controller, without_spikes
+    from neorl_train.candidates._loop_changes import NEAR, beside_the_rows
+
+    typed = typed_faceplate(options, record)
+    assert typed is not None
+    read = logged_controller(without_spikes(record))
+    apart, told = beside_the_rows(record, read, typed.form, typed.shown)
+    agrees = "The rows of the log agree" if told else "The rows of the log show no PI to compare"
+    beside = f"But {told}" if apart > NEAR else agrees
+    return f"{faceplate_words(typed)}. {beside}."
 
 
 def _number(name: str, text: str) -> float:
@@ -296,6 +377,12 @@ def command_of(options: LoopOptions) -> str:
     for key in ("pv_range", "op_range"):
         ends = getattr(options, key)
         words += [f"--{key.replace('_', '-')}", *(f"{end:g}" for end in ends)] if ends else []
+    if options.faceplate.given:
+        for field in dataclasses.fields(FaceplateOptions):
+            value = getattr(options.faceplate, field.name)
+            if value != field.default:
+                text = f"{value:.10g}" if isinstance(value, float) else value
+                words += [f"--faceplate.{field.name.replace('_', '-')}", text]
     return shlex.join(words)
 
 
@@ -362,6 +449,8 @@ def _filled(form: "LoopForm", answers: Mapping[str, str]) -> "LoopForm":
         factor=answers.get("factor", ""),
         output_range=answers.get("op_range", "?"),
         doubts={key: why for key, why in form.doubts.items() if key in open_ones},
+        given=dict(answers),
+        faceplate="",
     )
 
 
@@ -502,6 +591,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             text = body.decode("utf-8", "replace")
             answers = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
             try:
+                if answers.get("show"):
+                    session.show(answers)
+                    self._send(self._confirm())
+                    return
                 session.confirm(answers)
             except InputError as error:
                 session.forms = tuple(
@@ -568,8 +661,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _without_folder(error: InputError, folder: Path) -> str:
-    """A message that names a dropped log as the person knows it."""
-    return str(error).replace(f"{folder}/", "").replace(str(folder), "")
+    """A message that names a dropped log as the person knows it, and no options."""
+    text = re.sub(r" \(--[\w.-]+(?: and --[\w.-]+)*\)", "", str(error))
+    return text.replace(f"{folder}/", "").replace(str(folder), "")
 
 
 def _dropped(content_type: str, body: bytes) -> tuple[str, bytes]:

@@ -121,11 +121,15 @@ def expected_table(change: LoopChange) -> Html:
 def steps_picture(change: LoopChange, name: str) -> Html:
     """Steps of setpoint and load before and after, with bands over the members."""
     text = (
-        f"{change.loop} after a step of the setpoint by 1 {change.measurement_unit} (left) and of "
-        f"the load by 1 {change.output_unit} (right): today dashed, proposed solid; the bands "
-        f"cover {change.members} models that the log allows."
+        f"{change.loop} after a step of the setpoint by {_one(change.measurement_unit)} (left) and "
+        f"of the load by {_one(change.output_unit)} (right): today dashed, proposed solid; the "
+        f"bands cover {change.members} models that the log allows."
     )
     return picture(draw_steps, change, name=name, alt=text, caption=text)
+
+
+def _one(unit: str) -> str:
+    return f"1 {unit}".rstrip()
 
 
 def draw_steps(change: LoopChange) -> Any:
@@ -281,7 +285,7 @@ def touched_list(change: LoopChange) -> Html:
 
 
 def loop_change_section(change: LoopChange, number: int, sheet: str) -> Html:
-    """A change in the report of a run; ``sheet`` is the file of its change sheet."""
+    """A change in the report of a run; ``sheet`` is the file of its change sheet, if it has one."""
     verdict = (
         "Even with the worst of the models that the log allows, Ms is at most 2 and the gain "
         "margin at least 1.7."
@@ -294,23 +298,43 @@ def loop_change_section(change: LoopChange, number: int, sheet: str) -> Html:
             tag("h3", change.loop),
             paragraph(tag("strong", f"{change.sentence}.")),
             paragraph(verdict, class_="holds" if change.accepted else "fails"),
-            paragraph("To try it by hand: ", tag("a", "change sheet", href=sheet), "."),
+            paragraph("To try it by hand: ", tag("a", "change sheet", href=sheet), ".")
+            if sheet
+            else paragraph(
+                "The run does not propose to try this, so there is no change sheet, and these "
+                "numbers are not to be typed."
+            ),
+            *(
+                [paragraph(f"{change.stopped[0].upper()}{change.stopped[1:].rstrip('.')}.")]
+                if change.stopped
+                else []
+            ),
             expected_table(change),
             steps_picture(change, f"steps{number}"),
             margins_table(change),
             figures_table(change),
             typed_table(change),
+            *(
+                [tag("h4", "What the log shows of the process"), bullets(change.model)]
+                if change.model
+                else []
+            ),
             profile_picture(change, f"profile{number}"),
             *([fold("Why not more?", profile_table(change))] if change.profile else []),
         ]
     )
 
 
-def loop_sections(changes: Sequence[LoopChange]) -> Html:
-    """All changed loops in the report of a run; nothing without one."""
+def loop_sections(changes: Sequence[LoopChange], *, tried: bool) -> Html:
+    """All changed loops in the report of a run; nothing without one.
+
+    Args:
+        changes: The changed loops.
+        tried: Whether the run proposes to try them, so that each has its sheet.
+    """
     return join(
         [
-            loop_change_section(change, number, sheet_name(change))
+            loop_change_section(change, number, sheet_name(change) if tried else "")
             for number, change in enumerate(changes)
         ]
     )
@@ -322,14 +346,20 @@ def loop_lines(change: LoopChange) -> list[str]:
     The error counts as setpoint minus measurement: an offset that lasts is an error too.
     """
     rows = {row.name.partition(" of ")[0]: row for row in change.expected}
+    refused = (
+        f"{change.loop}: with the worst of the models that the log allows the margins are too "
+        "small, so do not type these numbers"
+    )
+    warned = [] if change.accepted else [refused]
     if not rows:
-        return []
+        return warned
     deviation, size, travel = (rows[name] for name in ("standard deviation", "mean size", "travel"))
     lines = [
+        *warned,
         f"{change.loop}, setpoint minus measurement: mean size "
         f"{significant(size.today.value)} to {range_words(size.proposed)} {size.unit}, standard "
         f"deviation {significant(deviation.today.value)} to {range_words(deviation.proposed)} "
-        f"{deviation.unit}, predicted"
+        f"{deviation.unit}, predicted",
     ]
     before, after = travel.today.value, travel.proposed.value
     if before > 0 and math.isfinite(after):

@@ -1,6 +1,7 @@
 """The candidate in shadow over the best, the median and the worst stretch of a log."""
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ def stretch_pictures(inputs: Inputs) -> Html:
             stretch,
             evaluation.tables.spec,
             evaluation.bands,
+            setpoints_of(inputs.config),
             name=f"stretch{index}",
             alt=text,
             caption=text,
@@ -52,6 +54,23 @@ def stretch_pictures(inputs: Inputs) -> Html:
         content = shown if shown.text else paragraph(text)
         columns.append(tag("div", tag("h3", TITLES.get(stretch.label, stretch.label)), content))
     return join([paragraph(_introduction(inputs)), tag("div", *columns, class_="columns")])
+
+
+def setpoints_of(config: str) -> dict[str, str]:
+    """The channel that carries the setpoint of each controlled one, by the loops of a run.
+
+    Args:
+        config: Resolved configuration as TOML.
+
+    Example:
+        >>> setpoints_of("classical.setpoint_channel.level = 'level_sp'")
+        {'level': 'level_sp'}
+    """
+    classical = tomllib.loads(config).get("classical", {})
+    loops = [loop for one in classical.get("declared", {}).values() for loop in one]
+    found = {loop["controlled"]: loop.get("setpoint_channel", "") for loop in loops}
+    found |= classical.get("setpoint_channel", {})
+    return {name: channel for name, channel in found.items() if channel}
 
 
 def _introduction(inputs: Inputs) -> str:
@@ -142,19 +161,30 @@ def shown_actions(stretch: Stretch, spec: Spec) -> list[int]:
     return sorted(int(i) for i in np.argsort(-distance / ranges)[:MAX_ACTIONS])
 
 
-def stretch_trend(stretch: Stretch, spec: Spec, bands: Sequence[Band]) -> Any:
-    """Draws logged and proposed actions, then logged measurements and costs."""
+def stretch_trend(
+    stretch: Stretch, spec: Spec, bands: Sequence[Band], setpoints: Mapping[str, str]
+) -> Any:
+    """Draws logged and proposed actions, then logged measurements and costs.
+
+    A setpoint is drawn over its measurement, not in a panel of its own.
+    """
+    over = {
+        name: stretch.channels.index(setpoint)
+        for name, setpoint in setpoints.items()
+        if {name, setpoint} <= {*stretch.channels}
+    }
+    shown_rows = [i for i in range(len(stretch.channels)) if i not in over.values()]
     actions = shown_actions(stretch, spec)
     costs = [j for j in range(spec.n_cost) if np.nanmax(stretch.cost[:, j], initial=0.0) > 0]
-    rows = len(actions) + len(stretch.channels) + len(costs)
+    rows = len(actions) + len(shown_rows) + len(costs)
     figure = new_figure(PANEL * rows + HEAD, width=WIDTH)
     panels = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
     seconds, unit = time_axis(len(stretch.known), spec.dt)
     time = np.arange(len(stretch.known)) * spec.dt / seconds
     for panel, i in zip(panels, actions, strict=False):
         _action(panel, stretch, i, time, spec)
-    for panel, row in zip(panels[len(actions) :], range(len(stretch.channels)), strict=False):
-        _measurement(panel, stretch, row, time, spec, bands)
+    for panel, row in zip(panels[len(actions) :], shown_rows, strict=False):
+        _measurement(panel, stretch, row, time, spec, bands, over.get(stretch.channels[row]))
     for panel, j in zip(panels[rows - len(costs) :], costs, strict=True):
         channel, kind = spec.cost[j], limit_kind(spec.cost[j].per)
         shown = kind.along(np.nan_to_num(stretch.cost[:, j]))
@@ -199,17 +229,27 @@ def _action(panel: Any, stretch: Stretch, index: int, time: np.ndarray, spec: Sp
 
 
 def _measurement(
-    panel: Any, stretch: Stretch, row: int, time: np.ndarray, spec: Spec, bands: Sequence[Band]
+    panel: Any,
+    stretch: Stretch,
+    row: int,
+    time: np.ndarray,
+    spec: Spec,
+    bands: Sequence[Band],
+    setpoint: int | None,
 ) -> None:
     name = stretch.channels[row]
     unit = next(channel.unit for channel in spec.obs if channel.name == name)
     values = np.where(stretch.known, stretch.obs[:, row], np.nan)
     panel.plot(time, values, color=LOGGED, lw=1.2)
+    wanted = [] if setpoint is None else np.where(stretch.known, stretch.obs[:, setpoint], np.nan)
+    if setpoint is not None:
+        panel.step(time, wanted, where="post", color=OUTSIDE, lw=1.2, ls=(0, (4, 2)))
     limits = [(band.low, band.high) for band in bands if band.channel == name]
-    panel.set_ylim(*window_of([*values, *(end for pair in limits for end in pair)]))
+    panel.set_ylim(*window_of([*values, *wanted, *(end for pair in limits for end in pair)]))
     for low, high in limits:
         shade_forbidden(panel, low, high)
-    panel_title(panel, f"{name}, as logged", unit)
+    told = "" if setpoint is None else " with its setpoint dashed"
+    panel_title(panel, f"{name}{told}, as logged", unit)
 
 
 def _legend(panel: Any) -> tuple[list[Any], list[str]]:
