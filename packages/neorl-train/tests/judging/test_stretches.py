@@ -68,6 +68,7 @@ def test_proposals_stand_beside_the_logged_actions_of_three_stretches():
     for one in found:
         part = slice(one.episode * LENGTH, (one.episode + 1) * LENGTH)
         assert (one.stamp, one.first) == (part.start * 60.0, 0)
+        assert one.when == f"{part.start * 60} s", "this log does not say where its times begin"
         assert one.reward == pytest.approx(rows.reward[part].mean())
         np.testing.assert_allclose(one.logged, rows.action[part])
         np.testing.assert_allclose(one.obs, rows.obs[part, 1:])
@@ -153,7 +154,14 @@ def test_limits_and_channels_come_from_the_declarations_of_the_plant():
 
 def test_the_report_of_a_log_alone_shows_them(tmp_path):
     pytest.importorskip("matplotlib", reason="the pictures need the extra 'report'")
-    log = log_of()
+    configuration = DECLARED | {"log": {"time_zone": "Europe/Vienna"}}
+    log = log_of(
+        attributes={
+            "name": "tank",
+            "time_origin": "1970-01-01T00:00:00Z",
+            "provenance": {"configuration": configuration},
+        }
+    )
     result = evaluate_offline(
         {"iql-0": feedback(3.0)},
         dataset=log,
@@ -172,7 +180,7 @@ def test_the_report_of_a_log_alone_shows_them(tmp_path):
         "The best stretch of the log",
         "A median stretch",
         "The worst stretch",
-        "Episode 3, from 1970-01-01 02:00 UTC, 60 min, not trained on",
+        "Episode 3, from 1970-01-01 03:00 CET, 60 min, not trained on",
         f"outside the range of the log in {100 * outside:.1f}\N{NO-BREAK SPACE}% of the steps",
         "x was beyond its limit of 1.5 in",
     ):
