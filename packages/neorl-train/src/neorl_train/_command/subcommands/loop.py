@@ -247,7 +247,7 @@ def typed_faceplate(options: LoopOptions, record: "LoopRecord") -> "TodaysFacepl
     """
     from neorl_envs.datasets import FaceplateLoop
 
-    shown, given = options.faceplate, {}
+    shown, given = options.faceplate, dict[str, Any]()
     if not shown.given:
         return None
     percent = shown.proportional_band is not None or shown.gain_unit == "percent"

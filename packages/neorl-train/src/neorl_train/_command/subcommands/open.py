@@ -314,22 +314,23 @@ def options_of(log: Path, out: Path, answers: Mapping[str, str]) -> LoopOptions:
 
 def _faceplate_of(name: str, answers: Mapping[str, str]) -> FaceplateOptions:
     """What was typed of a faceplate; a field that was left empty has its default."""
-    numbers = {
-        key: _number(name, answers[key])
-        for key in ("proportional", "integral", "derivative")
-        if answers.get(key)
-    }
-    words = {
+    kind = answers.get("kind", "")
+    fields: dict[str, Any] = {
         key: answers[key]
         for key in ("integral_unit", "derivative_unit", "structure", "direction")
         if answers.get(key)
     }
-    kind = answers.get("kind", "")
-    if "proportional" in numbers:
-        key = "proportional_band" if kind == "band" else "gain"
-        numbers[key] = numbers.pop("proportional")
-    unit = {"gain_unit": kind} if kind in ("percent", "engineering") else {}
-    return FaceplateOptions(**numbers, **words, **unit)
+    numbers = {
+        "proportional_band" if kind == "band" else "gain": "proportional",
+        "integral": "integral",
+        "derivative": "derivative",
+    }
+    for field, key in numbers.items():
+        if answers.get(key):
+            fields[field] = _number(name, answers[key])
+    if kind in ("percent", "engineering"):
+        fields["gain_unit"] = kind
+    return FaceplateOptions(**fields)
 
 
 def _redrawn(form: "LoopForm", options: LoopOptions) -> "LoopForm":
