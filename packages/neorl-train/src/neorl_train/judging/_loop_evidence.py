@@ -160,18 +160,23 @@ def form_words(form: PIDForm) -> str:
 
     Example:
         >>> form_words(PIDForm("standard", "gain", "minutes", measurement_span=30.0))
-        'standard form; gain in percent of the output per percent of the measurement (30 and 100 \
-wide); reset in minutes'
+        'standard form; gain in percent of the output (range 100) per percent of the measurement \
+(range 30); reset in minutes'
     """
-    size = (
-        "percent of the output per percent of the measurement "
-        f"({form.measurement_span:g} and {form.output_span:g} wide)"
-        if form.units == "percent"
-        else "engineering units"
-    )
-    proportional = "gain" if form.proportional == "gain" else "proportional band"
+    measured, moved = f"{form.measurement_span:g}", f"{form.output_span:g}"
+    part, size = "gain", "engineering units"
+    if form.proportional == "band":
+        part = "proportional band"
+        if form.units == "percent":
+            size = f"percent of the measurement's range of {measured}"
+        size = f"{size} for the whole output (range {moved})"
+    elif form.units == "percent":
+        size = (
+            f"percent of the output (range {moved}) per percent of the measurement (range "
+            f"{measured})"
+        )
     integral = form.integral.replace("per_", "repeats per ")
-    return f"{form.structure} form; {proportional} in {size}; reset in {integral}"
+    return f"{form.structure} form; {part} in {size}; reset in {integral}"
 
 
 def same_form(form: PIDForm, *, derivative: bool) -> tuple[str, ...]:
