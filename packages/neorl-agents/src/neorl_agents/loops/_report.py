@@ -77,7 +77,7 @@ def health_figures(report: LoopReport) -> tuple[Figure, ...]:
         ),
         Figure(
             "time in automatic",
-            f"{float(use.automatic):.1%}" if record.mode_known else "100 % (no mode was given)",
+            f"{float(use.automatic):.1%}" if record.mode_known else "100.0% (no mode was given)",
             _word(float(use.automatic), (0.5, "low"), (0.9, "fair"), (np.inf, "good")),
         ),
         Figure(
