@@ -1,6 +1,7 @@
 """The stages that make the candidates of a run, and choose the one that it delivers."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -326,7 +327,11 @@ def with_learners(material: Material, learned: Mapping[str, Learned]) -> tuple[M
 
 
 def loop_changes_stage(
-    run: ResolvedRun, session: Session, experience: Experience | None, policy: Policy
+    run: ResolvedRun,
+    session: Session,
+    experience: Experience | None,
+    policy: Policy,
+    plants: LearnedPlants | None,
 ) -> None:
     """Writes the evidence for each declared loop that the candidate changes."""
     if experience is None or not declared_faceplates(experience.dataset):
@@ -334,7 +339,9 @@ def loop_changes_stage(
     session.reporter.stage("judging the loops before and after")
     with session.timings.stage("loops"):
         source, folder = Path(run.config.data.source), session.directory.path
-        lines = write_loop_changes(folder, source, experience.dataset, policy)
+        dataset, steps = experience.dataset, math.inf if plants is None else plants.model.history
+        memory = steps * dataset.spec.dt
+        lines = write_loop_changes(folder, source, dataset, policy, memory=memory)
         session.directory.update_record(loops=lines)
     session.reporter.end()
     for line in lines:

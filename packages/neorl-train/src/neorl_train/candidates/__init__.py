@@ -7,6 +7,7 @@ from neorl_train.candidates._family import RunInputs as RunInputs
 from neorl_train.candidates._imitated import best_behaviour as best_behaviour
 from neorl_train.candidates._imitated import best_mean as best_mean
 from neorl_train.candidates._learner import learner_of as learner_of
+from neorl_train.candidates._loop_changes import forgetful as forgetful
 from neorl_train.candidates._loop_changes import proposed_change as proposed_change
 from neorl_train.candidates._loop_changes import write_loop_changes as write_loop_changes
 from neorl_train.candidates._retuned import faceplate_texts as faceplate_texts
@@ -35,6 +36,7 @@ __all__ = [
     "check_candidate",
     "default_candidate",
     "faceplate_texts",
+    "forgetful",
     "learner_of",
     "make_candidates",
     "proposed_change",

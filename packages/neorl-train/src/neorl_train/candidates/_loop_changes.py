@@ -9,6 +9,7 @@ from typing import NamedTuple
 from neorl_agents.loops import (
     FaceplateChange,
     LoggedController,
+    LoopModel,
     LoopRecord,
     LoopReport,
     faceplate_rows,
@@ -164,7 +165,28 @@ def declared_faceplates(dataset: Dataset) -> dict[str, TodaysFaceplate]:
     return {one.manipulated: one for one in todays_controller(dataset).faceplates}
 
 
-def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Policy) -> list[str]:
+def forgetful(name: str, model: LoopModel, memory: float, period: float) -> str:
+    """Says that a plant model forgets a move before the measurement answers; else nothing.
+
+    Args:
+        name: Tag of the loop.
+        model: What the log shows of its process.
+        memory: Seconds that the plant model of the run remembers.
+        period: Period of the log in seconds.
+    """
+    if not model.members or model.dead_time.low <= memory:
+        return ""
+    longer = math.ceil(period * model.dead_time.high / memory)
+    return (
+        f"{name}: its dead time is about {model.dead_time.value:.3g} s, and the plant model of "
+        f"this run remembers {memory:g} s, so it does not see what a move brings about; convert "
+        f"the log with period_s = {longer} in plant.toml, or rely on neorl-train loop"
+    )
+
+
+def write_loop_changes(
+    folder: Path, source: Path, dataset: Dataset, policy: Policy, *, memory: float = math.inf
+) -> list[str]:
     """Writes ``loops.json`` of a candidate into a run, from which its report makes the sheets.
 
     Args:
@@ -172,9 +194,10 @@ def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Pol
         source: File of the log.
         dataset: Its content.
         policy: The candidate.
+        memory: Seconds that the plant model of the run remembers.
 
     Returns:
-        Sentences on the loops that get no sheet, and why.
+        Sentences on the loops that get no sheet, and why, and on what the plant model cannot see.
     """
     changes, notes = [], []
     declared = declared_faceplates(dataset)
@@ -189,6 +212,8 @@ def write_loop_changes(folder: Path, source: Path, dataset: Dataset, policy: Pol
     for report in reports:
         shown = declared[report.record.tags["output"]]
         gains = loops[shown.manipulated]
+        if told := forgetful(shown.name, report.model, memory, report.record.period):
+            notes.append(told)
         why = _why_not(report)
         if why or gains is None:
             sentence = why and f"{why[0].lower()}{why[1:].rstrip('.')}"
