@@ -138,7 +138,7 @@ class LimitKind(ABC):
         return ~(values <= limit)
 
     def limit_words(self, limit: float, unit: str) -> str:
-        """A limit in words, with its unit; the unit ``"1"`` of dimensionless numbers is not shown.
+        """A limit in words, with its unit; ``"1"`` and an unknown unit, ``"?"``, are not shown.
 
         A multiplication sign stands before a unit that begins with a digit, such as
         ``"100 units"``.
@@ -150,7 +150,7 @@ class LimitKind(ABC):
             '0.5 bar per step'
         """
         sign = "× " if unit[:1].isdigit() else ""
-        text = f"{limit:g}" if unit == "1" else f"{limit:g} {sign}{unit}"
+        text = f"{limit:g}" if unit in ("1", "?") else f"{limit:g} {sign}{unit}"
         return f"{text} per {self.per}"
 
 

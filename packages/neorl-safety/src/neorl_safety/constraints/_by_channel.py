@@ -88,7 +88,7 @@ class BoxKind:
     def describe(self, channels: Channels, constraint: Box) -> list[str]:
         """For example ``"feed between 0 and 30000 kg/h"``."""
         return [
-            f"{channel.name} between {float(low):g} and {float(high):g} {channel.unit}"
+            f"{channel.name} between {float(low):g} and {float(high):g}{_suffix(channel.unit)}"
             for channel, low, high in zip(
                 channels.action, constraint.low, constraint.high, strict=True
             )
@@ -274,4 +274,9 @@ def _rate_text(rate: float, unit: str) -> str:
     """
     numbers = {name: f"{rate * SECONDS[per]:g}" for per, name in PERIODS.items()}
     period = next((name for name, number in numbers.items() if len(number) <= 5), "second")
-    return f"{numbers[period]} {unit} per {period}"
+    return f"{numbers[period]}{_suffix(unit)} per {period}"
+
+
+def _suffix(unit: str) -> str:
+    """A unit behind a number; nothing for the unit of a log that states none."""
+    return "" if unit == "?" else f" {unit}"

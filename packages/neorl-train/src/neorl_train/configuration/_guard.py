@@ -405,7 +405,11 @@ def _constant_policy(
 
 
 def _constant_text(fallback: FallbackConfig, spec: Spec, reference: str, given: bool) -> str:
-    values = [f"{c.name} {fallback.values[c.name]:.4g} {c.unit}" for c in spec.action]
+    values = [
+        # A published log states no units.
+        f"{c.name} {fallback.values[c.name]:.4g} {c.unit}".removesuffix(" ?")
+        for c in spec.action
+    ]
     why = "" if given else " (the mean logged action, because no fallback was declared)"
     return f"holds {', '.join(values)}{why}"
 

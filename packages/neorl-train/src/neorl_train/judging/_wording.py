@@ -155,13 +155,13 @@ def quantity(value: float, unit: str) -> str:
 
 
 def with_unit(text: str, unit: str) -> str:
-    """A number as text with its unit, which is not shown if it is ``1``.
+    """A number as text with its unit, which is not shown if it is ``1`` or not known, ``?``.
 
     Example:
-        >>> with_unit("5", "bar"), with_unit("5", "1"), with_unit("5", "100 units")
+        >>> with_unit("5", "bar"), with_unit("5", "?"), with_unit("5", "100 units")
         ('5 bar', '5', '5 × 100 units')
     """
-    if unit == "1":
+    if unit in ("1", "?"):
         return text
     return f"{text} × {unit}" if unit[:1].isdigit() else f"{text} {unit}"
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.resources
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal
@@ -110,25 +111,34 @@ def table(
 
 
 def _head(column: Column) -> Html:
-    unit = (tag("span", column.unit, class_="unit"),) if column.unit else ()
+    shown = _known_unit(column)
+    unit = (tag("span", shown, class_="unit"),) if shown else ()
     return tag("th", column.title, *unit, scope="col", class_=column.align)
 
 
 def _row(columns: Sequence[Column], row: Sequence[Content] | Group) -> Html:
     if isinstance(row, Group):
         return tag("tr", tag("th", row.title, colspan=str(len(columns)), scope="colgroup"))
+    # A log that states no units has "?" for them.
+    known = ["\N{EN DASH}" if cell == "?" else cell for cell in row]
     cells = [
         tag("td", cell, class_=column.align, data_label=_label(column))
         if i
         else tag("th", cell, class_=column.align, scope="row")
-        for i, (column, cell) in enumerate(zip(columns, row, strict=True))
+        for i, (column, cell) in enumerate(zip(columns, known, strict=True))
     ]
     return tag("tr", *cells)
 
 
 def _label(column: Column) -> str:
     """The head of a column on one line."""
-    return f"{column.title}, {column.unit}" if column.unit else column.title
+    shown = _known_unit(column)
+    return f"{column.title}, {shown}" if shown else column.title
+
+
+def _known_unit(column: Column) -> str:
+    """The unit of a column without that of a log that states none, which is ``?``."""
+    return re.sub(r"^\?[,;]? ?", "", column.unit)
 
 
 def figure(picture: Html, caption: Content) -> Html:

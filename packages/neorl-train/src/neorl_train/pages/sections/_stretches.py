@@ -10,7 +10,7 @@ from neorl_core import Spec
 from neorl_core.costs import limit_kind
 from neorl_safety.filters import Flag
 from neorl_train.judging._results import BEST, MEDIAN, WORST, Band, Stretch
-from neorl_train.judging._wording import enumeration, number, percent
+from neorl_train.judging._wording import enumeration, number, percent, with_unit
 from neorl_train.pages._html import Html, join, paragraph, tag
 from neorl_train.pages._inputs import Inputs
 from neorl_train.pages._style import (
@@ -113,9 +113,9 @@ def _describe(stretch: Stretch, inputs: Inputs) -> str:
         channel = spec.action[i]
         distance = float(np.abs((stretch.proposed - stretch.logged)[stretch.known, i]).mean())
         parts.append(
-            f"{channel.name}: {distance:.2g} {channel.unit} from the log on average; outside the "
-            f"range of the log in {percent(proposed[i] / n_known)} of the steps (the logged action "
-            f"itself: {percent(logged[i] / n_known)})."
+            f"{channel.name}: {with_unit(f'{distance:.2g}', channel.unit)} from the log on "
+            f"average; outside the range of the log in {percent(proposed[i] / n_known)} of the "
+            f"steps (the logged action itself: {percent(logged[i] / n_known)})."
         )
     fell_back = float(((stretch.flags & int(Flag.FALLBACK_USED)) != 0).mean())
     if fell_back:

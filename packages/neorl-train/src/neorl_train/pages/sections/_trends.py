@@ -166,8 +166,10 @@ def _measurement(
 
 
 def panel_title(panel: Any, name: str, unit: str) -> None:
-    """Writes name and unit above a panel."""
-    panel.set_title(f"{name}  [{unit}]" if unit else name, loc="left", fontsize=10, pad=3)
+    """Writes name and unit above a panel; a log may not state its units."""
+    panel.set_title(
+        f"{name}  [{unit}]" if unit not in ("", "?") else name, loc="left", fontsize=10, pad=3
+    )
 
 
 def shade_forbidden(panel: Any, low: float, high: float) -> None:
