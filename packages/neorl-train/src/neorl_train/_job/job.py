@@ -225,6 +225,7 @@ def first_record(complete: Resolved) -> dict[str, Any]:
         "replaced_limits": complete.replaced,
         "origins": complete.origins,
         "fallback": complete.fallback,
+        "speaks_of_guard": complete.speaks_of_guard,
         "given_policies": complete.given_policies,
         "controllers": [],
         "changes": [],

@@ -17,6 +17,7 @@ from neorl_core.infrastructure import Registry
 from neorl_envs import Dataset
 from neorl_envs.ingest import READERS, reader_name
 from neorl_envs.plants import PLANTS, Plant, is_plant, is_unit, plant_origin
+from neorl_envs.scoring import GymnasiumJudge
 from neorl_safety.constraints import (
     KINDS,
     Constraints,
@@ -89,6 +90,7 @@ class Resolved:
         notes: Warnings about what the user did not declare, or declared without effect.
         origins: Distribution of everything supplied by third parties.
         given_policies: Digest of every file of ``evaluation.policies``, and of the incumbent's.
+        speaks_of_guard: Whether the summary names limits, fallback and supervision.
     """
 
     run: ResolvedRun
@@ -98,6 +100,7 @@ class Resolved:
     notes: list[str]
     origins: dict[str, dict[str, str]]
     given_policies: dict[str, str]
+    speaks_of_guard: bool
 
 
 def resolve(config: Config) -> Resolved:
@@ -158,9 +161,11 @@ def resolve(config: Config) -> Resolved:
     )
     config = candidates.within(config)
     complete = dataclasses.replace(config, penalty=penalty, limits=limits, fallback=fallback)
-    complete = _with_starts(complete)
+    complete = _with_points(_with_starts(complete))
+    run = _run(complete, source, kind, environment, dataset)
+    quiet = _wants_no_guard(config, run, dataset)
     return Resolved(
-        run=_run(complete, source, kind, environment, dataset),
+        run=run,
         limits=limit_sentences,
         replaced=[
             sentence for sentence in _sentences(declared, spec) if sentence not in limit_sentences
@@ -170,10 +175,12 @@ def resolve(config: Config) -> Resolved:
         + incumbent_notes
         + untrained_notes(config, kind.usual_hyperparameters(config))
         + size_notes({name: hyperparameters(config, name) for name in config.training.algorithms})
-        + ([] if environment is not None else _guard_warnings(config, limits, text, spec))
+        + ([] if environment or quiet else _guard_warnings(config, limits, text, spec))
+        + ([] if run.judge is None else [*run.judge.notes])
         + _limits_of_the_log(config, environment, dataset),
-        origins=origins(config, constraints),
+        origins=origins(config, constraints, run.judge),
         given_policies=given_policies,
+        speaks_of_guard=not quiet,
     )
 
 
@@ -205,7 +212,9 @@ def _run(
     own = environment if dataset is None else dataset
     assert own is not None  # a source is a plant or a file
     spec = limited_spec(own.spec, config.limits.cost)
-    return ResolvedRun(config, source, kind, environment, dataset, spec)
+    named = config.evaluation
+    judge = GymnasiumJudge(named.environment, own.spec) if named.is_gymnasium else None
+    return ResolvedRun(config, source, kind, environment, dataset, spec, judge=judge)
 
 
 def _with_exogenous(config: Config, spec: Spec, plant: Plant | None) -> Config:
@@ -262,6 +271,33 @@ def _with_starts(config: Config) -> Config:
     digest = config_hash(config).partition(":")[2]
     evaluation = dataclasses.replace(config.evaluation, seed=int(digest[:8], 16) % 2**31)
     return dataclasses.replace(config, evaluation=evaluation)
+
+
+POINTS = 10
+"""Fewest points of a learning curve in a Gymnasium environment, as papers print it."""
+
+
+def _with_points(config: Config) -> Config:
+    """Validates often enough for a learning curve, if a Gymnasium environment gives its returns."""
+    if not config.evaluation.is_gymnasium:
+        return config
+    training, checkpoints = config.training, config.checkpoints
+    tenth = max(training.updates // (POINTS * training.chunk), 1) * training.chunk
+    checkpoints = dataclasses.replace(checkpoints, interval=min(checkpoints.interval, tenth))
+    return dataclasses.replace(config, checkpoints=checkpoints)
+
+
+def _wants_no_guard(config: Config, run: ResolvedRun, dataset: Dataset | None) -> bool:
+    """Whether nobody asked for a guard: a published log, or scores, and nothing is declared."""
+    if dataset is None or run.environment is not None:
+        return False
+    published = all(channel.unit == "?" for channel in (*dataset.spec.obs, *dataset.spec.action))
+    default = Config()
+    declared = dataset.attributes.get("constraints") or any(
+        getattr(config, section) != getattr(default, section)
+        for section in ("limits", "fallback", "monitors", "supervisor")
+    )
+    return (published or run.judge is not None) and not declared
 
 
 def _limits(
@@ -351,7 +387,9 @@ def _guard_warnings(config: Config, limits: LimitsConfig, fallback: str, spec: S
     return notes
 
 
-def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str]]:
+def origins(
+    config: Config, constraints: Constraints, judge: GymnasiumJudge | None = None
+) -> dict[str, dict[str, str]]:
     """Distribution and version of every third-party learner, plant, reader and constraint.
 
     Returns:
@@ -374,6 +412,8 @@ def origins(config: Config, constraints: Constraints) -> dict[str, dict[str, str
         for kind, (table, names) in used.items()
     }
     by_kind["environment"] |= {name: plant_origin(name) for name in plants if is_unit(name)}
+    if judge is not None:
+        by_kind["environment"][judge.name] = judge.origin
     return {kind: names for kind, names in by_kind.items() if names}
 
 

@@ -12,6 +12,7 @@ from neorl_core import Policy, Spec
 from neorl_envs import Dataset
 from neorl_envs.plants import Plant
 from neorl_envs.recording import BehaviourPolicy, behaviour_policies, quality
+from neorl_envs.scoring import GymnasiumJudge
 from neorl_train._process.control import StopSignal
 from neorl_train._process.progress import Profile, Reporter, Timings
 from neorl_train.configuration._sections import Config
@@ -55,6 +56,7 @@ class ResolvedRun:
         dataset: The log, if the source is a file; that of a plant is collected later.
         spec: Channels of the source, with the cost limits of the run.
         shared: What a federation found for retuning at this site; ``None`` outside of one.
+        judge: Gymnasium environment in which policies are scored; ``None`` for none.
     """
 
     config: Config
@@ -64,6 +66,7 @@ class ResolvedRun:
     dataset: Dataset | None
     spec: Spec
     shared: SharedRetuning | None = None
+    judge: GymnasiumJudge | None = None
 
     @property
     def judged_spec(self) -> Spec:

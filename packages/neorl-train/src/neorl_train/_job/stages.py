@@ -50,6 +50,7 @@ from neorl_train.candidates._family import Material
 from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
 from neorl_train.configuration._guard import fallback_policies
 from neorl_train.configuration._sections import (
+    MAX_STARTS,
     CandidateConfig,
     config_hash,
     config_to_dict,
@@ -196,8 +197,15 @@ def validation_of(run: ResolvedRun, experience: Experience | None) -> PolicyVali
     starts = evaluation.curve_starts
     held_out = None if experience is None else experience.held_out
     penalty_weights = [run.config.penalty.get(channel.name, 0.0) for channel in run.spec.cost]
+    first = evaluation.seed + MAX_STARTS  # no episode of the evaluation has one of these seeds
     return PolicyValidation(
-        held_out, run.environment, key=key, starts=starts, penalty_weights=penalty_weights
+        held_out,
+        run.environment,
+        key=key,
+        starts=starts,
+        penalty_weights=penalty_weights,
+        judge=run.judge,
+        judge_seeds=range(first, first + starts),
     )
 
 
@@ -277,6 +285,8 @@ def _evaluate(
 
     assert experience is not None  # if there is no plant, there is a log
     session.reporter.stage(f"comparing with the log: {', '.join(pool.policies)}")
+    if run.judge is not None:
+        session.reporter.stage(f"scoring in {settings.starts} episodes of {run.judge.name}")
     return evaluate_offline(
         pool,
         dataset=experience.dataset,
@@ -285,6 +295,8 @@ def _evaluate(
         candidate=candidate,
         spec=run.judged_spec,
         controllers=controllers,
+        judge=run.judge,
+        judge_seeds=range(settings.seed, settings.seed + settings.starts),
         level=settings.level,
         episode_margin=settings.episode_margin,
         **trend_arguments(

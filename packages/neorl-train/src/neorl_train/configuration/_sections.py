@@ -177,7 +177,9 @@ class EvaluationConfig:
 
     Attributes:
         environment: Simulated plant on which a log in a file was recorded; the run is then judged
-            in paired episodes on it. If empty, a run on a log has no simulator.
+            in paired episodes on it. A Gymnasium environment, ``gym:ID`` or ``gym:MODULE:ID``
+            (importing ``MODULE`` registers it), gives scores and a learning curve of ten points or
+            more. If empty, a run on a log has no simulator.
         starts: Number of paired episodes (common random numbers) in which every policy is
             evaluated.
         seed: Seed of the starts; -1 derives it from all other settings of the run, so that runs
@@ -218,6 +220,11 @@ class EvaluationConfig:
     families: tuple[str, ...] = ()
 
     @property
+    def is_gymnasium(self) -> bool:
+        """Whether the environment is one of Gymnasium, which scores policies, and not a plant."""
+        return self.environment.startswith("gym:")
+
+    @property
     def incumbent_file(self) -> str:
         """Path of the policy artefact that runs today; empty if it has a name instead."""
         return self.incumbent if Path(self.incumbent).suffix == ARTEFACT else ""
@@ -239,7 +246,8 @@ class CheckpointConfig:
 
     Attributes:
         interval: Number of updates between two checkpoints, a multiple of the chunk; policies are
-            validated at the same times.
+            validated at the same times. In a run with a Gymnasium environment it is at most a tenth
+            of the updates, if the chunk allows it.
         keep: Number of checkpoints kept for each algorithm.
         best: Whether to keep the checkpoint whose policies are nearest to the logged actions of
             held-out episodes, by ``held_out_distance`` and its mean over the seeds, and to judge

@@ -149,7 +149,7 @@ def simulator(
     """The plant on which policies of a run can act; ``None`` if there is only a log.
 
     It is the environment that generated the log, or the one that an evaluation or a fine-tuning
-    names for a log in a file.
+    names for a log in a file. A Gymnasium environment is no plant: it has no controllers.
 
     Raises:
         InputError: If the source is neither an environment nor a file, an option names no
@@ -157,8 +157,9 @@ def simulator(
     """
     source = source_named(data.source, data.constants)
     judge, trainer = evaluation.environment, finetune.environment
-    if judge and not is_plant(judge):
-        raise unknown_name("simulated plant as evaluation.environment", judge, PLANTS)
+    if judge and not evaluation.is_gymnasium and not is_plant(judge):
+        fault = unknown_name("simulated plant as evaluation.environment", judge, PLANTS)
+        raise InputError(f"{fault}; a Gymnasium environment is named gym:ID or gym:MODULE:ID")
     if judge and isinstance(source, PlantSource) and judge != source.name:
         raise InputError(
             f"evaluation.environment is {judge}, but data.source is the simulated plant "
@@ -169,7 +170,8 @@ def simulator(
             f"evaluation.environment is {judge}, but finetune.environment is {trainer}, and a "
             "fine-tuning is judged on the plant on which it trains; leave one of them out"
         )
-    named = trainer or ("" if isinstance(source, PlantSource) else judge)
+    no_plant = isinstance(source, PlantSource) or evaluation.is_gymnasium
+    named = trainer or ("" if no_plant else judge)
     return source_named(named).simulator() if named else source.simulator()
 
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from neorl_train.judging._summary import pooled_rows as pooled_rows
     from neorl_train.judging._tables import AmountCell as AmountCell
     from neorl_train.judging._tables import CostCell as CostCell
+    from neorl_train.judging._tables import EnvironmentScore as EnvironmentScore
     from neorl_train.judging._tables import Estimate as Estimate
     from neorl_train.judging._tables import PolicyRow as PolicyRow
     from neorl_train.judging._tables import PooledCost as PooledCost
@@ -97,6 +98,7 @@ __all__ = [
     "Clause",
     "Collected",
     "CostCell",
+    "EnvironmentScore",
     "EpisodeRows",
     "Episodes",
     "Estimate",

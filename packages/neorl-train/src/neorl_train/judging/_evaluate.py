@@ -19,10 +19,16 @@ from neorl_envs import Dataset
 from neorl_envs.blocks import Term
 from neorl_envs.plants import Plant
 from neorl_envs.recording import BehaviourPolicy, behaviour_policies
+from neorl_envs.scoring import GymnasiumJudge
 from neorl_safety.constraints import ActionConstraints, AnyConstraints, action_constraints
 from neorl_safety.guards import GuardSettings, default_settings, guard_with
 from neorl_train.configuration._sections import PAIRED_STARTS_SEED, EvaluationConfig
 from neorl_train.data._source import known_plant, require_same_channels
+from neorl_train.judging._environment_scores import (
+    NO_RULE,
+    environment_results,
+    environment_scores,
+)
 from neorl_train.judging._pool import Pool, as_pool, check_names
 from neorl_train.judging._results import (
     BEHAVIOUR,
@@ -456,10 +462,14 @@ def evaluate_offline(
     held_out_episodes: Sequence[int] = (),
     loops: Sequence[str] = (),
     guard: Callable[[Policy], Policy] | None = None,
+    judge: GymnasiumJudge | None = None,
+    judge_seeds: Sequence[int] = (),
     level: float = EvaluationConfig.level,
     episode_margin: float = EvaluationConfig.episode_margin,
 ) -> Evaluation:
     """Evaluates without running a policy on a plant: statistics of the log, and shadow actions.
+
+    With a Gymnasium environment as judge, all policies and controllers are scored in it as well.
 
     Args:
         policies: Candidates, or policies by name; may be empty to compare only the controllers.
@@ -475,6 +485,8 @@ def evaluate_offline(
         loops: Controlled variables to show in the trends.
         guard: Wraps the candidate in its guard for the trends; without it, they show the policy's
             own proposals.
+        judge: Environment in which every policy is scored without guard; ``None`` for none.
+        judge_seeds: Seeds of its episodes, two or more, the same for all policies.
         level: Confidence level of all intervals.
         episode_margin: Margin for single episodes that the rule would apply with a simulator.
 
@@ -499,18 +511,21 @@ def evaluate_offline(
     rows = policy_rows(
         [log], spec, reference="", level=level, detailed={(LOG, False)}, terms=logged_terms(dataset)
     )
+    scored = [] if judge is None else environment_results(judge, pool, imitators, judge_seeds, spec)
     tables = ResultTables(
         environment="",
-        reason=no_simulator("NAME" if plant is None else plant.name),
+        reason=no_simulator("NAME" if plant is None else plant.name) if judge is None else NO_RULE,
         spec=spec,
         reward_unit=reward_unit(dataset),
         level=level,
-        n_starts=0,
+        n_starts=len(judge_seeds) if scored else 0,
         candidate=candidate,
         reference="",
-        rows=rows,
+        rows=(*rows, *policy_rows(scored, spec, reference="", level=level)),
         pooled=(),
         episode_margin=episode_margin,
+        judge="" if judge is None else judge.name,
+        scores=environment_scores(scored, spec, level=level),
     )
     bands = declared_bands(dataset, spec)
     proposed: tuple[Stretch, ...] = ()
@@ -524,7 +539,7 @@ def evaluate_offline(
         )
     return Evaluation(
         tables=tables,
-        results=(log,),
+        results=(log, *scored),
         traces=(),
         bands=bands,
         imitation=action_fits(pool, held_out, level=level, controllers=imitators),

@@ -23,6 +23,7 @@ from neorl_train.judging._wording import (
     enumeration,
     table_text,
     with_interval,
+    with_unit,
 )
 from neorl_train.runs._directory import EVALUATION, TRACES
 
@@ -355,9 +356,9 @@ class Evaluation:
 
 def fit_line(fit: ActionFit) -> str:
     """Describes one action of one policy compared with the logged action."""
-    difference = with_interval(fit.difference, decimals([fit.difference]))
+    distance = with_unit(with_interval(fit.difference, decimals([fit.difference])), fit.unit)
     return (
-        f"{fit.policy} on held-out rows, {fit.channel}: {difference} {fit.unit} from the log's "
+        f"{fit.policy} on held-out rows, {fit.channel}: {distance} from the log's "
         f"action on average (R2 {fit.explained:.2f})"
     )
 
@@ -391,7 +392,8 @@ def _beyond(fits: Sequence[ActionFit]) -> str:
     for fit in fits:
         assert fit.beyond_line is not None
         digits = decimals([fit.beyond_line])
-        amounts.append(f"{difference(fit.beyond_line, digits)} {fit.unit} of {fit.channel}")
+        amount = with_unit(difference(fit.beyond_line, digits), fit.unit)
+        amounts.append(f"{amount} of {fit.channel}")
     return (
         "its action is farther from the logged one than a linear function of the same "
         f"measurements, by {enumeration(amounts)}. Either it was trained too briefly, or it "
@@ -510,6 +512,8 @@ def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
 def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> Evaluation:
     """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their heads."""
     plain = {name: value for name, value in evaluation.items() if name != "units"}
+    # Older files of this version have no scores in a Gymnasium environment.
+    plain["tables"] = {"judge": "", "scores": [], **plain["tables"]}
     rows = {name: traces[name] for name in ("traces", "stretches") if name in traces}
     return from_plain(Evaluation, {**plain, **rows})
 

@@ -49,7 +49,8 @@ def verdict(tables: ResultTables) -> Verdict:
 
     The answer is ``cannot tell`` if there was no simulator or if there were too few episodes: all
     clauses hold but there were fewer than 64 episodes, or the only clauses that fail are those of
-    single episodes of which the candidate had none. Otherwise it is ``do not deploy``. A number
+    single episodes of which the candidate had none. It is also the answer to scores in a Gymnasium
+    environment, whose sentence is these scores. Otherwise it is ``do not deploy``. A number
     that is not finite fails its clause.
 
     Args:
@@ -61,6 +62,8 @@ def verdict(tables: ResultTables) -> Verdict:
     Raises:
         ValueError: If the tables lack the guarded candidate or its difference from the reference.
     """
+    if tables.judge:
+        return dataclasses.replace(_cannot_tell(tables), sentence=_sentences.scores(tables))
     if not tables.environment:
         return _cannot_tell(tables)
     row = tables.row(tables.candidate, guarded=True)

@@ -10,7 +10,14 @@ from scipy.special import betainc
 from neorl_agents.retuning import Excitation
 from neorl_train.judging._tables import ResultTables
 from neorl_train.judging._verdict import REFUSE, Answer, Clause
-from neorl_train.judging._wording import amount, confidence, short
+from neorl_train.judging._wording import (
+    amount,
+    confidence,
+    decimals,
+    enumeration,
+    short,
+    with_interval,
+)
 
 RULE_ON_LOG = (
     "predicted by a plant model learned from the log: the model reproduces today's controller, the "
@@ -35,6 +42,21 @@ def rule_of(level: float, episode_margin: float) -> str:
     return (
         f"{rule}; and at most {short(100 * episode_margin)} % more of the episodes over a limit "
         "or tripped than with the reference"
+    )
+
+
+def scores(tables: ResultTables) -> str:
+    """The scores of all learners in a Gymnasium environment, beside the log's own returns."""
+    texts = []
+    for score in (one for one in tables.scores if one.role == "learner"):
+        seeds = f" over {score.seeds} seeds" if score.seeds > 1 else ""
+        ends = with_interval(score.returns, decimals([score.returns]))
+        texts.append(f"{score.policy} {ends}{seeds}")
+    logged = [row.returns for row in tables.rows if row.role == "log"]
+    own = [f"the episodes of the log {with_interval(one, decimals([one]))}" for one in logged]
+    return (
+        f"Mean return of {tables.n_starts} episodes in {tables.judge}, with "
+        f"{confidence(tables.level)} intervals: {enumeration([*texts, *own])}."
     )
 
 

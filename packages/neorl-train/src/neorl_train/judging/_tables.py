@@ -193,6 +193,28 @@ class PooledRow:
 
 
 @dataclasses.dataclass(frozen=True)
+class EnvironmentScore:
+    """What all seeds of one policy score in a Gymnasium environment, in the same episodes.
+
+    Attributes:
+        policy: Name of the learner, or of a controller.
+        role: ``"learner"`` or ``"classical"``.
+        seeds: Number of training seeds; one for a controller.
+        returns: Mean undiscounted return. With several seeds its interval treats seeds and episodes
+            as random, otherwise episodes alone.
+        seed_std: Standard deviation of the seeds' mean returns; NaN for one seed.
+        costs: Mean over seeds and episodes of the quantity that each limit bounds.
+    """
+
+    policy: str
+    role: Role
+    seeds: int
+    returns: Estimate
+    seed_std: float
+    costs: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class ResultTables:
     """Everything on which a verdict may depend.
 
@@ -210,6 +232,9 @@ class ResultTables:
         episode_margin: Margin for the fraction of episodes over a limit: its upper bound may exceed
             the reference's fraction by at most this; infinite for no requirement on single
             episodes.
+        judge: Name of the Gymnasium environment in which the policies of a log were scored, without
+            guard; empty if there was none.
+        scores: Scores in that environment, pooled over seeds.
     """
 
     environment: str
@@ -223,6 +248,8 @@ class ResultTables:
     rows: tuple[PolicyRow, ...]
     pooled: tuple[PooledRow, ...]
     episode_margin: float
+    judge: str = ""
+    scores: tuple[EnvironmentScore, ...] = ()
 
     def row(self, name: str, *, guarded: bool) -> PolicyRow:
         """The row of a policy.

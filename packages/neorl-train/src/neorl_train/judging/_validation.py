@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from neorl_agents.policies import SequencePolicy
 from neorl_core import Policy, Spec, as_arrays
 from neorl_envs import Dataset
+from neorl_envs.scoring import GymnasiumJudge, episode_return
 from neorl_train.judging._rollouts import rollouts
 
 MAX_ROWS = 4096
@@ -29,6 +30,8 @@ class PolicyValidation:
         starts: Number of starts; with zero, only the log is used.
         penalty_weights: Penalty per unit of each cost, which is in the return that a policy without
             budgets counts.
+        judge: A Gymnasium environment in place of a plant; its episodes run at once, in Python.
+        judge_seeds: Seeds of the resets of its episodes, which the evaluation does not use.
     """
 
     def __init__(
@@ -39,12 +42,15 @@ class PolicyValidation:
         key: PRNGKeyArray,
         starts: int,
         penalty_weights: Sequence[float] = (),
+        judge: GymnasiumJudge | None = None,
+        judge_seeds: Sequence[int] = (),
     ) -> None:
         self._held_out = None if held_out is None else _HeldOut(held_out, penalty_weights)
         self._environment = environment if starts else None
         self._key, self._starts = key, jnp.arange(starts)
         spec = environment.spec if held_out is None else held_out.spec
         self._costs = tuple(channel.name for channel in spec.cost)
+        self._judge, self._judge_seeds = judge if judge_seeds else None, judge_seeds
 
     def __call__(self, policy: Policy) -> dict[str, jax.Array]:
         """Queues the evaluation of one policy and returns immediately.
@@ -55,7 +61,7 @@ class PolicyValidation:
             ``held_out_return_prediction_error``, the mean absolute error of that prediction over a
             held-out episode, in the unit of the reward; with a plant also ``plant_return``, the
             mean undiscounted return with the plant's own reward, and ``plant_cost_<name>``, the
-            mean sums.
+            mean sums; with a Gymnasium environment the same of that.
         """
         policy = as_arrays(policy)
         metrics = {} if self._held_out is None else self._held_out(policy)
@@ -64,6 +70,14 @@ class PolicyValidation:
             total, costs = _sums(rows.reward, rows.cost, rows.mask)
             metrics["plant_return"] = total
             metrics |= {f"plant_cost_{name}": costs[i] for i, name in enumerate(self._costs)}
+        if self._judge is not None:
+            rollouts_of_judge = self._judge.rollouts(policy, self._judge_seeds)
+            returns = [episode_return(rollout) for rollout in rollouts_of_judge]
+            metrics["plant_return"] = jnp.asarray(np.mean(returns))
+            sums = np.mean([rollout.costs.sum(axis=0) for rollout in rollouts_of_judge], axis=0)
+            metrics |= {
+                f"plant_cost_{name}": jnp.asarray(sums[i]) for i, name in enumerate(self._costs)
+            }
         return metrics
 
 

@@ -73,6 +73,11 @@ class Inputs:
     loops: list[LoopChange] = dataclasses.field(default_factory=list)
 
     @property
+    def curve_episodes(self) -> int:
+        """Number of episodes behind each point of a learning curve."""
+        return int(tomllib.loads(self.config).get("evaluation", {}).get("curve_starts", 0))
+
+    @property
     def simulated(self) -> bool:
         """Whether there was a simulator."""
         return bool(self.evaluation.tables.environment)

@@ -20,12 +20,14 @@ from neorl_train.pages._html import (
 )
 from neorl_train.pages._inputs import Inputs, read_inputs
 from neorl_train.pages._style import missing
+from neorl_train.pages._terminal import SCORED
 from neorl_train.pages.sections import _about as about
 from neorl_train.pages.sections import _results as results
 from neorl_train.pages.sections._amounts import benefit, movement_table
 from neorl_train.pages.sections._comparison import acting_picture, cost_picture, start_picture
 from neorl_train.pages.sections._learning import learning_picture
 from neorl_train.pages.sections._loop_change import loop_sections
+from neorl_train.pages.sections._scores import curve_table, score_table
 from neorl_train.pages.sections._stretches import stretch_pictures
 from neorl_train.pages.sections._trends import trend_pictures
 from neorl_train.pages.sections._verdict import clause_table, headline, tiles
@@ -63,13 +65,14 @@ def page(inputs: Inputs) -> str:
         for printing.
     """
     tables = inputs.evaluation.tables
-    name = tables.environment or inputs.evaluation.source.name
+    name = tables.environment or tables.judge or inputs.evaluation.source.name
     header = [
         tag("p", f"neorl \N{MIDDLE DOT} run {inputs.run.name}", class_="over"),
         tag("h1", _question(inputs, name)),
         headline(inputs),
     ]
-    title = f"{inputs.verdict.answer}: {inputs.verdict.candidate} on {name}"
+    answer = SCORED if tables.judge else inputs.verdict.answer
+    title = f"{answer}: {inputs.verdict.candidate} on {name}"
     margin = f"neorl run {inputs.run.name} ({inputs.record.get('id', 'no id')}): {title}"
     return document(title, header, _sections(inputs), margin=margin)
 
@@ -77,6 +80,8 @@ def page(inputs: Inputs) -> str:
 def _question(inputs: Inputs, name: str) -> str:
     """The question that the report answers: about a plant, or about the plant behind a log."""
     candidate = inputs.verdict.candidate
+    if inputs.evaluation.tables.judge:
+        return f"What do the learners score in {name}?"
     if inputs.simulated:
         return f"Can {candidate} take over {name}?"
     return f"Can {candidate} take over the plant in {name}?"
@@ -84,9 +89,18 @@ def _question(inputs: Inputs, name: str) -> str:
 
 def _sections(inputs: Inputs) -> list[Section]:
     """Identifier, heading and content of every section, in reading order."""
+    scored = bool(inputs.evaluation.tables.judge)
+    curves = ("curves", "Learning curves", learning_picture(inputs))
+    meaning = (
+        "What the scores mean, and what they do not"
+        if scored
+        else "What the verdict means, and what it does not"
+    )
+    guard = about.guard_facts(inputs) if inputs.record.get("speaks_of_guard", True) else Html("")
     parts = [
-        ("why", "Why", _why(inputs)),
-        ("limits", "What the verdict means, and what it does not", about.what_it_says(inputs)),
+        ("why", "Scores" if scored else "Why", _why(inputs)),
+        *([curves] if scored else []),
+        ("limits", meaning, about.what_it_says(inputs)),
         ("next", "Next", about.next_commands(inputs)),
         ("loops", "The loops before and after", _loops(inputs)),
         ("identified", "What was identified and retuned", about.identified_models(inputs)),
@@ -99,10 +113,10 @@ def _sections(inputs: Inputs) -> list[Section]:
         ),
         *(_simulated_sections(inputs) if inputs.simulated else _logged_sections(inputs)),
         ("signs", "Signs that training went wrong", about.training_facts(inputs)),
-        ("curves", "Learning curves", learning_picture(inputs)),
+        *([] if scored else [curves]),
         ("tables", "All numbers", _numbers(inputs)),
         ("data", "The log", about.data_facts(inputs)),
-        ("guard", "The guard", about.guard_facts(inputs)),
+        ("guard", "The guard", guard),
         ("provenance", "Provenance", about.provenance(inputs)),
     ]
     return [part for part in parts if part[2].text]
@@ -125,9 +139,12 @@ def _why(inputs: Inputs) -> Html:
             if note
         ]
     else:
+        if inputs.evaluation.tables.judge:
+            parts.append(score_table(inputs.evaluation.tables))
+            parts.append(curve_table(inputs.validations, inputs.curve_episodes))
         if inputs.verdict.clauses:
             parts.append(clause_table(inputs.verdict))
-        if inputs.verdict.reason:
+        if inputs.verdict.reason and not inputs.evaluation.tables.judge:
             parts.append(paragraph(f"Reason: {inputs.verdict.reason}."))
         worse = line_warnings(inputs.evaluation.imitation, inputs.verdict.candidate)
         parts += [paragraph(tag("strong", f"{line}.", class_="fails")) for line in worse]

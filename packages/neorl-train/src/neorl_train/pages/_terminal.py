@@ -36,10 +36,19 @@ from neorl_train.judging._wording import (
     with_interval,
 )
 from neorl_train.pages._html import glossary
-from neorl_train.pages._inputs import chosen_lines, learner_settings, read_config, read_object
+from neorl_train.pages._inputs import (
+    chosen_lines,
+    curves,
+    learner_settings,
+    read_config,
+    read_object,
+)
+from neorl_train.pages.sections._scores import curve_lines, score_lines
 from neorl_train.runs._directory import METRICS, RECORD, REPORT
 from neorl_train.runs._records import read_records
 
+SCORED = "scored"
+"""Answer to scores in a Gymnasium environment, which are no verdict on a plant."""
 Step = tuple[str, str]
 """A command and its purpose."""
 
@@ -105,15 +114,18 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     """
     evaluation, verdict = read_evaluation(run), read_verdict(run)
     console = _console(stream)
-    _print_table(console, evaluation)
-    _print_fits(console, evaluation, verdict.candidate)
+    if evaluation.tables.judge:
+        _print_scores(console, run, evaluation.tables)
+    else:
+        _print_table(console, evaluation)
+        _print_fits(console, evaluation, verdict.candidate)
     explained, _ = glossary(evaluation.tables.environment)
     owner = evaluation.source.attribution
     for note in (explained, f"data: {owner}" if owner else ""):
         if note:
             console.print(note, markup=False)
     record = read_object(run / RECORD)
-    for line in guard_lines(record):
+    for line in guard_lines(record) if record.get("speaks_of_guard", True) else ():
         console.print(line, markup=False)
     exploration = [str(sentence) for sentence in record.get("exploration", [])]
     fine_tuning = read_fine_tuning(run).lines() if record.get("fine_tunes") else exploration
@@ -167,6 +179,19 @@ def _print_table(console: Any, evaluation: Evaluation) -> None:
     console.print(_table(evaluation, wide=wide), soft_wrap=False)
 
 
+def _print_scores(console: Any, run: Path, tables: ResultTables) -> None:
+    """Prints what the policies score, and the learning curve as papers print it."""
+    console.print()
+    for line in score_lines(tables):
+        console.print(line, markup=False)
+    config = tomllib.loads(read_config(run))
+    validations = curves(read_records(run / METRICS), "validation")
+    if curve := curve_lines(validations, config["evaluation"]["curve_starts"]):
+        console.print()
+        for line in curve:
+            console.print(line, markup=False)
+
+
 def _print_fits(console: Any, evaluation: Evaluation, candidate: str) -> None:
     for line in fit_lines(evaluation):
         console.print(line, markup=False)
@@ -178,8 +203,10 @@ def _print_verdict(console: Any, evaluation: Evaluation, verdict: Verdict) -> No
     from rich.text import Text
 
     console.print()
-    style = _COLOURS.get(verdict.answer, "bold yellow")
-    console.print(Text.assemble((verdict.answer.upper(), style), f"  {parts(verdict)[0]}"))
+    style, answer = _COLOURS.get(verdict.answer, "bold yellow"), verdict.answer
+    if evaluation.tables.judge and not verdict.clauses:
+        style, answer = "bold", SCORED
+    console.print(Text.assemble((answer.upper(), style), f"  {parts(verdict)[0]}"))
     for line in clause_lines(verdict):
         console.print(line, markup=False)
     if verdict.clauses:
@@ -216,8 +243,8 @@ def benefit_lines(tables: ResultTables) -> list[str]:
 
 
 def _unit(unit: str) -> str:
-    """The unit after a number; empty for a count."""
-    return "" if unit == "1" else f" {unit}"
+    """The unit after a number; empty for a count, and if the log states none."""
+    return "" if unit in ("1", "?") else f" {unit}"
 
 
 def guard_lines(record: Mapping[str, Any]) -> list[str]:
@@ -276,7 +303,8 @@ def _table(evaluation: Evaluation, *, wide: bool) -> object:
     for channel in tables.spec.cost:
         unit = channel.unit if wide else channel.unit.replace(" ", "\N{NO-BREAK SPACE}")
         limit = f"limit {limit_kind(channel).limit_words(channel.limit, '1')}"
-        table.add_column(f"{channel.name}, {unit}\n{limit}", **numbers)
+        head = channel.name if unit == "?" else f"{channel.name}, {unit}"
+        table.add_column(f"{head}\n{limit}", **numbers)
     if tables.spec.n_cost:
         table.add_column("a limit\nbroken in", **numbers)
     if simulated:

@@ -45,6 +45,7 @@ examples:
   neorl-train run CSTR-v0 --training.on plant --training.algorithms iql
   neorl-train run ../plant/log.h5 --penalty overheating 0.5
   neorl-train run log.h5 --evaluation.environment CSTR-v0    (judge in a simulator of the log)
+  neorl-train run log.hdf5 --evaluation.environment gym:Hopper-v5    (score in Gymnasium's)
   neorl-train run my.toml --algorithms.td3-bc.alpha 1.0 --output.no-tracking
   neorl-train run my.toml --devices.batch 4
   neorl-train run my.toml --dry-run          (print the complete configuration, train nothing)

@@ -25,6 +25,15 @@ from neorl_train.runs._directory import policy_file
 def what_it_says(inputs: Inputs) -> Html:
     """What follows from the verdict, and what does not."""
     tables = inputs.evaluation.tables
+    if tables.judge:
+        scored: list[Content] = [
+            f"Scores are undiscounted returns in {tables.judge}, without guard; the environment "
+            "must be the one that the log was recorded in.",
+            f"Each interval has {confidence(tables.level)} confidence over fresh episodes, and "
+            "over fresh seeds if several were trained.",
+            f"They are no verdict on a plant: {inputs.verdict.reason}.",
+        ]
+        return bullets(scored)
     statements: list[Content] = [
         f"It concerns only the policy {tables.candidate} behind its guard. It does not apply to "
         "other seeds, to the algorithm in general, or to the policy without its guard.",

@@ -143,6 +143,9 @@ def learning_picture(inputs: Inputs) -> Html:
             "Return and cost are means over a few starts that the verdict does not use; dashed "
             "lines are the reference and the log; the horizontal line of a cost is its limit. "
             if inputs.simulated
+            else "Return is the mean over a few episodes whose seeds the scores do not use; the "
+            "dashed line is the log. "
+            if inputs.evaluation.tables.judge
             else ""
         )
         + "Held-out distance is the mean squared distance to the logged action on episodes that "
@@ -159,7 +162,9 @@ def learning_panels(inputs: Inputs) -> list[Panel]:
     recorded_metrics = {curve.metric for curve in inputs.validations}
     panels = []
     if "plant_return" in recorded_metrics:
-        levels = {tables.reference: tables.row(tables.reference, guarded=False)}
+        levels = {}
+        if tables.reference:
+            levels[tables.reference] = tables.row(tables.reference, guarded=False)
         levels |= {row.name: row for row in tables.rows if row.role == "log"}
         lines = {name: row.returns.value for name, row in levels.items()}
         label = f"return [{tables.reward_unit}]"

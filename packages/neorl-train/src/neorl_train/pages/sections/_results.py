@@ -79,6 +79,8 @@ def return_table(tables: ResultTables) -> Html:
     where = (
         f"over {tables.n_starts} paired episodes; for the recorded log, over its own episodes"
         if simulated
+        else f"over {tables.n_starts} episodes in {tables.judge}; the log's over its own"
+        if tables.judge
         else "over the episodes of the log"
     )
     return table(f"Return of an episode: {where}.", columns, rows)

@@ -29,6 +29,7 @@ from neorl_train.pages._html import (
     tag,
 )
 from neorl_train.pages._inputs import Inputs, chosen_lines
+from neorl_train.pages._terminal import SCORED
 from neorl_train.pages.sections._loop_change import loop_lines
 
 _MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
@@ -42,10 +43,13 @@ def headline(inputs: Inputs) -> Html:
     on_log = bool(verdict.clauses) and not inputs.simulated
     text = _log_text(inputs) if on_log else _plant_text(verdict)
     kind, mark = _MARKS.get(verdict.answer, ("unknown", "?"))
+    answer = verdict.answer
+    if inputs.evaluation.tables.judge and not verdict.clauses:
+        answer, mark = SCORED, "\N{BULLET}"
     return tag(
         "div",
         tag("span", mark, class_="mark", aria_hidden="true"),
-        tag("div", paragraph(verdict.answer, class_="answer"), *text, *further),
+        tag("div", paragraph(answer, class_="answer"), *text, *further),
         class_=f"verdict {kind}",
         id="verdict",
         role="status",
