@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from neorl_train.pages._terminal import print_summary as print_summary
     from neorl_train.pages.sections._learning import plot_learning as plot_learning
     from neorl_train.pages.sections._loop_change import loop_change_section as loop_change_section
+    from neorl_train.pages.sections._scores import learning_table as learning_table
     from neorl_train.pages.sections._trends import plot_episode as plot_episode
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "change_sheet",
     "compared_logs",
     "fit_lines",
+    "learning_table",
     "loop_change_section",
     "periods_page",
     "plot_episode",
