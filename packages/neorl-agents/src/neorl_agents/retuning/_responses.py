@@ -22,6 +22,7 @@ from neorl_agents.models._history_model import (
     linear_part_of,
 )
 from neorl_agents.models._model_check import _of_member
+from neorl_agents.retuning._excitation import PAST_STEPS
 
 FACTOR = 2.0
 """Largest ratio of two responses of members, and of a logged response to the predicted one."""
@@ -366,7 +367,7 @@ def _free_part(
     model: HistoryModel, rows: LogRows, indices: np.ndarray, setpoints: Sequence[str]
 ) -> Float[np.ndarray, "row act"]:
     """The part of every action that no measurement, disturbance or earlier action explains."""
-    obs_rows, action_rows = histories(rows, indices, model.history)
+    obs_rows, action_rows = histories(rows, indices, max(model.history, PAST_STEPS))
     read = [i for i, channel in enumerate(model.spec.obs) if channel.name not in setpoints]
     parts = (rows.obs[obs_rows][..., read], rows.action[action_rows])
     columns = np.concatenate([x.reshape(len(indices), -1) for x in parts], axis=1, dtype=np.float64)
