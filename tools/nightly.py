@@ -51,7 +51,6 @@ ENVIRONMENTS = {
     "packages/neorl-deploy/tests/mlflow_model": "mlflow-model",
     "tests/installs": "installs",
     "tests/pages/test_browser.py": "site",
-    "packages/neorl-train/tests/command/test_open_in_browser.py": "site",
 }
 """Environment of the tests whose identifier begins so."""
 
