@@ -233,7 +233,8 @@ def test_mopo_prices_disagreement_in_units_of_the_reward():
 
 def test_a_step_that_morel_does_not_know_is_worth_the_worst_reward_for_ever(problem):
     """In a learner's own units too, with rewards centred and without."""
-    calibration = Calibration(jnp.arange(2), jnp.float32(0.2), jnp.float32(0.6))
+    percentiles = jnp.linspace(0, 0.6, 101)
+    calibration = Calibration(jnp.arange(2), jnp.float32(0.2), jnp.float32(0.6), percentiles)
     assert float(halt_threshold(calibration, 0.5)) == pytest.approx(0.4)
     learner = sized(MOReL(halt_margin=0.5, halt_cost=0.25), hidden=(8,), discount=0.9)
     for ends in (True, False):

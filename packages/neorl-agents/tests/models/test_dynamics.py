@@ -12,11 +12,12 @@ import scipy
 from scipy import stats
 
 from neorl_agents.learning import unit_rows
-from neorl_agents.models import TERMINATIONS, DynamicsModel, Moments
+from neorl_agents.models import TERMINATIONS, Calibration, DynamicsModel, Moments
 from neorl_agents.models._model_check import held_out_rows
 from neorl_agents.models._predictions import (
     coefficients,
     no_rows,
+    percentiles_of,
     spread,
     uncertainty_of,
     with_rows,
@@ -256,6 +257,24 @@ def test_elites_are_the_members_with_the_least_error_on_held_out_rows():
     result = jax.jit(model.calibrate)(state, rows, jnp.arange(256) >= 200)
     assert sorted(result.elites.tolist()) == [1, 3]
     assert 0 < result.mean < result.largest
+    assert result.percentiles[-1] == result.largest
+    assert (np.diff(result.percentiles) >= 0).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.505, 0.99, 1.0])
+def test_a_quantile_is_that_of_the_valid_rows(share):
+    """NumPy's, at whole per cents exactly, with the others between two of them."""
+    random = np.random.default_rng(0)
+    values, valid = random.exponential(size=300).astype(np.float32), random.random(300) < 0.7
+    values[~valid] = np.where(random.random((~valid).sum()) < 0.5, 1e6, 0.0)
+    known = np.quantile(values[valid], np.linspace(0, 1, 101))
+    of = Calibration(jnp.arange(1), jnp.zeros(()), jnp.zeros(()), percentiles_of(values, valid))
+    expected = np.interp(share, np.linspace(0, 1, 101), known)
+    assert float(of.quantile(share)) == pytest.approx(expected, rel=1e-4)
+    levels = jnp.linspace(0, 1, 7)
+    np.testing.assert_allclose(
+        jax.jit(jax.vmap(of.quantile))(levels), of.quantile(levels), rtol=1e-6
+    )
 
 
 @pytest.mark.nightly

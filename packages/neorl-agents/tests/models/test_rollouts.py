@@ -59,6 +59,17 @@ class WithCosts(ModelBased):
     reads: ClassVar[tuple[str, ...]] = (*TD3BC.reads, "cost")
 
 
+class Doubting(ModelBased):
+    """It stops rollouts where the disagreement, here a size of the observation, is large."""
+
+    doubt: float = 1.0
+
+    reads: ClassVar[tuple[str, ...]] = (*TD3BC.reads, "truncated", "next_action")
+
+    def cut(self, state: Any, step: PredictedStep, calibration: Any) -> Any:
+        return step.disagreement > self.doubt
+
+
 @pytest.fixture(scope="module")
 def problem():
     return make_problem()
@@ -107,6 +118,28 @@ def test_every_row_is_the_models_answer_and_rollouts_are_chained(problem):
     )
     np.testing.assert_allclose(float(memory.reward), rows.reward.mean(), rtol=1e-4)
     assert float(memory.ended) == pytest.approx(rows.terminated.mean())
+
+
+def test_a_rollout_that_is_cut_bootstraps_and_starts_anew(problem):
+    """The row of the cut is truncated and not terminated, and keeps the model's observation."""
+    rollouts = ModelRollouts(Log(), Countdown(), steps=3, starts=8, capacity=24)
+    first = np.asarray(problem.log.obs)[:, 0]
+    limit, doubt = float(np.quantile(first, 0.8)), float(np.median(np.abs(first)))
+    learner = Doubting(rollouts=rollouts, doubt=doubt)
+    learner, source, state, tables = begun(problem, learner, limit)
+    rows = predicted_rows(begin_training(learner, source, state, tables, KEY).memory)
+    ended = rows.obs[:, 0] > limit
+    np.testing.assert_array_equal(rows.terminated, ended)
+    doubtful = (np.abs(rows.obs[:, 0]) > doubt) & ~ended
+    last = np.arange(24) >= 16
+    np.testing.assert_array_equal(rows.truncated, doubtful | (last & ~ended))
+    assert 0 < doubtful[~last].sum() < 16
+    assert not rows.next_action[ended | doubtful].any()
+    moved = rows.obs + 0.01 * rows.action.sum(1, keepdims=True)
+    np.testing.assert_allclose(rows.next_obs, moved, rtol=1e-5, atol=1e-5)
+    logged = {row.tobytes() for row in np.asarray(problem.log.obs, np.float32)}
+    begun_anew = np.array([row.tobytes() in logged for row in rows.obs[8:]])
+    np.testing.assert_array_equal(begun_anew, (ended | doubtful)[:16])
 
 
 @pytest.mark.nightly

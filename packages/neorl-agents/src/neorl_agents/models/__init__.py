@@ -32,6 +32,8 @@ from neorl_agents.models._replayed_plant import visited_rows as visited_rows
 from neorl_agents.models._rollouts import ModelMemory as ModelMemory
 from neorl_agents.models._rollouts import ModelRollouts as ModelRollouts
 from neorl_agents.models._rollouts import OneStepModel as OneStepModel
+from neorl_agents.models._rollouts import Pessimist as Pessimist
+from neorl_agents.models._rollouts import RolloutCutter as RolloutCutter
 
 __all__ = [
     "TERMINATIONS",
@@ -47,12 +49,14 @@ __all__ = [
     "ModelRollouts",
     "Moments",
     "OneStepModel",
+    "Pessimist",
     "PolicyValue",
     "PredictedEpisodes",
     "PredictedStep",
     "ReplayedPlant",
     "ReplayedStart",
     "ReturnQuantiles",
+    "RolloutCutter",
     "VisitedRows",
     "actions_along",
     "errors_ahead",

@@ -46,6 +46,7 @@ from neorl_agents.models._predictions import (
     network_answers,
     newest,
     no_rows,
+    percentiles_of,
     uncertainty_of,
     with_rows,
 )
@@ -386,7 +387,8 @@ class DynamicsModel(BaseLearner):
         elites = jnp.argsort(relative_error)[: self.elites or self.members]
         member_variance = uncertainty_of(join_moments(change, outcome, elites), self.uncertainty)
         largest = jnp.max(jnp.where(valid, member_variance, 0))
-        return Calibration(elites, masked_mean(member_variance, valid), largest)
+        mean = masked_mean(member_variance, valid)
+        return Calibration(elites, mean, largest, percentiles_of(member_variance, valid))
 
     def _fit(self, fit: LeastSquares) -> LeastSquares | None:
         return fit if self.linear else None

@@ -180,11 +180,33 @@ class Calibration(NamedTuple):
         elites: Indices of the members that predict, the best one first.
         mean: Mean disagreement over the rows.
         largest: Their largest disagreement.
+        percentiles: Their disagreement at 0 %, 1 %, ..., 100 %, shape ``(101,)``.
     """
 
     elites: Int[Array, " elite"]
     mean: Float[Array, ""]
     largest: Float[Array, ""]
+    percentiles: Float[Array, " percent"]
+
+    def quantile(self, share: float | Float[Array, ""]) -> Float[Array, ""]:
+        """The disagreement that a share of the held-out rows does not exceed.
+
+        Args:
+            share: Part of the rows, from 0 to 1; between two per cents it is interpolated.
+        """
+        percent = jnp.linspace(0, 1, len(self.percentiles))
+        return jnp.interp(jnp.asarray(share), percent, self.percentiles)
+
+
+def percentiles_of(
+    values: Float[Array, " row"], valid: Bool[Array, " row"]
+) -> Float[Array, " percent"]:
+    """The values of the valid rows at 0 %, 1 %, ..., 100 %, as NumPy's quantiles are."""
+    largest = jnp.max(jnp.where(valid, values, -jnp.inf))
+    # Invalid rows stand behind all others, where no percentage reaches.
+    in_order = jnp.sort(jnp.where(valid, values, largest))
+    places = jnp.linspace(0, 1, 101) * (jnp.sum(valid) - 1)
+    return jnp.interp(places, jnp.arange(len(values)), in_order)
 
 
 class Moments(NamedTuple):

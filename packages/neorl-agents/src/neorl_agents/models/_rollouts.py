@@ -82,6 +82,22 @@ class Pessimist(Protocol):
         ...
 
 
+@runtime_checkable
+class RolloutCutter(Protocol):
+    """A learner that stops rollouts where it no longer trusts the model.
+
+    The plant does not end there: the row of the step is marked truncated, so that values bootstrap
+    from the observation that the model predicted, and the rollout continues from another
+    observation of the log.
+    """
+
+    def cut(
+        self, state: LearnerState, step: PredictedStep, calibration: Any
+    ) -> Bool[Array, "*row"]:
+        """Whether rollouts stop after these steps, which a model predicted."""
+        ...
+
+
 class ModelRollouts(eqx.Module):
     """Rows of the log, mixed with rollouts of the current policy in a previously fitted model.
 
@@ -92,7 +108,8 @@ class ModelRollouts(eqx.Module):
     values that followed in the log, or the last one if its episode has ended.
 
     Every predicted row is stored with the reward ``r - penalty * disagreement``, or with the result
-    of a learner that is a :class:`Pessimist`. A learner that continues to train its model provides
+    of a learner that is a :class:`Pessimist`. A :class:`RolloutCutter` stops rollouts before their
+    last step. A learner that continues to train its model provides
     the current state through a method ``model_state(state)``.
 
     A learner returns this source from ``source(given)``, and names the model in ``fits()``::
@@ -214,11 +231,15 @@ class ModelRollouts(eqx.Module):
             )
             if isinstance(learner, Pessimist):
                 reward, ended = learner.imagined(state, predicted, calibration)
+            cut = jnp.zeros_like(ended)
+            if isinstance(learner, RolloutCutter):
+                cut = learner.cut(state, predicted, calibration) & ~ended
+            over = ended | cut
             next_obs = _advance(obs, action, predicted.next_obs)
-            obs_after = _where(ended, _obs_at(learner, tables, other), next_obs)
+            obs_after = _where(over, _obs_at(learner, tables, other), next_obs)
             if self._exogenous:
                 index = jnp.where(log.terminated[index] | log.truncated[index], index, index + 1)
-            index = jnp.where(ended, other, jnp.minimum(index, last))
+            index = jnp.where(over, other, jnp.minimum(index, last))
             next_action = jax.vmap(_act, in_axes=(None, 0, 0))(policy, obs_after, act_keys)
             row = Transition(
                 obs=obs,
@@ -226,9 +247,9 @@ class ModelRollouts(eqx.Module):
                 reward=reward,
                 cost=predicted.cost,
                 next_obs=next_obs,
-                next_action=jnp.where(ended[:, None], 0, next_action),
+                next_action=jnp.where(over[:, None], 0, next_action),
                 terminated=ended,
-                truncated=jnp.zeros_like(ended),
+                truncated=cut,
             )
             return (obs_after, next_action, index), (row, predicted.disagreement)
 
@@ -242,7 +263,7 @@ class ModelRollouts(eqx.Module):
         )
         _, (rows, disagreement) = jax.lax.scan(step, first, (indices[1:], act_keys[1:], model_keys))
         ended: Any = rows.terminated
-        rows = rows._replace(truncated=jnp.zeros_like(ended).at[-1].set(~ended[-1]))
+        rows = rows._replace(truncated=rows.truncated.at[-1].set(~ended[-1]))
         columns = {name: getattr(rows, name) for name in learner.fields if name != "mask"}
         rows = Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
