@@ -35,12 +35,13 @@ def outsider() -> Iterator[Any]:
     """Its modules, imported from their folder."""
     sys.path.insert(0, str(SOURCES))
     try:
-        from outsider import actor_critic, imagined, lagrangian, tank
+        from outsider import actor_critic, imagined, lagrangian, neubay, tank
 
         yield SimpleNamespace(
             ActorCritic=actor_critic.ActorCritic,
             Imagined=imagined.Imagined,
             Lagrangian=lagrangian.Lagrangian,
+            Neubay=neubay.Neubay,
             Tank=tank.Tank,
         )
     finally:
@@ -52,6 +53,11 @@ def small(outsider: Any, name: str) -> Any:
     if name == "Imagined":
         model = sized(learner.model, hidden=(8,), batch_size=32, members=2)
         learner = dataclasses.replace(learner, model=model, model_updates=20, starts=8)
+    if name == "Neubay":
+        model = sized(learner.model, hidden=(8,), batch_size=32, members=4)
+        settings = {"length": 12, "starts": 8, "every": 10, "capacity": 192}
+        rollouts = dataclasses.replace(learner.rollouts, **settings)
+        learner = dataclasses.replace(learner, model=model, model_updates=20, rollouts=rollouts)
     return learner
 
 
@@ -60,7 +66,7 @@ def stored(folder: Path) -> Checkpoints:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["Lagrangian", "ActorCritic", "Imagined"])
+@pytest.mark.parametrize("name", ["Lagrangian", "ActorCritic", "Imagined", "Neubay"])
 def test_it_keeps_the_laws_of_learners(outsider: Any, name: str) -> None:
     for law in algorithm_laws(lambda: small(outsider, name)).values():
         law()
@@ -76,6 +82,7 @@ def log(outsider: Any) -> Any:
     [
         pytest.param("Lagrangian", (1, 1), marks=pytest.mark.nightly),
         ("Imagined", (1, 3)),
+        pytest.param("Neubay", (1, 3), marks=pytest.mark.nightly),
     ],
 )
 def test_interrupted_it_resumes_to_the_bit(
@@ -108,6 +115,29 @@ def test_the_model_that_is_named_is_fitted_on_the_log_first(outsider: Any, log: 
     obs, action = (np.asarray(x)[0] for x in (log.transitions.obs, log.transitions.action))
     step = learner.model.predict(model, obs, action, jax.random.key(0))
     assert np.isfinite(step.next_obs).all()
+
+
+def test_rollouts_end_where_the_members_disagree_unusually(outsider: Any, log: Any) -> None:
+    """None at the largest disagreement of the log's own rows, nearly all at the smallest.
+
+    The rewards are the model's: no pessimism takes anything off them.
+    """
+    cost_free = dataclasses.replace(log, spec=dataclasses.replace(log.spec, cost=()))
+    cost_free = dataclasses.replace(
+        cost_free,
+        transitions=log.transitions._replace(cost=np.zeros((log.n_rows, 0), np.float32)),
+    )
+    shares = []
+    for quantile in (0.0, 0.5, 1.0):
+        learner = dataclasses.replace(small(outsider, "Neubay"), quantile=quantile)
+        (training,) = train(learner, cost_free, (0,), Plan(10, 10, 10)).trainings()
+        rows = jax.tree.map(np.asarray, training.memory.ring.rows.rows)
+        kept = slice(0, int(training.memory.ring.size))
+        inner = rows.truncated[kept].reshape(-1, 12, 8)[:, :-1]
+        assert not (rows.truncated & rows.terminated).any()
+        shares.append(inner.mean())
+    assert shares[0] > 0.9
+    assert shares[0] > shares[1] > shares[2]
 
 
 def test_costs_of_the_log_reach_the_multiplier(outsider: Any, log: Any) -> None:

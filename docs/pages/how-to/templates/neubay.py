@@ -1,0 +1,1 @@
+../../../../tests/outsider/src/outsider/neubay.py
