@@ -104,6 +104,10 @@ def test_a_run_prints_scores_and_the_curve_of_the_plain_loop(log, tmp_path, monk
     assert "Updates" in report
     assert not any(mark in report for mark in ("[?]", ">?<", " ?<", " ? ", ">?, "))
     assert 'id="guard"' not in report
+    assert main(["compare", "runs/0001"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line[:4] == "0001"]
+    assert {row[1] for row in rows} == {NAME}
+    assert sorted(row[2] for row in rows) == ["bc", "linear", "log", "mean"]
     origins = json.loads((run / "run.json").read_text())["origins"]
     assert origins["environment"] == {NAME: f"gymnasium {gymnasium.__version__}"}
 

@@ -236,7 +236,7 @@ def _is_repeated(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
 
 def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -> list[ComparedRow]:
     tables, answer = evaluation.tables, read_verdict(run.path)
-    source = tables.environment or Path(evaluation.source.name).name
+    source = tables.environment or tables.judge or Path(evaluation.source.name).name
     spread = next((r.return_std for r in tables.rows if r.name == tables.reference), 0.0)
     common: dict[str, Any] = {
         "run": run.path.name,
@@ -246,7 +246,8 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
         "incumbent": tables.reference if tables.environment else answer.reference,
         "spread": spread,
     }
-    rows = _imitations(evaluation, common, settings, answer)
+    # Policies that were scored have returns, and no row for their distance to the log.
+    rows = [] if tables.judge else _imitations(evaluation, common, settings, answer)
     groups = list(dict.fromkeys(row.group for row in tables.rows if row.role == "learner"))
     for group in groups:
         members = [r for r in tables.rows if r.group == group and r.role == "learner" and r.guarded]
