@@ -207,6 +207,9 @@ def test_a_typed_faceplate_leads_to_a_sheet_in_its_form(
             "Proportional band 1333.333333 %, reset 3 repeats/min; this is gain 0.05 % per °C, "
             "integral time 20 s, reverse acting. The rows of the log agree."
         )
+        page.set_viewport_size({"width": 390, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        page.set_viewport_size({"width": 1400, "height": 1000})
         page.click("button")
         page.wait_for_selector("text=After the change")
         assert "Today's faceplate: proportional band 1333.333333 %" in page.inner_text("main")

@@ -29,7 +29,10 @@ form { margin: 0; }
   text-align: center; background: var(--raised); margin: 0.8rem 0;
 }
 .drop input { display: block; margin: 0.8rem auto 0; max-width: 100%; padding: 1.2rem; }
-fieldset { border: 1px solid var(--grid); border-radius: 8px; margin: 0 0 1.2rem; padding: 1rem; }
+fieldset {
+  border: 1px solid var(--grid); border-radius: 8px; margin: 0 0 1.2rem; padding: 1rem;
+  min-width: 0;
+}
 legend { font-weight: 600; padding: 0 0.4rem; }
 .fields {
   display: grid; gap: 0.7rem 1.2rem; margin: 0.6rem 0;
@@ -47,7 +50,7 @@ button {
   border-radius: 6px; padding: 0.55rem 1.4rem; cursor: pointer;
 }
 button[name] { color: var(--ink); background: var(--raised); border: 1px solid var(--muted); }
-button + button { margin-left: 0.8rem; }
+.buttons { display: flex; flex-wrap: wrap; gap: 0.8rem; }
 .wrong { border-left: 6px solid var(--no); padding: 0.6rem 1rem; background: var(--raised); }
 .steps { color: var(--muted); font-size: 0.9rem; }
 fieldset figure svg { max-height: 260px; }
@@ -192,8 +195,12 @@ def confirm_page(
     form = tag(
         "form",
         *forms,
-        tag("button", "Yes, look at these loops"),
-        tag("button", "Only show the trends and faceplates again", name_="show", value="yes"),
+        tag(
+            "div",
+            tag("button", "Yes, look at these loops"),
+            tag("button", "Only show the trends and faceplates again", name_="show", value="yes"),
+            class_="buttons",
+        ),
         method="post",
         action="confirm",
     )
