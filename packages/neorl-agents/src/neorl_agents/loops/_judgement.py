@@ -32,7 +32,7 @@ TOGETHER = 96
 """Loops that one call of the compiled program judges; fewer are filled up, so that it compiles
 once for all of them."""
 
-_LEAST_STEPS, _STEPS, _MOST_STEPS = 125, 1000, 4000
+_LEAST_STEPS, _STEPS, _MOST_STEPS = 250, 1000, 4000
 
 
 class LoopJudgement(NamedTuple):
@@ -95,8 +95,8 @@ def step_grid(model: LoopModel, period: float, gains: Sequence[PIDGains] = ()) -
     horizon = 6 * max(times)
     dt = period if isinstance(model.members[0], SampledModel) else max(period, horizon / _STEPS)
     # Few different numbers, so that loops share a compiled program.
-    doublings = math.ceil(math.log2(max(horizon / dt / _LEAST_STEPS, 1)) - 1e-6)
-    return StepGrid(dt, min(_LEAST_STEPS * 2**doublings, _MOST_STEPS))
+    longer = math.ceil(math.log(max(horizon / dt / _LEAST_STEPS, 1), 4) - 1e-6)
+    return StepGrid(dt, min(_LEAST_STEPS * 4**longer, _MOST_STEPS))
 
 
 def judged_loops(

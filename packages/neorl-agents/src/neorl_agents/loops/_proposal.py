@@ -22,7 +22,8 @@ from neorl_agents.loops._model import LoopModel
 from neorl_core import InputError
 from neorl_core.loops import PIDGains
 
-_DIAL = 24
+_DIAL = 23
+"""Positions, so that today's loop and four integral times at each are judged together."""
 _INTEGRALS = (0.4, 0.63, 1.0, 1.6)
 
 
