@@ -2,7 +2,7 @@
 
 Usage, in an environment with all packages:
     python tools/studies/tables/outside_plants.py [CASE ...]   the cases that have no result yet
-    python tools/studies/tables/outside_plants.py --loop       of these only the command loop
+    python tools/studies/tables/outside_plants.py --only run   one of the two commands, run or loop
     python tools/studies/tables/outside_plants.py --page       print the table alone
 
 The plants are those of ``outside_simulators.py``. PC-Gym needs an environment of its own, because it
@@ -29,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "outs
 ROWS, LENGTH = 12_000, 200
 TUNINGS = {"sensible": (1.0, 1.0), "sluggish": (0.2, 1.6), "tight": (2.2, 0.7)}
 FAULTS = ("sticking valve", "wrong gains", "fraction", "no moves")
+COMMANDS = ("run", "loop")
 TRUTH_SEEDS = range(100, 105)
 CASES = {
     **{
@@ -153,8 +155,8 @@ def true_gain(plant: OutsidePlant, before: Tuning, after: Tuning) -> list[float]
     return [round(float(x), 3) for x in (every.mean(), every.mean() - reach, every.mean() + reach)]
 
 
-def answered(name: str, *, run: bool) -> dict[str, Any]:
-    """The row of one case."""
+def answered(name: str, commands: Sequence[str]) -> dict[str, Any]:
+    """The row of one case, with the answers of some commands."""
     plant_name, tuning, kind = CASES[name]
     plant = PLANTS[plant_name]
     before = tuning_of(plant, tuning)
@@ -173,11 +175,12 @@ def answered(name: str, *, run: bool) -> dict[str, Any]:
         if code:
             return row | {"convert": said.strip().splitlines()[-1]}
         row["convert"] = [line for line in said.splitlines() if "warning" in line]
-        begun = time.time()
-        _, said = command(folder, "neorl-train", "loop", "log.h5")
-        row["loop"] = _loop_answers(said, plant)
-        row["loop_seconds"] = round(time.time() - begun, 1)
-        if run:
+        if "loop" in commands:
+            begun = time.time()
+            _, said = command(folder, "neorl-train", "loop", "log.h5")
+            row["loop"] = _loop_answers(said, plant)
+            row["loop_seconds"] = round(time.time() - begun, 1)
+        if "run" in commands:
             begun = time.time()
             words = ("--training.algorithms", "bc", "--training.seeds", "0", "--training.updates")
             words = (*words, "1000", "--output.no-tracking")
@@ -257,14 +260,16 @@ def main() -> None:
     """Answers the cases that have no result yet, and stores each at once."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", help="names of cases; all by default")
-    parser.add_argument("--loop", action="store_true", help="leave out the command run")
+    parser.add_argument("--only", choices=COMMANDS, help="the one command to ask")
     parser.add_argument("--page", action="store_true", help="print the table of the results alone")
     options = parser.parse_args()
     for name in [] if options.page else options.cases or CASES:
-        stored = {row["case"]: row for row in _stored()}
-        if name in stored and (options.loop or "run" in stored[name]):
+        wanted = (options.only,) if options.only else COMMANDS
+        before = next((row for row in _stored() if row["case"] == name), {})
+        missing = [one for one in wanted if one not in before]
+        if not missing:
             continue
-        row = answered(name, run=not options.loop)
+        row = before | answered(name, missing)
         print(json.dumps(row), flush=True)
         stored = {one["case"]: one for one in _stored()} | {name: row}
         order = sorted(stored.values(), key=lambda one: list(CASES).index(one["case"]))

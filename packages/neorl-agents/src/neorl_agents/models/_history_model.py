@@ -293,8 +293,8 @@ class HistoryModelSettings:
 
     Attributes:
         history: Numbers of past steps to choose from: the smallest is taken whose linear part
-            predicts episodes that it was not fitted to within 2 % of the best, in the mean of one
-            to fifty steps ahead.
+            predicts episodes that it was not fitted to within 1 % of the best one step ahead,
+            and within 2 % in the mean of one to fifty steps.
         members: Number of networks that learn the residual of the linear part.
         updates: Number of gradient steps of each.
         batch_size: Rows of a gradient step.
@@ -470,10 +470,16 @@ def _chosen_history(
 ) -> int:
     if len(settings.history) == 1:
         return settings.history[0]
-    # One step ahead, noise hides a dead time: the last values predict nearly as well without it.
     errors = [_errors_ahead(rows, scales, predicted, h, settings) for h in settings.history]
-    acceptable = 1.02 * min(errors)
-    return next(h for h, e in zip(settings.history, errors, strict=True) if e <= acceptable)
+
+    def smallest(of: Sequence[float], slack: float) -> int:
+        acceptable = (1 + slack) * min(of)
+        return next(h for h, e in zip(settings.history, of, strict=True) if e <= acceptable)
+
+    # One step ahead, noise can hide a dead time, since the last values predict nearly as well
+    # without it; many steps ahead, disturbances can.
+    one, many = [float(e[0]) for e in errors], [float(e.mean()) for e in errors]
+    return max(smallest(one, 0.01), smallest(many, 0.02))
 
 
 AHEAD = (1, 2, 5, 10, 20, 50)
@@ -509,10 +515,11 @@ def _errors_ahead(
     predicted: tuple[int, ...],
     history: int,
     settings: HistoryModelSettings,
-) -> float:
-    """Mean error of the linear part in parts that it was not fitted to, at all of :data:`AHEAD`.
+) -> Float[np.ndarray, " step"]:
+    """Errors of the linear part in parts that it was not fitted to, mean over channels.
 
-    The unit is the error of the prediction that nothing changes.
+    They are those at :data:`AHEAD`, as far as episodes are long enough, and their unit is the error
+    of the prediction that nothing changes.
     """
     part = folds(rows)
     longest = int(np.diff(np.append(np.unique(rows.start), len(rows.start))).max())
@@ -531,7 +538,7 @@ def _errors_ahead(
             )
     error, unchanged = np.sqrt(np.mean(np.concatenate(squares, axis=1), axis=1))
     ratio = error / np.maximum(unchanged, 1e-12)
-    return float(np.mean(np.where(np.isfinite(ratio), ratio, np.inf)))
+    return np.where(np.isfinite(ratio), ratio, np.inf).mean(axis=1)
 
 
 def _free_errors(

@@ -54,12 +54,14 @@ class StepResponse(NamedTuple):
         response: Change of the channel in its unit, shape ``(member, time)``: the members of the
             model, its linear part, and linear fits to other parts of the log, with as many past
             steps and with twice as many.
+        groups: Sizes of these three groups of members; each member is its own by default.
     """
 
     action: str
     channel: str
     size: float
     response: Float[np.ndarray, "member time"]
+    groups: tuple[int, ...] = ()
 
     @property
     def middle(self) -> Float[np.ndarray, " time"]:
@@ -67,10 +69,15 @@ class StepResponse(NamedTuple):
         return np.median(self.response, axis=0)
 
     @property
-    def settled(self) -> Float[np.ndarray, " member"]:
-        """Mean response of every member where their median has half of its peak or more."""
+    def settled(self) -> Float[np.ndarray, " group"]:
+        """Mean response of every group where the median has half of its peak or more.
+
+        A mean over fits to parts of a log does not depend on how chance divides it.
+        """
         middle = np.abs(self.middle)
-        return self.response[:, middle >= middle.max() / 2].mean(axis=1)
+        of_member = self.response[:, middle >= middle.max() / 2].mean(axis=1)
+        sizes = self.groups or (1,) * len(of_member)
+        return np.asarray([one.mean() for one in np.split(of_member, np.cumsum(sizes)[:-1])])
 
     @property
     def objection(self) -> str:
@@ -223,6 +230,8 @@ def responses(
     spec, predicted = model.spec, model.predicted
     spread = np.asarray(model.scales.obs[1], np.float64)[list(predicted)]
     every = _step_responses(model, rows, fitted, settings)
+    fits = (len(every) - model.members - 1) // 2
+    groups = (model.members + 1, fits, fits)
     steps, strongest = [], []
     for number, channel in enumerate(spec.action):
         peak = np.abs(np.median(every[:, number], axis=0)).max(axis=0) / spread
@@ -234,6 +243,7 @@ def responses(
                 spec.obs[predicted[chosen]].name,
                 float(model.scales.action[1, number]),
                 every[:, number, :, chosen],
+                groups,
             )
         )
     return Responses(tuple(steps), _move_responses(model, rows, held_out, strongest, setpoints))
