@@ -107,10 +107,16 @@ def source_named(name: str, constants: Mapping[str, float] = MappingProxyType({}
 
 
 def declares_todays_controller(path: Path) -> bool:
-    """Whether a log in a file declares a loop for every action, so that a run can retune them."""
-    if not path.is_file() or reader_name(path) != "neorl":
+    """Whether a log in a file declares a loop for every action, so that a run can retune them.
+
+    A file that cannot be read declares nothing; what is wrong with it is said when a run reads it.
+    """
+    try:
+        if not path.is_file() or reader_name(path) != "neorl":
+            return False
+        dataset = read_dataset(path, memory_map=True)
+    except InputError:
         return False
-    dataset = read_dataset(path, memory_map=True)
     moved = {loop["manipulated"] for loop in todays_controller(dataset).loops}
     return moved >= {channel.name for channel in dataset.spec.action}
 
