@@ -184,8 +184,8 @@ def answered(name: str, commands: Sequence[str]) -> dict[str, Any]:
             begun = time.time()
             words = ("--training.algorithms", "bc", "--training.seeds", "0", "--training.updates")
             words = (*words, "1000", "--output.no-tracking")
-            code, said = command(folder, "neorl-train", "run", "log.h5", *words)
-            row["run"] = _run_answer(folder, said, plant, before, code)
+            _, said = command(folder, "neorl-train", "run", "log.h5", *words)
+            row["run"] = _run_answer(folder, said, plant, before)
             row["run_seconds"] = round(time.time() - begun, 1)
     return row
 
@@ -200,35 +200,32 @@ def _loop_answers(said: str, plant: OutsidePlant) -> dict[str, str]:
     return found if any(v != "no answer" for v in found.values()) else found | {"said": said[-600:]}
 
 
-def _run_answer(
-    folder: Path, said: str, plant: OutsidePlant, before: Tuning, code: int
-) -> dict[str, Any]:
-    lines = [line.strip() for line in said.splitlines()]
-    answers = ("WORTH A TRIAL", "CANNOT TELL", "DO NOT DEPLOY")
-    answer = next((word for line in lines for word in answers if line.startswith(word)), "refused")
-    result: dict[str, Any] = {"answer": answer.lower(), "code": code}
-    result["failed"] = [line[5:] for line in lines if line.startswith("FAIL")]
-    result["warned"] = [line for line in lines if line.lower().startswith("warning")][:6]
-    if answer == "refused":
-        return result | {"said": said.strip()[-800:]}
-    pattern = r"predicted gain in return over .*?: (\S+) \[(\S+), (\S+)\]"
-    gains = [re.search(pattern, line) for line in lines]
-    told = next((one for one in gains if one), None)
-    if told is None:
-        return result
-    result["predicted"] = [float(told[i].replace(",", "").rstrip(";]")) for i in (1, 2, 3)]
-    (path,) = (folder / "runs").glob("*/policies/retuned-0.safetensors")
-    policy = load_policy(path).policy
+def _run_answer(folder: Path, said: str, plant: OutsidePlant, before: Tuning) -> dict[str, Any]:
+    """The verdict of a run, the gains that it proposes, and what they are worth."""
+    verdicts = list((folder / "runs").glob("*/verdict.json"))
+    if not verdicts:
+        return {"answer": "refused", "said": said.strip()[-800:]}
+    verdict = json.loads(verdicts[0].read_text())
+    clauses = {one["name"]: one for one in verdict["clauses"]}
+    gain = clauses["return"]
+    result: dict[str, Any] = {
+        "answer": verdict["answer"],
+        "failed": [one["sentence"] for one in clauses.values() if not one["holds"]],
+        "predicted": [round(gain[end], 3) for end in ("value", "low", "high")],
+    }
+    policy = load_policy(verdicts[0].parent / "policies" / "retuned-0.safetensors").policy
     loops = getattr(policy, "loops", policy)
-    gain = tuple(float(x) for x in np.asarray(loops.kp))
-    integral = tuple(float(x) for x in np.asarray(loops.kp) / np.asarray(loops.ki))
-    result["gain"], result["integral"] = gain, integral
-    result["truth"] = true_gain(plant, before, Tuning(gain, integral))
-    return result
+    proposed = Tuning(
+        tuple(float(x) for x in np.asarray(loops.kp)),
+        tuple(float(x) for x in np.asarray(loops.kp) / np.asarray(loops.ki)),
+    )
+    result |= {"gain": proposed.gain, "integral": proposed.integral}
+    return result | {"truth": true_gain(plant, before, proposed)}
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    """The table as Markdown, and what it counts to."""
+def page() -> str:
+    """The table of the results as Markdown, and what it counts to."""
+    rows = _stored()
     lines = [
         "| Log | `run` | Predicted gain | True gain | `loop` |",
         "|---|---|---|---|---|",
@@ -274,7 +271,7 @@ def main() -> None:
         stored = {one["case"]: one for one in _stored()} | {name: row}
         order = sorted(stored.values(), key=lambda one: list(CASES).index(one["case"]))
         write_text(RESULTS, json.dumps(order, indent=1) + "\n")
-    print(page(_stored()))
+    print(page())
 
 
 def _stored() -> list[dict[str, Any]]:
