@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from neorl_agents.controllers import TrackingPID
-from neorl_agents.models import HistoryModelSettings
+from neorl_agents.models import HistoryModelSettings, replayed_plant
 from neorl_agents.retuning import (
     MoveResponse,
     PlantFacts,
@@ -25,7 +25,6 @@ from neorl_agents.retuning import (
     replayed,
     responses,
 )
-from neorl_agents.retuning._learned_plants import replay_of
 from neorl_core import Channel, Spec, Transition
 from neorl_core.control import standard_pid
 
@@ -137,7 +136,7 @@ def test_a_model_of_the_wrong_sign_repeats_the_log_and_is_refused(plants):
     linear[steam] *= -1
     wrong = eqx.tree_at(lambda m: m.dynamics.linear, model, jnp.asarray(linear))
     starts = plants.evaluation_starts
-    replay = replayed(replay_of(wrong, plants.rows, starts, FACTS), POLICY)
+    replay = replayed(replayed_plant(wrong, plants.rows, starts, lead=history), POLICY)
     own = in_automatic(starts)
     np.testing.assert_allclose(
         replay.returns[:, own], np.broadcast_to(plants.logged[own], replay.returns[:, own].shape),
