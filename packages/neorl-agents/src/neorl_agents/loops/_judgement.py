@@ -32,7 +32,7 @@ TOGETHER = 96
 """Loops that one call of the compiled program judges; fewer are filled up, so that it compiles
 once for all of them."""
 
-_LEAST_STEPS, _STEPS, _MOST_STEPS = 250, 1000, 4000
+_STEPS, _MOST_STEPS = 1000, 4000
 
 
 class LoopJudgement(NamedTuple):
@@ -94,9 +94,7 @@ def step_grid(model: LoopModel, period: float, gains: Sequence[PIDGains] = ()) -
             times.append(min(rate, 10 * process))
     horizon = 6 * max(times)
     dt = period if isinstance(model.members[0], SampledModel) else max(period, horizon / _STEPS)
-    # Few different numbers, so that loops share a compiled program.
-    longer = math.ceil(math.log(max(horizon / dt / _LEAST_STEPS, 1), 4) - 1e-6)
-    return StepGrid(dt, min(_LEAST_STEPS * 4**longer, _MOST_STEPS))
+    return StepGrid(dt, min(max(math.ceil(horizon / dt - 1e-6), 16), _MOST_STEPS))
 
 
 def judged_loops(
@@ -120,6 +118,9 @@ def judged_loops(
     if not model.members or not gains:
         raise InputError("judging loops takes a model with a member and at least one loop")
     members = stacked(model, period)
+    # Two lengths are simulated, so that loops of one log share the compiled program, which takes
+    # far longer to compile than to run. What lies beyond the grid counts in the figures alone.
+    steps = _STEPS if grid.steps <= _STEPS else _MOST_STEPS
     parts = []
     for first in range(0, len(gains), TOGETHER):
         some = list(gains[first : first + TOGETHER])
@@ -127,10 +128,15 @@ def judged_loops(
         columns = np.asarray(filled, np.float32).T
         loops = PIDGains(*(jnp.asarray(column) for column in columns))
         judged = loops_on_members(
-            members, loops, jnp.float32(period), jnp.float32(grid.dt), steps=grid.steps
+            members, loops, jnp.float32(period), jnp.float32(grid.dt), steps=steps
         )
         parts.append(judged)
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(gains)], *parts)
+    every = jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(gains)], *parts)
+    setpoint, load = (
+        StepResponse(*(leaf[..., : grid.steps] for leaf in one))
+        for one in (every.setpoint, every.load)
+    )
+    return every._replace(setpoint=setpoint, load=load)
 
 
 def stacked(model: LoopModel, period: float) -> Any:
