@@ -205,7 +205,6 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "limits": lambda: study("limits.limits_table").page(),
     "load_balance": load_balance,
     "namespaces": namespaces,
-    "outside_plants": lambda: study("outside_plants").page(),
     "plant": lambda name: study("plant_pages").overview(name),
     "plant_baselines": lambda name: study("plant_pages").baselines(name),
     "plants": lambda: study("plant_pages").gallery(),

@@ -124,8 +124,7 @@ def test_a_mode_that_lies_leaves_what_runs_although_the_predicted_gain_is_large(
     assert (honest.chosen, lying.chosen) == ("quicker", "today")
     quicker = lying.candidates[1].prediction
     assert quicker.gain > ChoiceRule().trust * lying.error  # the rule alone would choose it
-    # So strict a loop also hides what the valve does from so short a log.
-    assert {why.subject for why in quicker.refused_by} <= {"response"}
+    assert not quicker.refusals
     assert lying.sentence.startswith(
         "Keep today; no choice should be based on this log: the model does not reproduce today: "
     )
@@ -149,8 +148,7 @@ def test_where_nobody_says_who_recorded_the_log_the_model_must_pass_the_checks_o
     """The true return of no candidate is known, so the model is checked by the logged actions."""
     blind = chosen(lambda x, wanted, rng: -1.2 * (x - wanted) + 0.15 * rng.normal(), recorded=False)
     assert (blind.error, blind.chosen) == (0.0, "today")
-    refused_by = blind.candidates[1].prediction.refused_by
-    assert {why.subject for why in refused_by} <= {"response"}
+    assert not blind.candidates[1].prediction.refusals
     assert blind.sentence.startswith(
         "Keep today; no choice should be based on this log: the log has no episode that is known "
         "to be recorded by today, and the model fails checks of `neorl-train choose --show model`: "

@@ -162,8 +162,7 @@ def test_a_log_alone_is_worth_a_trial_or_says_what_is_missing(runs):
     decided = runs[1].verdict
     assert decided.answer in ("worth a trial", "cannot tell")
     assert [clause.name for clause in decided.clauses] == [
-        "model", "return", "temperature", "support", "agreement", "excitation", "response",
-        "choice rule",
+        "model", "return", "temperature", "support", "agreement", "excitation", "choice rule",
     ]  # fmt: skip
     assert decided.reference == "pid_imitation"
     failed = [clause for clause in decided.clauses if not clause.holds]

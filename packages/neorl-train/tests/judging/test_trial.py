@@ -5,14 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from neorl_agents.retuning import (
-    ChoiceRule,
-    Excitation,
-    Prediction,
-    Refusal,
-    Responses,
-    StepResponse,
-)
+from neorl_agents.retuning import ChoiceRule, Excitation, Prediction, Refusal
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train.choosing import ValueEstimates, other_estimates, refuse_if_contradicted
 from neorl_train.judging import (
@@ -107,9 +100,6 @@ def test_the_verdict_takes_the_share_of_its_log():
     assert "Stop at its first episode" in closing(trial_verdict(TABLES, GOOD))
 
 
-DISAGREEING = StepResponse("valve", "level", 1.0, np.asarray([[0.5, 1.0], [-0.5, -1.0]]))
-
-
 @pytest.mark.parametrize(
     ("change", "failed", "answer", "words"),
     [
@@ -129,12 +119,6 @@ DISAGREEING = StepResponse("valve", "level", 1.0, np.asarray([[0.5, 1.0], [-0.5,
             "excitation",
             "cannot tell",
             "Record a test signal or manual moves on the actuator",
-        ),
-        (
-            {"responses": Responses((DISAGREEING,))},
-            "response",
-            "cannot tell",
-            "Record more moves of the actuator that is named",
         ),
         (
             {"warnings": ("A and B appear to be exchanged",)},

@@ -292,9 +292,8 @@ class HistoryModelSettings:
     """Settings for fitting a model.
 
     Attributes:
-        history: Numbers of past steps to choose from: the smallest is taken whose linear part
-            predicts episodes that it was not fitted to within 1 % of the best one step ahead,
-            and within 2 % in the mean of one to fifty steps.
+        history: Numbers of past steps to choose from: the smallest whose linear part predicts
+            held-out episodes within 2 % of the best is taken.
         members: Number of networks that learn the residual of the linear part.
         updates: Number of gradient steps of each.
         batch_size: Rows of a gradient step.
@@ -305,7 +304,7 @@ class HistoryModelSettings:
         rows: Largest number of rows of the log that the linear part is fitted to.
     """
 
-    history: tuple[int, ...] = (1, 2, 4, 8, 16)
+    history: tuple[int, ...] = (1, 2, 4, 8)
     members: int = 3
     updates: int = 3_000
     batch_size: int = 256
@@ -349,7 +348,7 @@ def fit_history_model(
         settings: Size of the model and of the fit.
 
     Returns:
-        The model.
+        The model, whose history was chosen on the last tenth of the episodes.
 
     Raises:
         InputError: If a name is not a channel.
@@ -470,119 +469,22 @@ def _chosen_history(
 ) -> int:
     if len(settings.history) == 1:
         return settings.history[0]
-    errors = [_errors_ahead(rows, scales, predicted, h, settings) for h in settings.history]
-
-    def smallest(of: Sequence[float], slack: float) -> int:
-        acceptable = (1 + slack) * min(of)
-        return next(h for h, e in zip(settings.history, of, strict=True) if e <= acceptable)
-
-    # One step ahead, noise can hide a dead time, since the last values predict nearly as well
-    # without it; many steps ahead, disturbances can.
-    one, many = [float(e[0]) for e in errors], [float(e.mean()) for e in errors]
-    return max(smallest(one, 0.01), smallest(many, 0.02))
-
-
-AHEAD = (1, 2, 5, 10, 20, 50)
-"""Numbers of steps ahead that choose the history."""
-FOLDS = 3
-"""Parts of the episodes, each of which a fit to the others predicts."""
-PLACES = 300
-"""Largest number of places in a part at which predictions begin."""
-
-
-def folds(rows: LogRows) -> Int[np.ndarray, " row"]:
-    """The part of every row: whole episodes, in turn."""
-    return np.unique(rows.start, return_inverse=True)[1] % FOLDS
-
-
-def linear_part_of(
-    rows: LogRows,
-    scales: Scales,
-    predicted: tuple[int, ...],
-    history: int,
-    part: np.ndarray,
-    settings: HistoryModelSettings,
-) -> Float[np.ndarray, "rows out"]:
-    """The linear part of the dynamics, fitted to those rows of a log that ``part`` marks."""
-    indices = np.flatnonzero(part)
-    indices = indices[:: max(1, len(indices) // (settings.rows // 4))]
-    return _ridge(*_inputs_of_rows(rows, scales, predicted, history, indices)[0], settings.ridge)
-
-
-def _errors_ahead(
-    rows: LogRows,
-    scales: Scales,
-    predicted: tuple[int, ...],
-    history: int,
-    settings: HistoryModelSettings,
-) -> Float[np.ndarray, " step"]:
-    """Errors of the linear part in parts that it was not fitted to, mean over channels.
-
-    They are those at :data:`AHEAD`, as far as episodes are long enough, and their unit is the error
-    of the prediction that nothing changes.
-    """
-    part = folds(rows)
-    longest = int(np.diff(np.append(np.unique(rows.start), len(rows.start))).max())
-    steps = np.asarray([n for n in AHEAD if n <= longest])
-    last = np.arange(len(rows.start)) + steps[-1] - 1
-    whole = last < len(rows.start)
-    whole[whole] &= rows.start[last[whole]] == rows.start[whole.nonzero()[0]]
-    squares = []
-    for fold in range(min(FOLDS, part.max() + 1)):
-        coefficients = linear_part_of(rows, scales, predicted, history, part != fold, settings)
-        begin = np.flatnonzero(whole & (part == fold))
-        begin = begin[:: max(1, len(begin) // PLACES)]
-        if len(begin):
-            squares.append(
-                _free_errors(rows, scales, predicted, history, coefficients, begin, steps)
-            )
-    error, unchanged = np.sqrt(np.mean(np.concatenate(squares, axis=1), axis=1))
-    ratio = error / np.maximum(unchanged, 1e-12)
-    return np.where(np.isfinite(ratio), ratio, np.inf).mean(axis=1)
-
-
-def _free_errors(
-    rows: LogRows,
-    scales: Scales,
-    predicted: tuple[int, ...],
-    history: int,
-    coefficients: np.ndarray,
-    begin: np.ndarray,
-    steps: np.ndarray,
-) -> Float[np.ndarray, "two place step predicted"]:
-    """Squared errors of free runs of a linear map with the logged actions, and of no change.
-
-    On the host: a few matrix products cost less than a program for every history.
-    """
-    columns = list(predicted)
-    obs_rows, action_rows = histories(rows, begin, history)
-    obs, actions = rows.obs[obs_rows].astype(np.float64), rows.action[action_rows]
-    centre = [np.asarray(scale, np.float64) for scale in (scales.obs, scales.action, scales.change)]
-    first, errors, unchanged = obs[:, -1, columns], [], []
-
-    def standardised(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        return np.clip((values - scale[0]) / scale[1], -CLIP, CLIP)
-
-    for step in range(steps[-1]):
-        actions = np.concatenate([actions, rows.action[begin + step][:, None]], axis=1)
-        change = (obs[:, :-1] - obs[:, -1:])[..., columns] / centre[2][1]
-        parts = (
-            standardised(obs[:, -1], centre[0]),
-            np.clip(PAST * change, -CLIP, CLIP).reshape(len(begin), -1),
-            standardised(actions, centre[1]).reshape(len(begin), -1),
-        )
-        inputs = np.concatenate(parts, axis=1)
-        change = (inputs @ coefficients[:-1] + coefficients[-1]) * centre[2][1] + centre[2][0]
-        after = rows.next_obs[begin + step].astype(np.float64)
-        logged = after[:, columns]
-        after[:, columns] = obs[:, -1, columns] + change
-        if step + 1 in steps:
-            errors.append((after[:, columns] - logged) ** 2)
-            unchanged.append((first - logged) ** 2)
-        after = np.clip(after, np.asarray(scales.low), np.asarray(scales.high))
-        obs = np.concatenate([obs[:, 1:], after[:, None]], axis=1)
-        actions = actions[:, 1:]
-    return np.stack([np.stack(errors, axis=1), np.stack(unchanged, axis=1)])
+    first = np.unique(rows.start)
+    held_out = rows.start >= first[-max(1, len(first) // 10)]
+    errors = []
+    for history in settings.history:
+        parts = []
+        for part in (~held_out, held_out):
+            indices = np.flatnonzero(part)
+            indices = indices[:: max(1, len(indices) // (settings.rows // 4))]
+            parts.append(_inputs_of_rows(rows, scales, predicted, history, indices)[0])
+        (inputs, target), (test_inputs, test_target) = parts
+        coefficients = _ridge(inputs, target, settings.ridge)
+        residual = test_target - (test_inputs @ coefficients[:-1] + coefficients[-1])
+        total_spread = np.maximum(test_target.std(axis=0), 1e-9)
+        errors.append(float(np.mean(np.sqrt(np.mean(residual**2, axis=0)) / total_spread)))
+    acceptable = 1.02 * min(errors)
+    return next(h for h, e in zip(settings.history, errors, strict=True) if e <= acceptable)
 
 
 def _with_end(outcome: np.ndarray, ends: bool) -> Float[Array, "rows out"]:

@@ -32,10 +32,6 @@ from neorl_agents.retuning._residual import FittedResidual as FittedResidual
 from neorl_agents.retuning._residual import ResidualSettings as ResidualSettings
 from neorl_agents.retuning._residual import fit_residual as fit_residual
 from neorl_agents.retuning._residual import with_authority as with_authority
-from neorl_agents.retuning._responses import MoveResponse as MoveResponse
-from neorl_agents.retuning._responses import Responses as Responses
-from neorl_agents.retuning._responses import StepResponse as StepResponse
-from neorl_agents.retuning._responses import responses as responses
 from neorl_agents.retuning._retune import COMMON as COMMON
 from neorl_agents.retuning._retune import TODAY as TODAY
 from neorl_agents.retuning._retune import Change as Change
@@ -62,7 +58,6 @@ __all__ = [
     "LearnedPlants",
     "Mode",
     "ModeOutcome",
-    "MoveResponse",
     "OtherController",
     "OwnReplay",
     "PlantFacts",
@@ -71,11 +66,9 @@ __all__ = [
     "RefineResult",
     "Refusal",
     "ResidualSettings",
-    "Responses",
     "RetuneResult",
     "RetuneSettings",
     "SearchSettings",
-    "StepResponse",
     "choose",
     "evaluation_replay",
     "excitation",
@@ -93,7 +86,6 @@ __all__ = [
     "predictions",
     "refine",
     "replayed",
-    "responses",
     "retune",
     "scores_of_changes",
     "select",

@@ -97,16 +97,14 @@ class Refusal(NamedTuple):
             ``"costs"`` the share of episodes near a limit or a mean cost, both compared with the
             incumbent's, ``"error"`` the error of the model on logged episodes, ``"agreement"``
             another estimator than the networks, ``"support"`` the distance from the data of the
-            log, ``"excitation"`` what the log does not show, ``"response"`` what the model takes an
-            action to do, ``"divergence"`` a rollout that diverges, and ``"way"`` a predicted loss
-            on the way to the candidate.
+            log, ``"excitation"`` what the log does not show, ``"divergence"`` a rollout that
+            diverges, and ``"way"`` a predicted loss on the way to the candidate.
         sentence: The reason with its numbers.
     """
 
     subject: Literal[
-        "return", "costs", "error", "agreement", "support", "excitation", "response", "divergence",
-        "way",
-    ]  # fmt: skip
+        "return", "costs", "error", "agreement", "support", "excitation", "divergence", "way"
+    ]
     sentence: str
 
 

@@ -22,9 +22,6 @@ SATURATED = 0.99
 """Fraction of the rows at one end of its range above which an action counts as saturated."""
 ROWS = 50_000
 """Largest number of rows that are used."""
-PAST_STEPS = 4
-"""Smallest number of past steps from which an action may follow. An integral shows only in two or
-more, even if the model reads a single one."""
 LAGS = 20
 """Steps after a move of a setpoint over which the errors of the model are examined."""
 CONTRADICTED = 1e-3
@@ -109,7 +106,7 @@ def excitation(
     Args:
         rows: The log.
         spec: Its channels.
-        history: Number of past steps that the plant model reads; at least four are used.
+        history: Number of past steps that the plant model reads.
         model: The model; ``None`` if moves of setpoints are not to count.
         setpoints: Observations that are setpoints of the controllers that compute the actions. The
             model must not predict them.
@@ -125,7 +122,7 @@ def excitation(
     near = 1e-6 * (high - low)
     action = rows.action[indices]
     at_end = np.maximum((action <= low + near).mean(axis=0), (action >= high - near).mean(axis=0))
-    every_channel, history = np.arange(spec.n_obs), max(history, PAST_STEPS)
+    every_channel = np.arange(spec.n_obs)
     free = _free_fractions(rows, indices, history, every_channel)
     result = Excitation(free, at_end, tuple(channel.name for channel in spec.action))
     columns = [i for i, channel in enumerate(spec.obs) if channel.name in setpoints]

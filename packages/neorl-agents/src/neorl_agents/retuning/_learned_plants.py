@@ -27,7 +27,6 @@ from neorl_agents.retuning._choice import (
 )
 from neorl_agents.retuning._excitation import Excitation, excitation
 from neorl_agents.retuning._residual import ResidualSettings
-from neorl_agents.retuning._responses import Responses, responses
 from neorl_agents.retuning._search import SearchSettings
 from neorl_core import InputError, Policy, Spec, Transition
 
@@ -210,9 +209,6 @@ class PlantFacts:
             reward and costs; NaN for numbers that are not declared.
         setpoints: Those of ``exogenous`` that are setpoints of the controllers that compute the
             actions and do not act on the plant by themselves.
-        running: Whether the episodes of the log were cut out of running operation. A controller
-            then begins each of them with the state of its action in force: the first steps, as many
-            as the model reads, are repeated as logged while it follows.
     """
 
     rates: tuple[float, ...] = ()
@@ -220,7 +216,6 @@ class PlantFacts:
     interlock: Any = None
     objective: Any = None
     setpoints: tuple[str, ...] = ()
-    running: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -280,8 +275,6 @@ class LearnedPlants(NamedTuple):
             (:meth:`with_model_error`).
         held_out: Controllers of the log as models predict them that were fitted without their
             episodes (:func:`held_out_modes`); empty if this was not examined.
-        responses: What the actions do, according to the model and to episodes that it was not
-            fitted to.
     """
 
     search_plant: ReplayedPlant
@@ -295,7 +288,6 @@ class LearnedPlants(NamedTuple):
     excitation: Excitation
     error: float = 0.0
     held_out: tuple[HeldOutMode, ...] = ()
-    responses: Responses = Responses()
 
     @property
     def model(self) -> HistoryModel:
@@ -346,14 +338,7 @@ def learned_plants(
     Raises:
         InputError: If the log has too few episodes or lacks a column, or a name is not a channel.
     """
-    plants = plants_of_rows(log_rows(log, spec), spec, seed, facts, settings, by_incumbent)
-    held_out, fitted = split_episodes(
-        np.unique(plants.rows.start), seed, settings.held_out_fraction
-    )
-    found = responses(
-        plants.model, plants.rows, fitted, held_out, settings.model, setpoints=facts.setpoints
-    )
-    return plants._replace(responses=found)
+    return plants_of_rows(log_rows(log, spec), spec, seed, facts, settings, by_incumbent)
 
 
 def plants_of_rows(
@@ -364,7 +349,7 @@ def plants_of_rows(
     settings: RetuneSettings,
     by_incumbent: Bool[np.ndarray, " episode"] | None = None,
 ) -> LearnedPlants:
-    """:func:`learned_plants` of rows that were read already, without the responses."""
+    """:func:`learned_plants` of rows that were read already."""
     starts = np.unique(rows.start)
     _require_episodes(len(starts), by_incumbent)
     held_out, fitted = split_episodes(starts, seed, settings.held_out_fraction)
@@ -416,7 +401,6 @@ def replay_of(
         interlock=facts.interlock,
         objective=facts.objective,
         horizon=min(spec.horizon, int(np.diff(np.append(starts, len(rows.start))).max())),
-        lead=model.history if facts.running else 0,
     )
 
 
@@ -459,7 +443,6 @@ def evaluate_candidates(
         Refusal("excitation", f"the log does not show what the candidate would do: {warning}")
         for warning in plants.excitation.warnings
     )
-    warnings += tuple(Refusal("response", why) for why in plants.responses.objections)
     if judging and judging[0].share > rule.held_out:
         reason = (
             f"a model fitted without the episodes of {judging[0].name} mispredicts its return by "

@@ -154,7 +154,6 @@ def with_others(
         prediction,
         others=others,
         excitation=plants.excitation,
-        responses=plants.responses,
         warnings=tuple(log_warnings(dataset, experience.signal_warnings)),
         broken=broken_episodes(dataset, plants.model.spec, prediction.incumbent),
     )

@@ -18,7 +18,6 @@ from neorl_agents.retuning import (
     HeldOutMode,
     LearnedPlants,
     PlantFacts,
-    Responses,
 )
 from neorl_core import Policy, Spec
 from neorl_envs import Dataset
@@ -51,7 +50,6 @@ REMEDIES = {
     "log": "a reward that varies, and signals that are what their tags state",
     "excitation": "a test signal or manual moves on each actuator that is named, or many steps of "
     "its setpoint",
-    "response": "more moves of the actuator that is named, each long enough to see its effect",
     "one step ahead": "measurements of the variables that drive these channels, or a longer "
     "period, in which they change by more than their noise",
     "held-out mode": "episodes of further controllers or setpoints between those of the log, or "
@@ -183,7 +181,6 @@ def check_plant_model(
             *of_incumbent,
             *mode_checks(plants.held_out, spec, unit, why_none),
             _excitation_check(plants.excitation),
-            _response_check(plants.responses),
             *from_actions,
             *_log_checks(dataset),
             *_interlock_checks(interlocks),
@@ -249,10 +246,6 @@ def _excitation_check(excitation: Excitation) -> Check:
         or "every action also moved independently of the measurements, with a fraction of at least "
         f"{excitation.least:.2g} of its variance{setpoint_text(excitation)}",
     )
-
-
-def _response_check(found: Responses) -> Check:
-    return Check("response", not found.objections, "; ".join(found.objections) or found.sentence)
 
 
 def _steps_check(ahead: ErrorsAhead, predicted: tuple[str, ...]) -> Check:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scipy.special import betaincinv
 
-from neorl_agents.retuning import ChoiceRule, Excitation, Prediction, Responses
+from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
 from neorl_core.costs import limit_kind
 from neorl_train.judging import _sentences
 from neorl_train.judging._sentences import NOT_COUNTED, BrokenEpisodes
@@ -305,7 +305,6 @@ class LogPrediction:
         rule: Rule by which the prediction was made.
         others: Estimates of the gain by other methods.
         excitation: How freely the actions of the log moved; ``None`` if this was not examined.
-        responses: What the actions do, according to the model and the log; ``None`` likewise.
         warnings: Defects of the log on which no answer may rest, in sentences.
         broken: How many logged episodes of the incumbent broke a limit, or of all controllers if
             the log does not say who recorded it.
@@ -321,7 +320,6 @@ class LogPrediction:
     rule: ChoiceRule
     others: tuple[OtherEstimate, ...] = ()
     excitation: Excitation | None = None
-    responses: Responses | None = None
     warnings: tuple[str, ...] = ()
     broken: BrokenEpisodes = NOT_COUNTED
     replayed_episodes: int | None = None
@@ -335,8 +333,7 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     the upper end of every predicted cost is within its limit, the candidate stays in the range of
     the log, no other estimator predicts a loss larger than its own error, the choice rule does not
     refuse it for another reason, every action also moved for other reasons than the measurements,
-    the members of the model and the moves of the log agree about what each action does, and the log
-    has no defect of its own. The answer is ``do not deploy`` if a cost is predicted
+    and the log has no defect of its own. The answer is ``do not deploy`` if a cost is predicted
     beyond its limit or a loss is predicted. Otherwise it is ``cannot tell``, with what is missing.
     If the candidate is the incumbent itself, because no other one may be preferred, the answer is
     ``cannot tell`` and says to keep the incumbent.
@@ -468,10 +465,6 @@ def _log_clauses(tables: ResultTables, forecast: LogPrediction) -> tuple[Clause,
                 lambda _: _sentences.excitation(excitation),
             )
         )
-    found = forecast.responses
-    if found is not None:
-        statistic = "actions whose effect the model does not know"
-        clauses.append(_none_clause("response", statistic, found.objections, found.sentence))
     if forecast.warnings:
         statistic = "defects of the log that rule out an answer"
         clauses.append(_none_clause("log", statistic, forecast.warnings))

@@ -23,8 +23,7 @@ RULE_ON_LOG = (
     "predicted by a plant model learned from the log: the model reproduces today's controller, the "
     "gain is above zero, every cost is within its limit, the policy stays within the data of the "
     "log, no other estimator contradicts the gain, every action also moved independently of the "
-    "measurements, the model knows what each action does, the log has no defect, and the choice "
-    "rule does not refuse the policy"
+    "measurements, the log has no defect, and the choice rule does not refuse the policy"
 )
 
 NEAR = 0.001
@@ -247,8 +246,6 @@ _REMEDIES = {
     "excitation": "Record a test signal or manual moves on the actuator (if the log has some, keep "
     'them with manual = "keep" in plant.toml), or many steps of its setpoint; an actuator that no '
     "candidate will move may be declared a disturbance in plant.toml.",
-    "response": "Record more moves of the actuator that is named, each long enough to see its "
-    "effect: steps by hand or of its setpoint, or a test signal.",
     "choice rule": "Judge a candidate that the rule allows, which --evaluation.candidate best "
     "chooses, or record episodes with actions near those that this one proposes.",
     "agreement": "Record episodes in which the actions differ from today's controller, by a test "
