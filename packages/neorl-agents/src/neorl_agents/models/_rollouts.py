@@ -263,7 +263,8 @@ class ModelRollouts(eqx.Module):
         )
         _, (rows, disagreement) = jax.lax.scan(step, first, (indices[1:], act_keys[1:], model_keys))
         ended: Any = rows.terminated
-        rows = rows._replace(truncated=rows.truncated.at[-1].set(~ended[-1]))
+        cut: Any = rows.truncated
+        rows = rows._replace(truncated=cut.at[-1].set(~ended[-1]))
         columns = {name: getattr(rows, name) for name in learner.fields if name != "mask"}
         rows = Transition(*(columns.get(name) for name in Transition._fields))  # pyright: ignore
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
