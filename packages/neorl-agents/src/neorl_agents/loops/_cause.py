@@ -234,6 +234,10 @@ def _tuned(
     deviation: float,
 ) -> Cause:
     swing = figures.swing
+    # Rows contradict a model on which the loop is unstable, as it would not have stayed calm.
+    contradicted = tuning is not None and not swing.regular and _unstable(tuning) > UNLIKELY
+    if contradicted:
+        tuning = None
     if tuning is None:
         if swing.regular and not swing.lasts and np.isfinite(swing.often):
             return Cause(
@@ -258,8 +262,11 @@ def _tuned(
                 "healthy",
             )
         needed = model.why_not or (
-            "the output does not follow a PI of setpoint minus measurement; give the setpoint, or "
-            "declare the controller"
+            "the model of the rows says that the loop is unstable, which it is not; make more or "
+            "larger moves of the setpoint"
+            if contradicted
+            else "the output does not follow a PI of setpoint minus measurement; give the "
+            "setpoint, or declare the controller"
         )
         return Cause(
             "cannot tell",
@@ -269,11 +276,12 @@ def _tuned(
             needed[0].upper() + needed[1:] + ".",
             "excitation",
         )
-    low, high = np.quantile(tuning.peak_sensitivity, [0.05, 0.95])
-    middle = float(np.median(tuning.peak_sensitivity))
+    # Members on which the loop is unstable have no finite one, and nothing lies between those.
+    peaks = np.quantile(tuning.peak_sensitivity, [0.5, 0.05, 0.95], method="nearest")
+    middle, low, high = (f"{x:.2f}" if np.isfinite(x) else "unstable" for x in peaks)
     gain = float(np.median(tuning.improvement))
     evidence = (
-        f"peak sensitivity {middle:.2f} [{low:.2f}, {high:.2f}] (1.4 to 2 is usual)",
+        f"peak sensitivity {middle} [{low}, {high}] (1.4 to 2 is usual)",
         f"another tuning could divide the integrated error of a load by {gain:.1f}",
     )
     weak, slow = _shares(tuning)
@@ -297,6 +305,11 @@ def _tuned(
     return Cause(
         "leave it", "The loop is tuned well enough, and nothing ails it.", evidence, "", "healthy"
     )
+
+
+def _unstable(tuning: Tuning) -> float:
+    """Share of the members on which the loop is unstable."""
+    return float(np.mean(~np.isfinite(tuning.peak_sensitivity)))
 
 
 def _shares(tuning: Tuning) -> tuple[float, float]:
