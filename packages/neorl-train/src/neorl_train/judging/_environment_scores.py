@@ -49,7 +49,7 @@ def environment_episodes(
 ) -> Episodes:
     """The episodes of one policy, one for each seed of a reset, without guard.
 
-    Returns are the sums of a plain loop in double precision, to the bit.
+    Returns are the sums of a plain loop in double precision, up to rounding in the policy.
     """
     rollouts = judge.rollouts(policy, seeds)
     rows = dataset_from_rollouts(spec, rollouts, source=judge.name)
