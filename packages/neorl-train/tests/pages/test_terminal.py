@@ -10,7 +10,6 @@ from neorl_train import verdict
 from neorl_train._job.evaluation import write_results
 from neorl_train.pages import _terminal, print_summary
 from neorl_train.pages._html import glossary
-from neorl_train.pages._terminal import _unit
 
 
 def printed(run):
@@ -36,10 +35,6 @@ def test_the_summary_says_it_all_in_short(tmp_path, noisy):
     assert sum(line.startswith("  ok ") for line in lines) == 5
     assert "\x1b" not in text, "no colour where nobody sees it"
     assert "\N{HORIZONTAL ELLIPSIS}" not in text, "nothing is cut"
-
-
-def test_a_count_has_no_unit():
-    assert [_unit(unit) for unit in ("1", "kg")] == ["", " kg"]
 
 
 def test_a_narrow_terminal_shows_integers_without_intervals(tmp_path, noisy, monkeypatch):

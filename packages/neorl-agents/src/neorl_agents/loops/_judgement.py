@@ -94,6 +94,7 @@ def step_grid(model: LoopModel, period: float, gains: Sequence[PIDGains] = ()) -
             times.append(min(rate, 10 * process))
     horizon = 6 * max(times)
     dt = period if isinstance(model.members[0], SampledModel) else max(period, horizon / _STEPS)
+    # Rounding of the quotient is not to add a step.
     return StepGrid(dt, min(max(math.ceil(horizon / dt - 1e-6), 16), _MOST_STEPS))
 
 

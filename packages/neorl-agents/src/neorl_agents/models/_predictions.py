@@ -202,6 +202,7 @@ def percentiles_of(
     values: Float[Array, " row"], valid: Bool[Array, " row"]
 ) -> Float[Array, " percent"]:
     """The values of the valid rows at 0 %, 1 %, ..., 100 %, as NumPy's quantiles are."""
+    # Without a NaN for invalid rows, as it would stop a run with `devices.debug_nans`.
     largest = jnp.max(jnp.where(valid, values, -jnp.inf))
     # Invalid rows stand behind all others, where no percentage reaches.
     in_order = jnp.sort(jnp.where(valid, values, largest))

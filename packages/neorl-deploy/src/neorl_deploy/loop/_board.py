@@ -117,7 +117,7 @@ class Board:
             "window": last.window,
             "at": last.at.wall,
             "flags": list(flags),
-            "told": flag_sentences(flags, lost=lost),
+            "sentences": flag_sentences(flags, lost=lost),
         }
 
     def _fell_back(self, cycle: Cycle) -> bool:

@@ -98,11 +98,13 @@ def proposed_change(
             "[[loop]] in plant.toml"
         )
     gains = PIDGains(*map(float, pid_gains(today.shown, form=today.form)))
-    apart, told = 1.0, ""
+    apart, difference = 1.0, ""
     if today.declared:
-        apart, told = beside_the_rows(record, report.figures.controller, today.form, today.shown)
+        apart, difference = beside_the_rows(
+            record, report.figures.controller, today.form, today.shown
+        )
     if apart > FAR:
-        return f"no gains are proposed: {told}"
+        return f"no gains are proposed: {difference}"
     span = record.output_range[1] - record.output_range[0]
     noise = float(report.figures.figures.noise)
     found = propose(
@@ -116,7 +118,7 @@ def proposed_change(
     )
     note = "today's values are read from the rows of the log; compare them with the faceplate first"
     if today.declared:
-        note = told if apart > NEAR else ""
+        note = difference if apart > NEAR else ""
     conditions = (*([note] if note else []), *change.conditions)
     return dataclasses.replace(change, conditions=conditions)
 
@@ -212,8 +214,8 @@ def write_loop_changes(
     for report in reports:
         shown = declared[report.record.tags["output"]]
         gains = loops[shown.manipulated]
-        if told := forgetful(shown.name, report.model, memory, report.record.period):
-            notes.append(told)
+        if forgets := forgetful(shown.name, report.model, memory, report.record.period):
+            notes.append(forgets)
         why = _why_not(report)
         if why or gains is None:
             sentence = why and f"{why[0].lower()}{why[1:].rstrip('.')}"

@@ -158,8 +158,8 @@ def with_unit(text: str, unit: str) -> str:
     """A number as text with its unit, which is not shown if it is ``1`` or not known, ``?``.
 
     Example:
-        >>> with_unit("5", "bar"), with_unit("5", "?"), with_unit("5", "100 units")
-        ('5 bar', '5', '5 × 100 units')
+        >>> [with_unit("5", unit) for unit in ("bar", "1", "?", "100 units")]
+        ['5 bar', '5', '5', '5 × 100 units']
     """
     if unit in ("1", "?"):
         return text

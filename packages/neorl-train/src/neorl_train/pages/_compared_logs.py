@@ -1,4 +1,4 @@
-"""Loops before and after a change: compared, written as pages, and told."""
+"""Loops before and after a change: compared, written as pages, and in words."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

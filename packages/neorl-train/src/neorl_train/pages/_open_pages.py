@@ -363,7 +363,7 @@ def _fieldset(number: int, one: LoopForm, choices: Sequence[Choice]) -> Html:
         if one.trend
         else paragraph("No picture: choose the columns first.", class_="note")
     )
-    told = [*one.notes, *one.doubts.values()]
+    remarks = [*one.notes, *one.doubts.values()]
     used = "" if one.given and one.given.get("use") != "yes" else " checked"
     ticked = tag(
         "label",
@@ -373,7 +373,7 @@ def _fieldset(number: int, one: LoopForm, choices: Sequence[Choice]) -> Html:
     return tag(
         "fieldset",
         tag("legend", ticked),
-        *(wrong_words(sentence) for sentence in told),
+        *(wrong_words(sentence) for sentence in remarks),
         shown,
         tag("div", *fields, class_="fields"),
         _faceplate_fields(number, one),

@@ -34,6 +34,7 @@ from neorl_train.judging._wording import (
     quantity,
     with_decimals,
     with_interval,
+    with_unit,
 )
 from neorl_train.pages._html import glossary
 from neorl_train.pages._inputs import (
@@ -227,12 +228,14 @@ def benefit_lines(tables: ResultTables) -> list[str]:
         rows = [row for row in tables.rows if row.role == "log"]
         cells = [cell for row in rows for cell in row.amounts if cell.kind == "term"]
         shown = [
-            f"{cell.name} {with_interval(cell.amount, decimals([cell.amount]))}{_unit(cell.unit)}"
+            f"{cell.name} "
+            f"{with_unit(with_interval(cell.amount, decimals([cell.amount])), cell.unit)}"
             for cell in cells
         ]
         return [f"mean over an episode of the log: {'; '.join(shown)}"] if shown else []
     shown = [
-        f"{cell.name} {difference(cell.difference, decimals([cell.difference]))}{_unit(cell.unit)}"
+        f"{cell.name} "
+        f"{with_unit(difference(cell.difference, decimals([cell.difference])), cell.unit)}"
         for row in tables.rows
         if (row.name, row.guarded) == (tables.candidate, True)
         for cell in row.amounts
@@ -240,11 +243,6 @@ def benefit_lines(tables: ResultTables) -> list[str]:
     ]
     subject = f"{tables.candidate} compared with {tables.reference}, per episode"
     return [f"{subject}: {'; '.join(shown)}"] if shown else []
-
-
-def _unit(unit: str) -> str:
-    """The unit after a number; empty for a count, and if the log states none."""
-    return "" if unit in ("1", "?") else f" {unit}"
 
 
 def guard_lines(record: Mapping[str, Any]) -> list[str]:

@@ -355,9 +355,11 @@ def _faceplate_found(options: LoopOptions, record: "LoopRecord") -> str:
     typed = typed_faceplate(options, record)
     assert typed is not None
     read = logged_controller(without_spikes(record))
-    apart, told = beside_the_rows(record, read, typed.form, typed.shown)
-    agrees = "The rows of the log agree" if told else "The rows of the log show no PI to compare"
-    beside = f"But {told}" if apart > NEAR else agrees
+    apart, difference = beside_the_rows(record, read, typed.form, typed.shown)
+    agrees = (
+        "The rows of the log agree" if difference else "The rows of the log show no PI to compare"
+    )
+    beside = f"But {difference}" if apart > NEAR else agrees
     return f"{faceplate_words(typed)}. {beside}."
 
 

@@ -248,8 +248,8 @@ def _measurement(
     panel.set_ylim(*window_of([*values, *wanted, *(end for pair in limits for end in pair)]))
     for low, high in limits:
         shade_forbidden(panel, low, high)
-    told = "" if setpoint is None else " with its setpoint dashed"
-    panel_title(panel, f"{name}{told}, as logged", unit)
+    setpoint_note = "" if setpoint is None else " with its setpoint dashed"
+    panel_title(panel, f"{name}{setpoint_note}, as logged", unit)
 
 
 def _legend(panel: Any) -> tuple[list[Any], list[str]]:
