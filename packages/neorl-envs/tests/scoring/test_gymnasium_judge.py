@@ -1,6 +1,7 @@
 """Scores in a Gymnasium environment of the user's own; the oracle is Gymnasium's plain loop."""
 
 import dataclasses
+import gc
 import sys
 from typing import Any, ClassVar
 
@@ -188,6 +189,18 @@ def test_an_environment_of_a_module_in_the_folder_is_scored(tanks):
     assert (limited.notes, limited.horizon) == ((), 12)
     expected = [plain_loop("LimitedTank-v0", ConstantPolicy(jnp.ones(1)), seed) for seed in (8, 9)]
     assert limited.returns(ConstantPolicy(jnp.ones(1)), [8, 9]).tolist() == expected
+
+
+def test_environments_are_closed_with_their_judge(tanks, monkeypatch):
+    """One may hold a process of its own, such as a simulator."""
+    closed: list[Any] = []
+    monkeypatch.setattr(Tank, "close", lambda env: closed.append(env))
+    judge = GymnasiumJudge("gym:my_tanks:Tank-v0", SPEC)
+    judge.rollouts(Proportional(), [0, 1, 2])
+    assert not closed
+    del judge
+    gc.collect()
+    assert len(closed) == 3
 
 
 def test_an_episode_that_ends_early_keeps_its_own_length(tanks):

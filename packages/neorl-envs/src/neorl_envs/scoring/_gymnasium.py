@@ -7,6 +7,7 @@ stepped in turn, and one compiled call computes their actions.
 import functools
 import importlib
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
@@ -68,6 +69,8 @@ class GymnasiumJudge:
         self.origin = _origin(module)
         _require_known(name, module, self._identifier)
         self._copies: list[Any] = []
+        # An environment may hold a process of its own, which must not outlive this one.
+        weakref.finalize(self, _close, self._copies)
         env = self._environments(1)[0]
         self.notes = _compare(name, env, spec)
         limit = getattr(env.spec, "max_episode_steps", None)
@@ -127,6 +130,11 @@ class GymnasiumJudge:
             obs = np.stack([episode.obs for episode in episodes])
             carry, action = _next(policy, carry, sent, obs, keys, step + 1)
         return [episode.rollout() for episode in episodes]
+
+
+def _close(environments: Sequence[Any]) -> None:
+    for env in environments:
+        env.close()
 
 
 # One policy after the other in one program, not batched: a batched product rounds differently from
