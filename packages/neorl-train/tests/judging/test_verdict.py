@@ -8,6 +8,7 @@ from scipy.stats import binomtest
 
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train import verdict
+from neorl_train.candidates import Candidate
 from neorl_train.judging import CostCell, Estimate, PolicyRow, ResultTables
 
 SPEC = Spec(
@@ -355,3 +356,21 @@ def test_more_episodes_make_a_rare_loss_bearable():
 
 def test_a_worst_episode_that_is_no_number_is_refused():
     assert verdict(with_worst(centred(2.0), math.nan)).answer == "do not deploy"
+
+
+def test_a_controller_without_a_change_is_kept_although_its_guard_gains():
+    better = tables(*DEPLOYABLE)
+    assert verdict(better).answer == "deploy"
+    kept = verdict(dataclasses.replace(better, kept="PID"))
+    assert kept.answer == "do not deploy"
+    assert kept.sentence == "Keep PID: iql-0 is PID without a change."
+    assert [clause.name for clause in kept.clauses if not clause.holds] == ["change"]
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "kept"),
+    [("retuned", [], "PID"), ("retuned", ["gain from 1 to 2"], ""), ("learner", [], "")],
+)
+def test_only_a_retuned_controller_without_changes_is_kept(family, changes, kept):
+    metadata = {"controller": "PID", "changes": changes}
+    assert Candidate("retuned", family, None, (0,), metadata=metadata).kept == kept

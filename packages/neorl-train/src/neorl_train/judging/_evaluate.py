@@ -175,6 +175,8 @@ def evaluate(
         logs = (PolicyResult(LOG, LOG, LOG, False, recorded_episodes(dataset, spec)),)
     judged, margin = (candidate, episode_margin) if learners else (reference, math.inf)
     tables = _tables(name, environment, spec, results, logs, judged, reference, level, margin)
+    if learners:
+        tables = dataclasses.replace(tables, kept=pool[candidate].kept)
     traces = ()
     if learners:
         traces = _traces(environment, spec, tested, results, key, candidate, reference)

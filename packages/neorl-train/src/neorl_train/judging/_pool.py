@@ -66,6 +66,12 @@ class Candidate:
         """Path of its artefact in a run directory."""
         return policy_file(self.id)
 
+    @property
+    def kept(self) -> str:
+        """Name of today's controller if this is the same one, retuned without a change."""
+        unchanged = self.family == RETUNED and self.metadata.get("changes") == []
+        return str(self.metadata.get("controller", "")) if unchanged else ""
+
     def tunables(self, spec: Spec) -> tuple[Tunable, ...]:
         """The parameters by which an engineer tunes it; none for a network."""
         return self.policy.tunables(spec) if isinstance(self.policy, TunableController) else ()

@@ -512,8 +512,8 @@ def traces_to_json(evaluation: Evaluation) -> dict[str, Any]:
 def evaluation_from_json(evaluation: dict[str, Any], traces: dict[str, Any]) -> Evaluation:
     """Inverse of :func:`evaluation_to_json` and :func:`traces_to_json`, without their heads."""
     plain = {name: value for name, value in evaluation.items() if name != "units"}
-    # Older files of this version have no scores in a Gymnasium environment.
-    plain["tables"] = {"judge": "", "scores": [], **plain["tables"]}
+    # Older files of this version have no scores in a Gymnasium environment, and keep nothing.
+    plain["tables"] = {"judge": "", "scores": [], "kept": "", **plain["tables"]}
     rows = {name: traces[name] for name in ("traces", "stretches") if name in traces}
     return from_plain(Evaluation, {**plain, **rows})
 

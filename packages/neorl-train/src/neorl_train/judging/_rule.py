@@ -46,6 +46,7 @@ def verdict(tables: ResultTables) -> Verdict:
       frequent as the number of episodes cannot rule out (exact bound).
     - *Fallback*: if the fallback acted in the candidate's place, it did so in at most 5 % of the
       steps.
+    - *Change*: the candidate is not today's controller without a change, which is kept.
 
     The answer is ``cannot tell`` if there was no simulator or if there were too few episodes: all
     clauses hold but there were fewer than 64 episodes, or the only clauses that fail are those of
@@ -69,6 +70,7 @@ def verdict(tables: ResultTables) -> Verdict:
     row = tables.row(tables.candidate, guarded=True)
     episode_clauses = _episode_clauses(row, tables)
     clauses = (
+        *_kept_clauses(tables),
         *_gain_clauses(row, tables),
         *(_cost_clause(cell, row.n_episodes) for cell in row.costs),
         *episode_clauses,
@@ -87,7 +89,8 @@ def verdict(tables: ResultTables) -> Verdict:
     answer: Answer = REFUSE if failed else DEPLOY
     permission = "may be deployed" if answer == DEPLOY else "should not be deployed"
     why = "; ".join(clause.sentence for clause in failed or clauses)
-    sentence = f"{tables.candidate} behind its guard {permission}: {why}."
+    subject = f"{tables.candidate} behind its guard {permission}"
+    sentence = f"Keep {tables.kept}: {why}." if tables.kept else f"{subject}: {why}."
     return Verdict(
         answer=answer,
         sentence=" ".join([sentence, *_sentences.violation_sentences(tables)]),
@@ -110,6 +113,20 @@ def _cannot_tell(tables: ResultTables, why: str = "", clauses: tuple[Clause, ...
         clauses=clauses,
         reason=reason,
     )
+
+
+def _kept_clauses(tables: ResultTables) -> list[Clause]:
+    """Refuses today's controller under another name, which its guard alone may make look better."""
+    if not tables.kept:
+        return []
+    return [
+        Clause.of(
+            "change",
+            f"tuning parameters that differ from those of {tables.kept}",
+            *(0.0, ">", 0.0, "1"),
+            lambda _: f"{tables.candidate} is {tables.kept} without a change",
+        )
+    ]
 
 
 def _gain_clauses(row: PolicyRow, tables: ResultTables) -> tuple[Clause, Clause]:

@@ -235,6 +235,7 @@ class ResultTables:
         judge: Name of the Gymnasium environment in which the policies of a log were scored, without
             guard; empty if there was none.
         scores: Scores in that environment, pooled over seeds.
+        kept: Name of today's controller if the candidate is the same one without a change.
     """
 
     environment: str
@@ -250,6 +251,7 @@ class ResultTables:
     episode_margin: float
     judge: str = ""
     scores: tuple[EnvironmentScore, ...] = ()
+    kept: str = ""
 
     def row(self, name: str, *, guarded: bool) -> PolicyRow:
         """The row of a policy.
