@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from neorl_agents.models._history_model import HistoryModel, LogRows, histories
 from neorl_core import Policy, Spec, Step, highs, lows
+from neorl_core.control import follow
 
 # A learned plant that replays the disturbances of logged episodes.
 
@@ -41,6 +42,9 @@ class ReplayedEpisodes(NamedTuple):
             declared ones that of the declaration.
         length: Steps that a rollout counts, shape ``(episode,)``: those of the log if the episode
             was cut, and the horizon if the plant ended it, because under another policy it may not.
+        lead: Logged actions of the first steps, which a rollout repeats while the policy only
+            follows, shape ``(episode, lead, act)``; ``lead`` is zero if episodes begin with a start
+            of the plant.
     """
 
     obs: Float[Array, "episode obs"]
@@ -49,6 +53,7 @@ class ReplayedEpisodes(NamedTuple):
     residual: Float[Array, "member episode time predicted"]
     outcome_residual: Float[Array, "member episode time outcome"]
     length: Int[Array, " episode"]
+    lead: Float[Array, "episode lead act"]
 
 
 class ReplayedStart(NamedTuple):
@@ -231,6 +236,7 @@ def replayed_plant(
     interlock: Interlock | None = None,
     objective: Objective | None = None,
     horizon: int | None = None,
+    lead: int = 0,
 ) -> ReplayedPlant:
     """A learned plant that replays some episodes of a log.
 
@@ -242,6 +248,9 @@ def replayed_plant(
         interlock: The plant's interlocks, as a function of observation and action.
         objective: Declared reward and costs; NaN for numbers that are learned.
         horizon: Steps of a rollout; those of the longest episode by default.
+        lead: First steps of every episode that are repeated as logged, while the policy follows:
+            at least one where the log was cut out of running operation, so that the integrals of a
+            controller are those of its actions in force.
 
     Returns:
         The plant.
@@ -285,6 +294,7 @@ def replayed_plant(
             jnp.asarray(residual),
             jnp.asarray(outcome_residual),
             jnp.asarray(lasts, jnp.int32),
+            jnp.asarray(rows.action[indices[:, :lead]]),
         ),
         rates=jnp.asarray(rates, jnp.float32), interlock=interlock, objective=objective,
         horizon=steps, least_cost=jnp.asarray(least_cost),
@@ -426,8 +436,9 @@ def _episode(plant: ReplayedPlant, policy: Policy, start: ReplayedStart) -> Pred
     initial = _Running(state, policy.initial_carry(), obs, jnp.ones(()), jnp.ones(()), total)
 
     def step(running: _Running, _: None) -> tuple[_Running, None]:
-        carry, action = policy(running.carry, running.obs, None)
-        state, next_reading = plant.step(start, running.state, action)
+        state, carry, next_reading = _acted(
+            plant, policy, start, running.state, running.carry, running.obs
+        )
         cost = running.alive * next_reading.cost
         total = PredictedEpisodes(
             running.total.returns + running.alive * next_reading.reward,
@@ -438,12 +449,33 @@ def _episode(plant: ReplayedPlant, policy: Policy, start: ReplayedStart) -> Pred
         )
         alive = running.alive * (1 - next_reading.info.end)
         inside = running.inside * (1 - next_reading.truncated)
-        carry = policy.sent(carry, next_reading.applied)
         return _Running(state, carry, next_reading.obs, alive * inside, inside, total), None
 
     total = jax.lax.scan(step, initial, None, length=plant.horizon)[0].total
     finite = jnp.isfinite(total.returns) & jnp.all(jnp.isfinite(total.cost_sum))
     return total._replace(returns=jnp.where(finite, total.returns, -jnp.inf))
+
+
+def _acted(
+    plant: ReplayedPlant,
+    policy: Policy,
+    start: ReplayedStart,
+    state: ReplayedState,
+    carry: Any,
+    obs: Array,
+) -> tuple[ReplayedState, Any, Step]:
+    """One step in which the policy acts, or follows the log where the episode still leads it."""
+    carry, action = policy(carry, obs, None)
+    lead = plant.episodes.lead[start.episode]
+    if not len(lead):
+        state, step = plant.step(start, state, action)
+        return state, policy.sent(carry, step.applied), step
+    leads = state.time < len(lead)
+    logged = lead[jnp.minimum(state.time, len(lead) - 1)]
+    state, step = plant.step(start, state, jnp.where(leads, logged, action))
+    acted, followed = policy.sent(carry, step.applied), follow(policy, carry, step.applied)
+    carry = jax.tree.map(lambda one, other: jnp.where(leads, one, other), followed, acted)
+    return state, carry, step
 
 
 # The observations and actions that a policy visits in a learned plant.
@@ -482,9 +514,7 @@ def visited_rows(plant: ReplayedPlant, policy: Policy, starts: ReplayedStart) ->
 
         def step(running: Any, _: None) -> tuple[Any, VisitedRows]:
             state, carry, obs, alive = running
-            carry, action = policy(carry, obs, None)
-            state, following = plant.step(start, state, action)
-            carry = policy.sent(carry, following.applied)
+            state, carry, following = _acted(plant, policy, start, state, carry, obs)
             row = VisitedRows(obs, following.applied, alive)
             alive = alive * (1 - following.info.end) * (1 - following.truncated)
             return (state, carry, following.obs, alive), row

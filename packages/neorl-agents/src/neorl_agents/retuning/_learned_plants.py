@@ -194,6 +194,8 @@ def model_error(
 
 LEAST_EPISODES = 8
 """Smallest number of episodes that can be split into a part for searching and one for judging."""
+LEAD = 8
+"""Steps in which a filtered derivative forgets that it did not know the rows before the cut."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,6 +211,9 @@ class PlantFacts:
             reward and costs; NaN for numbers that are not declared.
         setpoints: Those of ``exogenous`` that are setpoints of the controllers that compute the
             actions and do not act on the plant by themselves.
+        running: Whether the episodes of the log were cut out of running operation. The first steps
+            of each (:data:`LEAD`, or a tenth of the episode) are then repeated as logged while the
+            controller follows, so that it acts from the state of its action in force.
     """
 
     rates: tuple[float, ...] = ()
@@ -216,6 +221,7 @@ class PlantFacts:
     interlock: Any = None
     objective: Any = None
     setpoints: tuple[str, ...] = ()
+    running: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,6 +399,7 @@ def replay_of(
 ) -> ReplayedPlant:
     """The plant of a model that replays some episodes of a log."""
     starts, spec = np.unique(rows.start), model.spec
+    horizon = min(spec.horizon, int(np.diff(np.append(starts, len(rows.start))).max()))
     return replayed_plant(
         model,
         rows,
@@ -400,7 +407,8 @@ def replay_of(
         rates=np.asarray(facts.rates) * spec.dt if facts.rates else None,
         interlock=facts.interlock,
         objective=facts.objective,
-        horizon=min(spec.horizon, int(np.diff(np.append(starts, len(rows.start))).max())),
+        horizon=horizon,
+        lead=min(LEAD, max(1, horizon // 10)) if facts.running else 0,
     )
 
 

@@ -122,23 +122,26 @@ def declared_facts(
 
     Also returns sentences on which declarations are used.
     """
+    # A historian records a plant that runs: no episode of an export begins with its start.
+    converted = "configuration" in dataset.attributes.get("provenance", {})
     if importlib.util.find_spec("polars") is None:
         notes = ()
-        if "configuration" in dataset.attributes.get("provenance", {}):
+        if converted:
             notes = (
                 "reward and costs are learned from the log; to use the expressions of plant.toml "
                 "instead, install neorl-envs[etl]",
             )
         if dataset.attributes.get("interlocks"):
             notes += ("the interlocks of plant.toml are not used: install neorl-envs[etl]",)
-        return PlantFacts(tuple(rates), tuple(exogenous)), notes
+        return PlantFacts(tuple(rates), tuple(exogenous), running=converted), notes
     from neorl_envs.plant_logs import declared_plant
 
     declared = declared_plant(dataset)
     exogenous_names = tuple(dict.fromkeys((*declared.exogenous, *exogenous)))
     facts = PlantFacts(
-        tuple(rates), exogenous_names, declared.interlock, declared.objective, declared.setpoints
-    )
+        tuple(rates), exogenous_names, declared.interlock, declared.objective, declared.setpoints,
+        running=converted,
+    )  # fmt: skip
     return facts, declared.notes
 
 
