@@ -45,6 +45,7 @@ from neorl_train.judging._results import (
     Trace,
 )
 from neorl_train.judging._rollouts import (
+    STARTS_AT_ONCE,
     all_rollouts,
     episodes_of,
     further_starts,
@@ -63,7 +64,6 @@ from neorl_train.judging._tables import Estimate, PolicyRow, ResultTables, Role
 from neorl_train.judging._wording import no_simulator
 from neorl_train.runs._directory import FALLBACK
 
-STARTS_AT_ONCE = 128
 WITHOUT_PLANT = "evaluate without environment"
 AT_ONCE = 2
 """Policies that are evaluated at the same time, each with the memory of its episodes."""
@@ -368,7 +368,7 @@ def _traces(
         for turn, policy in enumerate(policies):
             own_starts = chunk[chunk % len(policies) == turn]
             if len(own_starts):
-                rows = all_rollouts(environment, policy, key, own_starts, at_once=STARTS_AT_ONCE)
+                rows = all_rollouts(environment, policy, key, own_starts)
                 rerun |= {int(start): (rows, row) for row, start in enumerate(own_starts)}
         traces += [
             trace_of(*rerun[int(start)], label=label, policy=name, guarded=guarded, start=start)

@@ -32,6 +32,11 @@ STARTS_STREAM, CURVES_STREAM = (
 )  # the latter is larger than the number of any start
 
 
+STARTS_AT_ONCE = 128
+"""Starts of one call of the program of an evaluation. A start alone is padded with itself and runs
+the same instructions as among many, so it gives the same bits."""
+
+
 def starts_key(seed: int) -> PRNGKeyArray:
     """The key of the starts of an evaluation, used for no other purpose with this seed."""
     return jax.random.fold_in(jax.random.key(seed), STARTS_STREAM)
@@ -129,11 +134,9 @@ def all_rollouts(
     policy: Policy,
     key: PRNGKeyArray,
     indices: Int[np.ndarray, " start"],
-    *,
-    at_once: int,
 ) -> EpisodeRows:
-    """The rows of :func:`rollouts_in_chunks` together."""
-    chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=at_once)
+    """The rows of :func:`rollouts_in_chunks` together, from the one program of an evaluation."""
+    chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=STARTS_AT_ONCE)
     return jax.tree.map(lambda *columns: np.concatenate(columns), *chunks)
 
 

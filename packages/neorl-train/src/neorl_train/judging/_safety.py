@@ -37,7 +37,7 @@ from neorl_safety.monitoring import (
     violation_statistics,
 )
 from neorl_train.configuration._sections import PAIRED_STARTS_SEED, EvaluationConfig
-from neorl_train.judging._evaluate import STARTS_AT_ONCE, bands_of, guard_parts
+from neorl_train.judging._evaluate import bands_of, guard_parts
 from neorl_train.judging._results import LOG, Episodes, PolicyResult, Trace
 from neorl_train.judging._rollouts import (
     GUARD_ACTED,
@@ -327,7 +327,6 @@ def assess_on_plant(
     key: PRNGKeyArray | None = None,
     n_starts: int = EvaluationConfig.starts,
     level: float = EvaluationConfig.level,
-    at_once: int = STARTS_AT_ONCE,
 ) -> Assessment:
     """Runs a policy with and without its filter from the same starts, and checks all constraints.
 
@@ -349,8 +348,6 @@ def assess_on_plant(
         key: Key of the starts.
         n_starts: Number of starts; at least two.
         level: Confidence level of every interval.
-        at_once: Number of starts that run in parallel; it affects no count, and other numbers only
-            by rounding.
 
     Returns:
         The results.
@@ -367,9 +364,7 @@ def assess_on_plant(
     key = starts_key(PAIRED_STARTS_SEED) if key is None else key
     checks = _Checks(constraints_to_count, tuple(requirements), spec, level)
     checked_rows = {
-        label: checks.of(
-            all_rollouts(environment, as_arrays(actor), key, np.arange(n_starts), at_once=at_once)
-        )
+        label: checks.of(all_rollouts(environment, as_arrays(actor), key, np.arange(n_starts)))
         for label, actor in ((WITHOUT, policy), (WITH, guarded))
     }
     shown = (checked_rows[WITH].rows, name), (checked_rows[WITHOUT].rows, f"{name} {WITHOUT}")
