@@ -47,6 +47,17 @@ def test_gains_outside_the_predicted_interval_are_counted_on_their_side(
     assert after == [before[0], before[1] - 1, before[2] + 1, before[3], before[4] + 1]
 
 
+def test_a_prediction_that_is_twice_the_gain_on_every_log_is_an_error_of_the_model() -> None:
+    """The other logs of the plant tell it, the draw of episodes and the width do not."""
+    row = {"way": "pick", "log": "all", "reference": False, "failed": [], "error": 0.1}
+    row |= {"predicted": 2.0, "predicted_low": 1.9, "gain": [1.0, 0.99, 1.01]}
+    pool = {"candidates": [{"outside": [0.0, 0.0], "predicted": 1.0, "predicted_low": 0.9}]}
+    pool["candidates"][0]["gain"] = 1.05
+    lines = retuning_page.causes({"CSTR-v0": [row, dict(row)]}, [pool]).splitlines()[2:]
+    inside = [line.split("|")[2].strip() for line in lines]
+    assert inside == ["0 of 2", "0 of 2", "0 of 2", "1 of 1", "2 of 2", "0 of 2"]
+
+
 def counts_of(text: str) -> list[int]:
     """Picks for ordinary controllers, those inside, below, above, and surely below."""
     first = text.partition("Of ")[2].partition(" Of ")[0]

@@ -201,6 +201,19 @@ def test_the_largest_lower_bound_without_a_refusal_is_chosen():
     assert choose([table[0], table[3]], "today") == "today"
 
 
+def test_the_error_on_logged_episodes_widens_the_interval_of_the_true_gain(plants):
+    """By hand: a half width of 3 and 1.96 errors of 4 / 1.96 are 5 together."""
+    one = prediction("wide", gain=6.0, low=3.0, error=4 / 1.96)
+    assert one.true_gain == pytest.approx((1.0, 11.0))
+    assert prediction("known", gain=6.0, low=3.0).true_gain == (3.0, 9.0)
+    pool = {"timid": law(0.3), "good": law(0.6)}
+    sure, unsure = (
+        predictions(plants.evaluation_plant, pool, "timid", plants.scale, error=error)[1]
+        for error in (0.0, 0.1)
+    )
+    assert (unsure.error, unsure.low, unsure.gain) == (0.1, sure.low, sure.gain)
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [

@@ -314,7 +314,10 @@ def test_a_run_judges_the_imitation_of_the_best_shift(
     counts = re.findall(r"mean over (\d+) episodes that the model was not fitted", clause.statistic)
     assert 0 < int(counts[0]) < 30  # of the 40 that judge, those of shift A
     (line,) = [one for one in run.record["choice"] if one.startswith("imitated-B-0 (pid_imitation")]
-    assert re.search(r"predicted gain \S+ \[\S+, \S+\]; ", line)
+    assert re.search(
+        r"predicted gain \S+ \[\S+, \S+\], with the model's error on logged episodes \S+ to \S+; ",
+        line,
+    )
     assert any(one.startswith("B ran the plant best") for one in run.record["controllers"])
     artefact = load_policy(run.path / "policies/imitated-B-0.safetensors")
     assert artefact.metadata["controller"] == "imitated-B"

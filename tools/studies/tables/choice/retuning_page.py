@@ -49,6 +49,9 @@ MOST_HARM = 2
 """Of 55 picks for ordinary controllers, five logs of each plant."""
 MOST_ERROR, CLOSE_PLANTS = 0.1, 7
 MOST_SECONDS = 600
+Z = 1.96
+NEAR, SLACK = 1.25, 1e-4
+"""Distance from the log up to which no penalty widens an interval, as a factor and in addition."""
 
 Rows = list[dict[str, Any]]
 Results = dict[str, Rows]
@@ -115,6 +118,59 @@ def covered(results: Results) -> str:
     return " ".join(
         ("**Do not read the interval of a predicted gain as one for the true gain.**", *sentences)
     )
+
+
+def causes(results: Results, pools: Sequence[dict[str, Any]]) -> str:
+    """A line for each part of the error that is taken away, with what its interval then holds.
+
+    Args:
+        results: Rows of every plant, of which the picks for ordinary controllers count.
+        pools: The stored pools of perturbed controllers, which nobody searched or chose. Only those
+            without a penalty for leaving the log count, because it widens their intervals.
+    """
+    picks = [
+        (name, row)
+        for name, rows in results.items()
+        for row in _changed_picks(rows)
+        if not row["reference"]
+    ]
+    predicted, true, error = (
+        np.asarray([part(row) for _, row in picks])
+        for part in (
+            lambda row: row["predicted"], lambda row: row["gain"][0], lambda row: row["error"]
+        )
+    )  # fmt: skip
+    half = predicted - np.asarray([row["predicted_low"] for _, row in picks])
+    draw = np.asarray([row["gain"][2] - row["gain"][1] for _, row in picks]) / 2
+    kinds = [(name, row["log"]) for name, row in picks]
+    corrected = np.zeros(len(picks))
+    for i, kind in enumerate(kinds):
+        others = [j for j, other in enumerate(kinds) if other == kind and j != i]
+        ratio = true[others].sum() / predicted[others].sum() if others else 1.0
+        corrected[i] = ratio * predicted[i]
+    tried = [
+        one for pool in pools for one in pool["candidates"]
+        if one["outside"][0] <= NEAR * one["outside"][1] + SLACK and abs(one["predicted"]) < 1e20
+    ]  # fmt: skip
+    chance = np.asarray([one["gain"] - one["predicted"] for one in tried])
+    reach = np.asarray([one["predicted"] - one["predicted_low"] for one in tried])
+    lines = [
+        ("nothing", true - predicted, half),
+        ("the draw of the 1,000 episodes that say what is true", true - predicted, half + draw),
+        ("few episodes: an interval half as wide again", true - predicted, 1.5 * half),
+        ("search and choice: perturbed controllers near the log, each predicted once", chance,
+         reach),
+        ("what the model gets wrong on every log of a plant: predictions times the ratio of true "
+         "to predicted gains of the other logs", true - corrected, half),
+        ("nothing, but the model's error on logged episodes counts as a standard error",
+         true - predicted, np.hypot(half, Z * error)),
+    ]  # fmt: skip
+    table = ["| Taken away | Inside | Below | Above |", "|---|---|---|---|"]
+    for words, difference, width in lines:
+        below, above = (difference < -width).sum(), (difference > width).sum()
+        inside = len(difference) - below - above
+        table.append(f"| {words} | {inside} of {len(difference)} | {below} | {above} |")
+    return "\n".join(table)
 
 
 def goals(results: Results) -> str:
@@ -233,7 +289,8 @@ def section(every: Results) -> str:
         {name: some for name, rows in every.items() if (some := [r for r in rows if of(r)])}
         for of in (lambda row: row.get("rule") == RULE, lambda row: row.get("rule") != RULE)
     )
-    blocks = [counted(today), covered(today), goals(today), tables(today)]
+    pools = json.loads((BASELINES / "choice/candidate_pools.json").read_text())
+    blocks = [counted(today), covered(today), causes(today, pools), goals(today), tables(today)]
     if older:
         blocks += ["By the earlier rule, from other logs:", counted(older)]
     return "\n\n".join(blocks)

@@ -1,5 +1,6 @@
 """Controllers retuned in a learned plant, and the choice among candidates without the plant."""
 
+from neorl_agents.retuning._choice import SURE as SURE
 from neorl_agents.retuning._choice import ChoiceRule as ChoiceRule
 from neorl_agents.retuning._choice import Prediction as Prediction
 from neorl_agents.retuning._choice import Refusal as Refusal
@@ -17,7 +18,6 @@ from neorl_agents.retuning._held_out_mode import held_out_modes as held_out_mode
 from neorl_agents.retuning._held_out_mode import logged_outcomes as logged_outcomes
 from neorl_agents.retuning._held_out_mode import mode_outcome as mode_outcome
 from neorl_agents.retuning._held_out_mode import own_replay as own_replay
-from neorl_agents.retuning._learned_plants import SURE as SURE
 from neorl_agents.retuning._learned_plants import HeldOutMode as HeldOutMode
 from neorl_agents.retuning._learned_plants import IncumbentEpisodes as IncumbentEpisodes
 from neorl_agents.retuning._learned_plants import LearnedPlants as LearnedPlants

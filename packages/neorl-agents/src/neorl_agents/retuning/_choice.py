@@ -21,6 +21,8 @@ from neorl_core.infrastructure import factorises
 
 AT_ONCE = 2
 """Policies that are simulated at the same time."""
+SURE = 1.96
+"""Standard errors in a wide interval, or by which an error is reduced before it counts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +132,8 @@ class Prediction:
         refused_by: Reasons why it may not be preferred; empty if it may.
         returns_reach: Half of the width of the interval of ``returns``: the standard errors between
             episodes plus the standard deviation between networks; infinite if it is not known.
+        error: Error of the model on logged episodes, from :func:`model_error`; zero if it is not
+            known.
     """
 
     name: str
@@ -147,6 +151,7 @@ class Prediction:
     episodes: int
     refused_by: tuple[Refusal, ...] = ()
     returns_reach: float = math.inf
+    error: float = 0.0
 
     @property
     def refusals(self) -> tuple[str, ...]:
@@ -157,6 +162,16 @@ class Prediction:
     def high(self) -> float:
         """The other end of the interval of the gain: as far above ``gain`` as ``low`` is below."""
         return 2 * self.gain - self.low
+
+    @property
+    def true_gain(self) -> tuple[float, float]:
+        """Ends of an interval for the true gain, in which :attr:`error` is one standard error.
+
+        ``low`` and ``high`` tell what the networks of one model agree on, not how wrong they are
+        together. The choice does not use these wider ends.
+        """
+        half = math.hypot(self.gain - self.low, SURE * self.error)
+        return self.gain - half, self.gain + half
 
 
 def predictions(
@@ -201,7 +216,10 @@ def predictions(
         for name in policies
     )  # fmt: skip
     return tuple(
-        one if one.name == incumbent else _refuse_within_error(one, error, rule) for one in table
+        one
+        if one.name == incumbent
+        else _refuse_within_error(dataclasses.replace(one, error=error), error, rule)
+        for one in table
     )
 
 

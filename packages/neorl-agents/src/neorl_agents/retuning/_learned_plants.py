@@ -19,6 +19,7 @@ from neorl_agents.models import (
     replayed_plant,
 )
 from neorl_agents.retuning._choice import (
+    SURE,
     ChoiceRule,
     Prediction,
     Refusal,
@@ -33,8 +34,6 @@ from neorl_core import InputError, Policy, Spec, Transition
 # The error of a plant model where the log shows the truth.
 
 
-SURE = 1.96
-"""Standard errors by which an error is reduced before it counts."""
 DEFAULT_RULE = ChoiceRule()
 
 

@@ -124,8 +124,12 @@ def _sentences(
 
 
 def gain_text(prediction: Prediction) -> str:
-    """A predicted gain with its interval."""
-    return with_ends(prediction.gain, prediction.low, prediction.high)
+    """A predicted gain with its interval, and with the wider one of the true gain."""
+    text = with_ends(prediction.gain, prediction.low, prediction.high)
+    if not prediction.error:
+        return text
+    low, high = map(number, prediction.true_gain)
+    return f"{text}, with the model's error on logged episodes {low} to {high}"
 
 
 def faceplate_texts(material: Material, policy: Policy) -> list[str]:
