@@ -13,7 +13,7 @@ from neorl_agents.loops import Interval, LoopModel, LoopRecord, compare_periods,
 from neorl_core import InputError
 from neorl_core.infrastructure import head
 from neorl_core.loops import Faceplate, PIDForm, PIDGains, TransferFunction
-from neorl_train.candidates import Candidate, forgetful
+from neorl_train.candidates import Candidate
 from neorl_train.judging import (
     Clause,
     LogFacts,
@@ -236,16 +236,6 @@ def test_a_loop_without_margins_is_not_to_be_typed(change):
     assert "do not type these numbers" in section
     assert "Why not more?" not in section
     assert "Why not more?" in loop_change_section(change, 0, "change-AIC-401.html").text
-
-
-def test_a_plant_model_that_forgets_within_the_dead_time_is_named():
-    """A dead time of 72 to 88 s, and four rows of 10 s: a period of 22 s is enough."""
-    told = forgetful("AIC-401", MODEL, 40.0, 10.0)
-    assert "its dead time is about 80 s" in told
-    assert "remembers 40 s" in told
-    assert "period_s = 22" in told
-    assert forgetful("AIC-401", MODEL, 88.0, 22.0) == ""
-    assert forgetful("AIC-401", MODEL._replace(members=()), 40.0, 10.0) == ""
 
 
 def test_limits_and_interlocks_on_the_loop_are_found():

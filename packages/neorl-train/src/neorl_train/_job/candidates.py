@@ -1,7 +1,7 @@
 """The stages that make the candidates of a run, and choose the one that it delivers."""
 
+import contextlib
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neorl_agents import save_policy
+from neorl_agents.loops import LoopReport
 from neorl_agents.retuning import (
     LearnedPlants,
     OtherController,
@@ -24,8 +25,13 @@ from neorl_envs import Dataset
 from neorl_train._job.artefacts import parity_observations
 from neorl_train._job.plant_model import run_facts
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session
+from neorl_train.candidates._enough_log import require_enough
 from neorl_train.candidates._family import Material
-from neorl_train.candidates._loop_changes import declared_faceplates, write_loop_changes
+from neorl_train.candidates._loop_changes import (
+    declared_faceplates,
+    declared_reports,
+    write_loop_changes,
+)
 from neorl_train.candidates._retuned import RULE, gain_text, retune_settings
 from neorl_train.candidates._table import (
     BEST,
@@ -263,6 +269,13 @@ def with_plants(
     by_incumbent = own_episodes(part, name)
     facts, notes = run_facts(limits, config.retuning.exogenous, environment, part)
     try:
+        reports: tuple[LoopReport, ...] = ()
+        with contextlib.suppress(InputError):  # Of a log that shows no loops nothing is refused.
+            reports = declared_reports(Path(config.data.source), dataset, known[name])
+        memory = require_enough(
+            reports, known[name], material.spec, part.episode_lengths, settings.model
+        )
+        settings = dataclasses.replace(settings, model=memory)
         plants = learned_plants(
             part.transitions, material.spec, seed, facts, settings, by_incumbent=by_incumbent
         )
@@ -272,7 +285,8 @@ def with_plants(
         )
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
-    return material._replace(plants=plants, incumbent=known[name]), [*notes, *checked]
+    material = material._replace(plants=plants, incumbent=known[name], loops=reports)
+    return material, [*notes, *checked]
 
 
 def _others(
@@ -331,7 +345,7 @@ def loop_changes_stage(
     session: Session,
     experience: Experience | None,
     policy: Policy,
-    plants: LearnedPlants | None,
+    reports: Sequence[LoopReport],
 ) -> None:
     """Writes the evidence for each declared loop that the candidate changes."""
     if experience is None or not declared_faceplates(experience.dataset):
@@ -339,9 +353,7 @@ def loop_changes_stage(
     session.reporter.stage("judging the loops before and after")
     with session.timings.stage("loops"):
         source, folder = Path(run.config.data.source), session.directory.path
-        dataset, steps = experience.dataset, math.inf if plants is None else plants.model.history
-        memory = steps * dataset.spec.dt
-        lines = write_loop_changes(folder, source, dataset, policy, memory=memory)
+        lines = write_loop_changes(folder, source, experience.dataset, policy, reports)
         session.directory.update_record(loops=lines)
     session.reporter.end()
     for line in lines:

@@ -119,7 +119,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
             digest = results_digest(session.directory.path)
             session.directory.update_record(**{INPUTS: inputs, RESULTS: digest})
         session.reporter.end()
-        loop_changes_stage(run, session, experience, choice.candidate.policy, material.plants)
+        loop_changes_stage(run, session, experience, choice.candidate.policy, material.loops)
         write_run_report(session.directory, session.reporter, session.timings)
 
 

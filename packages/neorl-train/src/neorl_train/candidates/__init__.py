@@ -1,5 +1,9 @@
 """Candidates: who supplies them, under which names they are made."""
 
+from neorl_train.candidates._enough_log import forgetful as forgetful
+from neorl_train.candidates._enough_log import require_enough as require_enough
+from neorl_train.candidates._enough_log import settling as settling
+from neorl_train.candidates._enough_log import short_episodes as short_episodes
 from neorl_train.candidates._family import Family as Family
 from neorl_train.candidates._family import Made as Made
 from neorl_train.candidates._family import Material as Material
@@ -7,7 +11,6 @@ from neorl_train.candidates._family import RunInputs as RunInputs
 from neorl_train.candidates._imitated import best_behaviour as best_behaviour
 from neorl_train.candidates._imitated import best_mean as best_mean
 from neorl_train.candidates._learner import learner_of as learner_of
-from neorl_train.candidates._loop_changes import forgetful as forgetful
 from neorl_train.candidates._loop_changes import proposed_change as proposed_change
 from neorl_train.candidates._loop_changes import write_loop_changes as write_loop_changes
 from neorl_train.candidates._retuned import faceplate_texts as faceplate_texts
@@ -40,6 +43,9 @@ __all__ = [
     "learner_of",
     "make_candidates",
     "proposed_change",
+    "require_enough",
+    "settling",
+    "short_episodes",
     "with_candidate_and_incumbent",
     "with_controllers",
     "with_todays_controller",

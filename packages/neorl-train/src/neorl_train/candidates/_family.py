@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from neorl_agents.loops import LoopReport
 from neorl_agents.retuning import LearnedPlants
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
@@ -45,6 +46,7 @@ class Material(NamedTuple):
         digests: Digest of every given file when the run began.
         plants: Plant models that were learned from the log; ``None`` if the run learns none.
         incumbent: The controller that runs today, if it can act.
+        loops: Its loops that the log declares, judged from the rows; none if nobody asked.
         common: Changes of the incumbent's parameters that sites with plants of this type found
             together; ``None`` outside of a federation.
         trained: Policies of every learner, by name and by seed; empty before the training.
@@ -58,6 +60,7 @@ class Material(NamedTuple):
     digests: Mapping[str, str] = {}
     plants: LearnedPlants | None = None
     incumbent: Policy | None = None
+    loops: tuple[LoopReport, ...] = ()
     common: Float[np.ndarray, " tunable"] | None = None
     trained: Mapping[str, Mapping[int, Policy]] = {}
     pool: Pool = Pool()

@@ -2,25 +2,26 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from neorl_agents.loops import (
     FaceplateChange,
     LoggedController,
-    LoopModel,
     LoopRecord,
     LoopReport,
     faceplate_rows,
     loop_reports,
     propose,
 )
+from neorl_agents.models import HistoryModelSettings
 from neorl_core import InputError, Policy
 from neorl_core.loops import Faceplate, PIDForm, PIDGains, faceplate, pid_gains
 from neorl_envs import Dataset
 from neorl_envs.datasets import TodaysFaceplate, todays_controller
 from neorl_envs.inspection import log_zone, moment
+from neorl_train.candidates._enough_log import too_short
 from neorl_train.candidates._retuned import gains_of_loop
 from neorl_train.data._loop_records import loop_records
 from neorl_train.judging._loop_change import LogFacts, LoopChange, write_changes
@@ -81,10 +82,12 @@ def proposed_change(
     facts: LogFacts,
     *,
     band: float | None = None,
+    episode: int = 0,
 ) -> LoopChange | str:
     """The change that a log asks for, or why there is none.
 
-    Only a loop that is to be retuned, with a usable model, gets gains.
+    Only a loop that is to be retuned, with a usable model, gets gains. If the log is one of
+    episodes of so many rows, the change says whether a run on it would be refused.
     """
     record, model, cause = report.record, report.model, report.cause
     if cause.answer != RETUNE:
@@ -119,7 +122,12 @@ def proposed_change(
     note = "today's values are read from the rows of the log; compare them with the faceplate first"
     if today.declared:
         note = difference if apart > NEAR else ""
-    conditions = (*([note] if note else []), *change.conditions)
+    short = []
+    if episode:
+        most = max(HistoryModelSettings().history)
+        short = too_short(record.name, model, gains, episode, record.period, most)
+    refused = [f"neorl-train run would refuse this log: {told}" for told in short]
+    conditions = (*([note] if note else []), *change.conditions, *refused)
     return dataclasses.replace(change, conditions=conditions)
 
 
@@ -167,27 +175,31 @@ def declared_faceplates(dataset: Dataset) -> dict[str, TodaysFaceplate]:
     return {one.manipulated: one for one in todays_controller(dataset).faceplates}
 
 
-def forgetful(name: str, model: LoopModel, memory: float, period: float) -> str:
-    """Says that a plant model forgets a move before the measurement answers; else nothing.
+def declared_reports(source: Path, dataset: Dataset, policy: Policy) -> tuple[LoopReport, ...]:
+    """The declared loops of a log that a policy holds, judged from its rows.
 
     Args:
-        name: Tag of the loop.
-        model: What the log shows of its process.
-        memory: Seconds that the plant model of the run remembers.
-        period: Period of the log in seconds.
+        source: File of the log.
+        dataset: Its content.
+        policy: The policy; of one that is no bank of PIDs there are none.
+
+    Raises:
+        InputError: If the log is too short to judge its loops.
     """
-    if not model.members or model.dead_time.low <= memory:
-        return ""
-    longer = math.ceil(period * model.dead_time.high / memory)
-    return (
-        f"{name}: its dead time is about {model.dead_time.value:.3g} s, and the plant model of "
-        f"this run remembers {memory:g} s, so it does not see what a move brings about; convert "
-        f"the log with period_s = {longer} in plant.toml, or rely on neorl-train loop"
-    )
+    declared = declared_faceplates(dataset)
+    held = {name for name in declared if gains_of_loop(policy, dataset.spec, name) is not None}
+    if not held:
+        return ()
+    records = [one for one in loop_records(source) if one.tags["output"] in held]
+    return tuple(loop_reports(records))
 
 
 def write_loop_changes(
-    folder: Path, source: Path, dataset: Dataset, policy: Policy, *, memory: float = math.inf
+    folder: Path,
+    source: Path,
+    dataset: Dataset,
+    policy: Policy,
+    reports: Sequence[LoopReport] = (),
 ) -> list[str]:
     """Writes ``loops.json`` of a candidate into a run, from which its report makes the sheets.
 
@@ -196,29 +208,25 @@ def write_loop_changes(
         source: File of the log.
         dataset: Its content.
         policy: The candidate.
-        memory: Seconds that the plant model of the run remembers.
+        reports: Its declared loops, if they were judged already.
 
     Returns:
-        Sentences on the loops that get no sheet, and why, and on what the plant model cannot see.
+        Sentences on the loops that get no sheet, and why.
     """
     changes, notes = [], []
     declared = declared_faceplates(dataset)
-    loops = {name: gains_of_loop(policy, dataset.spec, name) for name in declared}
-    if all(gains is None for gains in loops.values()):
-        return []
     try:
-        records = [one for one in loop_records(source) if loops.get(one.tags["output"]) is not None]
-        reports = list(loop_reports(records))
+        reports = reports or declared_reports(source, dataset, policy)
     except InputError as error:  # A log that is too short to judge its loops is no reason to fail.
         return [f"no change sheet: {error}"]
     for report in reports:
         shown = declared[report.record.tags["output"]]
-        gains = loops[shown.manipulated]
-        if forgets := forgetful(shown.name, report.model, memory, report.record.period):
-            notes.append(forgets)
+        gains = gains_of_loop(policy, dataset.spec, shown.manipulated)
+        if gains is None:
+            continue
         why = _why_not(report)
-        if why or gains is None:
-            sentence = why and f"{why[0].lower()}{why[1:].rstrip('.')}"
+        if why:
+            sentence = f"{why[0].lower()}{why[1:].rstrip('.')}"
             notes.append(f"{shown.name}: no change sheet, because {sentence}")
             continue
         facts = log_facts(source, dataset, shown.controlled, shown.manipulated)

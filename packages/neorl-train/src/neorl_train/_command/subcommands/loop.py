@@ -216,6 +216,8 @@ def written_change(options: LoopOptions, report: "LoopReport") -> "tuple[LoopCha
     Raises:
         OSError: If the sheet cannot be written.
     """
+    import numpy as np
+
     from neorl_train.candidates._loop_changes import (
         declared_faceplates,
         log_facts,
@@ -226,13 +228,14 @@ def written_change(options: LoopOptions, report: "LoopReport") -> "tuple[LoopCha
 
     tags = report.record.tags
     declared = typed_faceplate(options, report.record)
-    dataset = _dataset(options.log)
+    dataset, episode = _dataset(options.log), 0
     if dataset is None:
         facts = LogFacts(options.log.name, file_digest(options.log))
     else:
+        episode = int(np.median(dataset.episode_lengths))
         facts = log_facts(options.log, dataset, tags["measurement"], tags["output"])
         declared = declared or declared_faceplates(dataset).get(tags["output"])
-    change = proposed_change(report, declared, facts, band=options.band)
+    change = proposed_change(report, declared, facts, band=options.band, episode=episode)
     if isinstance(change, str):
         return change
     options.out.mkdir(parents=True, exist_ok=True)
