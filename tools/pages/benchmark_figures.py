@@ -1,6 +1,6 @@
-"""The three figures of the benchmark page, drawn from stored results as inline SVG.
+"""The figures of the benchmark page and of short logs, from stored results as inline SVG.
 
-`built` puts them into the page; every mark has its numbers as a title, which browsers show. Text
+`built` puts them into their pages; every mark has its numbers as a title, which browsers show. Text
 has the colour of the page's text, and greys are translucent, so that both themes suit.
 """
 
@@ -158,6 +158,42 @@ def retuned(results: dict[str, list[tuple[str, tuple[float, float, float], str]]
         parts += legend(left, end, ((colour, TITLES[name]),))
         end += 20
     return figure(left + width, end, "What retuning brought on every plant", parts)
+
+
+def lengths(results: dict[str, dict[int, tuple[int, int, str]]]) -> str:
+    """The share of logs of a length that ended in a trial with a true gain, a line for each plant.
+
+    Args:
+        results: By plant and number of episodes how many logs did, of how many, and what came of
+            them in words.
+    """
+    left, width, top, height = 60, 480, 20, 200
+    ends = sorted({count for of_plant in results.values() for count in of_plant})
+    scale = width / math.log(ends[-1] / ends[0])
+
+    def place(count: int, share: float) -> tuple[float, float]:
+        return left + 20 + scale * math.log(count / ends[0]), top + height * (1 - share)
+
+    parts = []
+    for share in (0, 0.5, 1):
+        _, y = place(ends[0], share)
+        line = f'x1="{left}" x2="{left + width + 40}" y1="{y:g}" y2="{y:g}" stroke="{LINE}"'
+        parts += [f"<line {line}/>", text(left - 8, y + 4, f"{100 * share:g} %", "end")]
+    for count in ends:
+        parts.append(text(place(count, 0)[0], top + height + 20, str(count), "middle"))
+    colours = dict(zip(results, (BETTER, WORSE, "#64748b", "#fbbf24"), strict=False))
+    for plant, of_plant in results.items():
+        places = [place(count, right / logs) for count, (right, logs, _) in of_plant.items()]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colours[plant]}"/>')
+        for (x, y), count in zip(places, of_plant, strict=True):
+            words = escape(f"{plant}, {count} episodes: {of_plant[count][2]}")
+            circle = f'cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colours[plant]}"'
+            parts.append(f"<circle {circle}><title>{words}</title></circle>")
+    words = "episodes of the log"
+    parts.append(text(left + 20 + width / 2, top + height + 40, words, "middle"))
+    parts += legend(left, top + height + 64, ((colours[plant], plant) for plant in results))
+    return figure(left + width + 50, top + height + 80, "Trials over the length of a log", parts)
 
 
 def _peers(case: dict[str, Any]) -> list[str]:

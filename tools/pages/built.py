@@ -125,6 +125,12 @@ def benchmark_retuned() -> str:
     return benchmark_figures.retuned(results)
 
 
+def log_lengths() -> str:
+    """The curve of logs of growing length and its table."""
+    module = study("choice.log_lengths")
+    return f"{benchmark_figures.lengths(module.curve())}\n\n{module.page()}"
+
+
 def published_defaults() -> str:
     """Where our default is not that of the published script, learner by learner."""
     from neorl_agents import ALGORITHMS
@@ -204,7 +210,9 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "learners_in_a_model_compared": lambda: study("learner_numbers").comparison(),
     "limits": lambda: study("limits.limits_table").page(),
     "load_balance": load_balance,
+    "log_lengths": log_lengths,
     "namespaces": namespaces,
+    "neorl2_blind": lambda: study("neorl2_blind").page(),
     "plant": lambda name: study("plant_pages").overview(name),
     "plant_baselines": lambda name: study("plant_pages").baselines(name),
     "plants": lambda: study("plant_pages").gallery(),
