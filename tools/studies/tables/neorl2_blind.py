@@ -298,8 +298,8 @@ def ask(row: dict[str, Any], runs: Path, episodes: int) -> None:
         total, over = 0.0, False
         while not over:
             sent = np.clip(np.asarray(action, np.float32), space.low, space.high)
-            sent = sent.astype(space.dtype)
-            obs, reward, terminated, truncated, _ = env.step(sent)
+            # In double precision, as Box2D takes no single numbers of single precision.
+            obs, reward, terminated, truncated, _ = env.step(sent.astype(np.float64))
             total += float(np.asarray(reward).reshape(()))
             over = bool(terminated) or bool(truncated)
             if not over:

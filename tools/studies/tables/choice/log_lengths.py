@@ -15,6 +15,7 @@ Result: tools/studies/baselines/choice/log_lengths.json, a row for each plant, s
 """
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -60,6 +61,15 @@ SETTINGS = RetuneSettings(
 STARTS, AT_ONCE, KEY, LEVEL = 512, 256, 781, 0.95
 
 
+@functools.cache
+def longest_log(name: str, seed: int) -> Any:
+    """The log of a seed that all lengths are cut from, recorded by the ordinary controller."""
+    env = make(name)
+    ordinary, today = next(iter(env.tunings().items()))
+    steps = max(LENGTHS[name]) * env.spec.horizon
+    return collect_log(env, {ordinary: today}, n_steps=steps, key=jax.random.key(seed))
+
+
 def first_rows(rows: Any, count: int) -> Any:
     """The first rows of a log."""
     return jax.tree.map(lambda column: column[:count], rows)
@@ -69,9 +79,9 @@ def measured(name: str, length: int, seed: int) -> dict[str, Any]:
     """One part of one log: the answer, the predicted gain and the true one."""
     env, begun = make(name), time.process_time()
     ordinary, today = next(iter(env.tunings().items()))
-    steps = max(LENGTHS[name]) * env.spec.horizon
-    log = collect_log(env, {ordinary: today}, n_steps=steps, key=jax.random.key(seed))
-    rows = first_rows(log.transitions, int(np.append(log.episode_starts, steps)[length]))
+    log = longest_log(name, seed)
+    ends = np.append(log.episode_starts, len(log.transitions.reward))
+    rows = first_rows(log.transitions, int(ends[length]))
     facts = PlantFacts(env.action_rates(), env.exogenous, env.interlock, env.objective)
     row: dict[str, Any] = {"plant": name, "seed": seed, "episodes": length}
     row["rows"] = len(rows.reward)
@@ -209,13 +219,14 @@ def main() -> int:
     for name in () if arguments.page else arguments.plants:
         for length in LENGTHS[name]:
             for seed in arguments.seeds:
-                rows = {(one["plant"], one["episodes"], one["seed"]): one for one in stored()}
-                if (name, length, seed) in rows:
+                key = {"plant": name, "episodes": length, "seed": seed}
+                if any(key.items() <= row.items() for row in stored()):
                     continue
-                rows[name, length, seed] = measured(name, length, seed)
-                print(json.dumps(rows[name, length, seed]), flush=True)
-                ordered = [rows[key] for key in sorted(rows)]
-                write_text(RESULT, json.dumps(ordered, indent=1) + "\n")
+                row = measured(name, length, seed)
+                print(json.dumps(row), flush=True)
+                rows = [*stored(), row]  # read again: another process may have added some
+                rows.sort(key=lambda one: (one["plant"], one["episodes"], one["seed"]))
+                write_text(RESULT, json.dumps(rows, indent=1) + "\n")
             jax.clear_caches()  # programs of one length are no use to the next
     print(page())
     return 0
