@@ -176,3 +176,20 @@ def test_third_party_logs_are_scored_by_their_own_formula(
     for channel in train.spec.action:
         assert by_name["linear feedback", channel.name] > by_name["mean action", channel.name]
     assert verdict(result.tables).answer == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("expression", "unit", "shown"),
+    [
+        ("-abs(x - 1) - 0.1 * abs(u)", "m", "m · rows"),
+        ("3 * x", "$", "$"),
+        ("x - before_x", "m", "m"),
+        ("-abs(xx)", "m", "m"),
+        ("-abs(x)", "", "reward"),
+    ],
+)
+def test_a_return_of_levels_is_a_sum_over_rows(log, expression, unit, shown):
+    attributes = {**log.attributes, "reward": {"expression": expression, "unit": unit}}
+    declared = dataclasses.replace(log, attributes=attributes)
+    rows = {"held_out": declared, "training": declared.transitions}
+    assert evaluate_offline({}, dataset=declared, **rows).tables.reward_unit == shown

@@ -6,8 +6,8 @@ from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
     from neorl_train.judging._evaluate import NEORL2_RETURNS as NEORL2_RETURNS
-    from neorl_train.judging._evaluate import classical_imitators as classical_imitators
     from neorl_train.judging._evaluate import plant_constraints as plant_constraints
+    from neorl_train.judging._imitators import classical_imitators as classical_imitators
     from neorl_train.judging._loop_change import LogFacts as LogFacts
     from neorl_train.judging._loop_change import LoopChange as LoopChange
     from neorl_train.judging._loop_change import read_changes as read_changes

@@ -2,17 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from neorl_core import Environment, Policy, Spec, Transition, highs, lows
-from neorl_core.control import ConstantPolicy, StateFeedback
+from neorl_core import Environment, Policy, Spec
+from neorl_core.control import ConstantPolicy
 from neorl_core.infrastructure import factorises, unknown_name
 from neorl_core.statistics import normalised_score
 from neorl_envs import Dataset
@@ -29,12 +30,11 @@ from neorl_train.judging._environment_scores import (
     environment_results,
     environment_scores,
 )
+from neorl_train.judging._imitators import Training, classical_imitators
 from neorl_train.judging._pool import Pool, as_pool, check_names
 from neorl_train.judging._results import (
     BEHAVIOUR,
-    LINE,
     LOG,
-    MEAN,
     Band,
     ChannelExcitation,
     Evaluation,
@@ -438,20 +438,6 @@ def _excitation(entry: Mapping[str, Any]) -> ChannelExcitation:
     )
 
 
-ROWS_AT_ONCE = 65_536
-
-
-class LoggedActions(Protocol):
-    """Rows in memory or in a file, read for their observations and actions."""
-
-    def actions(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Observations and actions, one block at a time."""
-        ...
-
-
-Training: TypeAlias = LoggedActions | Transition
-
-
 def evaluate_offline(
     policies: Pool | Mapping[str, Policy],
     *,
@@ -562,53 +548,18 @@ def logged_terms(dataset: Dataset) -> tuple[Term, ...]:
 
 
 def reward_unit(dataset: Dataset) -> str:
-    """The unit of the reward, if the log states one."""
-    reward = dataset.attributes.get("reward")
-    return str(reward.get("unit", "")) or "reward" if isinstance(reward, dict) else "reward"
+    """The unit of a return, if the log states that of the reward.
 
-
-def classical_imitators(training: Training, spec: Spec) -> dict[str, Policy]:
-    """Baselines without learning: the mean logged action, and the best linear feedback.
-
-    Args:
-        training: Logged rows on the host, or in their file; read one block at a time.
-        spec: Action channels with their ranges.
-
-    Returns:
-        ``"mean action"``, and ``"linear feedback"``: least squares of the logged action on the
-        observation, clipped to the range.
+    A reward in the unit of a channel that it reads, such as a distance from the setpoint in °C, is
+    a level, and a return sums it over rows: its unit is then ``"°C · rows"``. What a row adds to an
+    amount, such as money or the difference from the row before, keeps its unit.
     """
-    obs_mean, action_mean, slope = _least_squares(training)
-    ends = [jnp.asarray(end, jnp.float32) for end in (lows(spec.action), highs(spec.action))]
-    numbers = [jnp.asarray(x, jnp.float32) for x in (-slope.T, obs_mean, action_mean)]
-    return {
-        MEAN: ConstantPolicy(numbers[2]),
-        LINE: StateFeedback(*numbers, *ends),
-    }
-
-
-def _least_squares(training: Training) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean observation, mean action and the slope between them, by QR block after block."""
-    count, sums = 0, []
-    for obs, action in _actions(training):
-        count += len(obs)
-        sums.append([part.sum(axis=0, dtype=np.float64) for part in (obs, action)])
-    obs_mean, action_mean = (np.sum(part, axis=0) / count for part in zip(*sums, strict=True))
-    upper: Any = np.zeros((0, len(obs_mean) + len(action_mean)))
-    for obs, action in _actions(training):
-        block = np.concatenate([obs - obs_mean, action - action_mean], axis=1)
-        upper = np.linalg.qr(np.concatenate([upper, block]), mode="r")
-    # The cut-off of lstsq for all rows, not just for the few rows of the factor.
-    rcond = np.finfo(np.float64).eps * max(count, len(obs_mean))
-    left, right = upper[:, : len(obs_mean)], upper[:, len(obs_mean) :]
-    return obs_mean, action_mean, np.linalg.lstsq(left, right, rcond=rcond)[0]
-
-
-def _actions(training: Training) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    if not isinstance(training, Transition):
-        yield from training.actions()
-        return
-    obs, action = np.asarray(training.obs), np.asarray(training.action)
-    for start in range(0, len(obs), ROWS_AT_ONCE):
-        block = slice(start, start + ROWS_AT_ONCE)
-        yield obs[block], action[block]
+    reward = dataset.attributes.get("reward")
+    if not isinstance(reward, dict):
+        return "reward"
+    unit = str(reward.get("unit", "")) or "reward"
+    names = set(re.findall(r"\w+", str(reward.get("expression", ""))))
+    channels = (*dataset.spec.obs, *dataset.spec.action)
+    is_level = any(one.name in names and one.unit == unit != "1" for one in channels)
+    adds_up = any(f"before_{one.name}" in names and one.unit == unit for one in channels)
+    return f"{unit} · rows" if is_level and not adds_up else unit
