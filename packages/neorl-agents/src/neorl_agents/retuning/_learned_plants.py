@@ -195,6 +195,10 @@ LEAST_EPISODES = 8
 """Smallest number of episodes that can be split into a part for searching and one for judging."""
 LEAD = 8
 """Steps in which a filtered derivative forgets that it did not know the rows before the cut."""
+LONGEST = 16
+"""Past steps that a model of running operation may read."""
+AHEAD = (2, 5, 10, 20, 50, 100)
+"""Steps of the free runs that choose how many it reads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +216,9 @@ class PlantFacts:
             actions and do not act on the plant by themselves.
         running: Whether the episodes of the log were cut out of running operation. The first steps
             of each (:data:`LEAD`, or a tenth of the episode) are then repeated as logged while the
-            controller follows, so that it acts from the state of its action in force.
+            controller follows, so that it acts from the state of its action in force. Such a log is
+            one of feedback, whose dead times nobody declares: histories of up to
+            :data:`LONGEST` steps are compared, also in free runs over :data:`AHEAD` steps.
     """
 
     rates: tuple[float, ...] = ()
@@ -359,8 +365,12 @@ def plants_of_rows(
     _require_episodes(len(starts), by_incumbent)
     held_out, fitted = split_episodes(starts, seed, settings.held_out_fraction)
     fit_rows = rows_of(rows, np.sort(fitted))
+    of_model = settings.model
+    if facts.running and len(of_model.history) > 1:
+        histories = tuple(dict.fromkeys((*of_model.history, LONGEST)))
+        of_model = dataclasses.replace(of_model, history=histories, ahead=AHEAD)
     model = fit_history_model(
-        fit_rows, spec, jax.random.key(seed), exogenous=facts.exogenous, settings=settings.model
+        fit_rows, spec, jax.random.key(seed), exogenous=facts.exogenous, settings=of_model
     )
     returns = np.add.reduceat(rows.outcome[:, 0].astype(np.float64), starts)
     evaluation_starts = held_out[: settings.evaluation_episodes]
