@@ -298,8 +298,7 @@ def ask(row: dict[str, Any], runs: Path, episodes: int) -> None:
         total, over = 0.0, False
         while not over:
             sent = np.clip(np.asarray(action, np.float32), space.low, space.high)
-            # In double precision, as Box2D takes no single numbers of single precision.
-            obs, reward, terminated, truncated, _ = env.step(sent.astype(np.float64))
+            obs, reward, terminated, truncated, _ = env.step(sent.astype(space.dtype))
             total += float(np.asarray(reward).reshape(()))
             over = bool(terminated) or bool(truncated)
             if not over:
@@ -328,6 +327,11 @@ def use_simulators(checkout: Path) -> None:
     onnxruntime.InferenceSession = opened
     warnings.filterwarnings("ignore")
     importlib.import_module("neorl2")
+    # NumPy 2 keeps single precision in a product with a Python number, NumPy 1 did not, and Box2D
+    # takes no numbers of single precision.
+    doubled: Any = types.ModuleType("numpy")
+    doubled.__dict__.update(np.__dict__, float32=np.float64)
+    importlib.import_module("neorl2.envs.rocketrecovery").np = doubled
 
 
 def stored() -> list[dict[str, Any]]:
