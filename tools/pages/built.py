@@ -164,6 +164,11 @@ def federation() -> str:
     return module.tables(json.loads(module.RESULTS.read_text(encoding="utf-8")))
 
 
+def federated_retuning() -> str:
+    module = study("federation.retuning")
+    return module.table(json.loads(module.RESULTS.read_text(encoding="utf-8")))
+
+
 def namespaces(package: str) -> str:
     """The namespaces of a package, as the table of its README has them, with links to their pages.
 
@@ -202,6 +207,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "family_pools": family_pools,
     "federated_graph": federated_graph,
     "federation": federation,
+    "federated_retuning": federated_retuning,
     "head_room": lambda: study("head_room").page(),
     "held_out_modes": lambda: study("choice.held_out_modes").page(),
     "learner_counts": lambda name: study("learner_numbers").counts(name),

@@ -11,7 +11,6 @@ from scipy import linalg
 
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
-    COMMON,
     TODAY,
     ChoiceRule,
     IncumbentEpisodes,
@@ -22,6 +21,7 @@ from neorl_agents.retuning import (
     RetuneSettings,
     SearchSettings,
     choose,
+    found_changes,
     learned_plants,
     model_error,
     predictions,
@@ -114,13 +114,7 @@ def test_the_best_gain_is_kept(plants):
     assert all(one.refusals for one in done.table[1:])
 
 
-SHORT = dataclasses.replace(
-    QUICK, search=SearchSettings(population=4, generations=1, episodes=8, step=0.05)
-)
-"""A search that hardly moves."""
-
-
-def common_gain(gain):
+def change_to(gain):
     """The changes that make ``gain`` of a gain of 0.3."""
     declared = tunables(law(0.3), SPEC)
     (place,) = [i for i, one in enumerate(declared) if one.name.startswith("gain")]
@@ -129,29 +123,32 @@ def common_gain(gain):
     return changes
 
 
-def test_what_plants_of_the_type_found_is_adopted_where_this_log_agrees(plants):
-    alone = retune(plants, law(0.3), 0, SHORT)
-    helped = retune(plants, law(0.3), 0, SHORT, common=common_gain(BEST))
-    returns = [true_return(float(one.policy.gain[0, 0])) for one in (alone, helped)]
-    assert returns[1] - returns[0] > 0.4 * (true_return(BEST) - true_return(0.3))
-    names = {one.name for one in helped.table}
-    assert {f"{COMMON} {part:g}" for part in SHORT.fractions} < names
+def test_proposals_are_judged_in_place_of_a_search(plants):
+    proposed = {"worst": change_to(0.02), "north": change_to(BEST), "worse": change_to(0.1)}
+    helped = retune(plants, law(0.3), 0, QUICK, proposed=proposed)
+    names = {f"{name} {part:g}" for name in proposed for part in QUICK.fractions}
+    assert {one.name for one in helped.table} == {TODAY, *names}
+    gain = float(helped.policy.gain[0, 0])
+    assert helped.chosen.startswith("north")
+    assert true_return(gain) - true_return(0.3) > 0.4 * (true_return(BEST) - true_return(0.3))
+    false = retune(
+        plants, law(0.3), 0, QUICK, proposed={k: v for k, v in proposed.items() if k != "north"}
+    )
+    assert false.chosen == TODAY
+    assert retune(plants, law(0.3), 0, QUICK, proposed={}).chosen == TODAY
 
 
-def test_false_common_changes_change_nothing_but_the_candidates(plants):
-    """Gains below today's: the log of the plant refuses them, and the search around them."""
-    alone = retune(plants, law(0.3), 0, SHORT)
-    for gain in (0.02, 0.1):
-        told = retune(plants, law(0.3), 0, SHORT, common=common_gain(gain))
-        assert told.chosen == alone.chosen
-        np.testing.assert_array_equal(told.policy.gain, alone.policy.gain)
-        judged = [one for one in told.table if one.name.startswith(COMMON)]
-        assert all(one.refusals for one in judged)
+def test_what_a_search_finds_is_its_first_candidate(plants):
+    changes = found_changes(plants, law(0.3), 0, QUICK)
+    told = retune(plants, law(0.3), 0, QUICK, proposed={"a": changes})
+    alone = retune(plants, law(0.3), 0, QUICK)
+    ends = [next(one for one in done.table if one.name == "a 1") for done in (told, alone)]
+    assert ends[0].gain == pytest.approx(ends[1].gain, rel=1e-6)
 
 
-def test_common_changes_of_another_controller_are_refused(plants):
-    with pytest.raises(InputError, match=r"common has the shape \(7,\), .* one change for each"):
-        retune(plants, law(0.3), 0, SHORT, common=np.zeros(7))
+def test_a_proposal_for_another_controller_is_refused(plants):
+    with pytest.raises(InputError, match=r"proposal north has the shape \(7,\), .* one change for"):
+        retune(plants, law(0.3), 0, QUICK, proposed={"north": np.zeros(7)})
 
 
 def test_a_second_search_compiles_nothing(plants):

@@ -32,21 +32,17 @@ from neorl_agents.retuning._residual import FittedResidual as FittedResidual
 from neorl_agents.retuning._residual import ResidualSettings as ResidualSettings
 from neorl_agents.retuning._residual import fit_residual as fit_residual
 from neorl_agents.retuning._residual import with_authority as with_authority
-from neorl_agents.retuning._retune import COMMON as COMMON
 from neorl_agents.retuning._retune import TODAY as TODAY
 from neorl_agents.retuning._retune import Change as Change
 from neorl_agents.retuning._retune import RefineResult as RefineResult
 from neorl_agents.retuning._retune import RetuneResult as RetuneResult
+from neorl_agents.retuning._retune import found_changes as found_changes
 from neorl_agents.retuning._retune import refine as refine
 from neorl_agents.retuning._retune import retune as retune
 from neorl_agents.retuning._retune import select as select
-from neorl_agents.retuning._search import Proposer as Proposer
 from neorl_agents.retuning._search import SearchSettings as SearchSettings
-from neorl_agents.retuning._search import limits_of as limits_of
-from neorl_agents.retuning._search import scores_of_changes as scores_of_changes
 
 __all__ = [
-    "COMMON",
     "SURE",
     "TODAY",
     "Change",
@@ -62,7 +58,6 @@ __all__ = [
     "OwnReplay",
     "PlantFacts",
     "Prediction",
-    "Proposer",
     "RefineResult",
     "Refusal",
     "ResidualSettings",
@@ -73,12 +68,12 @@ __all__ = [
     "evaluation_replay",
     "excitation",
     "fit_residual",
+    "found_changes",
     "half_width",
     "held_out_mode",
     "held_out_modes",
     "judging_modes",
     "learned_plants",
-    "limits_of",
     "logged_outcomes",
     "mode_outcome",
     "model_error",
@@ -87,7 +82,6 @@ __all__ = [
     "refine",
     "replayed",
     "retune",
-    "scores_of_changes",
     "select",
     "with_authority",
 ]

@@ -55,7 +55,7 @@ class RetuneResult(NamedTuple):
     Attributes:
         policy: The controller to use.
         chosen: Its name: ``"today"``, or the search and the part of the way, such as ``"a 0.5"``;
-            ``"common 0.5"`` is half of the common changes themselves.
+            with proposals the name of one in place of the search.
         changes: Every parameter before and after; equal if the incumbent is kept.
         table: Prediction of every candidate.
     """
@@ -66,7 +66,7 @@ class RetuneResult(NamedTuple):
     table: tuple[Prediction, ...]
 
 
-TODAY, COMMON = "today", "common"
+TODAY = "today"
 
 
 def retune(
@@ -75,7 +75,7 @@ def retune(
     seed: int,
     settings: RetuneSettings = DEFAULT_SETTINGS,
     *,
-    common: Float[np.ndarray, " tunable"] | None = None,
+    proposed: Mapping[str, Float[np.ndarray, " tunable"]] | None = None,
 ) -> RetuneResult:
     """Searches for better parameters of a controller, and adopts them if unseen episodes agree.
 
@@ -90,33 +90,32 @@ def retune(
         incumbent: Controller that runs today; it declares tunable parameters.
         seed: Seed of the search.
         settings: Settings of the search and of the choice.
-        common: Changes, in steps of the tunable parameters, that plants of the same type found good
-            together. They and the results of further searches around them are then candidates
-            too, and are judged by the same rule on this log.
+        proposed: Changes by name, in steps of the tunable parameters, such as those that plants of
+            the same type propose. They are then judged in place of the results of a search.
 
     Returns:
         The controller, what changed, and the predictions.
 
     Raises:
         InputError: If the incumbent declares no tunable parameter, or another number of them than
-            ``common`` has.
+            a proposal has.
     """
     spec = plants.model.spec
     declared = tunables(incumbent, spec)
     spread = np.asarray(plants.model.scales.obs[1])
-    if common is not None and np.shape(common) != (len(declared),):
-        raise InputError(
-            f"common has the shape {np.shape(common)}, and the controller declares "
-            f"{len(declared)} tunable parameters; give one change for each"
-        )
+    for name, changes in (proposed or {}).items():
+        if np.shape(changes) != (len(declared),):
+            raise InputError(
+                f"the proposal {name} has the shape {np.shape(changes)}, and the controller "
+                f"declares {len(declared)} tunable parameters; give one change for each"
+            )
     candidates = {TODAY: incumbent}
-    results = _searches(plants, incumbent, seed, settings, common)
-    ends = {letter: one.changes for letter, one in zip("abcdefgh", results, strict=False)}
-    if common is not None:
-        ends[COMMON] = np.asarray(common, np.float64)
-    for name, end in ends.items():
+    if proposed is None:
+        results = _searches(plants, incumbent, seed, settings)
+        proposed = {letter: one.changes for letter, one in zip("abcdefgh", results, strict=False)}
+    for name, end in proposed.items():
         for share in settings.fractions:
-            changes = jnp.asarray(share * end, jnp.float32)
+            changes = jnp.asarray(share * np.asarray(end, np.float64), jnp.float32)
             candidates[f"{name} {share:g}"] = tuned(incumbent, declared, changes, spread=spread)
     table = _without_gaps(
         evaluate_candidates(plants, candidates, TODAY, settings.rule, searched=candidates)
@@ -133,19 +132,25 @@ def retune(
     return RetuneResult(policy, chosen, changes, table)
 
 
-def _searches(
+def found_changes(
     plants: LearnedPlants,
     incumbent: Policy,
     seed: int,
-    settings: RetuneSettings,
-    common: Float[np.ndarray, " tunable"] | None,
+    settings: RetuneSettings = DEFAULT_SETTINGS,
+) -> Float[np.ndarray, " tunable"]:
+    """The changes that the search of :func:`retune` with its first weight ends with, not judged."""
+    first = dataclasses.replace(settings, regularisations=settings.regularisations[:1])
+    return _searches(plants, incumbent, seed, first)[0].changes
+
+
+def _searches(
+    plants: LearnedPlants, incumbent: Policy, seed: int, settings: RetuneSettings
 ) -> tuple[SearchResult, ...]:
-    """One search for each weight of the distance, from today's parameters and from common ones.
+    """One search for each weight of the distance from today's parameters.
 
     Two run at a time, since a search uses one core; in turn if its programs factorise matrices.
     """
-    centres = (None,) if common is None else (None, common)
-    begun = [(weight, centre) for centre in centres for weight in settings.regularisations]
+    weights = settings.regularisations
     limits = limits_of(plants.model.spec, plants.rows.outcome[:, 1:])
     episodes = np.arange(plants.search_plant.n_episodes)
     compiled, stopped = threading.Event(), threading.Event()
@@ -158,12 +163,11 @@ def _searches(
     def searched(number: int) -> SearchResult:
         if number:  # the program that the first search compiles serves all
             compiled.wait()
-        weight, centre = begun[number]
-        search_settings = dataclasses.replace(settings.search, regularisation=weight)
+        search_settings = dataclasses.replace(settings.search, regularisation=weights[number])
         try:
             return search(
                 plants.search_plant, incumbent, episodes, limits, plants.scale, seed,
-                search_settings, centre=centre, after_generation=after_generation,
+                search_settings, after_generation=after_generation,
             )  # fmt: skip
         finally:
             compiled.set()
@@ -171,7 +175,7 @@ def _searches(
     in_turn = replay_factorises(plants.search_plant, incumbent)
     with ThreadPoolExecutor(1 if in_turn else AT_ONCE) as threads:
         try:
-            return tuple(threads.map(searched, range(len(begun))))
+            return tuple(threads.map(searched, range(len(weights))))
         except BaseException:  # such as Ctrl-C, which is not to wait for the other search
             stopped.set()
             raise

@@ -139,7 +139,6 @@ def search(
     seed: int,
     settings: SearchSettings = SearchSettings(),
     *,
-    centre: Float[np.ndarray, " tunable"] | None = None,
     after_generation: Callable[[], object] = int,
 ) -> SearchResult:
     """Searches for better parameters of a controller by CMA-ES in a learned plant.
@@ -147,15 +146,13 @@ def search(
     The score of a candidate is its mean return divided by ``scale``, minus the penalties of
     :class:`SearchSettings`. All candidates of a generation are tested on the same episodes.
 
-    ``scale`` is the spread of returns in the log. The search begins at the changes ``centre``, and
-    :attr:`SearchSettings.regularisation` draws it there; by default it is zero, which are today's
-    parameters. ``after_generation`` is called after every generation, and what it raises ends the
-    search. Returns the changes at the centre of the last generation.
+    ``scale`` is the spread of returns in the log. ``after_generation`` is called after every
+    generation, and what it raises ends the search. Returns the changes at the centre of the last
+    generation.
     """
     count = len(tunables(controller, plant.spec))
-    centre = np.zeros(count) if centre is None else np.asarray(centre, np.float64)
     rng = np.random.default_rng(seed)
-    proposer = Proposer(centre, settings, seed)
+    proposer = Proposer(np.zeros(count), settings, seed)
     scores = []
     sample = min(settings.episodes, len(episodes))
     for _ in range(settings.generations):
@@ -164,7 +161,7 @@ def search(
         score = scores_of_changes(
             plant, controller, proposals, sampled_episodes, limits, scale, settings
         )
-        score = score - settings.regularisation * np.mean((proposals - centre) ** 2, axis=1)
+        score = score - settings.regularisation * np.mean(proposals**2, axis=1)
         proposer.tell(proposals, score)
         scores.append(float(score.max()))
         after_generation()

@@ -219,8 +219,8 @@ def retune_stage(
         if run.shared is None:
             material, lines = with_plants(material, controllers, run.config.limits)
         else:
-            common, plants, incumbent, notes = run.shared
-            material = material._replace(plants=plants, incumbent=incumbent, common=common)
+            proposed, plants, incumbent, notes = run.shared
+            material = material._replace(plants=plants, incumbent=incumbent, proposed=proposed)
             lines = list(notes)
         material, further = make_candidates((RETUNED, RESIDUAL), material)
     lines += further

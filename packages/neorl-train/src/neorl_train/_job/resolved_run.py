@@ -1,7 +1,7 @@
 """A fully resolved run, and the data that its stages exchange."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,13 +32,14 @@ class SharedRetuning(NamedTuple):
     """What a site of a federation knows before its own run retunes the controller.
 
     Attributes:
-        common: Common changes of all sites, in steps of the tunable parameters.
+        proposed: Tunings that all sites together prefer to today's, by name, as changes in steps of
+            the tunable parameters.
         plants: Plant models of its log, which the federation learned already.
         incumbent: The controller that runs at the site today.
-        notes: Sentences on the models, and on where the changes come from.
+        notes: Sentences on the models, and on where the proposals come from.
     """
 
-    common: Float[np.ndarray, " tunable"]
+    proposed: Mapping[str, Float[np.ndarray, " tunable"]]
     plants: LearnedPlants
     incumbent: Policy
     notes: tuple[str, ...]

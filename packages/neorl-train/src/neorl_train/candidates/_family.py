@@ -47,8 +47,8 @@ class Material(NamedTuple):
         plants: Plant models that were learned from the log; ``None`` if the run learns none.
         incumbent: The controller that runs today, if it can act.
         loops: Its loops that the log declares, judged from the rows; none if nobody asked.
-        common: Changes of the incumbent's parameters that sites with plants of this type found
-            together; ``None`` outside of a federation.
+        proposed: Changes of the incumbent's parameters that sites with plants of this type prefer,
+            by name; ``None`` outside of a federation.
         trained: Policies of every learner, by name and by seed; empty before the training.
         pool: The candidates so far, in the order of the families.
     """
@@ -61,7 +61,7 @@ class Material(NamedTuple):
     plants: LearnedPlants | None = None
     incumbent: Policy | None = None
     loops: tuple[LoopReport, ...] = ()
-    common: Float[np.ndarray, " tunable"] | None = None
+    proposed: Mapping[str, Float[np.ndarray, " tunable"]] | None = None
     trained: Mapping[str, Mapping[int, Policy]] = {}
     pool: Pool = Pool()
 

@@ -1,5 +1,6 @@
 """The controller of a run, retuned in a plant model that was learned from its log."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def _retune(material: Material) -> Made:
     if not name or plants is None or controller is None:
         return Made([], [])
     try:
-        result = _result(plants, controller, config, material.common)
+        result = _result(plants, controller, config, material.proposed)
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
     changes = [change_text(change) for change in result.changes if change.before != change.after]
@@ -77,7 +78,7 @@ def _result(
     plants: LearnedPlants,
     controller: Policy,
     config: CandidateConfig,
-    common: Float[np.ndarray, " tunable"] | None,
+    proposed: Mapping[str, Float[np.ndarray, " tunable"]] | None,
 ) -> RetuneResult:
     """The result of the search; a policy in a file that declares no parameter stays as it is."""
     seed, settings, today = (
@@ -88,7 +89,7 @@ def _result(
     given = bool(today.incumbent_file) and config.retuning.controller == today.runs_today
     tunable = isinstance(controller, TunableController) and controller.tunables(plants.model.spec)
     if not given or tunable:
-        return retune(plants, controller, seed, settings, common=common)
+        return retune(plants, controller, seed, settings, proposed=proposed)
     _, table = select(plants, {TODAY: controller}, TODAY, settings.rule)
     return RetuneResult(controller, TODAY, (), table)
 
@@ -111,6 +112,8 @@ def _sentences(
         "for the search"
     ]
     chosen = {row.name: row for row in result.table}[result.chosen]
+    if not result.table[1:]:
+        return [f"{name} is kept as it is; no other tuning was proposed for it"]
     if result.chosen == result.table[0].name:
         best = max(result.table[1:], key=lambda prediction: prediction.low)
         why = "; ".join(best.refusals)

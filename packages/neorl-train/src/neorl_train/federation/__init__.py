@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neorl_train.federation._messages import n_bytes as n_bytes
     from neorl_train.federation._privacy import Pairings as Pairings
     from neorl_train.federation._privacy import epsilon as epsilon
-    from neorl_train.federation._retuning import CommonChanges as CommonChanges
+    from neorl_train.federation._retuning import Proposals as Proposals
     from neorl_train.federation._retuning import RetuningSite as RetuningSite
     from neorl_train.federation._retuning import federate_retuning as federate_retuning
     from neorl_train.federation._settings import Fault as Fault
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Client",
-    "CommonChanges",
     "Compressed",
     "Coordinator",
     "Fault",
@@ -47,6 +46,7 @@ __all__ = [
     "MessagesConfig",
     "Pairings",
     "PrivacyConfig",
+    "Proposals",
     "Proximal",
     "RetuningSite",
     "RoundRecord",

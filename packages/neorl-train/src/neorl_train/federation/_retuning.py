@@ -1,27 +1,29 @@
-"""Sites with one type of plant search the gains of their controllers together, and pick alone.
+"""Sites with one type of plant propose tunings to each other, vote on them, and pick alone.
 
-Every site has a controller of its own in force, and all search over the same relative changes. In a
-round each site ranks one population of changes in the plant model of its own log, and sends its
-ranks. The rounds end with common changes. They are only a proposal: every site searches on around
-them, and takes what the episodes of its own log support, which may be nothing.
+Every site has a controller of its own in force. It searches in the plant model of its own log and
+proposes two tunings: what runs there today, and what it found. In the plant model of its own log
+every site then predicts each proposal, and says of each whether it is better than what runs at each
+of the sites. A site takes nothing that the others together do not prefer to its own controller, and
+of the rest only what the episodes of its own log support, which may be nothing.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 from neorl_agents.retuning import (
+    TODAY,
+    ChoiceRule,
     LearnedPlants,
-    Proposer,
-    SearchSettings,
-    limits_of,
-    scores_of_changes,
+    RetuneSettings,
+    found_changes,
+    predictions,
 )
 from neorl_core import InputError, Policy
-from neorl_core.control import Tunable, tunables
+from neorl_core.control import Tunable, tunable_values, tunables, tuned
 from neorl_train.federation._coordinator import Coordinator
 from neorl_train.federation._engine import (
     Exchange,
@@ -42,39 +44,46 @@ from neorl_train.federation._settings import (
 )
 
 HALF = 0.5
-"""Largest magnitude of a rank: the best of a population has a half, the worst minus a half."""
-DEFAULT_SEARCH = SearchSettings()
+"""Magnitude of a vote: a half for better, minus a half for worse, zero for equal."""
+FARTHEST = 2.0
+"""Largest change of a parameter to a proposal, in bounds of the search."""
+MEDIAN = "median"
+"""Name of the medians of all sites' proposals, which no single site can move beyond the others."""
+DEFAULT_SETTINGS = RetuneSettings()
 UNMASKED = ("scaled", "flipped", "nan")
 """Faults that change the numbers of an answer, which behind a mask only the site itself can do."""
 
 
-def centred_ranks(scores: Float[np.ndarray, " candidate"]) -> Vector:
-    """The place of every score, evenly spaced from -1/2 for the lowest to 1/2 for the highest.
+def position(controller: Policy, declared: Sequence[Tunable]) -> Float[np.ndarray, " tunable"]:
+    """Where a tuning is on the axes that all sites share, in steps of the parameters.
 
-    Equal scores share the mean of their places. A score that is not finite comes last. So no site
-    can weigh more than another by the size of its numbers, and nothing but an order leaves it.
+    A gain or a time is at its logarithm. A setpoint or a bias is at zero at every site, so that a
+    proposal moves it as far as where it was found, from wherever the site's own stands.
 
     Example:
-        >>> import numpy as np
-        >>> centred_ranks(np.asarray([3.0, -1e9, 7.0, 3.0, np.nan])).tolist()
-        [0.125, -0.25, 0.5, 0.125, -0.5]
+        >>> from neorl_core.control import Entry, StateFeedback
+        >>> gain = (Entry("gain", (0,)),)
+        >>> law = StateFeedback(jnp.full((1, 1), 2.0), *(jnp.zeros(1) for _ in range(4)))
+        >>> position(law, [Tunable("gain", "", gain, gain, "factor", 0.5)]).round(3).tolist()
+        [1.386]
     """
-    scores = np.asarray(scores, np.float64)
-    places = rankdata(np.where(np.isnan(scores), -np.inf, scores)) - 1
-    return (places / max(len(scores) - 1, 1) - HALF).astype(np.float32)
+    values = np.abs(tunable_values(controller, declared))
+    is_gain = np.asarray([one.kind == "factor" for one in declared]) & (values > 0)
+    steps = np.asarray([one.step for one in declared])
+    return np.log(values, where=is_gain, out=np.zeros(len(values))) / steps
 
 
 class RetuningSite:
-    """One site of a federated search. Only this object can access its log; ranks leave it.
+    """One site. Only this object can access its log; tunings and votes leave it.
 
     Args:
         name: Name of the site.
         plants: Plant models of its own log.
         controller: The controller that runs there today; it declares tunable parameters.
         settings: Settings of the federation.
-        search: Settings of the search.
-        seed: Seed of the episodes on which it ranks.
-        faults: Simulated faults; behind masks the site sends the changed numbers itself, and does
+        retuning: Settings of the search.
+        seed: Seed of the search.
+        faults: Simulated faults; behind masks the site sends the changed votes itself, and does
             not cut them.
 
     Raises:
@@ -87,17 +96,18 @@ class RetuningSite:
         plants: LearnedPlants,
         controller: Policy,
         settings: Federation,
-        search: SearchSettings,
+        retuning: RetuneSettings = DEFAULT_SETTINGS,
         *,
         seed: int = 0,
         faults: Sequence[Fault] = (),
     ) -> None:
         self.name, self._plants, self._controller = name, plants, controller
-        self._search, self._seed = search, seed
+        self._retuning, self._seed = retuning, seed
         self.parameters: tuple[Tunable, ...] = tunables(controller, plants.model.spec)
+        self.signs = tuple(np.sign(tunable_values(controller, self.parameters)))
+        self.today = position(controller, self.parameters)
         self.pairings = Pairings(name) if settings.messages.secure_sum else None
         self.last_error = (0.0, 0.0)
-        self._limits = limits_of(plants.model.spec, plants.rows.outcome[:, 1:])
         self._faults = [f for f in faults if f.site == name and f.kind in UNMASKED]
         self._pending: tuple[int, Vector] | None = None
 
@@ -113,33 +123,45 @@ class RetuningSite:
     def restart(self, rounds: int) -> None:
         """Does nothing: a site keeps nothing between rounds but its log."""
 
+    def propose(self) -> Float[np.ndarray, "2 tunable"]:
+        """Today's tuning and the one that its own search ends with, on the common axes."""
+        found = found_changes(self._plants, self._controller, self._seed, self._retuning)
+        return np.stack([self.today, self.today + found])
+
+    def changes(
+        self, proposed: Float[np.ndarray, "... tunable"]
+    ) -> Float[np.ndarray, "... tunable"]:
+        """The changes from today's tuning to proposed ones, in steps of the parameters."""
+        farthest = FARTHEST * self._retuning.search.bound
+        return np.clip(proposed - self.today, -farthest, farthest)
+
+    def gains(
+        self, proposed: Float[np.ndarray, "proposal tunable"]
+    ) -> Float[np.ndarray, " proposal"]:
+        """Predicted gains of proposed tunings over today's, in spreads of returns of its log."""
+        spread, pool = np.asarray(self._plants.model.scales.obs[1]), {TODAY: self._controller}
+        for number, changes in enumerate(self.changes(proposed)):
+            pool[f"{number}"] = tuned(
+                self._controller, self.parameters, jnp.asarray(changes, jnp.float32), spread=spread
+            )
+        plant, scale = self._plants.evaluation_plant, self._plants.scale
+        table = predictions(plant, pool, TODAY, scale, ChoiceRule())
+        return np.asarray([one.gain / scale for one in table[1:]])
+
     def work(self, start: RoundStart) -> Callable[[], Update]:
-        """Ranks the population of a round in its own plant model.
+        """Votes on all proposals in its own plant model.
 
         Args:
-            start: Number of the round, and the population laid flat, shape
-                ``(candidate * tunable,)``.
+            start: Number of the round, and the tunings laid flat, shape ``(proposal * tunable,)``:
+                first those that run at the sites, then what they found, then the medians of both.
         """
-        changes = start.parameters.reshape(-1, len(self.parameters)).astype(np.float64)
-        scores = self.scores(changes, start.round)
-        ranks = centred_ranks(scores - self._search.regularisation * np.mean(changes**2, axis=1))
-        self._pending = (start.round, ranks)
-        return lambda: Update(self.name, start.round, self.rows, () if self.pairings else (ranks,))
-
-    def scores(
-        self, changes: Float[np.ndarray, "candidate tunable"], round_: int
-    ) -> Float[np.ndarray, " candidate"]:
-        """Scores of a population in its own plant model, on episodes drawn for the round."""
-        rng = np.random.default_rng([self._seed, round_])
-        plant = self._plants.search_plant
-        count = min(self._search.episodes, plant.n_episodes)
-        return scores_of_changes(
-            plant, self._controller, changes, rng.choice(plant.n_episodes, count, replace=False),
-            self._limits, self._plants.scale, self._search,
-        )  # fmt: skip
+        gains = self.gains(start.parameters.reshape(-1, len(self.parameters)).astype(np.float64))
+        votes = votes_of(gains, (len(gains) - 2) // 2)
+        self._pending = (start.round, votes)
+        return lambda: Update(self.name, start.round, self.rows, () if self.pairings else (votes,))
 
     def mask(self, start: RoundStart, *, share: float, largest: float, scale: float) -> Update:
-        """The masked ranks of a round, multiplied by the site's share, for the sites present.
+        """The masked votes of a round, multiplied by the site's share, for the sites present.
 
         Args:
             start: The round, with the sites present and the attempt.
@@ -149,58 +171,98 @@ class RetuningSite:
         """
         assert self.pairings is not None
         assert self._pending is not None
-        round_, ranks = self._pending
+        round_, votes = self._pending
         assert round_ == start.round
-        term = ranks.astype(np.float64) * share
+        term = votes.astype(np.float64) * share
         for fault in self._faults:
             if fault.at(round_):
                 largest = np.inf
                 term = term * (-fault.factor if fault.kind == "flipped" else fault.factor)
         integers = as_whole(term, largest=largest, scale=scale)
-        mask = self.pairings.mask(start.present, start.round, start.attempt, len(ranks))
+        mask = self.pairings.mask(start.present, start.round, start.attempt, len(votes))
         return Update(self.name, start.round, self.rows, (integers + mask,))
 
 
-class CommonChanges(NamedTuple):
-    """Result of the rounds.
+def votes_of(gains: Float[np.ndarray, " proposal"], sites: int) -> Vector:
+    """Whether each proposal is better than what runs at each site, laid flat.
+
+    Only the order of the gains counts, so no site weighs more by the size of its numbers. A
+    prediction that is not finite is worse than any other.
+
+    Args:
+        gains: Predicted gain of every proposal, the ``sites`` first of which run at the sites.
+        sites: Number of sites.
+
+    Returns:
+        A half, zero or minus a half, shape ``(proposal * site,)``.
+
+    Example:
+        >>> votes_of(np.asarray([0.0, 2.0, 1.0]), 2).reshape(3, 2).tolist()
+        [[0.0, -0.5], [0.5, 0.0], [0.5, -0.5]]
+    """
+    gains = np.nan_to_num(gains, nan=-np.inf)
+    better = gains[:, None] > gains[None, :sites]
+    worse = gains[:, None] < gains[None, :sites]
+    return (HALF * (better.astype(np.float32) - worse)).astype(np.float32).ravel()
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposals:
+    """Tunings that sites propose to each other, and what they think of them together.
 
     Attributes:
-        names: Names of the tunable parameters.
-        changes: Common changes in steps of the parameters, shape ``(tunable,)``; give them to
-            :func:`neorl_agents.retuning.retune` at every site.
+        parameters: Names of the tunable parameters.
+        names: Name of each proposal.
+        values: The tunings on the common axes, shape ``(proposal, tunable)``.
+        sites: Names of the sites.
+        preferred: Combined vote on each proposal against what runs at each site, above zero if it
+            is better, shape ``(proposal, site)``.
         records: Records of the rounds.
     """
 
+    parameters: tuple[str, ...]
     names: tuple[str, ...]
-    changes: Float[np.ndarray, " tunable"]
+    values: Float[np.ndarray, "proposal tunable"]
+    sites: tuple[str, ...]
+    preferred: Float[np.ndarray, "proposal site"]
     records: tuple[RoundRecord, ...]
+
+    def changes_for(self, site: RetuningSite) -> Mapping[str, Float[np.ndarray, " tunable"]]:
+        """The proposals that the sites prefer to what runs at one, as changes from that.
+
+        Give them to :func:`neorl_agents.retuning.retune` at this site.
+        """
+        column = self.preferred[:, self.sites.index(site.name)]
+        changes = site.changes(self.values)
+        return {self.names[i]: changes[i] for i in np.flatnonzero(column > 0)}
 
 
 def federate_retuning(
     sites: Sequence[RetuningSite],
     settings: Federation,
-    search: SearchSettings = DEFAULT_SEARCH,
     *,
     seed: int = 0,
     faults: Sequence[Fault] = (),
     watch: Watch = ignore,
     print_line: Callable[[str], None] = print,
     stop: Callable[[], bool] = never,
-) -> CommonChanges:
-    """Searches for changes that the logs of all sites rank highly, by CMA-ES on combined ranks.
+) -> Proposals | None:
+    """Lets all sites propose tunings and vote on those of all.
 
-    One round is one generation. The settings' rule combines the ranks, of sites or of groups of
-    sites behind masks, so that a robust rule bounds what a false site can do.
+    The settings' rule combines the votes, of sites or of groups of sites behind masks, so that a
+    robust rule bounds what a false site can do. A round in which too few sites answer is repeated.
 
     Args:
         sites: The sites, with plants of one type and controllers of one kind.
         settings: Rounds, rule and messages.
-        search: Population, first step and bound of the search.
-        seed: Seed of the proposals and of the groups.
+        seed: Seed of the groups.
         faults: Simulated faults; those of :class:`RetuningSite` are given to it.
         watch: Called after every round with its record.
         print_line: Called with messages for the user.
-        stop: Called before every round; the search ends early if it returns true.
+        stop: Called before every round; the votes end early if it returns true.
+
+    Returns:
+        The proposals; ``None`` if no round counted, which ``stop`` alone brings about.
 
     Raises:
         InputError: If settings or sites do not fit together, no package cmaes is installed, or too
@@ -215,23 +277,27 @@ def federate_retuning(
     simulated = [one for one in faults if not (masked and one.kind in UNMASKED)]
     coordinator = Coordinator(settings, [site.introduce() for site in sites], seed=seed)
     exchange = Exchange(coordinator, sites, simulated, None)
-    parameters = sites[0].parameters
-    proposer = Proposer(np.zeros(len(parameters)), search, seed)
+    own = np.stack([site.propose() for site in sites], axis=1)  # today's and found, then sites
+    values = np.concatenate([*own, np.median(own, axis=1)])
+    titles = [*(f"{name}-today" for name in names), *names, f"{MEDIAN}-today", MEDIAN]
     records, failed = [], 0
     for number in range(settings.federation.rounds):
         if stop():
             break
-        population = proposer.ask().astype(np.float32)
-        ranks, record = exchange.ask(number, population.ravel(), len(population))
+        size = len(values) * len(names)
+        votes, record = exchange.ask(number, values.astype(np.float32).ravel(), size)
         watch(record)
         records.append(record)
         failed = failed_rounds(
             failed, record, settings.federation, advice="bring the sites back and repeat the "
             "command", print_line=print_line,
         )  # fmt: skip
-        if ranks is not None:
-            proposer.tell(population, ranks)
-    return CommonChanges(tuple(one.name for one in parameters), proposer.mean, tuple(records))
+        if votes is not None:
+            return Proposals(
+                tuple(one.name for one in sites[0].parameters), tuple(titles), values,
+                tuple(names), votes.reshape(len(values), -1), tuple(records),
+            )  # fmt: skip
+    return None
 
 
 def _require_same_parameters(sites: Sequence[RetuningSite]) -> None:
@@ -245,3 +311,9 @@ def _require_same_parameters(sites: Sequence[RetuningSite]) -> None:
                 f"{', '.join(one.name for one in first.parameters)}; only controllers with the "
                 "same parameters can be retuned together"
             )
+        for one, sign, other in zip(first.parameters, first.signs, site.signs, strict=True):
+            if one.kind == "factor" and sign != other:
+                raise InputError(
+                    f"{one.name} has another sign at site {site.name} than at {first.name}; only "
+                    "controllers that act in the same direction can be retuned together"
+                )

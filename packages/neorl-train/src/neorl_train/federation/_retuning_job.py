@@ -1,4 +1,4 @@
-"""The stage of a federation in which sites search gains together, and its comparison."""
+"""The stage of a federation in which sites vote on proposed gains, and its comparison."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates._retuned import retune_settings
 from neorl_train.data._experience import Experience
 from neorl_train.federation._engine import RoundRecord
-from neorl_train.federation._retuning import CommonChanges, RetuningSite, federate_retuning
+from neorl_train.federation._retuning import Proposals, RetuningSite, federate_retuning
 from neorl_train.federation._settings import FederationPlan
 from neorl_train.judging._results import read_evaluation
 from neorl_train.judging._verdict import read_verdict
 from neorl_train.runs._directory import RunDirectory
 from neorl_train.runs._records import Records
 
-COMMON = "common.json"
+PROPOSALS = "proposals.json"
 VERSION = 1
 
 
@@ -40,15 +40,14 @@ def searched_together(
 ) -> dict[str, SharedRetuning]:
     """What every site knows after all rounds, for those whose runs are not complete.
 
-    Rounds that are complete are not repeated. A search that was stopped starts again, and comes to
-    the same changes.
+    A vote that is complete is not repeated. A search that was stopped starts again, and comes to
+    the same proposals.
 
     Raises:
         InputError: If a log does not suffice, or the sites do not fit together.
     """
-    search = retune_settings(next(iter(plan.sites.values())).retuning).search
     seed, sites, learned = plan.seeds[0], [], {}
-    path = folder / COMMON
+    path = folder / PROPOSALS
     for name, (directory, run) in runs.items():
         if path.is_file() and is_complete(directory):
             continue
@@ -65,7 +64,7 @@ def searched_together(
                     material.plants,
                     material.incumbent,
                     plan.settings,
-                    search,
+                    retune_settings(run.config.retuning),
                     seed=seed,
                     faults=plan.faults,
                 )
@@ -75,26 +74,39 @@ def searched_together(
         stop.check()
     if not path.is_file():
         with timings.stage("search together"):
-            common = _search(plan, sites, search, reporter, stop, rounds)
-        write_json(path, {**head("common-changes", VERSION), **_document(common)})
-    changes = np.asarray(json.loads(path.read_text(encoding="utf-8"))["changes"], np.float64)
-    origin = f"{len(runs)} sites searched together; this site judges what they found by its own log"
+            proposals = _vote(plan, sites, reporter, stop, rounds)
+        write_json(path, {**head("proposals", VERSION), **_document(proposals, sites)})
+    preferred = json.loads(path.read_text(encoding="utf-8"))["preferred"]
     return {
-        name: SharedRetuning(changes, plants, incumbent, (*lines, origin))
+        name: SharedRetuning(
+            {title: np.asarray(changes) for title, changes in preferred[name].items()},
+            plants,
+            incumbent,
+            (*lines, _origin(len(runs), list(preferred[name]))),
+        )
         for name, (plants, incumbent, lines) in learned.items()
     }
 
 
-def _search(
+def _origin(sites: int, preferred: list[str]) -> str:
+    """What the sites together say of the controller at one of them."""
+    if not preferred:
+        return f"{sites} sites retuned together; they prefer no proposal to what runs here"
+    return (
+        f"{sites} sites retuned together; they prefer {', '.join(preferred)} to what runs here, "
+        "and this site judges these by its own log"
+    )
+
+
+def _vote(
     plan: FederationPlan,
     sites: Sequence[RetuningSite],
-    search: Any,
     reporter: Reporter,
     stop: StopSignal,
     rounds: Path,
-) -> CommonChanges:
-    """The common changes; every round is a line of the records."""
-    rounds.unlink(missing_ok=True)  # those of a search that was stopped
+) -> Proposals:
+    """What the sites propose and prefer; every round is a line of the records."""
+    rounds.unlink(missing_ok=True)  # those of a vote that was stopped
     records, number = Records(rounds), plan.settings.federation.rounds
     reporter.stage(f"searching gains at {len(sites)} sites", total=number, done=0, unit="rounds/s")
 
@@ -104,22 +116,26 @@ def _search(
         reporter.update(record.round + 1, f"{len(record.answered)} of {len(sites)} answered")
 
     try:
-        common = federate_retuning(
-            sites, plan.settings, search, seed=plan.seeds[0], faults=plan.faults, watch=watch,
+        proposals = federate_retuning(
+            sites, plan.settings, seed=plan.seeds[0], faults=plan.faults, watch=watch,
             print_line=reporter.print_line, stop=stop.requested,
         )  # fmt: skip
     finally:
         records.close()
     reporter.end()
     stop.check()
-    return common
+    assert proposals is not None  # only a request to stop ends without
+    return proposals
 
 
-def _document(common: CommonChanges) -> dict[str, Any]:
+def _document(proposals: Proposals, sites: Sequence[RetuningSite]) -> dict[str, Any]:
     return {
-        "parameters": list(common.names),
-        "changes": [float(change) for change in common.changes],
-        "rounds": sum(record.counted for record in common.records),
+        "parameters": list(proposals.parameters),
+        "proposals": dict(zip(proposals.names, proposals.values.tolist(), strict=True)),
+        "preferred": {
+            site.name: {title: c.tolist() for title, c in proposals.changes_for(site).items()}
+            for site in sites
+        },
     }
 
 
@@ -127,18 +143,19 @@ def retuning_results(
     folder: Path, plan: FederationPlan, sites: Mapping[str, RunDirectory]
 ) -> tuple[str, dict[str, Any]]:
     """What every site took, as text and as JSON."""
-    common = json.loads((folder / COMMON).read_text(encoding="utf-8"))
+    voted = json.loads((folder / PROPOSALS).read_text(encoding="utf-8"))
     results = {name: _site(run) for name, run in sites.items()}
     document = {
         "method": plan.settings.federation.method,
         "rule": plan.settings.federation.rule,
-        "rounds": common["rounds"],
-        "common": dict(zip(common["parameters"], common["changes"], strict=True)),
+        "parameters": voted["parameters"],
+        "proposals": voted["proposals"],
         "sites": results,
     }
-    federation = plan.settings.federation
-    lines = [f"gains searched together by {federation.rule}, {common['rounds']} rounds"]
+    count, rule = len(voted["proposals"]), plan.settings.federation.rule
+    lines = [f"votes on {count} proposed tunings combined by {rule}"]
     for name, site in results.items():
+        site["preferred"] = list(voted["preferred"][name])
         changed = "; ".join(site["changes"]) or "today's gains are kept"
         lines.append(f"  {name}: {site['rows']} rows, {site['verdict']}; {changed}")
         if "gain" in site:

@@ -39,10 +39,10 @@ class FederationConfig:
     """How sites train one policy together, or retune their controllers together.
 
     Attributes:
-        method: What the sites do: ``"training"`` trains one policy for all; ``"retuning"`` searches
-            for better gains of ``retuning.controller`` in the plant models of all logs, after which
-            every site takes the gains that its own log supports.
-        rounds: Number of exchanges between the sites; of retuning, generations of the search.
+        method: What the sites do: ``"training"`` trains one policy for all; ``"retuning"`` lets
+            each propose gains of ``retuning.controller``, and vote on those of all in the plant
+            model of its log, after which every site takes what its own log supports.
+        rounds: Number of exchanges between the sites; of retuning, most attempts at the one vote.
         local_updates: Gradient steps that every site takes between two exchanges.
         rule: How updates are combined: ``"mean"`` is federated averaging, ``"gossip"`` exchanges
             with neighbours and has no server, the others withstand faulty sites.
@@ -273,7 +273,7 @@ def _check_together(settings: Federation, sites: int) -> None:
 
 
 def check_retuning_rounds(settings: Federation) -> None:
-    """Refuses settings of training that a search by ranks has no use for."""
+    """Refuses settings of training that a vote has no use for."""
     for name, chosen in (
         ('federation.rule = "gossip"', settings.federation.rule == "gossip"),
         ("privacy.noise_multiplier", settings.private),
@@ -282,8 +282,8 @@ def check_retuning_rounds(settings: Federation) -> None:
     ):
         if chosen:
             raise InputError(
-                f"{name} is a setting of training, and sites that retune exchange only the ranks "
-                "of a few candidates; leave it out"
+                f"{name} is a setting of training, and sites that retune exchange only tunings and "
+                "votes on them; leave it out"
             )
 
 
@@ -440,7 +440,7 @@ def federation_plan(
                 f"the site name {name!r} must be letters, digits, dashes and underscores"
             )
     check_federation(settings, list(sites))
-    retunes = settings.federation.method == "retuning"  # then a false site masks false ranks
+    retunes = settings.federation.method == "retuning"  # then a false site masks false votes
     check_faults(faults, list(sites), secure_sum=settings.messages.secure_sum and not retunes)
     shared = _for_retuning(shared, settings) if retunes else _for_training(shared)
     if shared.training.on != "log" or shared.finetune.run:
