@@ -89,6 +89,26 @@ def test_a_thousand_worlds_of_every_plant_step_in_one_call() -> None:
         assert plant["missed"] == (plant["plant"] in result["missed"])
 
 
+def test_plants_stand_beside_their_sources_with_resets_and_between_them() -> None:
+    """Row N28: whole and plain steps beside each source's, in rounds of one process."""
+    page = (STUDIES.parents[1] / "docs/results/plant-evidence.md").read_text(encoding="utf-8")
+    rows = {
+        row["plant"].removesuffix("-v0"): row
+        for row in benchmark("plants_beside_sources")["plants"]
+    }
+    cells = re.compile(r"^\| (\w+) \| [^|]*\| [\d.,]+ \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
+    said = {plant: columns for plant, *columns in cells.findall(page)}
+    assert said.keys() == rows.keys()
+    for plant, columns in said.items():
+        (peer,) = rows[plant]["peers"]
+        for column, name in zip(columns, ("ratio", "plain_ratio"), strict=True):
+            stored_ratio = peer[f"{name}_of_processor_time"]
+            figures = [float(x.replace(",", "")) for x in re.findall(r"[\d.,]+", column)]
+            expected = [stored_ratio[key] for key in ("median", "min", "max")]
+            np.testing.assert_allclose(figures, expected, rtol=5e-3)
+            assert len(stored_ratio["rounds"]) == 5
+
+
 @pytest.mark.parametrize("learner", ["ppo_gcn", "ppo_gat", "reinforce_gcn"])
 def test_a_graph_policy_closes_four_fifths_of_the_gap_to_the_greedy_one(learner: str) -> None:
     """Row P03: over five seeds a graph policy closes four fifths of the gap from random."""

@@ -7,8 +7,8 @@ time, which other work on the machine moves less. Growth is the exponent of the 
 largest batches (1: linear). Compiling is timed once, uncached, for N = 1024. Peers step one
 environment as their users do, in turn with ours in the same process; the ratio is ours at N = 1024
 over theirs in the same round, and the plain ratio that of steps between resets with one set of
-parameters, as most peers step. Peers that are not installed are named in the result. All of it
-takes about six minutes on two quiet cores:
+parameters, as most peers step. Peers that are not installed are named in the result. With ``--only``
+the rows of other plants in the file stay. All of it takes about six minutes on two quiet cores:
 
     hatch run benchmark-plants:run
     hatch run benchmark-plants:run --only CSTR-v0 --rounds 3
@@ -17,6 +17,7 @@ takes about six minutes on two quiet cores:
 """
 
 import argparse
+import json
 import math
 import os
 import statistics
@@ -58,12 +59,14 @@ def main() -> int:
     os.environ.pop("NEORL_COMPILATION_CACHE", None)
     import jax
 
-    rows, missing, failures = [], {}, []
+    rows = _kept(arguments)
+    missing, failures = {}, []
     for name, env in _plants().items():
         if arguments.only and name not in arguments.only:
             continue
         try:
             row, ours, plain = _plant(name, env, arguments)
+            row["load"] = os.getloadavg()[0]
             row["peers"] = [
                 _against(peer, ours, plain, arguments, missing)
                 for peer in PEERS
@@ -98,6 +101,14 @@ class Ours(NamedTuple):
     work: Callable[[], Any]
     steps: int
     seconds: float
+
+
+def _kept(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows that a file of other plants holds already, where only some are measured."""
+    if not (arguments.only and arguments.out.is_file()):
+        return []
+    rows = json.loads(arguments.out.read_text())["plants"]
+    return [row for row in rows if row["plant"] not in arguments.only]
 
 
 def _plants() -> dict[str, Any]:
