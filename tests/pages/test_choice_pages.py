@@ -58,6 +58,24 @@ def test_a_prediction_that_is_twice_the_gain_on_every_log_is_an_error_of_the_mod
     assert inside == ["0 of 2", "0 of 2", "0 of 2", "1 of 1", "2 of 2", "0 of 2"]
 
 
+def test_a_network_counts_where_the_retuned_controller_alone_is_kept() -> None:
+    """Four choices by hand: reached by a network, more by one, harm by one, and retuned alone."""
+    choices = (
+        ("kept", (0, 0, 0), "network", [], (5, 4, 6)),
+        ("", (2, 1, 3), "retuned and network", [], (5, 4, 6)),
+        ("", (2, 1, 3), "network", ["return"], (-2, -3, -1)),
+        ("kept", (0, 0, 0), "retuned", ["return"], (0, -1, 1)),
+    )
+    rows = []
+    for seed, (failed, gain, chosen, why, true) in enumerate(choices):
+        both = {"log": "all controllers", "seed": seed, "reference": False}
+        alone = {"way": "retuned", "chosen": "a 1", "failed": [failed] * bool(failed), "gain": gain}
+        pick = {"way": "pick", "chosen": chosen, "failed": why, "gain": true}
+        rows += [both | alone, both | pick]
+    words = retuning_page.network_gains({"CSTR-v0": rows})
+    assert re.findall(r"\b\d+\b", words.replace("-v0", "")) == list("211624131")
+
+
 def counts_of(text: str) -> list[int]:
     """Picks for ordinary controllers, those inside, below, above, and surely below."""
     first = text.partition("Of ")[2].partition(" Of ")[0]

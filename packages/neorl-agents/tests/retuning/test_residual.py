@@ -1,6 +1,7 @@
 """A network on top of a controller: its bound, what the controller hears, what training brings."""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -161,6 +162,24 @@ def test_the_integral_of_the_controller_counts_on_as_if_it_were_alone():
         np.testing.assert_allclose(np.asarray(action - expected), 5.0, atol=0.2)
     for ours, theirs in zip(jax.tree.leaves(carry.base), jax.tree.leaves(lonely), strict=True):
         np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-4, atol=1e-4)
+
+
+def test_a_network_of_zeros_is_the_controller_to_the_bit():
+    """Actions and integrals over a loop, with a hand on the valve now and then."""
+    zeros = jax.tree.map(jnp.zeros_like, init_mlp((2, 4, 1), jax.random.key(0)))
+    readings = 40 * jax.random.normal(jax.random.key(1), (60, 1))
+
+    def step(policy, carry, at):
+        carry, action = policy(carry, readings[at], None)
+        carry = policy.sent(carry, jnp.where(at % 7 == 3, -action, action))
+        return carry, (getattr(carry, "base", carry), action)
+
+    alone, topped = (
+        jax.lax.scan(functools.partial(step, policy), policy.initial_carry(), jnp.arange(60))[1]
+        for policy in (loops(), on_top(loops(), zeros))
+    )
+    assert len(np.unique(alone[1])) > 30
+    jax.tree.map(np.testing.assert_array_equal, topped, alone)
 
 
 def test_it_is_a_kind_that_an_artefact_holds():

@@ -26,6 +26,8 @@ import pytest
 from neorl_agents import save_policy
 from neorl_agents.artefact import POLICY_KINDS, PolicyKind
 from neorl_agents.networks import init_mlp, tanh
+from neorl_agents.policies import ResidualPolicy
+from neorl_core import Affine, unit_interval
 from neorl_core.control import StateFeedback
 from neorl_deploy._command.main import main
 from neorl_deploy.bundle import ArrayEntry, read_bundle
@@ -377,7 +379,14 @@ def gain_table(spec, low, high):
     return GainTable(jnp.array([0.6, 0.9, 1.3]), rows, (low + high) / 2, low, high)
 
 
-@pytest.mark.parametrize("policy", [feedback, gain_table])
+def network_on_top(spec, low, high):
+    network = init_mlp((spec.n_obs + spec.n_action, 8, 2), jax.random.key(3), activation=tanh)
+    centre, span = jnp.array([1.0, 335.0, 3.0]), jnp.array([0.5, 20.0, 2.0])
+    maps = Affine(centre, span), unit_interval(spec.action)
+    return ResidualPolicy(feedback(spec, low, high), *maps, network, 0.15 * (high - low), low, high)
+
+
+@pytest.mark.parametrize("policy", [feedback, gain_table, network_on_top])
 def test_feedback_and_tables_answer_as_the_bundle(sealed_with, spec, policy, tmp_path):
     low, high = (jnp.array([getattr(c, end) for c in spec.action]) for end in ("low", "high"))
     bundle = sealed_with(policy(spec, low, high))

@@ -97,6 +97,29 @@ def _changed_picks(rows: Rows) -> Rows:
     return [row for row in rows if row["way"] == PICK and answer(row) != "kept"]
 
 
+def network_gains(results: Results) -> str:
+    """What a network of bounded authority brings where retuning alone does, or does not."""
+    pairs = []
+    for name, rows in results.items():
+        ordinary = [row for row in rows if not row["reference"]]
+        alone = {(row["log"], row["seed"]): row for row in ordinary if row["way"] == RETUNED}
+        picks = [row for row in ordinary if row["way"] == PICK]
+        pairs += [(name, alone[pick["log"], pick["seed"]], pick) for pick in picks]
+    topped = [pair for pair in pairs if pair[2]["chosen"] in (NETWORK, BOTH)]
+    kept = [pair for pair in pairs if answer(pair[1]) != "deploy"]
+    reached = [pair for pair in topped if pair in kept and answer(pair[2]) == "deploy"]
+    more = [pair for pair in topped if pair[2]["gain"][1] > pair[1]["gain"][2]]
+    plants, further = (sorted({name for name, *_ in some}) for some in (reached, more))
+    return (
+        f"Of {len(kept)} choices for ordinary controllers in which the retuned controller alone is "
+        f"not deployed, {len(reached)} are deployed with a network, on {len(plants)} plants (goal: "
+        f"6): {', '.join(plants)}. In {len(more)} of {len(pairs)}, on {len(further)} plants, a "
+        "network gains surely more than the retuned controller alone. Of "
+        f"{len(topped)} picks for them that contain a network, "
+        f"{[answer(pick) for *_, pick in topped].count('harm')} did harm."
+    )
+
+
 def covered(results: Results) -> str:
     """How often the interval of a predicted gain holds the gain on the plant."""
     picks = _changed_picks([row for rows in results.values() for row in rows])
@@ -290,7 +313,10 @@ def section(every: Results) -> str:
         for of in (lambda row: row.get("rule") == RULE, lambda row: row.get("rule") != RULE)
     )
     pools = json.loads((BASELINES / "choice/candidate_pools.json").read_text())
-    blocks = [counted(today), covered(today), causes(today, pools), goals(today), tables(today)]
+    blocks = [
+        counted(today), network_gains(today), covered(today), causes(today, pools), goals(today),
+        tables(today),
+    ]  # fmt: skip
     if older:
         blocks += ["By the earlier rule, from other logs:", counted(older)]
     return "\n\n".join(blocks)
