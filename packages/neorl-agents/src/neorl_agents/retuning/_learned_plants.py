@@ -228,6 +228,13 @@ class PlantFacts:
     setpoints: tuple[str, ...] = ()
     running: bool = False
 
+    def model_settings(self, settings: HistoryModelSettings) -> HistoryModelSettings:
+        """Settings of a model of this plant, with the histories that are compared for it."""
+        if not self.running or len(settings.history) == 1:
+            return settings
+        histories = tuple(dict.fromkeys((*settings.history, LONGEST)))
+        return dataclasses.replace(settings, history=histories, ahead=AHEAD)
+
 
 @dataclasses.dataclass(frozen=True)
 class RetuneSettings:
@@ -365,13 +372,8 @@ def plants_of_rows(
     _require_episodes(len(starts), by_incumbent)
     held_out, fitted = split_episodes(starts, seed, settings.held_out_fraction)
     fit_rows = rows_of(rows, np.sort(fitted))
-    of_model = settings.model
-    if facts.running and len(of_model.history) > 1:
-        histories = tuple(dict.fromkeys((*of_model.history, LONGEST)))
-        of_model = dataclasses.replace(of_model, history=histories, ahead=AHEAD)
-    model = fit_history_model(
-        fit_rows, spec, jax.random.key(seed), exogenous=facts.exogenous, settings=of_model
-    )
+    of_model, key = facts.model_settings(settings.model), jax.random.key(seed)
+    model = fit_history_model(fit_rows, spec, key, exogenous=facts.exogenous, settings=of_model)
     returns = np.add.reduceat(rows.outcome[:, 0].astype(np.float64), starts)
     evaluation_starts = held_out[: settings.evaluation_episodes]
     scale = float(returns.std()) or 1.0

@@ -273,7 +273,11 @@ def with_plants(
         with contextlib.suppress(InputError):  # Of a log that shows no loops nothing is refused.
             reports = declared_reports(Path(config.data.source), dataset, known[name])
         memory = require_enough(
-            reports, known[name], material.spec, part.episode_lengths, settings.model
+            reports,
+            known[name],
+            material.spec,
+            part.episode_lengths,
+            facts.model_settings(settings.model),
         )
         settings = dataclasses.replace(settings, model=memory)
         plants = learned_plants(
