@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 
 from neorl_agents.loops import Interval, LoopModel
 from neorl_agents.models import HistoryModelSettings
+from neorl_agents.retuning import PlantFacts
 from neorl_core import Channel, InputError, Spec
 from neorl_core.control import PID
 from neorl_core.loops import PIDGains, TransferFunction
@@ -93,19 +94,21 @@ def test_an_unstable_loop_rests_never_and_refuses_nothing():
 def test_episodes_below_three_settling_times_are_named_with_the_length_that_is_needed():
     settled = Interval(900.0, 800.0, 1000.0)
     assert short_episodes("AIC-401", settled, 240, 10.0) == ""
-    told = short_episodes("AIC-401", settled, 239, 10.0)
-    assert told.startswith("AIC-401: an episode has 239 rows, 40 min, and the loop takes 15 min ")
-    assert "270 rows or 45 min, is needed" in told
-    assert "length = 270 under [episodes] in plant.toml" in told
+    sentence = short_episodes("AIC-401", settled, 239, 10.0)
+    assert sentence.startswith(
+        "AIC-401: an episode has 239 rows, 40 min, and the loop takes 15 min "
+    )
+    assert "270 rows or 45 min, is needed" in sentence
+    assert "length = 270 under [episodes] in plant.toml" in sentence
 
 
 def test_a_plant_model_that_forgets_within_the_dead_time_is_named():
     """A dead time of 72 to 88 s, and four rows of 10 s: a period of 22 s is enough."""
     late = model(80.0)
-    told = forgetful("AIC-401", late, 4, 10.0)
-    assert "its dead time is about 80 s, 9 rows" in told
-    assert "remembers at most 4 rows, 40 s" in told
-    assert "period_s = 22" in told
+    sentence = forgetful("AIC-401", late, 4, 10.0)
+    assert "its dead time is about 80 s, 9 rows" in sentence
+    assert "remembers at most 4 rows, 40 s" in sentence
+    assert "period_s = 22" in sentence
     assert forgetful("AIC-401", late, 4, 22.0) == ""
     assert forgetful("AIC-401", late._replace(usable=False), 4, 10.0) == ""
 
@@ -116,10 +119,10 @@ def test_both_are_refused_at_once_and_a_sufficient_log_is_not():
         require_enough([report(model(20.0))], bank(), SPEC, [500] * 8, SETTINGS)
     with pytest.raises(InputError) as refused:
         require_enough([report(model())], bank(), SPEC, [500] * 8, SETTINGS)
-    told = int(re.search(r"length = (\d+)", str(refused.value))[1])
-    assert told == pytest.approx(need, abs=6 * PERIOD)
+    rows = int(re.search(r"length = (\d+)", str(refused.value))[1])
+    assert rows == pytest.approx(need, abs=6 * PERIOD)
     # A few episodes that gaps cut short are no reason.
-    assert require_enough([report(model())], bank(), SPEC, [9, told, told], SETTINGS) == SETTINGS
+    assert require_enough([report(model())], bank(), SPEC, [9, rows, rows], SETTINGS) == SETTINGS
 
 
 def test_only_histories_that_cover_the_dead_time_are_left():
@@ -137,7 +140,7 @@ def test_a_run_refuses_before_it_learns_a_plant(monkeypatch):
     dataset = SimpleNamespace(transitions=None, episode_lengths=np.full(8, 50))
     monkeypatch.setattr(job, "training_sample", lambda data, log: log)
     monkeypatch.setattr(job, "own_episodes", lambda part, name: None)
-    monkeypatch.setattr(job, "run_facts", lambda *of: (None, []))
+    monkeypatch.setattr(job, "run_facts", lambda *of: (PlantFacts(), []))
     monkeypatch.setattr(job, "declared_reports", lambda *of: (report(model()),))
     monkeypatch.setattr(job, "learned_plants", lambda *of, **given: pytest.fail("it was learned"))
     config = SimpleNamespace(

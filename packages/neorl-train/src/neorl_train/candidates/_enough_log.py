@@ -105,7 +105,7 @@ def too_short(
     """
     settled = settling(model, today, period=period) if model.usable else None
     short = short_episodes(name, settled, rows, period) if settled else ""
-    return [told for told in (short, forgetful(name, model, most, period)) if told]
+    return [why for why in (short, forgetful(name, model, most, period)) if why]
 
 
 def require_enough(
@@ -132,14 +132,14 @@ def require_enough(
     Raises:
         InputError: Names every loop with the length that there is and the length that is needed.
     """
-    rows, most, told = int(np.median(lengths)), max(settings.history), list[str]()
+    rows, most, reasons = int(np.median(lengths)), max(settings.history), list[str]()
     least = 0.0
     for report in reports:
         gains = gains_of_loop(policy, spec, report.record.tags["output"])
         if gains is not None and report.model.usable:
-            told += too_short(report.record.name, report.model, gains, rows, spec.dt, most)
+            reasons += too_short(report.record.name, report.model, gains, rows, spec.dt, most)
             least = max(least, report.model.dead_time.low)
-    if told:
-        raise InputError("; ".join(told))
+    if reasons:
+        raise InputError("; ".join(reasons))
     covering = tuple(one for one in settings.history if one * spec.dt >= least)
     return dataclasses.replace(settings, history=covering)

@@ -127,7 +127,7 @@ def proposed_change(
     if episode:
         most = max(PlantFacts(running=True).model_settings(HistoryModelSettings()).history)
         short = too_short(record.name, model, gains, episode, record.period, most)
-    refused = [f"neorl-train run would refuse this log: {told}" for told in short]
+    refused = [f"neorl-train run would refuse this log: {why}" for why in short]
     conditions = (*([note] if note else []), *change.conditions, *refused)
     return dataclasses.replace(change, conditions=conditions)
 
