@@ -114,7 +114,7 @@ def network_gains(results: Results) -> str:
         f"Of {len(kept)} choices for ordinary controllers in which the retuned controller alone is "
         f"not deployed, {len(reached)} are deployed with a network, on {len(plants)} plants (goal: "
         f"6): {', '.join(plants)}. In {len(more)} of {len(pairs)}, on {len(further)} plants, a "
-        "network gains surely more than the retuned controller alone. Of "
+        "network gains significantly more than the retuned controller alone. Of "
         f"{len(topped)} picks for them that contain a network, "
         f"{[answer(pick) for *_, pick in topped].count('harm')} did harm."
     )
