@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 from neorl_agents.controllers import TrackingPID
-from neorl_agents.models import HistoryModelSettings, every_start, visited_rows
+from neorl_agents.models import (
+    HistoryModelSettings,
+    error_after_moves,
+    every_start,
+    replayed_plant,
+    visited_rows,
+)
 from neorl_agents.retuning import PlantFacts, RetuneSettings, learned_plants, replayed
 from neorl_core import Channel, Spec, Transition
 from neorl_core.control import standard_pid
@@ -76,6 +82,15 @@ def log_of(seed):
     )  # fmt: skip
 
 
+POLICY = TrackingPID(
+    standard_pid(
+        gain=GAIN, integral_time=INTEGRAL, derivative_time=DERIVATIVE, setpoint=0.0, low=-2.0,
+        high=2.0, dt=SPEC.dt, measured=[0, 1], derivative_filter=DERIVATIVE[1] / FILTER,
+    ),
+    (2, 3),
+)  # fmt: skip
+
+
 def in_automatic(starts):
     """Whether no row of an episode is in manual."""
     return ~((starts[:, None] + np.arange(LENGTH)) % 1_000 < 100).any(axis=1)
@@ -92,12 +107,7 @@ def plants():
 
 def test_the_exact_controller_repeats_the_log(plants):
     """Wherever the log is cut, its integral and derivative are those of the action in force."""
-    loops = standard_pid(
-        gain=GAIN, integral_time=INTEGRAL, derivative_time=DERIVATIVE, setpoint=0.0,
-        low=-2.0, high=2.0, dt=SPEC.dt, measured=[0, 1],
-        derivative_filter=DERIVATIVE[1] / FILTER,
-    )  # fmt: skip
-    policy, plant = TrackingPID(loops, (2, 3)), plants.evaluation_plant
+    policy, plant = POLICY, plants.evaluation_plant
     own = np.flatnonzero(in_automatic(plants.evaluation_starts))
     assert len(own) >= 10
     rows = plants.rows.action[plants.evaluation_starts[own][:, None] + np.arange(LENGTH)]
@@ -110,3 +120,24 @@ def test_the_exact_controller_repeats_the_log(plants):
     lead = jnp.zeros((plant.n_episodes, 0, 2), jnp.float32)
     from_rest = eqx.tree_at(lambda one: one.episodes.lead, plant, lead)
     assert np.abs(np.asarray(replayed(from_rest, policy).returns)[:, own] - logged).mean() > 5
+
+
+def test_a_model_of_the_wrong_sign_repeats_the_log_and_errs_after_moves(plants):
+    """Its residuals are replayed: a controller that acts as logged gets what was logged."""
+    model, starts = plants.model, plants.evaluation_starts
+    right = error_after_moves(model, plants.rows, starts)
+    steam = SPEC.n_obs + 2 * (model.history - 1) + 1 + 2 * np.arange(model.history + 1)
+    linear = np.asarray(model.dynamics.linear).copy()
+    linear[steam] *= -1
+    turned = eqx.tree_at(lambda one: one.dynamics.linear, model, jnp.asarray(linear))
+    wrong = error_after_moves(turned, plants.rows, starts)
+    assert right.steps == wrong.steps == 50
+    assert 50 <= right.moves <= 100
+    assert right.share < 0.6
+    assert wrong.share > 1
+    replay = replayed_plant(turned, plants.rows, starts, lead=8)
+    own = np.flatnonzero(in_automatic(starts))
+    returns = np.asarray(replayed(replay, POLICY).returns)[:, own]
+    np.testing.assert_allclose(
+        returns, np.broadcast_to(plants.logged[own], returns.shape), rtol=2e-3
+    )

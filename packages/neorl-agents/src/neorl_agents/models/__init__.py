@@ -11,8 +11,10 @@ from neorl_agents.models._history_model import HistoryModelSettings as HistoryMo
 from neorl_agents.models._history_model import LogRows as LogRows
 from neorl_agents.models._history_model import fit_history_model as fit_history_model
 from neorl_agents.models._history_model import log_rows as log_rows
+from neorl_agents.models._model_check import ErrorAfterMoves as ErrorAfterMoves
 from neorl_agents.models._model_check import ErrorsAhead as ErrorsAhead
 from neorl_agents.models._model_check import FreeEpisodes as FreeEpisodes
+from neorl_agents.models._model_check import error_after_moves as error_after_moves
 from neorl_agents.models._model_check import errors_ahead as errors_ahead
 from neorl_agents.models._model_check import free_episodes as free_episodes
 from neorl_agents.models._predictions import TERMINATIONS as TERMINATIONS
@@ -39,6 +41,7 @@ __all__ = [
     "TERMINATIONS",
     "Calibration",
     "DynamicsModel",
+    "ErrorAfterMoves",
     "ErrorsAhead",
     "FittedQEvaluation",
     "FreeEpisodes",
@@ -59,6 +62,7 @@ __all__ = [
     "RolloutCutter",
     "VisitedRows",
     "actions_along",
+    "error_after_moves",
     "errors_ahead",
     "every_start",
     "fit_history_model",

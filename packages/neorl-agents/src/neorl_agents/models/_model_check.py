@@ -235,6 +235,83 @@ def _rollout(plant: ReplayedPlant, member: Array, actions: Array) -> tuple[Array
     return jax.vmap(run_one)(jnp.arange(len(actions)), actions)
 
 
+MOVES = 100
+"""Largest number of moves after which free runs begin."""
+
+
+class ErrorAfterMoves(NamedTuple):
+    """Error of free runs that begin with the largest moves of the actions.
+
+    Attributes:
+        share: Root mean square error of the networks' mean at the last step, over all predicted
+            channels in standard deviations of the log, as a fraction of that of the better of two
+            guesses: no change since the move, and the mean of the log.
+        steps: Number of steps of every free run.
+        moves: Number of moves.
+    """
+
+    share: float
+    steps: int
+    moves: int
+
+
+def error_after_moves(
+    model: HistoryModel, rows: LogRows, episodes: Int[np.ndarray, " episode"]
+) -> ErrorAfterMoves | None:
+    """How well the model alone predicts what follows moves that it was not fitted to.
+
+    A replay adds the residuals of the log, so a controller that acts as logged gets what was
+    logged, whatever the model says of an action. Free runs have no residuals, and begin where the
+    actions moved most by what neither the predicted channels nor earlier actions explain: by hand,
+    by a test signal, by a setpoint or a measured disturbance.
+
+    Args:
+        model: The model.
+        rows: The log.
+        episodes: First rows of episodes that the model was not fitted to.
+
+    Returns:
+        The error; ``None`` if no episode is long enough or no action moved by itself.
+    """
+    lengths = _lengths(rows, episodes)
+    steps = max((n for n in AHEAD if n <= min(50, lengths.max() / 2)), default=0)
+    usable = [
+        s + np.arange(1, n - steps + 1) for s, n in zip(episodes, lengths, strict=True) if n > steps
+    ]
+    if not steps or not usable:
+        return None
+    indices = np.concatenate(usable)
+    free = _free_moves(model, rows, indices)
+    largest = np.argsort(-np.abs(free), axis=0)[: max(1, MOVES // free.shape[1])]
+    chosen = np.unique(largest[:, np.any(free, axis=0)])
+    if not len(chosen):
+        return None
+    begin = indices[chosen]
+    columns, scale = list(model.predicted), np.asarray(model.scales.obs, np.float64)
+    predicted = _free_runs(model, rows, begin[:, None] + np.arange(steps))[:-1, :, -1].mean(axis=0)
+    logged = rows.next_obs[begin + steps - 1].astype(np.float64)
+    guesses = (predicted, rows.obs[begin], scale[0])
+    squares = [
+        float(np.mean((((guess - logged) / scale[1])[:, columns]) ** 2)) for guess in guesses
+    ]
+    share = np.sqrt(squares[0] / max(min(squares[1:]), 1e-12))
+    return ErrorAfterMoves(float(share), steps, len(begin))
+
+
+def _free_moves(
+    model: HistoryModel, rows: LogRows, indices: np.ndarray
+) -> Float[np.ndarray, "row act"]:
+    """The part of every action that the predicted channels and earlier actions do not explain."""
+    obs_rows, action_rows = histories(rows, indices, model.history)
+    parts = (rows.obs[obs_rows][..., list(model.predicted)], rows.action[action_rows])
+    columns = np.concatenate([x.reshape(len(indices), -1) for x in parts], axis=1, dtype=np.float64)
+    spread = columns.std(axis=0)
+    columns = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    action = rows.action[indices].astype(np.float64)
+    action = action - action.mean(axis=0)
+    return action - columns @ np.linalg.lstsq(columns, action, rcond=1e-8)[0]
+
+
 def _lengths(rows: LogRows, episodes: np.ndarray) -> np.ndarray:
     ends = np.flatnonzero(rows.ends)
     return ends[np.searchsorted(ends, episodes)] - episodes + 1

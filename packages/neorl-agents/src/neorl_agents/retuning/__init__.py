@@ -28,6 +28,7 @@ from neorl_agents.retuning._learned_plants import RetuneSettings as RetuneSettin
 from neorl_agents.retuning._learned_plants import judging_modes as judging_modes
 from neorl_agents.retuning._learned_plants import learned_plants as learned_plants
 from neorl_agents.retuning._learned_plants import model_error as model_error
+from neorl_agents.retuning._learned_plants import model_settings as model_settings
 from neorl_agents.retuning._residual import FittedResidual as FittedResidual
 from neorl_agents.retuning._residual import ResidualSettings as ResidualSettings
 from neorl_agents.retuning._residual import fit_residual as fit_residual
@@ -77,6 +78,7 @@ __all__ = [
     "logged_outcomes",
     "mode_outcome",
     "model_error",
+    "model_settings",
     "own_replay",
     "predictions",
     "refine",

@@ -228,13 +228,6 @@ class PlantFacts:
     setpoints: tuple[str, ...] = ()
     running: bool = False
 
-    def model_settings(self, settings: HistoryModelSettings) -> HistoryModelSettings:
-        """Settings of a model of this plant, with the histories that are compared for it."""
-        if not self.running or len(settings.history) == 1:
-            return settings
-        histories = tuple(dict.fromkeys((*settings.history, LONGEST)))
-        return dataclasses.replace(settings, history=histories, ahead=AHEAD)
-
 
 @dataclasses.dataclass(frozen=True)
 class RetuneSettings:
@@ -372,8 +365,10 @@ def plants_of_rows(
     _require_episodes(len(starts), by_incumbent)
     held_out, fitted = split_episodes(starts, seed, settings.held_out_fraction)
     fit_rows = rows_of(rows, np.sort(fitted))
-    of_model, key = facts.model_settings(settings.model), jax.random.key(seed)
-    model = fit_history_model(fit_rows, spec, key, exogenous=facts.exogenous, settings=of_model)
+    of_model = model_settings(settings.model, facts)
+    model = fit_history_model(
+        fit_rows, spec, jax.random.key(seed), exogenous=facts.exogenous, settings=of_model
+    )
     returns = np.add.reduceat(rows.outcome[:, 0].astype(np.float64), starts)
     evaluation_starts = held_out[: settings.evaluation_episodes]
     scale = float(returns.std()) or 1.0
@@ -391,6 +386,19 @@ def plants_of_rows(
         len(fitted),
         excitation(rows, spec, model.history, model=model, setpoints=_read_setpoints(model, facts)),
     )
+
+
+def model_settings(settings: HistoryModelSettings, facts: PlantFacts) -> HistoryModelSettings:
+    """Settings of the model of a log: for running operation, with longer histories to choose from.
+
+    Args:
+        settings: Settings of a model; a single history, or steps ahead, are kept as they are.
+        facts: Declarations about the plant.
+    """
+    if not facts.running or settings.ahead or len(settings.history) == 1:
+        return settings
+    histories = tuple(dict.fromkeys((*settings.history, LONGEST)))
+    return dataclasses.replace(settings, history=histories, ahead=AHEAD)
 
 
 def split_episodes(

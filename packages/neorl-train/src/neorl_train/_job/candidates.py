@@ -10,6 +10,7 @@ import numpy as np
 
 from neorl_agents import save_policy
 from neorl_agents.loops import LoopReport
+from neorl_agents.models import error_after_moves
 from neorl_agents.retuning import (
     LearnedPlants,
     OtherController,
@@ -18,6 +19,7 @@ from neorl_agents.retuning import (
     RetuneSettings,
     held_out_modes,
     learned_plants,
+    model_settings,
     select,
 )
 from neorl_core import InputError, Policy, Spec
@@ -160,6 +162,7 @@ def with_others(
         prediction,
         others=others,
         excitation=plants.excitation,
+        after_moves=error_after_moves(plants.model, plants.rows, plants.evaluation_starts),
         warnings=tuple(log_warnings(dataset, experience.signal_warnings)),
         broken=broken_episodes(dataset, plants.model.spec, prediction.incumbent),
     )
@@ -273,12 +276,9 @@ def with_plants(
         with contextlib.suppress(InputError):  # Of a log that shows no loops nothing is refused.
             reports = declared_reports(Path(config.data.source), dataset, known[name])
         memory = require_enough(
-            reports,
-            known[name],
-            material.spec,
-            part.episode_lengths,
-            facts.model_settings(settings.model),
-        )
+            reports, known[name], material.spec, part.episode_lengths,
+            model_settings(settings.model, facts),
+        )  # fmt: skip
         settings = dataclasses.replace(settings, model=memory)
         plants = learned_plants(
             part.transitions, material.spec, seed, facts, settings, by_incumbent=by_incumbent

@@ -16,7 +16,7 @@ from neorl_agents.loops import (
     propose,
 )
 from neorl_agents.models import HistoryModelSettings
-from neorl_agents.retuning import PlantFacts
+from neorl_agents.retuning import PlantFacts, model_settings
 from neorl_core import InputError, Policy
 from neorl_core.loops import Faceplate, PIDForm, PIDGains, faceplate, pid_gains
 from neorl_envs import Dataset
@@ -125,7 +125,7 @@ def proposed_change(
         note = difference if apart > NEAR else ""
     short = []
     if episode:
-        most = max(PlantFacts(running=True).model_settings(HistoryModelSettings()).history)
+        most = max(model_settings(HistoryModelSettings(), PlantFacts(running=True)).history)
         short = too_short(record.name, model, gains, episode, record.period, most)
     refused = [f"neorl-train run would refuse this log: {why}" for why in short]
     conditions = (*([note] if note else []), *change.conditions, *refused)

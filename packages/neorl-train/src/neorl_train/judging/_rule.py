@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from scipy.special import betaincinv
 
+from neorl_agents.models import ErrorAfterMoves
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction
 from neorl_core.costs import limit_kind
 from neorl_train.judging import _sentences
@@ -322,6 +323,7 @@ class LogPrediction:
         rule: Rule by which the prediction was made.
         others: Estimates of the gain by other methods.
         excitation: How freely the actions of the log moved; ``None`` if this was not examined.
+        after_moves: How well the model alone predicts what follows moves; ``None`` likewise.
         warnings: Defects of the log on which no answer may rest, in sentences.
         broken: How many logged episodes of the incumbent broke a limit, or of all controllers if
             the log does not say who recorded it.
@@ -337,6 +339,7 @@ class LogPrediction:
     rule: ChoiceRule
     others: tuple[OtherEstimate, ...] = ()
     excitation: Excitation | None = None
+    after_moves: ErrorAfterMoves | None = None
     warnings: tuple[str, ...] = ()
     broken: BrokenEpisodes = NOT_COUNTED
     replayed_episodes: int | None = None
@@ -416,7 +419,7 @@ def _model_clauses(tables: ResultTables, forecast: LogPrediction) -> tuple[Claus
         f"{replayed} episodes that the model was not fitted to",
         replay.error,
         *("<=", replay.allowed, unit),
-        lambda _: replay.sentence,
+        lambda _: replay.sentence + _sentences.after_moves(forecast.after_moves),
     )
     gain = Clause.of(
         "return",

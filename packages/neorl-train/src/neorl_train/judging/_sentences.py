@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betainc
 
+from neorl_agents.models import ErrorAfterMoves
 from neorl_agents.retuning import Excitation
 from neorl_train.judging._tables import ResultTables
 from neorl_train.judging._verdict import REFUSE, Answer, Clause
@@ -170,6 +171,17 @@ def replay(incumbent: str, replayed: float, logged: float, allowed: float, unit:
         f"the model {reproduces} {incumbent}: it predicts a return of {amount(replayed, unit)}, "
         f"and the log shows {amount(logged, unit)} (a difference of {amount(allowed, unit)} is "
         "allowed)"
+    )
+
+
+def after_moves(found: ErrorAfterMoves | None) -> str:
+    """On what the model alone predicts after moves; it follows the sentence on the replay."""
+    if found is None:
+        return ""
+    return (
+        f"; {found.steps} steps after the largest moves of the actions in these episodes, its own "
+        f"predictions are off by {short(100 * found.share)} % of what the better of two guesses "
+        "is, no change or the mean"
     )
 
 
