@@ -9,15 +9,15 @@ The plants are those of ``outside_simulators.py``. PC-Gym needs an environment o
 asks for more than its equations use: ``pip install --no-deps pcgym==0.1.8`` there, and
 ``PCGYM=.../site-packages/pcgym`` here.
 
-Each case is one log: a plant, a tuning (*sensible*; *sluggish* with a fifth of its gains and 1.6
-times its integral times; *tight* with 2.2 times its gains and 0.7 times its times), and whether a
-tenth of the 8,000 rows is in manual. Or it is a sensible loop with one fault: a valve that sticks,
+Each case is one log: a plant, a tuning (*sensible*; *sluggish* with 0.4 times its gains; *tight*
+with 2.2 times its gains and 0.7 times its integral times), and whether a tenth of its rows is in
+manual. It has 20 episodes of 600 rows, since ``run`` refuses fewer than three settling times. Or it is a sensible loop with one fault: a valve that sticks,
 gains declared three times too large, outputs exported as a fraction where percent is declared, or no
 move by anybody. The export has three gaps, noise, three decimals and 0.2 % bad values. It is read by
 ``neorl-envs init`` and ``convert``, whose TODO lines are completed as a user would, and answered by
 ``neorl-train run`` (1,500 updates and 8 generations, as in the demo) and ``neorl-train loop``. The
 truth is the difference that the proposed gains make on the simulator: 30,000 rows in automatic, with
-the same load, noise and set points, per 200 rows.
+the same load, noise and set points, per episode.
 Results: tools/studies/benchmarks/results/outside_plants.json, a row for each case.
 """
 
@@ -41,8 +41,8 @@ from neorl_core.infrastructure import write_text
 from outside_simulators import PLANTS, OutsidePlant, Rows, Tuning, record, worth
 
 RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "outside_plants.json"
-ROWS, LENGTH = 8_000, 200
-TUNINGS = {"sensible": (1.0, 1.0), "sluggish": (0.2, 1.6), "tight": (2.2, 0.7)}
+EPISODES, LENGTH = 20, 600
+TUNINGS = {"sensible": (1.0, 1.0), "sluggish": (0.4, 1.0), "tight": (2.2, 0.7)}
 FAULTS = ("sticking valve", "wrong gains", "fraction", "no moves")
 COMMANDS = ("run", "loop")
 TRUTH_SEEDS = range(100, 105)
@@ -69,9 +69,10 @@ def tuning_of(plant: OutsidePlant, name: str) -> Tuning:
 def recorded(plant: OutsidePlant, tuning: str, kind: str) -> Rows:
     """The recording of a case."""
     sticks = [3.0] * len(plant.loops) if kind == "sticking valve" else []
+    rows = EPISODES * LENGTH
     return record(
-        plant, tuning_of(plant, tuning), ROWS, 0, manual=kind not in ("auto", "no moves"),
-        moves=0 if kind == "no moves" else 12, stickband=sticks,
+        plant, tuning_of(plant, tuning), rows, 0, manual=kind not in ("auto", "no moves"),
+        moves=0 if kind == "no moves" else rows // 600, stickband=sticks,
     )  # fmt: skip
 
 
@@ -82,7 +83,8 @@ def export(path: Path, plant: OutsidePlant, rows: Rows, *, fraction: bool) -> No
     units = [u for x in plant.loops for u in (f" [{x.unit}]", f" [{x.unit}]", " [%]", "")]
     lines = [",".join(["Timestamp", *map("".join, zip(heads, units, strict=True))])]
     kept = np.ones(len(rows.manual), bool)
-    for begin, length in ((1_500, 40), (4_200, 200), (6_900, 15)):
+    for share, length in ((0.2, 40), (0.5, 200), (0.85, 15)):
+        begin = int(share * len(kept))
         kept[begin : begin + length] = False
     scale = 0.01 if fraction else 1.0
     for i in np.flatnonzero(kept):
@@ -141,7 +143,7 @@ def command(folder: Path, *words: str) -> tuple[int, str]:
 
 
 def true_gain(plant: OutsidePlant, before: Tuning, after: Tuning) -> list[float]:
-    """Mean difference of the objective for 200 rows, and the ends of its 95 % interval."""
+    """Mean difference of the objective in an episode, and the ends of its 95 % interval."""
     differences = []
     for seed in TRUTH_SEEDS:
         one, other = (
@@ -210,6 +212,7 @@ def _run_answer(folder: Path, said: str, plant: OutsidePlant, before: Tuning) ->
     gain = clauses["return"]
     result: dict[str, Any] = {
         "answer": verdict["answer"],
+        "model": clauses["model"]["sentence"],
         "failed": [one["sentence"] for one in clauses.values() if not one["holds"]],
         "predicted": [round(gain[end], 3) for end in ("value", "low", "high")],
     }
