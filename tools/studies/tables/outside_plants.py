@@ -2,7 +2,6 @@
 
 Usage, in an environment with all packages:
     python tools/studies/tables/outside_plants.py [CASE ...]   the cases that have no result yet
-    python tools/studies/tables/outside_plants.py --only run   one of the two commands, run or loop
     python tools/studies/tables/outside_plants.py --page       print the table alone
 
 The plants are those of ``outside_simulators.py``. PC-Gym needs an environment of its own, because it
@@ -11,13 +10,13 @@ asks for more than its equations use: ``pip install --no-deps pcgym==0.1.8`` the
 
 Each case is one log: a plant, a tuning (*sensible*; *sluggish* with 0.4 times its gains; *tight*
 with 2.2 times its gains and 0.7 times its integral times), and whether a tenth of its rows is in
-manual. It has 20 episodes of 600 rows, since ``run`` refuses fewer than three settling times. Or it is a sensible loop with one fault: a valve that sticks,
-gains declared three times too large, outputs exported as a fraction where percent is declared, or no
-move by anybody. The export has three gaps, noise, three decimals and 0.2 % bad values. It is read by
-``neorl-envs init`` and ``convert``, whose TODO lines are completed as a user would, and answered by
-``neorl-train run`` (1,500 updates and 8 generations, as in the demo) and ``neorl-train loop``. The
-truth is the difference that the proposed gains make on the simulator: 30,000 rows in automatic, with
-the same load, noise and set points, per episode.
+manual. It has 20 episodes of 600 rows, since ``run`` refuses fewer than three settling times. Or it
+is a sensible loop with one fault: a valve that sticks, gains declared three times too large, outputs
+exported as a fraction where percent is declared, or no move by anybody. The export has three gaps,
+noise, three decimals and 0.2 % bad values. It is read by ``neorl-envs init`` and ``convert``, whose
+TODO lines are completed as a user would, and answered by ``neorl-train run`` (1,500 updates and 8
+generations, as in the demo). The truth is the difference that the proposed gains make on the
+simulator: 30,000 rows in automatic, with the same load, noise and set points, per episode.
 Results: tools/studies/benchmarks/results/outside_plants.json, a row for each case.
 """
 
@@ -28,8 +27,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,7 +41,6 @@ RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "outs
 EPISODES, LENGTH = 20, 600
 TUNINGS = {"sensible": (1.0, 1.0), "sluggish": (0.4, 1.0), "tight": (2.2, 0.7)}
 FAULTS = ("sticking valve", "wrong gains", "fraction", "no moves")
-COMMANDS = ("run", "loop")
 TRUTH_SEEDS = range(100, 105)
 CASES = {
     **{
@@ -157,8 +153,8 @@ def true_gain(plant: OutsidePlant, before: Tuning, after: Tuning) -> list[float]
     return [round(float(x), 3) for x in (every.mean(), every.mean() - reach, every.mean() + reach)]
 
 
-def answered(name: str, commands: Sequence[str]) -> dict[str, Any]:
-    """The row of one case, with the answers of some commands."""
+def answered(name: str) -> dict[str, Any]:
+    """The row of one case."""
     plant_name, tuning, kind = CASES[name]
     plant = PLANTS[plant_name]
     before = tuning_of(plant, tuning)
@@ -177,29 +173,9 @@ def answered(name: str, commands: Sequence[str]) -> dict[str, Any]:
         if code:
             return row | {"convert": said.strip().splitlines()[-1]}
         row["convert"] = [line for line in said.splitlines() if "warning" in line]
-        if "loop" in commands:
-            begun = time.time()
-            _, said = command(folder, "neorl-train", "loop", "log.h5")
-            row["loop"] = _loop_answers(said, plant)
-            row["loop_seconds"] = round(time.time() - begun, 1)
-        if "run" in commands:
-            begun = time.time()
-            words = ("--retuning.updates", "1500", "--retuning.generations", "8")
-            words = (*words, "--output.no-tracking")
-            _, said = command(folder, "neorl-train", "run", "log.h5", *words)
-            row["run"] = _run_answer(folder, said, plant, before)
-            row["run_seconds"] = round(time.time() - begun, 1)
-    return row
-
-
-def _loop_answers(said: str, plant: OutsidePlant) -> dict[str, str]:
-    """The answer for every loop and the sentence below it."""
-    lines = [line.strip() for line in said.splitlines()]
-    found = {}
-    for one in plant.loops:
-        at = next((i for i, line in enumerate(lines) if line.startswith(f"{one.tag}:")), None)
-        found[one.tag] = "no answer" if at is None else " ".join(lines[at : at + 3])
-    return found if any(v != "no answer" for v in found.values()) else found | {"said": said[-600:]}
+        words = ("--retuning.updates", "1500", "--retuning.generations", "8")
+        _, said = command(folder, "neorl-train", "run", "log.h5", *words, "--output.no-tracking")
+        return row | {"run": _run_answer(folder, said, plant, before)}
 
 
 def _run_answer(folder: Path, said: str, plant: OutsidePlant, before: Tuning) -> dict[str, Any]:
@@ -228,31 +204,24 @@ def _run_answer(folder: Path, said: str, plant: OutsidePlant, before: Tuning) ->
 
 def page() -> str:
     """The table of the results as Markdown, and what it counts to."""
-    rows = _stored()
+    rows, trials, inside, harm = _stored(), 0, 0, 0
     lines = [
-        "| Log | `run` | Predicted gain | True gain | `loop` |",
+        "| Log | Answer | Predicted gain | True gain | Error after moves |",
         "|---|---|---|---|---|",
     ]
-    trials, inside, harm = 0, 0, 0
     for row in rows:
-        run = row.get("run", {})
+        run = row.get("run", {"answer": "not converted"})
         predicted, truth = run.get("predicted"), run.get("truth")
-        if run.get("answer") == "worth a trial" and truth:
+        if run["answer"] == "worth a trial":
             trials += 1
             inside += predicted[1] <= truth[0] <= predicted[2]
             harm += truth[2] < 0
-        texts = [f"{x[0]:.3g} [{x[1]:.3g}, {x[2]:.3g}]" if x else "" for x in (predicted, truth)]
-        words = "; ".join(
-            f"{tag} {text.split(':', 1)[-1].split('.')[0].strip().lower()}"
-            for tag, text in row.get("loop", {}).items()
-            if tag != "said"
-        )
-        lines.append(
-            f"| {row['case']} | {run.get('answer', '')} | {texts[0]} | {texts[1]} | {words} |"
-        )
-    judged = sum("run" in row for row in rows)
-    lines += ["", f"{judged} of {len(rows)} logs were answered by `run`: {trials} worth a trial, "
-              f"{inside} with the true gain inside the interval, {harm} harmful."]  # fmt: skip
+        ends = [f"{x[0]:.3g} [{x[1]:.3g}, {x[2]:.3g}]" if x else "-" for x in (predicted, truth)]
+        share = re.search(r"are off by ([^ ]+ %)", run.get("model", ""))
+        cells = (row["case"], run["answer"], *ends, share[1] if share else "-")
+        lines.append(f"| {' | '.join(cells).replace('_', ' ')} |")
+    lines += ["", f"Of {len(rows)} of {len(CASES)} logs, {trials} are worth a trial, {inside} with "
+              f"the true gain inside the interval, {harm} harmful."]  # fmt: skip
     return "\n".join(lines)
 
 
@@ -260,16 +229,12 @@ def main() -> None:
     """Answers the cases that have no result yet, and stores each at once."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", help="names of cases; all by default")
-    parser.add_argument("--only", choices=COMMANDS, help="the one command to ask")
     parser.add_argument("--page", action="store_true", help="print the table of the results alone")
     options = parser.parse_args()
     for name in [] if options.page else options.cases or CASES:
-        wanted = (options.only,) if options.only else COMMANDS
-        before = next((row for row in _stored() if row["case"] == name), {})
-        missing = [one for one in wanted if one not in before]
-        if not missing:
+        if any(row["case"] == name for row in _stored()):
             continue
-        row = before | answered(name, missing)
+        row = answered(name)
         print(json.dumps(row), flush=True)
         stored = {one["case"]: one for one in _stored()} | {name: row}
         order = sorted(stored.values(), key=lambda one: list(CASES).index(one["case"]))
