@@ -1,8 +1,8 @@
 """How long a log must be before *worth a trial* is worth anything: retuning from growing logs.
 
 Usage:
-    python tools/studies/tables/choice/log_lengths.py [PLANT ...] [--seeds 0 1 2]   what is missing
-    python tools/studies/tables/choice/log_lengths.py --page                        print the table
+    python tools/studies/tables/choice/log_lengths.py [PLANT ...] [--seeds 0 1 2] [--lengths 40]   what is missing
+    python tools/studies/tables/choice/log_lengths.py --page                                       print the table
 
 Today's controller is the plant's ordinary one, and its own log is cut after 10, 20, 40, ... episodes,
 so a longer log of a seed begins with the shorter one. Each part goes through the steps of a run on a
@@ -213,11 +213,12 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("plants", nargs="*", default=list(LENGTHS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
+    parser.add_argument("--lengths", nargs="+", type=int, help="episodes; all by default")
     parser.add_argument("--page", action="store_true")
     arguments = parser.parse_args()
     for name in () if arguments.page else arguments.plants:
-        for length in LENGTHS[name]:
+        for length in arguments.lengths or LENGTHS[name]:
             for seed in arguments.seeds:
                 key = {"plant": name, "episodes": length, "seed": seed}
                 if any(key.items() <= row.items() for row in stored()):
