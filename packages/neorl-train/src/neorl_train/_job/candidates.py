@@ -51,7 +51,7 @@ from neorl_train.configuration._sections import CandidateConfig
 from neorl_train.data._behaviours import own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.data._experience import Experience, training_sample
-from neorl_train.judging._evaluate import reward_unit
+from neorl_train.judging._evaluate import return_unit
 from neorl_train.judging._pool import COMPARED, LEARNER, RESIDUAL, RETUNED, Candidate, Pool
 from neorl_train.judging._rollouts import recorded_episodes
 from neorl_train.judging._rule import LogPrediction
@@ -322,7 +322,7 @@ def _with_held_out_modes(
     modes = log_modes(dataset, known)
     name = retuning.controller
     left_out = held_out_modes(plants, modes, seed, facts, settings, incumbent=name, most=most)
-    unit, spec = reward_unit(dataset), plants.model.spec
+    unit, spec = return_unit(dataset), plants.model.spec
     checks = mode_checks(left_out, spec, unit, why_no_mode(modes, most))
     return plants._replace(held_out=left_out), [f"{one.name}: {one.sentence}" for one in checks]
 

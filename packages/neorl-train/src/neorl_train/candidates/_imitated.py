@@ -14,7 +14,7 @@ from neorl_train.candidates._family import Family, Made, Material, RunInputs
 from neorl_train.candidates._fitted import fit_inputs, identification_lines
 from neorl_train.configuration._classical import settings_of
 from neorl_train.data._behaviours import behaviours_of, imitation_name, own_episodes
-from neorl_train.judging._evaluate import reward_unit
+from neorl_train.judging._evaluate import return_unit, reward_unit
 from neorl_train.judging._pool import Candidate
 from neorl_train.judging._results import Episodes
 from neorl_train.judging._rollouts import recorded_episodes
@@ -173,8 +173,10 @@ def best_behaviour(dataset: Dataset, spec: Spec, level: float) -> tuple[str, lis
     best, closest = best_mean({name: results[name] for name in within}, level)
     if closest is None:
         return best, [*sentences, f"{best} alone keeps every limit in the log"]
-    what = "return" if dataset.time is None else "reward per step"
-    gap = with_unit(with_ends(closest.value, closest.low, closest.high), reward_unit(dataset))
+    what, unit = (
+        ("return", return_unit) if dataset.time is None else ("reward per step", reward_unit)
+    )
+    gap = with_unit(with_ends(closest.value, closest.low, closest.high), unit(dataset))
     margin = (
         f"the difference to {closest.other} is {gap} (from "
         f"{_turns(len(results[best]))} and {_turns(len(results[closest.other]))}, "

@@ -35,7 +35,7 @@ from neorl_train.choosing._model_trust import (
 )
 from neorl_train.choosing._options import ChooseOptions, learn_plants
 from neorl_train.data._data_warnings import log_warnings
-from neorl_train.judging._evaluate import reward_unit
+from neorl_train.judging._evaluate import return_unit
 from neorl_train.judging._sentences import setpoint_text
 from neorl_train.judging._wording import narrowly, number, percent, quantity
 
@@ -151,7 +151,7 @@ def check_plant_model(
     settings, facts = options.settings(), options.facts(facts, dataset)
     names = [channel.name for channel in spec.obs]
     predicted = tuple(names[i] for i in model.predicted)
-    unit = str(dataset.attributes.get("reward_unit", "")) or reward_unit(dataset)
+    unit = str(dataset.attributes.get("reward_unit", "")) or return_unit(dataset)
     incumbent_known = incumbent in controllers
     ahead, free, from_actions = checks_from_actions(
         plants, unit, options.seed, decides=not incumbent_known

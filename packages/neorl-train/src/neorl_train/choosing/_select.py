@@ -33,7 +33,7 @@ from neorl_train.choosing._value_estimates import (
 from neorl_train.data._behaviours import behaviours_of, own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.judging import OtherEstimate
-from neorl_train.judging._evaluate import reward_unit
+from neorl_train.judging._evaluate import return_unit
 from neorl_train.judging._rule import ReplayCheck
 from neorl_train.judging._wording import with_ends, with_unit
 
@@ -190,14 +190,14 @@ def select_candidates(
         *_model_warnings(dataset, plants, incumbent, candidates[incumbent], options),
         *(
             check.sentence
-            for check in mode_checks(plants.held_out, dataset.spec, reward_unit(dataset))
+            for check in mode_checks(plants.held_out, dataset.spec, return_unit(dataset))
             if check.decides and not check.holds
         ),
     )
     return Selection(
         source=source,
         spec=dataset.spec,
-        reward_unit=reward_unit(dataset),
+        reward_unit=return_unit(dataset),
         incumbent=incumbent,
         chosen=incumbent if warnings else chosen,
         candidates=tuple(map(CandidateEstimates, table, values, others, distributions, movements)),
@@ -245,7 +245,7 @@ def _model_warnings(
     show the true return of any candidate, and the deciding checks of the plant model take its
     place.
     """
-    unit, own = reward_unit(dataset), plants.by_incumbent
+    unit, own = return_unit(dataset), plants.by_incumbent
     if own is None and dataset.behaviour is None and options.incumbent:
         own = np.ones(len(plants.logged), bool)
     if own is not None and own.any():

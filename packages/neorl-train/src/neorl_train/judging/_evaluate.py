@@ -504,7 +504,7 @@ def evaluate_offline(
         environment="",
         reason=no_simulator("NAME" if plant is None else plant.name) if judge is None else NO_RULE,
         spec=spec,
-        reward_unit=reward_unit(dataset),
+        reward_unit=return_unit(dataset),
         level=level,
         n_starts=len(judge_seeds) if scored else 0,
         candidate=candidate,
@@ -548,17 +548,21 @@ def logged_terms(dataset: Dataset) -> tuple[Term, ...]:
 
 
 def reward_unit(dataset: Dataset) -> str:
+    """The unit of the reward of a row, if the log states one."""
+    reward = dataset.attributes.get("reward")
+    return str(reward.get("unit", "")) or "reward" if isinstance(reward, dict) else "reward"
+
+
+def return_unit(dataset: Dataset) -> str:
     """The unit of a return, if the log states that of the reward.
 
     A reward in the unit of a channel that it reads, such as a distance from the setpoint in °C, is
     a level, and a return sums it over rows: its unit is then ``"°C · rows"``. What a row adds to an
     amount, such as money or the difference from the row before, keeps its unit.
     """
-    reward = dataset.attributes.get("reward")
-    if not isinstance(reward, dict):
-        return "reward"
-    unit = str(reward.get("unit", "")) or "reward"
-    names = set(re.findall(r"\w+", str(reward.get("expression", ""))))
+    reward, unit = dataset.attributes.get("reward"), reward_unit(dataset)
+    expression = str(reward.get("expression", "")) if isinstance(reward, dict) else ""
+    names = set(re.findall(r"\w+", expression))
     channels = (*dataset.spec.obs, *dataset.spec.action)
     is_level = any(one.name in names and one.unit == unit != "1" for one in channels)
     adds_up = any(f"before_{one.name}" in names and one.unit == unit for one in channels)
