@@ -1,10 +1,12 @@
 """The answer for a log alone: every clause, and what each that fails asks for."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 
+from neorl_agents.models import ErrorAfterMoves
 from neorl_agents.retuning import ChoiceRule, Excitation, Prediction, Refusal
 from neorl_core import Channel, CostChannel, Spec
 from neorl_train.choosing import ValueEstimates, other_estimates, refuse_if_contradicted
@@ -89,6 +91,20 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
     assert closing(decided).startswith("Run it in shadow first")
     assert "About 112 episodes of each show a gain of 1.5 EUR" in closing(decided)
     assert closing(decided) in repr(decided)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0.45, "are off by 45 % of what the better of two guesses is"),
+        (math.inf, "diverge within 50"),
+    ],
+)
+def test_the_error_after_moves_is_said_and_decides_nothing(share, words):
+    decided = trial_verdict(TABLES, changed(after_moves=ErrorAfterMoves(share, 50, 90)))
+    assert decided.answer == "worth a trial"
+    (model,) = [clause for clause in decided.clauses if clause.name == "model"]
+    assert words in model.sentence
 
 
 def test_the_verdict_takes_the_share_of_its_log():

@@ -178,6 +178,8 @@ def after_moves(found: ErrorAfterMoves | None) -> str:
     """On what the model alone predicts after moves; it follows the sentence on the replay."""
     if found is None:
         return ""
+    if not math.isfinite(found.share):
+        return f"; its own predictions diverge within {found.steps} steps after moves"
     return (
         f"; {found.steps} steps after the largest moves of the actions in these episodes, its own "
         f"predictions are off by {short(100 * found.share)} % of what the better of two guesses "
