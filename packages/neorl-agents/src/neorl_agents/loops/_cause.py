@@ -34,7 +34,7 @@ ROUND = 0.4
 """Index of the output's shape below which its swings are sines, and no valve sticks."""
 WEAK = 2.2
 """Peak sensitivity above which a loop is tuned too tightly."""
-SLUGGISH = 3.3
+SLUGGISH = 3.0
 """Factor by which the integrated error of a load could fall that makes a loop sluggish."""
 
 
@@ -103,8 +103,7 @@ def loop_cause(record: LoopRecord, figures: LoopFigures, model: LoopModel) -> Ca
     if found is not None:
         return found
     tuning = _tuning(figures.controller, model, record.period)
-    weak = tuning is not None and _shares(tuning)[0] > UNLIKELY
-    found = _oscillates(record, figures, weak)
+    found = _oscillates(record, figures, tuning)
     if found is not None:
         return found
     return _tuned(record, figures, model, tuning, float(use.error_deviation))
@@ -200,16 +199,20 @@ def _valve(record: LoopRecord, figures: LoopFigures, valve: ValveTest) -> Cause 
     return None
 
 
-def _oscillates(record: LoopRecord, figures: LoopFigures, weak: bool) -> Cause | None:
+def _oscillates(record: LoopRecord, figures: LoopFigures, tuning: Tuning | None) -> Cause | None:
     swing = figures.swing
     if not swing.regular:
         return None
+    weak = tuning is not None and _shares(tuning)[0] > UNLIKELY
+    # What drives a loop at one period looks to a fit as the resonance of a tight one. The rows tell
+    # them apart, as a stable loop rings down; one on its limit of stability does not.
+    driven = swing.driven and not (tuning is not None and _unstable(tuning) > UNLIKELY)
     every = f"The loop oscillates every {swing.period / 60:.3g} min"
     seen = (
         f"regularity {swing.regularity:.1f} (regular from 1), correlation {swing.once:.2f} after "
         f"one period and {swing.often:.2f} after six",
     )
-    if swing.lasts and not weak:
+    if driven or (swing.lasts and not weak):
         with_others = f", together with {', '.join(swing.shared)}" if swing.shared else ""
         return Cause(
             "leave it",

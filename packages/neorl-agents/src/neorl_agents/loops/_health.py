@@ -26,6 +26,10 @@ PERIODS = (1, 6)
 """After how many periods the autocorrelation says whether an oscillation lasts."""
 LASTS = 0.3
 """Autocorrelation after six periods above which an oscillation lasts."""
+KEEPS = 0.65
+"""Share of the autocorrelation after one period that a driven oscillation keeps after six. A loop
+that rings by itself keeps ``exp(-10 pi zeta)``, so it would have a damping ``zeta`` of 0.014 and a
+peak sensitivity near 36, and no tuning is so tight for long."""
 DETREND = 16
 """A mean over this many quarter periods is taken for the slow trend."""
 ALIKE = 0.1
@@ -70,6 +74,11 @@ class Swing(NamedTuple):
     def lasts(self) -> bool:
         """Whether something drives it for ever: a valve, or another loop."""
         return self.often > max(LASTS, LASTS * self.once)
+
+    @property
+    def driven(self) -> bool:
+        """Whether it dies away so little that even a tight loop does not ring so by itself."""
+        return self.lasts and self.often > KEEPS * self.once
 
 
 class Stiction(NamedTuple):
