@@ -49,6 +49,8 @@ def test_the_plan_says_in_one_sentence_when_to_stop():
         "its episodes, as in the log, the probability of stopping is at most 5 %. About 112 "
         "episodes of each show a gain of 1.5 EUR four times in five."
     )
+    timed = trial_plan("PID", 1.5, 4.0, "EUR", None, episode=1485.0)
+    assert "About 112 episodes of each, 46 h, show a gain" in timed
     none = trial_plan("PID", 1.5, 4.0, "EUR", BrokenEpisodes(0, 120))
     first = "Stop at its first episode that breaks a limit, because none of 120 logged episodes"
     assert f"{first} does." in none

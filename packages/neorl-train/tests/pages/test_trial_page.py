@@ -69,14 +69,20 @@ def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy
     changes = {"changes": ["gain of valve from 0.5 to 2 % per m"], "candidates": [retuned.facts()]}
     compared = {"candidate": [0.3, 0.25, 0.35], "incumbent": [0.1, 0.05, 0.15]}
     moves = {"kind": "travel", "name": "valve", "unit": "%", **compared}
-    changes["predicted_movement"] = [moves, {**moves, "kind": "deviation", "name": "level"}]
+    others = [{**moves, "kind": kind, "name": "level"} for kind in ("deviation", "error")]
+    changes["predicted_movement"] = [moves, *others]
     (tmp_path / "run.json").write_text(json.dumps({**head("run", 1), **changes}))
     page = write_report(tmp_path).read_text()
     box = page[page.index('id="verdict"') : page.index("<nav")]
     told = ["retuned-0 is worth a trial.", "Gain of valve from 0.5 to 2 % per m"]
+    told += ["valve moves 3.0 times as much: 0.1 to 0.3 [0.25, 0.35] % a step, predicted"]
+    told += ["level, mean size of setpoint minus measurement: 0.1 to 0.3 [0.25, 0.35] %, predicted"]
     told += ["Predicted gain in return over PID: 2 [1.5, 2.5] EUR per episode", plan]
     assert [box.index(line) for line in told] == sorted(box.index(line) for line in told)
     assert sentences[0] not in box
+    # A number without an interval has none, and a run that trained nothing has no curves.
+    assert "1 [1, 1]" not in re.sub("<[^>]*>|\xa0", " ", page)
+    assert "Learning curves" not in page
     moved = page[page.index("Predicted by the plant model of the log") :].partition("</table>")[0]
     moved = re.sub("<[^>]*>", " ", moved)
     assert re.search(r"retuned-0.*PID", moved, re.DOTALL)

@@ -24,6 +24,7 @@ from neorl_agents.retuning import (
 )
 from neorl_core import InputError, Policy, Spec
 from neorl_envs import Dataset
+from neorl_envs.datasets import loops_of
 from neorl_train._job.artefacts import parity_observations
 from neorl_train._job.plant_model import run_facts
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session
@@ -385,7 +386,9 @@ def choose_stage(
             prediction = with_others(prediction, plants, incumbent, policy, experience)
             choice = choice._replace(prediction=prediction)
             compared = {"candidate": policy, "incumbent": incumbent}
-            movement = movement_rows(plants.evaluation_plant, compared)
+            loops = [(one.measurement, one.setpoint) for one in loops_of(experience.dataset)]
+            with_setpoint = [pair for pair in loops if all(pair)]
+            movement = movement_rows(plants.evaluation_plant, compared, with_setpoint)
             session.directory.update_record(predicted_movement=movement)
     if choice.notes:
         session.directory.update_record(choice=choice.notes)

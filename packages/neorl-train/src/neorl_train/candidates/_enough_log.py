@@ -12,7 +12,8 @@ from neorl_agents.models import HistoryModelSettings
 from neorl_core import InputError, Policy, Spec
 from neorl_core.loops import PIDGains
 from neorl_train.candidates._retuned import gains_of_loop
-from neorl_train.judging._loop_trial import SETTLINGS, duration_words
+from neorl_train.judging._loop_trial import SETTLINGS
+from neorl_train.judging._wording import duration_words
 
 
 def settling(model: LoopModel, gains: PIDGains, *, period: float) -> Interval | None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from neorl_train.judging._loop_change import read_changes as read_changes
     from neorl_train.judging._loop_change import write_changes as write_changes
     from neorl_train.judging._loop_evidence import loop_change as loop_change
-    from neorl_train.judging._loop_trial import duration_words as duration_words
     from neorl_train.judging._loop_trial import touched_by_loop as touched_by_loop
     from neorl_train.judging._loop_trial import turn_length as turn_length
     from neorl_train.judging._results import ActionFit as ActionFit
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from neorl_train.judging._verdict import read_verdict as read_verdict
     from neorl_train.judging._verdict import write_verdict as write_verdict
     from neorl_train.judging._wording import decimals as decimals
+    from neorl_train.judging._wording import duration_words as duration_words
     from neorl_train.judging._wording import table_text as table_text
     from neorl_train.judging._wording import with_interval as with_interval
     from neorl_train.judging._wording import with_sign as with_sign

@@ -10,27 +10,12 @@ import numpy as np
 
 from neorl_agents.loops import LoopJudgement, LoopRecord, Replay, days_for
 from neorl_train.judging._loop_change import LogFacts
+from neorl_train.judging._wording import duration_words
 
 SETTLINGS = 3
 """Settling times of a turn of the trial, at least."""
 TURNS = 4
 """Turns of each setting in the trial, at least."""
-
-
-def duration_words(seconds: float) -> str:
-    """A time in the unit in which one plans.
-
-    Example:
-        >>> [duration_words(t) for t in (90, 5400, 36_000, 300_000)]
-        ['1.5 min', '1.5 h', '10 h', '3.5 days']
-    """
-    if not math.isfinite(seconds):
-        return "an unknown time"
-    for size, least, word in ((86_400.0, 2 * 86_400.0, "days"), (3600.0, 3600.0, "h"),
-                              (60.0, 60.0, "min")):  # fmt: skip
-        if seconds >= least:
-            return f"{seconds / size:.2g} {word}"
-    return f"{seconds:.2g} s"
 
 
 def turn_length(settling: float) -> float:

@@ -395,7 +395,8 @@ def trial_verdict(tables: ResultTables, forecast: LogPrediction) -> Verdict:
     if answer == TRIAL:
         broken = forecast.broken if tables.spec.cost else None
         gain = prediction.low, forecast.scale, tables.reward_unit
-        closing = _sentences.trial_plan(forecast.incumbent, *gain, broken)
+        length = tables.spec.dt * tables.spec.horizon
+        closing = _sentences.trial_plan(forecast.incumbent, *gain, broken, episode=length)
     return Verdict(
         answer=answer,
         sentence=f"{opening}: {reasons}. {closing}".rstrip(),

@@ -15,6 +15,7 @@ from neorl_train.judging._wording import (
     amount,
     confidence,
     decimals,
+    duration_words,
     enumeration,
     short,
     with_interval,
@@ -302,18 +303,21 @@ def trial_plan(
     scale: float,
     unit: str,
     logged: BrokenEpisodes | None,
+    *,
+    episode: float = math.nan,
 ) -> str:
     """How to run a trial, when to stop it, and how many episodes show the gain.
 
     ``scale`` is the spread of returns between episodes; ``logged`` is ``None`` if there is no cost
-    with a limit.
+    with a limit; ``episode`` is the length of an episode in seconds.
     """
     gain = max(gain, 1e-300)
     episodes = math.ceil(2 * (POWER_FACTOR * scale / gain) ** 2)
+    lasting = f", {duration_words(episodes * episode)}," if math.isfinite(episode) else ""
     stop = "" if logged is None else f" {_stopping_rule(incumbent, episodes, logged)}"
     return (
         "Run it in shadow first, then with bounded authority, alternating with "
-        f"{incumbent}.{stop} About {episodes} episodes of each show a gain of "
+        f"{incumbent}.{stop} About {episodes} episodes of each{lasting} show a gain of "
         f"{amount(gain, unit)} four times in five."
     )
 

@@ -223,6 +223,22 @@ def number(value: float) -> str:
     return text if "e" not in text else f"{value:.2e}"
 
 
+def duration_words(seconds: float) -> str:
+    """A time in the unit in which one plans.
+
+    Example:
+        >>> [duration_words(t) for t in (90, 5400, 36_000, 300_000)]
+        ['1.5 min', '1.5 h', '10 h', '3.5 days']
+    """
+    if not math.isfinite(seconds):
+        return "an unknown time"
+    for size, least, word in ((86_400.0, 2 * 86_400.0, "days"), (3600.0, 3600.0, "h"),
+                              (60.0, 60.0, "min")):  # fmt: skip
+        if seconds >= least:
+            return f"{seconds / size:.2g} {word}"
+    return f"{seconds:.2g} s"
+
+
 def table_text(tables: ResultTables) -> str:
     """Return, paired gain and limited costs of every policy, one line each.
 

@@ -180,11 +180,14 @@ def _predictions(inputs: Inputs) -> Html:
     if inputs.simulated or not predicted:
         return Html("")
     headings = {
+        "error": "Mean size of setpoint minus measurement",
         "travel": "Mean travel of the actuators per step",
         "deviation": "Standard deviation of the measurements within an episode",
     }
     rows: list[Sequence[Content] | Group] = []
     for kind, heading in headings.items():
+        if not any(one["kind"] == kind for one in predicted):
+            continue
         rows.append(Group(heading))
         rows += [
             [

@@ -10,6 +10,7 @@ import numpy as np
 
 from neorl_core import InputError
 from neorl_core.costs import limit_kind
+from neorl_train.judging._pool import LEARNER
 from neorl_train.judging._wording import enumeration, number, plain
 from neorl_train.pages import _style
 from neorl_train.pages._html import Html, paragraph
@@ -133,6 +134,9 @@ def _marks(points: int, size: float) -> dict[str, Any]:
 def learning_picture(inputs: Inputs) -> Html:
     """Figure of the learning curves of every seed."""
     panels = learning_panels(inputs)
+    trained = [one for one in inputs.record.get("candidates", ()) if one["family"] == LEARNER]
+    if not panels and inputs.record.get("candidates") and not trained:
+        return Html("")
     if not panels:
         return paragraph("The run has no records of its training, so there are no learning curves.")
     if single := single_validation(inputs.validations, panels):

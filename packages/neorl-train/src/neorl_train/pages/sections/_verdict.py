@@ -1,6 +1,8 @@
 """The first section: what to do, and the numbers behind the decision."""
 
+from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 from neorl_train.judging._pool import RESIDUAL, RETUNED, recorded_family
 from neorl_train.judging._tables import Estimate, ResultTables
@@ -12,7 +14,9 @@ from neorl_train.judging._wording import (
     interval,
     number,
     percent,
+    short,
     sign_digits,
+    significant,
     with_decimals,
     with_ends,
     with_sign,
@@ -70,12 +74,28 @@ def _log_text(inputs: Inputs) -> list[Html]:
         lines = [
             *(f"{line[0].upper()}{line[1:]}" for line in lines),
             *(line for change in inputs.loops for line in loop_lines(change)),
+            *([] if inputs.loops else _movement_lines(inputs.record)),
             f"Predicted gain in return over {verdict.reference}: "
             f"{with_unit(gain_words, gain.unit)} per episode",
         ]
     else:
         lines = [clause.sentence for clause in verdict.clauses if not clause.holds]
     return [paragraph(f"{parts(verdict)[0]}."), bullets(lines), paragraph(closing(verdict))]
+
+
+def _movement_lines(record: Mapping[str, Any]) -> list[str]:
+    """What a change brings and costs by the plant model, where no change sheet says it."""
+    lines = []
+    for row in record.get("predicted_movement", []):
+        before, after = row["incumbent"][0], row["candidate"][0]
+        ends = f"{short(before)} to {with_ends(*row['candidate'])} {row['unit']}"
+        if row["kind"] == "error":
+            lines.append(f"{row['name']}, mean size of setpoint minus measurement: {ends}")
+        if row["kind"] == "travel" and before > 0:
+            lines.append(
+                f"{row['name']} moves {significant(after / before, 2)} times as much: {ends} a step"
+            )
+    return [f"{line}, predicted" for line in lines]
 
 
 def _plant_text(verdict: Verdict) -> list[Content]:
@@ -110,7 +130,9 @@ def _row(clause: Clause) -> list[Content]:
     estimate = Estimate(clause.value, clause.low, clause.high)
     digits = sign_digits(estimate, decimals([estimate]))
     sign = "\N{GREATER-THAN SIGN}" if clause.relation == ">" else "\N{LESS-THAN OR EQUAL TO}"
-    estimate_words = f"{with_decimals(clause.value, digits)} {interval(estimate, digits)}"
+    estimate_words = with_decimals(clause.value, digits)
+    if clause.low < clause.high:
+        estimate_words += f" {interval(estimate, digits)}"
     limit = with_unit(number(clause.limit), clause.unit)
     required = f"{with_decimals(clause.bound, digits)} {sign} {limit}"
     if clause.is_share:
