@@ -49,7 +49,7 @@ from neorl_train.choosing._model_trust import log_modes, mode_checks, own_return
 from neorl_train.configuration._classical import RetuningConfig
 from neorl_train.configuration._guard import LimitsConfig
 from neorl_train.configuration._sections import CandidateConfig
-from neorl_train.data._behaviours import own_episodes
+from neorl_train.data._behaviours import incumbent_episodes, own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.data._experience import Experience, training_sample
 from neorl_train.judging._evaluate import return_unit
@@ -270,7 +270,7 @@ def with_plants(
     name, seed = config.retuning.controller, config.retuning.seed
     known = {**controllers, **({} if environment is None else environment.tunings())}
     part, settings = training_sample(config.data, dataset), retune_settings(config.retuning)
-    by_incumbent = own_episodes(part, name)
+    by_incumbent = incumbent_episodes(part, name)
     facts, notes = run_facts(limits, config.retuning.exogenous, environment, part)
     try:
         reports: tuple[LoopReport, ...] = ()

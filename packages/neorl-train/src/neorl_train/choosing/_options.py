@@ -17,7 +17,7 @@ from neorl_core.infrastructure import require_settings, setting, unknown_name
 from neorl_envs import Dataset
 from neorl_train.choosing._model_trust import log_modes
 from neorl_train.choosing._value_estimates import MEMBERS
-from neorl_train.data._behaviours import own_episodes
+from neorl_train.data._behaviours import incumbent_episodes
 
 Part = Literal["model", "values", "risk"]
 MODEL, VALUES, RISK = "model", "values", "risk"
@@ -128,7 +128,7 @@ def learn_plants(
         options.seed,
         facts,
         settings,
-        by_incumbent=own_episodes(dataset, incumbent),
+        by_incumbent=incumbent_episodes(dataset, incumbent),
     )
     most = options.held_out_modes
     modes = log_modes(dataset, controllers or {}) if most else ()

@@ -31,6 +31,22 @@ def own_episodes(dataset: Dataset, name: str) -> Any:
     return None
 
 
+def incumbent_episodes(dataset: Dataset, name: str) -> Any:
+    """Whether the controller that runs today alone recorded each episode; ``None`` if unknown.
+
+    A converted log does not state who acted, but which loops were in manual: the episodes without
+    such a row are those of the controller. In the others operators took part, whom no replay of
+    the controller repeats.
+    """
+    own = own_episodes(dataset, name)
+    if own is not None or not name or behaviours_of(dataset) or dataset.mode is None:
+        return own
+    lengths = np.asarray(dataset.episode_lengths)
+    by_hand = np.asarray(dataset.mode, bool).any(axis=1)
+    own = ~np.logical_or.reduceat(by_hand, np.cumsum(lengths) - lengths)
+    return own if own.any() else None
+
+
 def recorded_tunings(environment: Plant, dataset: Dataset | None) -> dict[str, int]:
     """Number of episodes of every tuning that recorded a part of a log.
 
