@@ -25,7 +25,7 @@ from neorl_core import Spec, Transition, highs, lows
 
 DISCOUNT, TAU, NOISE, NOISE_CLIP, BC, DELAY, RATE = 0.99, 0.005, 0.2, 0.5, 2.5, 2, 3e-4
 TO_COMMON, TO_LAST, TEMPERATURE, DECAY = 1.0, 1.0, 0.1, 0.995
-WIDTH, BATCH, ROUNDS, CYCLES = 64, 128, 12, 100
+WIDTH, BATCH, ROUNDS, CYCLES = 64, 128, 40, 125
 
 Layers = list[tuple[Array, Array]]
 
