@@ -6,10 +6,12 @@ analysis were chosen on seeds below 100, and none of them is reported.
 
 Run as ``python tools/studies/tables/loop_causes.py --count 200`` in the environment ``hatch-test``;
 the result is written to ``tools/studies/benchmarks/results/loop_causes.json``. Loops are judged in
-turns of ten of every kind, and a run goes on where the file ends, so it may be stopped at any time.
+turns of ten of every kind, and a run goes on where the file ends, so it may be stopped at any time;
+with other sources it begins anew.
 """
 
 import argparse
+import hashlib
 import json
 import sys
 import time
@@ -21,6 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 import loop_cases
+import neorl_agents.loops
 from neorl_agents.loops import LoopRecord, loop_reports
 
 RESULT = Path(__file__).parents[1] / "benchmarks/results/loop_causes.json"
@@ -49,6 +52,15 @@ def records(kind: str, count: int, rows: int, still: bool, seed: int) -> list[Lo
     ]  # fmt: skip
 
 
+def sources() -> str:
+    """Digest of the analysis of loops and of the cases."""
+    files = [
+        *sorted(Path(neorl_agents.loops.__file__).parent.glob("*.py")),
+        Path(loop_cases.__file__),
+    ]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
 def summary(kind: str, found: list[str]) -> dict[str, Any]:
     """How often each answer was given, and how often the right one."""
     right, cause = loop_cases.CAUSES[kind], f": {KINDS[kind]}"
@@ -72,6 +84,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
     head = {"rows": options.rows, "seed": options.seed, "setpoint_moves": not options.still}
+    head |= {"sources": sources()}
     document = json.loads(options.output.read_text()) if options.output.is_file() else {}
     if {name: document.get(name) for name in head} != head:
         document = {**head, "processor_seconds": 0.0, "kinds": {}}
