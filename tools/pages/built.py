@@ -219,6 +219,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "log_lengths": log_lengths,
     "namespaces": namespaces,
     "neorl2_blind": lambda: study("neorl2_blind").page(),
+    "outside_plants": lambda: study("outside_plants").page(),
     "plant": lambda name: study("plant_pages").overview(name),
     "plant_baselines": lambda name: study("plant_pages").baselines(name),
     "plants": lambda: study("plant_pages").gallery(),

@@ -220,8 +220,8 @@ def page() -> str:
         share = re.search(r"are off by ([^ ]+ %)", run.get("model", ""))
         cells = (row["case"], run["answer"], *ends, share[1] if share else "-")
         lines.append(f"| {' | '.join(cells).replace('_', ' ')} |")
-    lines += ["", f"Of {len(rows)} of {len(CASES)} logs, {trials} are worth a trial, {inside} with "
-              f"the true gain inside the interval, {harm} harmful."]  # fmt: skip
+    lines += ["", f"Answered so far: {len(rows)} of {len(CASES)} logs. Worth a trial: {trials}, of "
+              f"which {inside} with the true gain inside the interval and {harm} harmful."]  # fmt: skip
     return "\n".join(lines)
 
 
