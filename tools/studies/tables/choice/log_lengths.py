@@ -225,9 +225,10 @@ def main() -> int:
                     continue
                 row = measured(name, length, seed)
                 print(json.dumps(row), flush=True)
-                rows = [*stored(), row]  # read again: another process may have added some
-                rows.sort(key=lambda one: (one["plant"], one["episodes"], one["seed"]))
-                write_text(RESULT, json.dumps(rows, indent=1) + "\n")
+                # Read again, because another process may have added rows.
+                rows = {tuple(one[k] for k in key): one for one in [*stored(), row]}
+                ordered = [rows[found] for found in sorted(rows)]
+                write_text(RESULT, json.dumps(ordered, indent=1) + "\n")
             jax.clear_caches()  # programs of one length are no use to the next
     print(page())
     return 0
