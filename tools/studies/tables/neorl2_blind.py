@@ -177,7 +177,8 @@ def predict(name: str, logs: Path, runs: Path, look: int) -> dict[str, Any]:
     folder = runs / f"{name}-{look}"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     commands = task.commands(log, folder)
-    for words in commands:
+    begun = [["resume", str(folder / "0001")], commands[1]]  # after an interruption
+    for words in begun if (folder / "0001/run.json").is_file() else commands:
         subprocess.run([sys.executable, "-m", "neorl_train", *words], check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     choice = json.loads((folder / "choice.json").read_text())
