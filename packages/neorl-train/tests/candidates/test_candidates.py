@@ -1,7 +1,6 @@
 """The pool of candidates: fitted controllers, modes of the log, averages of seeds."""
 
 import dataclasses
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +12,7 @@ from neorl_agents import load_policy, save_policy
 from neorl_agents.controllers import TrackingPID
 from neorl_agents.networks import init_mlp, largest, tanh
 from neorl_agents.policies import AveragePolicy, NetworkPolicy
-from neorl_agents.retuning import Change, Prediction, RefineResult, Refusal, RetuneResult
+from neorl_agents.retuning import Prediction, RefineResult, Refusal
 from neorl_core import Affine, Channel, InputError, Spec
 from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log, make, write_dataset
@@ -30,7 +29,6 @@ from neorl_train.candidates import (
     with_controllers,
 )
 from neorl_train.candidates._residual import residual_sentences
-from neorl_train.candidates._retuned import _sentences, gain_text
 from neorl_train.configuration import RetuningConfig, check_retuning
 
 CSTR = make("CSTR-v0")
@@ -347,6 +345,10 @@ def test_what_a_network_may_do_is_said_in_units():
         "most 3.25 %"
     )
     assert "2 [1.5, 2.5]; the linear part of the model alone predicts 1" in second
+    # By hand: a half width of 0.5 and 1.96 errors of 1.2 / 1.96 are 1.3 together.
+    wide = dataclasses.replace(best, error=1.2 / 1.96)
+    _, second = residual_sentences(done._replace(table=(today, wide)), spec)
+    assert "2 [1.5, 2.5], with the model's error on logged episodes 0.7 to 3.3; the" in second
     refused = dataclasses.replace(best, refused_by=(Refusal("divergence", "it diverges"),))
     (line,) = residual_sentences(
         RefineResult(None, "today", np.zeros(1), (), (today, refused)), spec
@@ -354,23 +356,3 @@ def test_what_a_network_may_do_is_said_in_units():
     assert line == (
         "no network is added to the retuned controller; the best one was refused: it diverges"
     )
-
-
-def test_a_controller_for_which_nothing_was_proposed_is_kept():
-    usual = dict.fromkeys(Prediction.__dataclass_fields__, ())
-    today = Prediction(**{**usual, "name": "today"})
-    plants: Any = SimpleNamespace(
-        model=SimpleNamespace(history=2), evaluation_plant=SimpleNamespace(n_episodes=9)
-    )
-    kept = RetuneResult(None, "today", (Change("gain", "", 1.0, 1.0),), (today,))
-    assert _sentences("PI", kept, plants, []) == [
-        "PI is kept as it is; no other tuning was proposed for it"
-    ]
-
-
-def test_a_predicted_gain_is_shown_with_the_error_of_the_model():
-    """By hand: a half width of 3 and 1.96 errors of 4 / 1.96 are 5 together."""
-    usual = dict.fromkeys(Prediction.__dataclass_fields__, ())
-    one = Prediction(**{**usual, "gain": 6.0, "low": 3.0, "error": 4 / 1.96})
-    assert gain_text(one) == "6 [3, 9], with the model's error on logged episodes 1 to 11"
-    assert gain_text(dataclasses.replace(one, error=0.0)) == "6 [3, 9]"

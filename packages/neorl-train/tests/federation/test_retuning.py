@@ -25,7 +25,6 @@ from neorl_train.federation import (
     RoundStart,
     federate_retuning,
 )
-from neorl_train.federation._retuning import position, votes_of
 
 SPEC = Spec(
     (Channel("level", "m", -30.0, 30.0),), (Channel("valve", "%", -50.0, 50.0),), (), 1.0, 40
@@ -52,13 +51,19 @@ def at(gain):
     return np.log(gain) / 0.5
 
 
+def plants_of(spec):
+    """What a site that predicts nothing needs of its plant models."""
+    return SimpleNamespace(
+        model=SimpleNamespace(spec=spec), rows=SimpleNamespace(start=np.zeros(100))
+    )
+
+
 class Known(RetuningSite):
     """A site whose predicted gains are distances from a best tuning of its own."""
 
     def __init__(self, number, settings, faults):
-        rows = SimpleNamespace(start=np.zeros(100), outcome=np.zeros((100, 1)))
-        plants = SimpleNamespace(model=SimpleNamespace(spec=SPEC), rows=rows)
-        super().__init__(NAMES[number], plants, controller(RUNS[number]), settings, faults=faults)
+        runs = controller(RUNS[number])
+        super().__init__(NAMES[number], plants_of(SPEC), runs, settings, faults=faults)
         self.number = number
 
     def propose(self):
@@ -121,7 +126,8 @@ def test_a_false_site_cannot_change_what_the_others_agree_on_in_a_median():
     """Its own proposals stay as they were, so that its votes alone are false."""
     fault = (Fault("f", "flipped", factor=20.0),)
     values = np.stack([at(np.asarray(VALUES)), np.zeros(len(VALUES))], axis=1)
-    honest = [votes_of(site.gains(values), len(NAMES)) for site in made(MEDIAN)[:-1]]
+    start = RoundStart(0, values.astype(np.float32).ravel(), NAMES)
+    honest = [site.work(start)().arrays[0] for site in made(settings_of(secure_sum=False))[:-1]]
     agreed = np.ptp(honest, axis=0).reshape(len(VALUES), -1) == 0
     assert 0.5 < agreed.mean() < 1
     for settings, stays in ((MEDIAN, True), (settings_of(), False)):
@@ -192,7 +198,11 @@ def test_the_common_axes_are_those_on_which_controllers_are_tuned(name):
     declared = tunables(ordinary, plant.spec)
     changes = np.random.default_rng(3).normal(size=len(declared))
     changed = tuned(ordinary, declared, jnp.asarray(changes), spread=np.ones(plant.spec.n_obs))
-    moved = position(changed, declared) - position(ordinary, declared)
+    sites = [
+        RetuningSite("a", plants_of(plant.spec), one, settings_of(secure_sum=False))
+        for one in (ordinary, changed)
+    ]
+    moved = sites[1].today - sites[0].today
     factors = np.asarray([one.kind == "factor" for one in declared])
     np.testing.assert_allclose(moved, np.where(factors, changes, 0), atol=1e-4)
 
