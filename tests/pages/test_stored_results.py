@@ -182,3 +182,16 @@ def test_a_training_of_td3_bc_takes_minutes() -> None:
     """Row R07: 100,000 updates of TD3+BC take less than ten minutes of a core."""
     a_thousand = benchmark("learner_times")["learners"]["td3_bc"]["seconds"]
     assert 100 * a_thousand < 600
+
+
+def test_a_decision_transformer_follows_its_target_as_far_as_its_page_says() -> None:
+    """Within a tenth of the logged range at a half and three quarters of it, and less for more."""
+    result = benchmark("aim_curve")
+    assert len(result["reached"]) == 3
+    least, _, greatest = result["logged"]
+    for seed in result["reached"].values():
+        parts = {float(aim): (x - least) / (greatest - least) for aim, x in seed.items()}
+        rising = [parts[aim] for aim in (0.0, 0.25, 0.5, 0.75)]
+        assert rising == sorted(rising)
+        assert max(abs(parts[aim] - aim) for aim in (0.5, 0.75)) < 0.1
+        assert parts[1.25] < parts[1.0] < 1

@@ -198,6 +198,7 @@ def walks() -> str:
 
 
 BLOCKS: dict[str, Callable[..., str]] = {
+    "aim_curve": lambda: study("aim_curve").table(),
     "benchmark_learners": benchmark_learners,
     "benchmark_retuned": benchmark_retuned,
     "benchmark_speeds": benchmark_figures.speeds,
