@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from neorl_core.infrastructure.command_line import parse_options
+from neorl_train._command import open_session
 from neorl_train._command.main import main
 from neorl_train._command.subcommands import open as opened
 from neorl_train._command.subcommands.loop import (
@@ -235,8 +236,8 @@ def test_what_was_typed_is_the_same_as_a_command(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_bytes(under_control())
     answers = {key.removeprefix("0."): value for key, value in (LEVEL | BAND).items()}
-    options = opened.options_of(log, tmp_path, answers)
-    (*_, line) = opened.command_of(options).partition("neorl-train loop log.csv ")
+    options = open_session.options_of(log, tmp_path, answers)
+    (*_, line) = open_session.command_of(options).partition("neorl-train loop log.csv ")
     assert parse_options(LoopOptions, [str(log), *shlex.split(line)], program="loop") == (
         dataclasses.replace(options, out=Path(), sp_factor=None)
     )
