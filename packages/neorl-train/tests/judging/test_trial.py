@@ -96,7 +96,7 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
 @pytest.mark.parametrize(
     ("share", "words"),
     [
-        (0.45, "are off by 45 % of what the better of two guesses is"),
+        (0.45, "is 45 % of that of the better of two guesses, the last"),
         (math.inf, "diverge within 50"),
     ],
 )

@@ -182,9 +182,9 @@ def after_moves(found: ErrorAfterMoves | None) -> str:
     if not math.isfinite(found.share):
         return f"; its own predictions diverge within {found.steps} steps after moves"
     return (
-        f"; {found.steps} steps after the largest moves of the actions in these episodes, its own "
-        f"predictions are off by {short(100 * found.share)} % of what the better of two guesses "
-        "is, no change or the mean"
+        f"; {found.steps} steps after the largest moves of the actions in these episodes, the "
+        f"error of its own predictions is {short(100 * found.share)} % of that of the better of "
+        "two guesses, the last value and the mean"
     )
 
 
