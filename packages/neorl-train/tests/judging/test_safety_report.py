@@ -15,8 +15,14 @@ from neorl_core.control import ConstantPolicy
 from neorl_envs import collect_log
 from neorl_safety.constraints import Tier, action_constraints, requirement
 from neorl_safety.filters import Flag
-from neorl_train.judging import _safety, assess_on_log, assess_on_plant, rollouts
-from neorl_train.judging._rollouts import all_rollouts
+from neorl_safety.guards import guard
+from neorl_train.judging import (
+    assess_on_log,
+    assess_on_plant,
+    episodes_of,
+    rollouts,
+    rollouts_in_chunks,
+)
 from neorl_train.judging._safety_findings import FLAG_TEXTS, LOGGED, WITH, WITHOUT
 from neorl_train.pages import write_safety_report
 
@@ -107,21 +113,22 @@ def test_the_metrics_are_those_of_an_evaluation_of_the_same_episodes(setting, as
     assert one.trips.value == pytest.approx(trips.mean())
 
 
-def test_one_by_one_gives_the_same_numbers_as_side_by_side(
-    setting, assessment, written, monkeypatch
-):
+def test_one_by_one_gives_the_same_numbers_as_side_by_side(setting, assessment):
     """Row N22: sequential and vmapped evaluation give identical numbers, to the bit."""
-    together = written(assessment)[1]
-    calls = []
-
-    def one_by_one(plant, policy, key, indices):
-        rows = [all_rollouts(plant, policy, key, indices[i : i + 1]) for i in range(len(indices))]
-        calls.append(len(rows))
-        return jax.tree.map(lambda *columns: np.concatenate(columns), *rows)
-
-    monkeypatch.setattr(_safety, "all_rollouts", one_by_one)
-    assert written(assess_on_plant(**setting))[1] == together
-    assert calls == [STARTS, STARTS]
+    plant, alone = setting["environment"], as_arrays(setting["policy"])
+    fallback = setting["fallbacks"]["fallback"]
+    returns = []
+    for policy in (alone, as_arrays(guard(alone, setting["constraints"], fallback, plant.spec))):
+        common = plant, policy, setting["key"]
+        (together,) = rollouts_in_chunks(*common, np.arange(STARTS))
+        singles = [next(rollouts_in_chunks(*common, np.array([i]))) for i in range(STARTS)]
+        joined = jax.tree.map(lambda *columns: np.concatenate(columns), *singles)
+        jax.tree.map(np.testing.assert_array_equal, joined, together)
+        returns.append(episodes_of(joined, plant.spec).returns)
+    one = assessment.metrics[WITHOUT]
+    assert (one.return_min, one.return_max) == (returns[0].min(), returns[0].max())
+    assert one.return_std == returns[0].std(ddof=1)
+    assert not np.array_equal(*returns)
 
 
 def test_the_report_fails_where_a_constraint_is_deliberately_broken(setting, assessment):

@@ -288,7 +288,7 @@ def _result(
         indices = np.arange(turn, n_starts, turns)
         if not len(indices):
             break
-        chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=STARTS_AT_ONCE)
+        chunks = rollouts_in_chunks(environment, policy, key, indices)
         parts += [episodes_of(rows, spec) for rows in chunks]
         order.append(indices)
     episodes = join_episodes(parts).reorder(np.argsort(np.concatenate(order)))

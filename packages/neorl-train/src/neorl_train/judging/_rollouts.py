@@ -115,11 +115,12 @@ def rollouts_in_chunks(
     key: PRNGKeyArray,
     indices: Int[np.ndarray, " start"],
     *,
-    at_once: int,
+    at_once: int = STARTS_AT_ONCE,
 ) -> Iterator[EpisodeRows]:
     """As :func:`rollouts`, for a limited number of starts at a time, returned on the host.
 
-    Chunks of equal size, the last one padded, limit the memory and need only one program.
+    Chunks of equal size, the last one padded, limit the memory and need only one program. So a
+    start gives the same bits alone and among many.
     """
     for begin in range(0, len(indices), at_once):
         chunk = indices[begin : begin + at_once]
@@ -136,7 +137,7 @@ def all_rollouts(
     indices: Int[np.ndarray, " start"],
 ) -> EpisodeRows:
     """The rows of :func:`rollouts_in_chunks` together, from the one program of an evaluation."""
-    chunks = rollouts_in_chunks(environment, policy, key, indices, at_once=STARTS_AT_ONCE)
+    chunks = rollouts_in_chunks(environment, policy, key, indices)
     return jax.tree.map(lambda *columns: np.concatenate(columns), *chunks)
 
 
