@@ -9,13 +9,14 @@ import pytest
 from neorl_agents.loops import (
     LoopRecord,
     LoopReport,
+    Swing,
     health_figures,
     loop_figures,
     loop_reports,
     shared_swings,
     valve_test,
 )
-from neorl_agents.loops._cause import _without_trend
+from neorl_agents.loops._cause import Tuning, _oscillates, _without_trend
 from neorl_core import InputError
 
 
@@ -122,3 +123,19 @@ def test_a_clean_loop_that_ends_away_from_its_mean_blames_no_valve(
 def test_few_rows_are_refused(loop: Callable[..., LoopRecord]) -> None:
     with pytest.raises(InputError, match="200 are needed"):
         loop_figures(loop(150))
+
+
+@pytest.mark.parametrize(
+    ("often", "peak", "kind"),
+    [(0.75, 8.0, "outside"), (0.35, 8.0, "tight"), (0.75, np.inf, "tight"), (0.35, 1.5, "outside")],
+)
+def test_a_tuning_is_blamed_only_for_swings_that_die_away(
+    loop: Callable[..., LoopRecord], often: float, peak: float, kind: str
+) -> None:
+    """A fit takes what drives a loop for its resonance, and a stable loop rings down."""
+    record = loop(400)
+    figures = loop_figures(record)
+    figures = figures._replace(swing=Swing(180.0, 20.0, 0.85, often))
+    cause = _oscillates(record, figures, Tuning(np.full(16, peak), np.ones(16)))
+    assert cause is not None
+    assert cause.kind == kind

@@ -110,3 +110,20 @@ def test_a_process_faster_than_the_rows_is_not_retuned() -> None:
     assert not model.usable
     assert "faster" in model.why_not
     assert abs(model.gain.value - 2) < 0.05
+
+
+@pytest.mark.parametrize("late", [1.0, 0.3])
+def test_a_process_that_is_another_late_in_each_batch_gets_no_gains(late: float) -> None:
+    """Ten batches of 360 rows, in which the gain falls to a share after two thirds."""
+    rng, rows, batches = np.random.default_rng(1), 360, 10
+    output = 50 + 10 * np.repeat(rng.choice([-1.0, 1.0], (batches, rows // 20)), 20, axis=1)
+    answer = signal.lfilter([0.0, 0.1], [1.0, -0.9], output - 50, axis=1)
+    answer *= np.where(np.arange(rows) < 240, 1.0, late)
+    record = LoopRecord(
+        "TIC-3", 40 + (answer + rng.normal(0, 0.05, answer.shape)).ravel(), output.ravel(),
+        np.full(batches * rows, 40.0), np.zeros(batches * rows, bool),
+        np.repeat(np.arange(batches), rows), 10.0, "", "", (0.0, 100.0), (0.0, 100.0),
+    )  # fmt: skip
+    model = loop_model(record)
+    assert model.usable == (late == 1.0)
+    assert ("early and late in the stretches" in model.why_not) == (late < 1.0)

@@ -66,9 +66,18 @@ class Lags(NamedTuple):
 
 
 def moments(
-    measurement: np.ndarray, output: np.ndarray, segment: np.ndarray, blocks: int = BLOCKS
+    measurement: np.ndarray,
+    output: np.ndarray,
+    segment: np.ndarray,
+    blocks: int = BLOCKS,
+    *,
+    halves: bool = False,
 ) -> Moments:
-    """The moments of a record; rows without a whole history of finite numbers do not count."""
+    """The moments of a record; rows without a whole history of finite numbers do not count.
+
+    With ``halves`` there are two blocks: the first halves of the stretches of such rows, and the
+    second ones.
+    """
     past = REACH + MEMORY
     scale = (float(np.nanstd(measurement)) or 1.0, float(np.nanstd(output)) or 1.0)
     y = (measurement - np.nanmean(measurement)) / scale[0]
@@ -79,13 +88,22 @@ def moments(
     now = np.arange(past - 1, len(y) - 1)
     whole = (breaks[now + 1] == breaks[now - past + 1]) & ~missing[now - past + 1]
     width = MEMORY + 1 + past + 1
-    products, rows = np.zeros((blocks, width, width)), np.zeros(blocks, int)
-    for block, part in enumerate(np.array_split(now[whole], blocks)):
+    parts = np.array_split(now[whole], blocks)
+    if halves:
+        both = [np.array_split(run, 2) for run in _runs(now[whole])]
+        parts = [np.concatenate(half) for half in zip(*both, strict=True)]
+    products, rows = np.zeros((len(parts), width, width)), np.zeros(len(parts), int)
+    for block, part in enumerate(parts):
         rows[block] = len(part)
-        for run in np.split(part, np.flatnonzero(np.diff(part) != 1) + 1):
+        for run in _runs(part):
             if len(run):
                 products[block] += _products(y, u, run[0], run[-1])
     return Moments(products, rows, scale)
+
+
+def _runs(rows: np.ndarray) -> list[np.ndarray]:
+    """The stretches of rows that follow one another."""
+    return np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
 
 
 def _products(

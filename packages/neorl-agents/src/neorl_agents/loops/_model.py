@@ -8,7 +8,7 @@ import numpy as np
 from neorl_agents.loops import _identification as identification
 from neorl_agents.loops._controller import logged_controller
 from neorl_agents.loops._health import setpoint_moves
-from neorl_agents.loops._plausible import plausible
+from neorl_agents.loops._plausible import plausible, profiled_errors
 from neorl_agents.loops._record import LoopRecord
 from neorl_core.loops import SampledModel, TransferFunction
 
@@ -76,6 +76,10 @@ DITHER = 0.02
 """Share of the output's moves that may come from outside in place of these moves."""
 AGREE = 2.0
 """Largest ratio between step responses of members that may be used."""
+STRETCHES = 8
+"""Stretches between gaps from which it is asked whether the process is another late in them."""
+ANOTHER = 15.0
+"""Logarithm of the likelihood by which two processes must predict better than one."""
 
 
 def loop_model(record: LoopRecord) -> LoopModel:
@@ -179,7 +183,7 @@ def _model(
         for gain, dead_time, *times in zip(*numbers(members), strict=True)
     )
     share, horizon = _held_out(data, thin, first)
-    why = _why_not(members, unit, thin, integrating)
+    why = _why_not(members, unit, thin, integrating) or _changes_along(thin, first)
     return LoopModel(
         processes, gain, dead_time, tuple(constants), integrating, share, horizon, conditions,
         not why, why,
@@ -308,6 +312,38 @@ def _why_not(
             "setpoint"
         )
     return ""
+
+
+def _changes_along(thin: LoopRecord, first: identification.Lags) -> str:
+    """Says that the process is another late in the stretches between gaps; nothing if it is not.
+
+    Stretches may be batches. One model of a process that changes along a batch is right at no time
+    of it, and its members agree on it all the same.
+    """
+    if len(np.unique(thin.segment)) < STRETCHES:
+        return ""
+    data = identification.moments(thin.measurement, thin.output, thin.segment, halves=True)
+    if data.rows.min() < LEAST_ROWS:
+        return ""
+    gain, steps = 0.0, []
+    one = np.array([[first.gain, first.lag, first.second, first.delay]])
+    time = np.array([1.5, 2.5, 4.0]) * (first.delay + first.lag + first.second)
+    for half in np.eye(2):
+        covariance, rows = identification.centred(data, half)
+        own, _ = identification.refined(covariance, first)
+        common = float(profiled_errors(covariance, one)[0])
+        gain += rows / 2 * float(np.log(max(common, 1e-12) / max(own.error, 1e-12)))
+        second = max(own.second, 1 / 20)
+        steps.append(_step_response(np.array([own.gain, own.lag, second, own.delay]), time))
+    early, late = steps
+    ratio = np.abs(early) / np.maximum(np.abs(late), 1e-12)
+    apart = bool(np.any(early * late <= 0) or np.max(np.maximum(ratio, 1 / ratio)) > AGREE)
+    if gain < ANOTHER or not apart:
+        return ""
+    return (
+        "the process answers differently early and late in the stretches between gaps, as in "
+        "batches, and one model is right for neither; use rows of one phase alone"
+    )
 
 
 def _step_response(model: np.ndarray, time: np.ndarray) -> np.ndarray:
