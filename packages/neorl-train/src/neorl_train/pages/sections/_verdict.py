@@ -36,7 +36,11 @@ from neorl_train.pages._inputs import Inputs, chosen_lines
 from neorl_train.pages._terminal import SCORED
 from neorl_train.pages.sections._loop_change import loop_lines
 
-_MARKS = {DEPLOY: ("yes", "\N{CHECK MARK}"), REFUSE: ("no", "\N{MULTIPLICATION X}")}
+_MARKS = {
+    DEPLOY: ("yes", "\N{CHECK MARK}"),
+    TRIAL: ("unknown", "\N{RIGHTWARDS ARROW}"),
+    REFUSE: ("no", "\N{MULTIPLICATION X}"),
+}
 _WIDTH, _HEIGHT = 190, 26
 
 
