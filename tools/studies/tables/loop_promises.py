@@ -5,11 +5,12 @@ Usage:
     python tools/studies/tables/loop_promises.py --logs 100
 
 Each plant that has a bank of PIDs as a tuning records ``--logs`` logs under it, with gains changed
-at random and with the moves of its operators. From each log a model of every loop is identified and gains are searched, as
-``neorl-train loop`` does. The true loop is the plant's own answer to a step of one output, from
-rest and less its noise, the other outputs held. Counted are the proposals whose sheet says Ms at
-most 2 and gain margin at least 1.7, and how many of these have both on the plant. Stored in
-``tools/studies/benchmarks/results/loop_promises.json``.
+at random, ten moves of every setpoint in an episode, and its operators. From each log a model of
+every loop is identified and gains are searched, as ``neorl-train loop`` does. The true loop is the
+plant's own answer to a step of one output, less its noise, while the other loops run as they do
+today. Counted are the proposals whose sheet says Ms at most 2 and gain margin at least 1.7, and how
+many of these have both on the plant. Stored in
+``tools/studies/benchmarks/results/loop_promises.json``, log by log; a run goes on where it ends.
 """
 
 import argparse
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.loops import LoopRecord, loop_model, propose
@@ -31,6 +31,8 @@ from neorl_envs.plants import PLANTS
 
 OUT = Path(__file__).parents[1] / "benchmarks/results/loop_promises.json"
 WANTED = 0.95
+SETPOINT_STEP, MOVES = 0.03, 10
+"""Largest move of a setpoint as a share of the measuring range, and how many an episode has."""
 
 
 def main() -> int:
@@ -47,17 +49,18 @@ def main() -> int:
         banks = [one for one in environment.tunings().values() if isinstance(one, PID)]
         if not banks:
             continue
-        rows, reference = [], banks[0]
-        for seed in range(arguments.logs):
-            rows += proposals(environment, reference, seed, arguments.steps)
+        known = done.get(name, {"logs": 0, "loops": []})
+        rows = list(known["loops"])
+        for seed in range(known["logs"], arguments.logs):
+            rows += proposals(environment, banks[0], seed, arguments.steps)
+            done[name] = {"logs": seed + 1, "loops": rows}
+            if not arguments.quick:
+                OUT.write_text(json.dumps(done, indent=1) + "\n")
         said = [row for row in rows if row["said"]]
         kept = sum(row["kept"] for row in said)
-        done[name] = {"logs": arguments.logs, "loops": rows}
         print(
             f"{name}: {len(rows)} loops, {len(said)} proposals, {kept} keep the promise", flush=True
         )
-    if not arguments.quick:
-        OUT.write_text(json.dumps(done, indent=1) + "\n")
     said = [row for one in done.values() for row in one["loops"] if row["said"]]
     kept = sum(row["kept"] for row in said)
     print(f"all: {kept} of {len(said)} proposals keep the promise")
@@ -71,9 +74,14 @@ def proposals(environment: Any, reference: PID, seed: int, steps: int) -> list[d
     bank = dataclasses.replace(
         reference, kp=reference.kp * factors, ki=reference.ki * factors, kd=reference.kd * factors
     )
-    log = collect_log(
-        environment, {"today": bank}, n_steps=steps, key=jax.random.key(seed), spread=0.0
+    ranges = [environment.spec.obs[measured] for measured in bank.measured]
+    plan = environment.operator_plan()._replace(
+        setpoint_step=SETPOINT_STEP
+        * np.asarray([one.high - one.low for one in ranges], np.float32),
+        setpoint_every=np.float32(environment.spec.horizon / MOVES),
     )
+    key = jax.random.key(seed)
+    log = collect_log(environment, {"today": bank}, n_steps=steps, key=key, plan=plan, spread=0.0)
     found = []
     for loop, measured in enumerate(bank.measured):
         today = PIDGains(*(float(leaf[loop]) for leaf in (bank.kp, bank.ki, bank.kd, bank.tau)))
@@ -111,10 +119,7 @@ def loop_record(environment: Any, log: Any, bank: PID, loop: int) -> LoopRecord:
     segment[np.asarray(log.episode_starts)[1:]] = 1
     setpoint = np.full(len(y), float(bank.setpoint[loop]))
     if log.setpoint is not None:
-        names = list(log.attributes.get("setpoints", ()))
-        name = spec.obs[measured].name
-        if name in names:
-            setpoint = np.asarray(log.setpoint)[:, names.index(name)].astype(float)
+        setpoint = np.asarray(log.setpoint)[:, loop].astype(float)
     manual = np.zeros(len(y), bool) if log.mode is None else np.asarray(log.mode)[:, loop]
     return LoopRecord(
         spec.action[loop].name, y, u, setpoint, ~manual, np.cumsum(segment), spec.dt,
@@ -125,40 +130,37 @@ def loop_record(environment: Any, log: Any, bank: PID, loop: int) -> LoopRecord:
 
 
 def true_margins(
-    environment: Any, bank: PID, loop: int, measured: int, gains: PIDGains, steps: int = 1500
+    environment: Any, bank: PID, loop: int, measured: int, gains: PIDGains
 ) -> tuple[float, float]:
     """Peak sensitivity and gain margin around the plant's own answer to a step of the output.
 
-    The plant is brought to rest by today's bank; then one output is moved by a fiftieth of its
-    range and all are held. Its measurements less those without the move, with the same noise, are
-    the step response.
+    Today's bank runs the plant for a quarter of an episode; then one output is held, and in a
+    second run moved by a fiftieth of its range, while the other loops go on. The difference of its
+    measurement in the two runs, with the same noise, is the step response. It ends with the first
+    half of the episode, since a batch has no answer once it is done.
     """
     spec = environment.spec
     parameters = environment.default_params()
     state, obs = environment.reset(parameters, jax.random.key(0))
-    carry, key = bank.initial_carry(), jax.random.key(1)
+    key, quarter = jax.random.key(1), spec.horizon // 4
 
-    def settle(carried: Any, _: Any) -> tuple[Any, Any]:
-        state, obs, carry = carried
-        carry, action = bank(carry, obs, None)
-        state, step = environment.step(parameters, state, action, key)
-        return (state, step.obs, bank.sent(carry, step.applied)), action
-
-    (state, obs, carry), actions = jax.lax.scan(
-        settle, (state, obs, carry), None, length=spec.horizon // 2
-    )
-    held = actions[-1]
-    size = 0.02 * (spec.action[loop].high - spec.action[loop].low)
-
-    def answer(action: Any) -> Any:
-        def one(state: Any, _: Any) -> tuple[Any, Any]:
+    def run(start: Any, held: Any) -> tuple[Any, Any]:
+        def one(carried: Any, _: Any) -> tuple[Any, Any]:
+            state, obs, carry = carried
+            carry, action = bank(carry, obs, None)
+            action = action if held is None else action.at[loop].set(held)
             state, step = environment.step(parameters, state, action, key)
-            return state, step.final_obs[measured]
+            carry = bank.sent(carry, step.applied)
+            return (state, step.obs, carry), (step.applied, step.final_obs[measured])
 
-        return jax.lax.scan(one, state, None, length=min(steps, spec.horizon // 2 - 1))[1]
+        return jax.lax.scan(one, start, None, length=quarter)
 
-    moved = answer(held.at[loop].add(size)) - answer(held)
-    response = np.concatenate([[0.0], np.asarray(jnp.asarray(moved) / size, float)])
+    at, (applied, _) = run((state, obs, bank.initial_carry()), None)
+    channel, output = spec.action[loop], applied[-1, loop]
+    size = 0.02 * (channel.high - channel.low)
+    size = -size if output + size > channel.high else size
+    moved, still = (run(at, output + step)[1][1] for step in (size, 0.0))
+    response = np.concatenate([[0.0], np.asarray(moved - still, float) / size])
     return margins_of_response(response, gains, spec.dt)
 
 
@@ -167,14 +169,15 @@ def margins_of_response(
 ) -> tuple[float, float]:
     """Peak sensitivity and gain margin around a step response, whose last slope goes on.
 
-    Infinite and one if the closed loop, simulated, grows.
+    A slope back to zero does not go on: what comes back settles. Infinite and one if the closed loop, simulated, grows.
     """
     impulse = np.diff(response, prepend=0.0)
     w = np.geomspace(1e-4, np.pi, points)
     z = np.exp(1j * w)
     powers = np.exp(-1j * w[:, None] * np.arange(len(impulse))[None])
     plant = powers @ impulse
-    tail = impulse[-1] if abs(impulse[-1]) * len(impulse) > 0.05 * abs(response[-1]) else 0.0
+    goes_on = impulse[-1] * np.sign(response[-1]) * len(impulse) > 0.05 * abs(response[-1])
+    tail = impulse[-1] if goes_on else 0.0
     plant = plant + tail * z ** -float(len(impulse)) / (1 - 1 / z)
     weight = dt / (gains.tau + dt)
     rise = 1 - 1 / z
