@@ -216,7 +216,8 @@ def page() -> str:
             trials += 1
             inside += predicted[1] <= truth[0] <= predicted[2]
             harm += truth[2] < 0
-        ends = [f"{x[0]:.3g} [{x[1]:.3g}, {x[2]:.3g}]" if x else "-" for x in (predicted, truth)]
+        shown = (predicted, truth) if predicted and any(predicted) else ("", "")  # else it is kept
+        ends = [f"{x[0]:.3g} [{x[1]:.3g}, {x[2]:.3g}]" if x else "-" for x in shown]
         share = re.search(r"are off by ([^ ]+ %)", run.get("model", ""))
         cells = (row["case"], run["answer"], *ends, share[1] if share else "-")
         lines.append(f"| {' | '.join(cells).replace('_', ' ')} |")
