@@ -89,7 +89,7 @@ def test_what_holds_in_every_clause_is_worth_a_trial_with_its_plan():
     assert f"{gain} lower end must be above 0.04)" in decided.sentence
     # Lower bound 1.5 of a spread of 4: 2 (2.8 * 4 / 1.5)^2 = 111.5 episodes of each.
     assert closing(decided).startswith("Run it in shadow first")
-    assert "About 112 episodes of each show a gain of 1.5 EUR" in closing(decided)
+    assert "About 112 episodes of each, 3.9 days, show a gain of 1.5 EUR" in closing(decided)
     assert closing(decided) in repr(decided)
 
 
