@@ -81,6 +81,6 @@ def test_the_last_site_is_not_counted_and_a_changed_pick_is() -> None:
     ]  # fmt: skip
     head, _, line = retuning.table(rows).splitlines()
     cells = dict(zip(head.split(" | "), line.split(" | "), strict=True))
-    assert cells["together"] == "2, harm at 1"
+    assert cells["together"] == "2 ± 1, harm at 1"
     assert cells["kept together"] == "1 of 2"
     assert cells["picks changed by the false site |"] == "1 of 2 |"

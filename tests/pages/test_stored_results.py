@@ -130,6 +130,18 @@ def test_sites_together_learn_more_than_alone() -> None:
         assert values.mean() > 2.776 * values.std(ddof=1) / len(values) ** 0.5  # Student, 95 %
 
 
+def test_sites_that_retune_together_are_not_harmed_even_by_one_that_lies() -> None:
+    """By the same rule a learner beside them harms a site, so that the count can fail."""
+    rows = [row for row in benchmark("federated_retuning") if row["site"] != "last"]
+    harmed = {
+        way: [row["harm"] for row in rows if row["way"] == way]
+        for way in ("together", "poisoned", "FEDORA")
+    }
+    assert len(harmed["together"]) == len(harmed["poisoned"]) >= 45
+    assert sum(harmed["together"]) == sum(harmed["poisoned"]) == 0
+    assert any(harmed["FEDORA"])
+
+
 def test_an_action_on_a_thousand_nodes_takes_less_than_ten_milliseconds() -> None:
     """Row P12: 99 of 100 actions on a graph of 1,000 nodes within 10 ms."""
     result = benchmark("graph_action")

@@ -314,9 +314,12 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells, of_plant = [], [row for row in counted if row["plant"] == plant]
         for way in ways:
             some = [row for row in of_plant if row["way"] == way]
+            if not some:
+                cells.append("not run")
+                continue
             gains, harm = [row["gain"][0] for row in some], sum(row["harm"] for row in some)
-            words = f", harm at {harm}" * (harm > 0)
-            cells.append(f"{np.mean(gains):.3g}{words}" if some else "not run")
+            error = np.std(gains, ddof=1) / np.sqrt(len(gains))
+            cells.append(f"{np.mean(gains):.3g} ± {error:.2g}" + f", harm at {harm}" * (harm > 0))
         together = [row for row in of_plant if row["way"] == "together"]
         kept = sum(row["chosen"] == TODAY for row in together)
         moved = sum(
