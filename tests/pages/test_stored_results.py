@@ -137,7 +137,7 @@ def test_sites_that_retune_together_are_not_harmed_even_by_one_that_lies() -> No
         way: [row["harm"] for row in rows if row["way"] == way]
         for way in ("together", "poisoned", "FEDORA")
     }
-    assert len(harmed["together"]) == len(harmed["poisoned"]) >= 45
+    assert len(harmed["together"]) == len(harmed["poisoned"]) == 55
     assert sum(harmed["together"]) == sum(harmed["poisoned"]) == 0
     assert any(harmed["FEDORA"])
 
