@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from neorl_train.data._behaviours import incumbent_episodes
+from neorl_train.data import incumbent_episodes
 
 
 def log(manual_rows=(), behaviours=(), behaviour=None, modes=True):

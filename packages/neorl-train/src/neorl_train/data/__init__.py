@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from neorl_core.infrastructure import lazy_names
 
 if TYPE_CHECKING:
+    from neorl_train.data._behaviours import incumbent_episodes as incumbent_episodes
     from neorl_train.data._behaviours import own_episodes as own_episodes
     from neorl_train.data._behaviours import padded_episodes as padded_episodes
     from neorl_train.data._behaviours import recorded_tunings as recorded_tunings
@@ -51,6 +52,7 @@ __all__ = [
     "data_warnings",
     "declared_penalty",
     "doubling_steps",
+    "incumbent_episodes",
     "is_streamed",
     "log_warnings",
     "own_episodes",
