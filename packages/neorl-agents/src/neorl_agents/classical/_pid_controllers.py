@@ -171,6 +171,9 @@ LEAST_MARGIN = 1.5
 """Smallest gain margin accepted without a warning; SIMC has about 3 on its own model."""
 LEAST_SHARE = 0.5
 """Smallest explained share of the variance accepted without a warning in an imitated loop."""
+NO_LOOP = 0.05
+"""Explained share of the variance below which nothing is imitated: gains that do not repeat the
+log say nothing about who recorded it, and would be retuned and judged as today's controller."""
 MOST_ERROR = 0.2
 """Largest relative standard error of a gain accepted without a warning."""
 
@@ -359,7 +362,11 @@ class ImitatedPID:
         require_settings(self)
 
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
-        """See :class:`ClassicalController`."""
+        """See :class:`ClassicalController`.
+
+        Raises:
+            InputError: Also if a loop explains almost nothing of its logged action.
+        """
         self.validate()
         resolved = resolve(task, spec)
         order = action_order(resolved, spec, "a PID")
@@ -377,6 +384,13 @@ class ImitatedPID:
                     derivative=self.derivative,
                 )
             )
+            if loops[-1].share < NO_LOOP:
+                raise InputError(
+                    f"{spec.obs[y].name} by {spec.action[u].name}: the best PID explains "
+                    f"{loops[-1].share:.1%} of the variance of the action, and at least "
+                    f"{NO_LOOP:.0%} is needed, so no such loop recorded this log; name the loop's "
+                    "own measurement and setpoint, or declare the controller that runs today"
+                )
         bias = [loop.bias for loop in loops]
         policy = _bank([loop.gains for loop in loops], bias, resolved, spec, order)
         report = [
