@@ -1,12 +1,12 @@
 """How long a log must be before *worth a trial* is worth anything: retuning from growing logs.
 
 Usage:
-    python tools/studies/tables/choice/log_lengths.py [PLANT ...] [--seeds 0 1 2] [--lengths 40]   what is missing
-    python tools/studies/tables/choice/log_lengths.py --page                                       print the table
+    python tools/studies/tables/choice/log_lengths.py [PLANT ...] [--lengths 40]   what is missing
+    python tools/studies/tables/choice/log_lengths.py --page                       print the table
 
-Today's controller is the plant's ordinary one, and its own log is cut after 10, 20, 40, ... episodes,
-so a longer log of a seed begins with the shorter one. Each part goes through the steps of a run on a
-log that declares its loop: plant model, search of the parameters, choice, and the verdict of a log
+Today's controller is the plant's ordinary one, and its own log is cut after 10, 20, 40, ...
+episodes, so a longer log of a seed begins with the shorter one. Each part goes through the steps of
+a run on a log that declares its loop: plant model, search of the parameters, choice, and the verdict of a log
 alone with the clauses model, return, costs, support, agreement of the linear part, excitation and
 the choice rule. The model has a third of the updates of a run and the search two thirds of the
 generations, and no fitted Q evaluation is asked, which can only refuse. A proposal runs in 512 new
