@@ -8,9 +8,9 @@ from neorl_agents.models._fitted_q import actions_along as actions_along
 from neorl_agents.models._fitted_q import with_next_actions as with_next_actions
 from neorl_agents.models._history_model import HistoryModel as HistoryModel
 from neorl_agents.models._history_model import HistoryModelSettings as HistoryModelSettings
-from neorl_agents.models._history_model import LogRows as LogRows
 from neorl_agents.models._history_model import fit_history_model as fit_history_model
-from neorl_agents.models._history_model import log_rows as log_rows
+from neorl_agents.models._log_rows import LogRows as LogRows
+from neorl_agents.models._log_rows import log_rows as log_rows
 from neorl_agents.models._model_check import ErrorAfterMoves as ErrorAfterMoves
 from neorl_agents.models._model_check import ErrorsAhead as ErrorsAhead
 from neorl_agents.models._model_check import FreeEpisodes as FreeEpisodes

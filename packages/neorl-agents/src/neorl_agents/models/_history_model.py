@@ -12,89 +12,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.sampling._histories import finite_column, row_flags
-from neorl_core import InputError, Spec, Transition, highs, lows
+from neorl_agents.models._log_rows import LogRows, histories
+from neorl_core import InputError, Spec, highs, lows
 from neorl_core.infrastructure import unknown_name
 from neorl_core.losses import huber_loss
-
-# The rows of a log with the rows that precede them, on the host.
-
-
-class LogRows(NamedTuple):
-    """The rows of a log, with the data to find the rows that precede them.
-
-    Attributes:
-        obs: Shape ``(row, obs)``, physical units.
-        action: Shape ``(row, act)``.
-        next_obs: Shape ``(row, obs)``.
-        outcome: Reward and costs, shape ``(row, 1 + cost)``.
-        terminated: Shape ``(row,)``.
-        start: First row of the episode of every row.
-        ends: Whether an episode ends with the row.
-    """
-
-    obs: Any
-    action: Any
-    next_obs: Any
-    outcome: Any
-    terminated: Any
-    start: Any
-    ends: Any
-
-
-def log_rows(log: Transition, spec: Spec) -> LogRows:
-    """The columns of a log that a model reads, checked, float32, without masked rows.
-
-    Args:
-        log: Flat columns; rows of one episode follow one another.
-        spec: Channels of the log.
-
-    Raises:
-        InputError: If a column is missing, not finite or of another shape, or there is only one
-            episode.
-    """
-    needed = ("next_obs", "reward", "terminated", "truncated")
-    terminated, ends, keep = row_flags(log, needed, "a plant model needs it")
-    total = len(ends)
-    ends = ends | np.append(~keep[1:], True)
-    widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
-    columns = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
-    reward = np.asarray(log.reward, np.float64)[:, None]
-    cost = np.zeros((total, 0)) if log.cost is None else np.asarray(log.cost, np.float64)
-    outcome = np.concatenate([reward, cost], axis=1)[keep]
-    if not np.isfinite(outcome).all():
-        raise InputError(
-            "rewards and costs of the log must be finite, but one is not; repair it or mask its row"
-        )
-    last = ends[keep]
-    number = np.arange(len(last))
-    first = np.append(True, last[:-1])
-    start = np.maximum.accumulate(np.where(first, number, 0)).astype(np.int32)
-    if last.sum() < 2:
-        raise InputError(
-            "a plant model is checked on episodes that it was not fitted to, but the log has one "
-            "episode; record more, or cut a long record into episodes when it is converted"
-        )
-    float32_columns = {name: column.astype(np.float32) for name, column in columns.items()}
-    return LogRows(
-        **float32_columns, outcome=outcome.astype(np.float32), terminated=terminated[keep],
-        start=start, ends=last,
-    )  # fmt: skip
-
-
-def histories(rows: LogRows, indices: Any, history: int) -> tuple[Any, Any]:
-    """The history of some rows: past observations, then the actions before each of them.
-
-    At the start of an episode its first row is repeated.
-    """
-    lags = np.arange(history - 1, -1, -1)
-    start = rows.start[indices][..., None]
-    rows_back = indices[..., None] - lags
-    return np.maximum(rows_back, start), np.maximum(rows_back - 1, start)
-
-
-# A model of the plant from a log: a linear part by least squares and a learned residual.
-
 
 CLIP = 8.0
 """Bound on inputs in standard deviations, so that a rollout does not diverge."""

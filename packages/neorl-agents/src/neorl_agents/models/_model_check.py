@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from neorl_agents.models._history_model import HistoryModel, LogRows, exogenous_indices, histories
+from neorl_agents.models._history_model import HistoryModel, exogenous_indices
+from neorl_agents.models._log_rows import LogRows, histories
 from neorl_agents.models._replayed_plant import ReplayedPlant, ReplayedStart, ReplayedState
 from neorl_core import InputError, Spec, Transition
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from neorl_agents.models._history_model import HistoryModel, LogRows, histories
+from neorl_agents.models._history_model import HistoryModel
+from neorl_agents.models._log_rows import LogRows, histories
 from neorl_core import Policy, Spec, Step, highs, lows
 from neorl_core.control import follow
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_agents.models import HistoryModel, LogRows
-from neorl_agents.models._history_model import histories
+from neorl_agents.models._log_rows import histories
 from neorl_core import Spec, highs, lows
 
 LEAST = 1e-4
