@@ -1,6 +1,7 @@
 """What a log shows of the process of a loop, and whether that suffices to retune it."""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +79,8 @@ AGREE = 2.0
 """Largest ratio between step responses of members that may be used."""
 STRETCHES = 8
 """Stretches between gaps from which it is asked whether the process is another late in them."""
+LEAST_SEEN = 0.55
+"""Share of the rows of such stretches that a model must see the whole history of."""
 ANOTHER = 15.0
 """Logarithm of the likelihood by which two processes must predict better than one."""
 
@@ -183,7 +186,8 @@ def _model(
         for gain, dead_time, *times in zip(*numbers(members), strict=True)
     )
     share, horizon = _held_out(data, thin, first)
-    why = _why_not(members, unit, thin, integrating) or _changes_along(thin, first)
+    why = _why_not(members, unit, thin, integrating)
+    why = why or _unseen(data, thin) or _changes_along(thin, first)
     return LoopModel(
         processes, gain, dead_time, tuple(constants), integrating, share, horizon, conditions,
         not why, why,
@@ -312,6 +316,26 @@ def _why_not(
             "setpoint"
         )
     return ""
+
+
+def _unseen(data: identification.Moments, thin: LoopRecord) -> str:
+    """Says that a model sees too little of many stretches between gaps; nothing if it does not.
+
+    A row counts only with its whole history, so the first rows of every stretch do not. If
+    stretches are batches, what happens early in them is in no model.
+    """
+    stretches, rows = len(np.unique(thin.segment)), len(thin.segment)
+    share = float(data.rows.sum()) / rows
+    if stretches < STRETCHES or share >= LEAST_SEEN:
+        return ""
+    past = identification.REACH + identification.MEMORY
+    need = math.ceil(past / (1 - LEAST_SEEN))
+    return (
+        f"only {share:.0%} of the rows have the {past} rows before them that a model of this "
+        f"process needs, because gaps cut the log into {stretches} stretches; if these are "
+        "batches, it knows nothing of how they begin; give stretches of "
+        f"{need * thin.period / 3600:.2g} h or more, or read the loop's margins in its own test"
+    )
 
 
 def _changes_along(thin: LoopRecord, first: identification.Lags) -> str:
