@@ -157,6 +157,19 @@ def test_a_gradient_that_is_wrong_is_noticed():
     slopes_agree(stopped, np.sum, VALUES)  # By design.
 
 
+def test_slopes_beside_tiny_numbers_are_taken_by_tiny_steps():
+    """A step of 1e-6 would change the sign of such weights, and both sides of it agree by chance."""
+
+    def mean(values, weights):
+        return (values * weights).sum() / weights.sum()
+
+    values = np.asarray([[9e9, -1e8, -7e9]], np.float32)
+    weights = np.asarray([[2e-9, 3e-10, 1e-9]], np.float32)
+    slopes_agree(mean, mean, values, weights)
+    with pytest.raises(AssertionError, match="the oracle's slope"):
+        slopes_agree(lambda v, w: mean(v, jax.lax.square(w) / 1e-9), mean, values, weights)
+
+
 def test_finite_grad_leaves_integer_arguments_alone():
     index = np.asarray([0, 1, 1], np.int32)
     (gradient,) = finite_grad(pick, VALUES, index)

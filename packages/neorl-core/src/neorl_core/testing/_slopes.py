@@ -77,8 +77,13 @@ def _difference_along(
 
 
 def _step(rng: np.random.Generator, leaf: np.ndarray) -> np.ndarray:
-    """A random direction; symmetric matrices stay symmetric, and infinities stay."""
-    step = rng.normal(size=leaf.shape) * np.where(np.isfinite(leaf), 1 + np.abs(leaf), 0)
+    """A random direction; symmetric matrices stay symmetric, and infinities stay.
+
+    It is as large as the numbers themselves: beside weights of 1e-9, a step of 1e-6 is no slope.
+    """
+    sizes = np.where(np.isfinite(leaf), np.abs(leaf), 0)
+    largest = sizes.max(initial=0)
+    step = rng.normal(size=leaf.shape) * (sizes + min(1, largest or 1)) * np.isfinite(leaf)
     square = leaf.ndim > 1 and leaf.shape[-1] == leaf.shape[-2]
     if square and np.array_equal(leaf, np.swapaxes(leaf, -1, -2)):
         return (step + np.swapaxes(step, -1, -2)) / 2
