@@ -76,13 +76,16 @@ def test_the_commands_cannot_reach_another_machine(command, tmp_path: Path) -> N
 def test_verdict_and_tables_are_complete(finished: Path) -> None:
     verdict = json.loads((finished / "verdict.json").read_text())
     assert verdict["answer"] in {"deploy", "do not deploy", "cannot tell"}
-    assert [clause["name"] for clause in verdict["clauses"]] == [
+    clauses = [clause["name"] for clause in verdict["clauses"]]
+    # A search this small may change nothing, which has a clause of its own.
+    assert clauses[clauses.index("return") :] == [
         "return",
         "worst episode",
         "temperature",
         "pressure",
         "temperature, single episodes",
     ]
+    assert clauses[: clauses.index("return")] in ([], ["change"])
     tables = json.loads((finished / "evaluation.json").read_text())["tables"]
     seen = {(row["name"], row["guarded"]) for row in tables["rows"]}
     learned = {(name, guarded) for name in ("bc-0", "bc-1") for guarded in (False, True)}
