@@ -158,7 +158,7 @@ def test_a_gradient_that_is_wrong_is_noticed():
 
 
 def test_slopes_beside_tiny_numbers_are_taken_by_tiny_steps():
-    """A step of 1e-6 would change the sign of such weights, and both sides of it agree by chance."""
+    """A step of 1e-6 changes the sign of such weights, and both sides of it may agree by chance."""
 
     def mean(values, weights):
         return (values * weights).sum() / weights.sum()
