@@ -96,7 +96,9 @@ def compared_table(caption: str, rows: Sequence[Compared], logged: Sequence[floa
 def margins_table(change: LoopChange) -> Html:
     """Margins of both loops."""
     return compared_table(
-        f"Margins; in brackets, the extremes over {change.members} models that the log allows.",
+        f"Margins near the operating points of the log; in brackets, the extremes over "
+        f"{change.members} linear models that it allows. If the gain of the process depends on the "
+        "operating point, as of a pH, true margins can be far smaller.",
         change.margins,
     )
 
