@@ -332,7 +332,8 @@ def use_simulators(checkout: Path) -> None:
     # takes no numbers of single precision.
     doubled: Any = types.ModuleType("numpy")
     doubled.__dict__.update(np.__dict__, float32=np.float64)
-    importlib.import_module("neorl2.envs.rocketrecovery").np = doubled
+    rocket: Any = importlib.import_module("neorl2.envs.rocketrecovery")
+    rocket.np = doubled
 
 
 def stored() -> list[dict[str, Any]]:

@@ -193,7 +193,7 @@ def _run_answer(folder: Path, said: str, plant: OutsidePlant, before: Tuning) ->
         "predicted": [round(gain[end], 3) for end in ("value", "low", "high")],
     }
     policy = load_policy(verdicts[0].parent / "policies" / "retuned-0.safetensors").policy
-    loops = getattr(policy, "loops", policy)
+    loops: Any = getattr(policy, "loops", policy)
     proposed = Tuning(
         tuple(float(x) for x in np.asarray(loops.kp)),
         tuple(float(x) for x in np.asarray(loops.kp) / np.asarray(loops.ki)),
@@ -228,7 +228,7 @@ def page() -> str:
 
 def main() -> None:
     """Answers the cases that have no result yet, and stores each at once."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("cases", nargs="*", help="names of cases; all by default")
     parser.add_argument("--page", action="store_true", help="print the table of the results alone")
     options = parser.parse_args()

@@ -283,7 +283,8 @@ def record(
         kept["output"].append(output.copy())
         valve = np.where(np.abs(output - valve) > band, output, valve)
         model.step(valve, rng)
-    return Rows(*(np.stack(column) for column in kept.values()), in_manual)
+    measured, setpoint, output = (np.stack(column) for column in kept.values())
+    return Rows(measured, setpoint, output, in_manual)
 
 
 def worth(plant: OutsidePlant, rows: Rows) -> np.ndarray:

@@ -21,13 +21,13 @@ from neorl_agents.retuning import (
     RetuneSettings,
     SearchSettings,
     choose,
-    found_changes,
     half_width,
     learned_plants,
     model_error,
     predictions,
     replayed,
     retune,
+    searched_changes,
     select,
 )
 from neorl_agents.retuning._choice import _refusals
@@ -140,7 +140,7 @@ def test_proposals_are_judged_in_place_of_a_search(plants):
 
 
 def test_what_a_search_finds_is_its_first_candidate(plants):
-    changes = found_changes(plants, law(0.3), 0, QUICK)
+    changes = searched_changes(plants, law(0.3), 0, QUICK)
     told = retune(plants, law(0.3), 0, QUICK, proposed={"a": changes})
     alone = retune(plants, law(0.3), 0, QUICK)
     ends = [next(one for one in done.table if one.name == "a 1") for done in (told, alone)]

@@ -173,11 +173,12 @@ def fedora(logs: list[Transition], spec: Spec, seed: int) -> ActorPolicy:
     low, high = (np.asarray(ends(spec.action), np.float32) for ends in (lows, highs))
 
     def rows_of(log: Transition) -> Rows:
+        columns_of: Any = Rows
         obs, after = ((np.asarray(x) - scale[0]) / scale[1] for x in (log.obs, log.next_obs))
         action = 2 * (np.asarray(log.action) - low) / (high - low) - 1
         return jax.tree.map(
             lambda x: jnp.asarray(x, jnp.float32),
-            Rows(obs, action, np.asarray(log.reward) / columns[1].std(), after,
+            columns_of(obs, action, np.asarray(log.reward) / columns[1].std(), after,
                  ~np.asarray(log.terminated)),
         )  # fmt: skip
 

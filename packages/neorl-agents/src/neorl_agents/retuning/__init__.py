@@ -37,9 +37,9 @@ from neorl_agents.retuning._retune import TODAY as TODAY
 from neorl_agents.retuning._retune import Change as Change
 from neorl_agents.retuning._retune import RefineResult as RefineResult
 from neorl_agents.retuning._retune import RetuneResult as RetuneResult
-from neorl_agents.retuning._retune import found_changes as found_changes
 from neorl_agents.retuning._retune import refine as refine
 from neorl_agents.retuning._retune import retune as retune
+from neorl_agents.retuning._retune import searched_changes as searched_changes
 from neorl_agents.retuning._retune import select as select
 from neorl_agents.retuning._search import SearchSettings as SearchSettings
 
@@ -69,7 +69,6 @@ __all__ = [
     "evaluation_replay",
     "excitation",
     "fit_residual",
-    "found_changes",
     "half_width",
     "held_out_mode",
     "held_out_modes",
@@ -84,6 +83,7 @@ __all__ = [
     "refine",
     "replayed",
     "retune",
+    "searched_changes",
     "select",
     "with_authority",
 ]

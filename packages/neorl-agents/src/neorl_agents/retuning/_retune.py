@@ -132,7 +132,7 @@ def retune(
     return RetuneResult(policy, chosen, changes, table)
 
 
-def found_changes(
+def searched_changes(
     plants: LearnedPlants,
     incumbent: Policy,
     seed: int,

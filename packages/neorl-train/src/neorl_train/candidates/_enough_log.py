@@ -113,7 +113,7 @@ def require_enough(
     reports: Sequence[LoopReport],
     policy: Policy,
     spec: Spec,
-    lengths: Sequence[int],
+    lengths: Sequence[int] | np.ndarray,
     settings: HistoryModelSettings,
 ) -> HistoryModelSettings:
     """Refuses a log that is too short for its loops, before a plant model is learned from it.

@@ -19,8 +19,8 @@ from neorl_agents.retuning import (
     ChoiceRule,
     LearnedPlants,
     RetuneSettings,
-    found_changes,
     predictions,
+    searched_changes,
 )
 from neorl_core import InputError, Policy
 from neorl_core.control import Tunable, tunable_values, tunables, tuned
@@ -125,7 +125,7 @@ class RetuningSite:
 
     def propose(self) -> Float[np.ndarray, "2 tunable"]:
         """Today's tuning and the one that its own search ends with, on the common axes."""
-        found = found_changes(self._plants, self._controller, self._seed, self._retuning)
+        found = searched_changes(self._plants, self._controller, self._seed, self._retuning)
         return np.stack([self.today, self.today + found])
 
     def changes(

@@ -1,7 +1,7 @@
 """Baselines without learning that are fitted to the log: the mean action and a straight line."""
 
 from collections.abc import Iterator
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
