@@ -158,7 +158,7 @@ def test_the_sheet_holds_what_a_person_signs(change):
         "May be tried", change.sentence, "to roll back", "Halfway", "Go back at once",
         "To go back, type gain 0.1 %/%, reset 20 min", "Who watches", "Control engineer",
         "interlock high level: when level &gt; 1.8", "sha256:4f5e", "2026-10-20 to 2026-10-25",
-        "it rests on 12 moves of the setpoint"[1:], "in brackets, the extremes over 3 linear models",
+        "it rests on 12 moves of the setpoint"[1:], "the extremes over 3 linear models",
     ):  # fmt: skip
         assert told in text, told
     assert "A4 portrait" in page
