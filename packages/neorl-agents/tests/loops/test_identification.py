@@ -129,16 +129,22 @@ def test_a_process_that_is_another_late_in_each_batch_gets_no_gains(late: float)
     assert ("early and late in the stretches" in model.why_not) == (late < 1.0)
 
 
-@pytest.mark.parametrize(("rows", "usable"), [(300, False), (360, True)])
-def test_a_model_that_sees_half_of_every_batch_gets_no_gains(rows: int, usable: bool) -> None:
-    """Of 300 rows the last 150 have the 150 rows before them that count, of 360 the last 210."""
-    rng = np.random.default_rng(1)
-    output = 50 + 10 * np.repeat(rng.choice([-1.0, 1.0], (10, rows // 20)), 20, axis=1)
-    answer = signal.lfilter([0.0, 0.1], [1.0, -0.9], output - 50, axis=1)
+@pytest.mark.parametrize(
+    ("lengths", "usable"),
+    [([300] * 10, False), ([360] * 10, True), ([1260, *[195] * 9], True)],
+    ids=["half of every batch", "most of every batch", "gaps at any time"],
+)
+def test_a_model_that_sees_half_of_every_batch_gets_no_gains(
+    lengths: list[int], usable: bool
+) -> None:
+    """Rows count with the 150 rows before them: half of 3,000, 58 % of 3,600, and half of 3,015."""
+    rng, rows = np.random.default_rng(1), sum(lengths)
+    output = 50 + 10 * np.repeat(rng.choice([-1.0, 1.0], rows // 15), 15)
+    answer = signal.lfilter([0.0, 0.1], [1.0, -0.9], output - 50)
     record = LoopRecord(
-        "TIC-3", 40 + (answer + rng.normal(0, 0.05, answer.shape)).ravel(), output.ravel(),
-        np.full(10 * rows, 40.0), np.zeros(10 * rows, bool), np.repeat(np.arange(10), rows), 10.0,
-        "", "", (0.0, 100.0), (0.0, 100.0),
+        "TIC-3", 40 + answer + rng.normal(0, 0.05, rows), output, np.full(rows, 40.0),
+        np.zeros(rows, bool), np.repeat(np.arange(10), lengths), 10.0, "", "", (0.0, 100.0),
+        (0.0, 100.0),
     )  # fmt: skip
     model = loop_model(record)
     assert model.usable == usable

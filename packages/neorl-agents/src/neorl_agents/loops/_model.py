@@ -81,6 +81,9 @@ STRETCHES = 8
 """Stretches between gaps from which it is asked whether the process is another late in them."""
 LEAST_SEEN = 0.55
 """Share of the rows of such stretches that a model must see the whole history of."""
+UNEQUAL = 0.5
+"""Standard deviation of their lengths, as a share of the mean, above which they are no batches;
+gaps at random times leave 1."""
 ANOTHER = 15.0
 """Logarithm of the likelihood by which two processes must predict better than one."""
 
@@ -322,11 +325,12 @@ def _unseen(data: identification.Moments, thin: LoopRecord) -> str:
     """Says that a model sees too little of many stretches between gaps; nothing if it does not.
 
     A row counts only with its whole history, so the first rows of every stretch do not. If
-    stretches are batches, what happens early in them is in no model.
+    stretches are batches, what happens early in them is in no model. Gaps that cut running
+    operation leave stretches of all lengths, and a model of those is one of the same process.
     """
-    stretches, rows = len(np.unique(thin.segment)), len(thin.segment)
-    share = float(data.rows.sum()) / rows
-    if stretches < STRETCHES or share >= LEAST_SEEN:
+    lengths = np.unique(thin.segment, return_counts=True)[1]
+    stretches, share = len(lengths), float(data.rows.sum()) / len(thin.segment)
+    if stretches < STRETCHES or share >= LEAST_SEEN or lengths.std() > UNEQUAL * lengths.mean():
         return ""
     past = identification.REACH + identification.MEMORY
     need = math.ceil(past / (1 - LEAST_SEEN))
@@ -334,7 +338,7 @@ def _unseen(data: identification.Moments, thin: LoopRecord) -> str:
         f"only {share:.0%} of the rows have the {past} rows before them that a model of this "
         f"process needs, because gaps cut the log into {stretches} stretches; if these are "
         "batches, it knows nothing of how they begin; give stretches of "
-        f"{need * thin.period / 3600:.2g} h or more, or read the loop's margins in its own test"
+        f"{need * thin.period / 3600:.2g} h or more, or find the gains by a step test"
     )
 
 
