@@ -394,12 +394,12 @@ def _chosen_history(
 ) -> int:
     if len(settings.history) == 1:
         return settings.history[0]
-    chosen = _smallest(settings.history, _errors_one_ahead(rows, scales, predicted, settings))
-    if settings.ahead:
-        chosen = max(chosen, _smallest(settings.history, _errors_many_ahead(
-            rows, scales, predicted, settings
-        )))  # fmt: skip
-    return chosen
+    lengths = np.diff(np.append(np.unique(rows.start), len(rows.start)))
+    ahead = [n for n in settings.ahead if n <= lengths.max()]
+    measured = [_errors_one_ahead(rows, scales, predicted, settings)]
+    if ahead:
+        measured.append(_errors_many_ahead(rows, scales, predicted, settings, np.asarray(ahead)))
+    return max(_smallest(settings.history, errors) for errors in measured)
 
 
 def _smallest(histories: Sequence[int], errors: Sequence[float]) -> int:
@@ -452,16 +452,19 @@ PLACES = 150
 
 
 def _errors_many_ahead(
-    rows: LogRows, scales: Scales, predicted: tuple[int, ...], settings: HistoryModelSettings
+    rows: LogRows,
+    scales: Scales,
+    predicted: tuple[int, ...],
+    settings: HistoryModelSettings,
+    ahead: np.ndarray,
 ) -> list[float]:
     """Error of every history's linear part in free runs, in units of that of no change.
 
-    It is the mean over channels and over the steps ahead for which episodes are long enough.
+    It is the mean over channels and over the numbers of steps ``ahead``.
     """
     longest = max(settings.history)
     first, number = np.unique(rows.start, return_inverse=True)
     lengths = np.diff(np.append(first, len(rows.start)))
-    ahead = np.asarray([n for n in settings.ahead if n <= lengths.max()])
     whole = np.flatnonzero(rows.start + lengths[number] - np.arange(len(number)) >= ahead[-1])
     indices = np.arange(0, len(number), max(1, 4 * len(number) // settings.rows))
     inputs, target = _inputs_of_rows(rows, scales, predicted, longest, indices)[0]
