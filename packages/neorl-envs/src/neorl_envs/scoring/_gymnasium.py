@@ -9,7 +9,7 @@ import importlib
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -133,8 +133,10 @@ class GymnasiumJudge:
 
 
 def _close(environments: Sequence[Any]) -> None:
-    for env in environments:
-        env.close()
+    """Closes all of them, also if one cannot be closed."""
+    with ExitStack() as stack:
+        for env in environments:
+            stack.callback(env.close)
 
 
 # One policy after the other in one program, not batched: a batched product rounds differently from
