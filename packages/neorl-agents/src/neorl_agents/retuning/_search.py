@@ -150,107 +150,42 @@ def search(
     generation, and what it raises ends the search. Returns the changes at the centre of the last
     generation.
     """
-    count = len(tunables(controller, plant.spec))
+    declared = tunables(controller, plant.spec)
     rng = np.random.default_rng(seed)
-    proposer = Proposer(np.zeros(count), settings, seed)
+    engine = _engine(len(declared), settings, seed)
     scores = []
     sample = min(settings.episodes, len(episodes))
     for _ in range(settings.generations):
-        proposals = proposer.ask()
-        sampled_episodes = rng.choice(episodes, sample, replace=False)
-        score = scores_of_changes(
-            plant, controller, proposals, sampled_episodes, limits, scale, settings
+        proposals = np.stack([engine.ask() for _ in range(engine.population_size)])
+        starts = every_start(plant, range(settings.members), rng.choice(episodes, sample, False))
+        # Today's controller comes first; its distance from the data is what others are held to.
+        changes = np.concatenate([np.zeros((1, len(declared))), proposals]).astype(np.float32)
+        predicted = predicted_of_changes(
+            plant, controller, declared, jnp.asarray(changes), plant.model.scales.obs[1], starts
         )
+        score = np.asarray(_scores(predicted, limits, scale, settings))
         score = score - settings.regularisation * np.mean(proposals**2, axis=1)
-        proposer.tell(proposals, score)
+        engine.tell([(x, -float(y)) for x, y in zip(proposals, score, strict=True)])
         scores.append(float(score.max()))
         after_generation()
-    return SearchResult(proposer.mean, tuple(scores))
+    return SearchResult(engine.mean, tuple(scores))
 
 
-def scores_of_changes(
-    plant: ReplayedPlant,
-    controller: Policy,
-    changes: Float[np.ndarray, "candidate tunable"],
-    episodes: Int[np.ndarray, " episode"],
-    limits: Limits,
-    scale: float,
-    settings: SearchSettings = SearchSettings(),
-) -> Float[np.ndarray, " candidate"]:
-    """Scores of changed controllers in a learned plant, without the penalty on the change itself.
-
-    Args:
-        plant: Learned plant whose first :attr:`SearchSettings.members` networks are used.
-        controller: Today's controller; its distance from the data is what others are held to.
-        changes: Changes in steps of the tunable parameters.
-        episodes: Numbers of the episodes of the plant that are replayed.
-        limits: Result of :func:`limits_of`.
-        scale: Spread of returns in the log.
-        settings: Penalties and networks.
-
-    Returns:
-        One score for each row, in spreads of returns; -1e9 if a rollout diverges.
-    """
-    declared = tunables(controller, plant.spec)
-    starts = every_start(plant, range(settings.members), episodes)
-    with_incumbent = np.concatenate([np.zeros((1, len(declared))), changes]).astype(np.float32)
-    predicted = predicted_of_changes(
-        plant, controller, declared, jnp.asarray(with_incumbent), plant.model.scales.obs[1], starts
-    )
-    return np.asarray(_scores(predicted, limits, scale, settings))
-
-
-class Proposer:
-    """Proposes changes by CMA-ES and learns from their scores, without knowing any plant.
-
-    Args:
-        mean: Changes at which it begins, in steps of the tunable parameters.
-        settings: Population, first standard deviation and bound.
-        seed: Seed of the proposals.
-
-    Raises:
-        InputError: If the package cmaes is not installed.
-
-    Source: Hansen, The CMA evolution strategy: a tutorial, arXiv 1604.00772.
-    """
-
-    def __init__(
-        self, mean: Float[np.ndarray, " tunable"], settings: SearchSettings, seed: int
-    ) -> None:
-        bounds = np.asarray([[-settings.bound, settings.bound]] * len(mean))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._engine = _engine()(
-                mean=np.clip(mean, *bounds.T), sigma=settings.step, bounds=bounds, seed=seed,
-                population_size=settings.population,
-            )  # fmt: skip
-
-    def ask(self) -> Float[np.ndarray, "candidate tunable"]:
-        """The next generation."""
-        return np.stack([self._engine.ask() for _ in range(self._engine.population_size)])
-
-    def tell(
-        self,
-        proposals: Float[np.ndarray, "candidate tunable"],
-        scores: Float[np.ndarray, " candidate"],
-    ) -> None:
-        """Learns from the scores of a generation, of which the order alone counts."""
-        self._engine.tell([(x, -float(y)) for x, y in zip(proposals, scores, strict=True)])
-
-    @property
-    def mean(self) -> Float[np.ndarray, " tunable"]:
-        """Changes at the centre of the next generation."""
-        return self._engine.mean
-
-
-def _engine() -> Any:
+def _engine(count: int, settings: SearchSettings, seed: int) -> Any:
+    """CMA-ES at no change; source: Hansen, The CMA evolution strategy, arXiv 1604.00772."""
     try:
         from cmaes import CMA
     except ImportError as error:
         raise InputError(
             f"retuning needs CMA-ES: {install_line('neorl-agents[retuning]')}"
         ) from error
-    return CMA
+    bounds = np.asarray([[-settings.bound, settings.bound]] * count)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return CMA(
+            mean=np.zeros(count), sigma=settings.step, bounds=bounds, seed=seed,
+            population_size=settings.population,
+        )  # fmt: skip
 
 
 @partial(jax.jit, static_argnums=3)
