@@ -84,6 +84,10 @@ def test_loops_that_swing_together_are_named(loop: Callable[..., LoopRecord]) ->
     records.append(alone)
     found = shared_swings(records)
     assert [one.shared for one in found] == [("TIC-2",), ("TIC-1",), ()]
+    # Figures find the same by themselves, and nothing twice where it is known.
+    one, other = loop_figures(alone), loop_figures(alone, swing=found[2])
+    np.testing.assert_equal((*one.swing, one.stiction), (*other.swing, other.stiction))
+    assert other.swing is found[2]
 
 
 def test_a_ramp_of_the_setpoint_counts_as_moves(loop: Callable[..., LoopRecord]) -> None:

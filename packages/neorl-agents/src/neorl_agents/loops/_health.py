@@ -57,6 +57,7 @@ class Swing(NamedTuple):
         often: Autocorrelation after six periods: well above 0 for an oscillation that is driven for
             ever, near 0 for one that the loop damps; NaN if the rows are too few.
         shared: Names of the loops that oscillate with it.
+        quarter: A quarter of the period in rows, also of an irregular one.
     """
 
     period: float
@@ -64,6 +65,7 @@ class Swing(NamedTuple):
     once: float
     often: float
     shared: tuple[str, ...] = ()
+    quarter: int = 0
 
     @property
     def regular(self) -> bool:
@@ -124,13 +126,16 @@ class LoopFigures(NamedTuple):
     frozen: float
 
 
-def loop_figures(record: LoopRecord, *, dead_time: float | None = None) -> LoopFigures:
+def loop_figures(
+    record: LoopRecord, *, dead_time: float | None = None, swing: Swing | None = None
+) -> LoopFigures:
     """The health of one loop.
 
     Args:
         record: Its rows.
         dead_time: Dead time of the process in seconds for the Harris index, such as that of
             :func:`loop_model`; without one the index takes two rows.
+        swing: Its oscillation where :func:`shared_swings` has found it.
 
     Raises:
         InputError: If it has fewer than 200 rows with a measurement and an output.
@@ -147,14 +152,14 @@ def loop_figures(record: LoopRecord, *, dead_time: float | None = None) -> LoopF
     )  # fmt: skip
     delay = 2 if dead_time is None else 1 + max(0, round(dead_time / record.period))
     harris = harris_index(np.where(judged, error, 0.0), judged, delay=delay)
-    rest = _beyond_setpoint(error, setpoint, judged)
-    swing, quarter = _swing(rest, judged, record.period)
+    if swing is None:
+        swing = _swing(error, setpoint, judged, record.period)
     return LoopFigures(
         figures=figures,
         harris=harris,
         harris_delay=delay,
         swing=swing,
-        stiction=_stiction(record, middle, judged, quarter),
+        stiction=_stiction(record, middle, judged, swing.quarter),
         controller=logged_controller(record),
         moves=setpoint_moves(record),
         frozen=_frozen(record),
@@ -210,8 +215,7 @@ def shared_swings(records: Sequence[LoopRecord]) -> list[Swing]:
     swings = []
     for record in map(_spaced, records):
         _, setpoint, judged = _judged(record)
-        rest = _beyond_setpoint(setpoint - record.measurement, setpoint, judged)
-        swings.append(_swing(rest, judged, record.period)[0])
+        swings.append(_swing(setpoint - record.measurement, setpoint, judged, record.period))
     return [
         own._replace(
             shared=tuple(
@@ -303,9 +307,9 @@ def _beyond_setpoint(error: np.ndarray, setpoint: np.ndarray, judged: np.ndarray
     return rest if np.var(rest[judged]) > NOTHING * np.var(error[judged]) else np.zeros_like(error)
 
 
-def _swing(error: np.ndarray, valid: np.ndarray, period: float) -> tuple[Swing, int]:
-    """The oscillation of the error, and a quarter of its period in rows."""
-    rows = len(error)
+def _swing(error: np.ndarray, setpoint: np.ndarray, valid: np.ndarray, period: float) -> Swing:
+    """The oscillation of what moves of the setpoint do not explain of the error."""
+    error, rows = _beyond_setpoint(error, setpoint, valid), len(error)
     known = np.where(valid, error, np.mean(error[valid]))
     correlation = autocorrelation(known - smooth(known, rows // 5))
     below = np.flatnonzero(correlation < 0)
@@ -315,7 +319,7 @@ def _swing(error: np.ndarray, valid: np.ndarray, period: float) -> tuple[Swing, 
     found = oscillation(jnp.asarray(level), valid, dt=period, max_lag=rows // 4)
     long, regularity = float(found.period), float(found.regularity)
     if not np.isfinite(long):
-        return Swing(np.nan, 0.0, np.nan, np.nan), quarter
+        return Swing(np.nan, 0.0, np.nan, np.nan, quarter=quarter)
     correlation = autocorrelation(level)
 
     def peak(number: int) -> float:
@@ -326,7 +330,7 @@ def _swing(error: np.ndarray, valid: np.ndarray, period: float) -> tuple[Swing, 
 
     once, often = (peak(number) for number in PERIODS)
     # Too few periods, or none to compare with: nothing regular can be claimed.
-    return Swing(long, regularity if once > 0.1 else 0.0, once, often), quarter
+    return Swing(long, regularity if once > 0.1 else 0.0, once, often, quarter=quarter)
 
 
 def _stiction(record: LoopRecord, middle: float, valid: np.ndarray, quarter: int) -> Stiction:

@@ -54,7 +54,7 @@ def loop_reports(records: Sequence[LoopRecord]) -> Iterator[LoopReport]:
     for record, swing in zip(records, shared_swings(records), strict=True):
         model = loop_model(record)
         dead_time = model.dead_time.value if model.members else None
-        figures = loop_figures(record, dead_time=dead_time)._replace(swing=swing)
+        figures = loop_figures(record, dead_time=dead_time, swing=swing)
         yield LoopReport(record, figures, model, loop_cause(record, figures, model))
 
 
