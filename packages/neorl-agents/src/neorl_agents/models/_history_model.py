@@ -284,21 +284,12 @@ def fit_history_model(
     history = _chosen_history(rows, scales, predicted, settings)
     every_row = np.arange(len(rows.start))
     inputs = _inputs_of_rows(rows, scales, predicted, history, every_row)
-    dynamics, dynamics_residual = _linear_part(*inputs[0], settings.ridge)
-    outcome, outcome_residual = _linear_part(*inputs[1], settings.ridge)
+    dynamics, change_left, change_spread = _linear_part(*inputs[0], settings.ridge)
+    outcome, outcome_left, outcome_spread = _linear_part(*inputs[1], settings.ridge)
     is_rare = (rows.outcome[:, 1:] > 0).any(axis=1) | rows.terminated
     rare = np.flatnonzero(is_rare)
-    tables = jax.tree.map(
-        jnp.asarray,
-        (
-            inputs[0][0],
-            dynamics_residual.target,
-            inputs[1][0],
-            outcome_residual.target,
-            rows.terminated,
-            is_rare,
-        ),
-    )
+    both = inputs[0][0], change_left, inputs[1][0], outcome_left
+    tables = jax.tree.map(jnp.asarray, (*both, rows.terminated, is_rare))
     keys = jax.random.split(key, settings.members)
     share = len(rare) / len(every_row)
     with_rare = len(rare) > RARE and share < 0.25
@@ -306,15 +297,10 @@ def fit_history_model(
     ends = bool(np.any(rows.terminated))
     networks = _fit_remainders(keys, tables, chosen, settings, with_rare, share, ends)
     return HistoryModel(
-        Part(jnp.asarray(dynamics, jnp.float32), dynamics_residual.spread, networks[0]),
-        Part(_with_end(outcome, ends), _end_unscaled(outcome_residual.spread), networks[1]),
+        Part(jnp.asarray(dynamics, jnp.float32), jnp.asarray(change_spread), networks[0]),
+        Part(_with_end(outcome, ends), jnp.append(outcome_spread, 1.0), networks[1]),
         scales, spec, predicted, history, ends,
     )  # fmt: skip
-
-
-class _Residual(NamedTuple):
-    target: np.ndarray
-    spread: Array
 
 
 def _scales(rows: LogRows, spec: Spec, predicted: tuple[int, ...]) -> Scales:
@@ -380,13 +366,12 @@ def _ridge(inputs: np.ndarray, target: np.ndarray, ridge: float) -> np.ndarray:
 
 def _linear_part(
     inputs: np.ndarray, target: np.ndarray, ridge: float
-) -> tuple[np.ndarray, _Residual]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Coefficients, and what they leave of the target in its own standard deviations."""
     coefficients = _ridge(inputs, target, ridge)
     residual = target - (inputs @ coefficients[:-1] + coefficients[-1])
     spread = np.maximum(residual.std(axis=0), 1e-7)
-    return coefficients, _Residual(
-        (residual / spread).astype(np.float32), jnp.asarray(spread, jnp.float32)
-    )
+    return coefficients, (residual / spread).astype(np.float32), spread.astype(np.float32)
 
 
 def _chosen_history(
@@ -539,10 +524,6 @@ def _with_end(outcome: np.ndarray, ends: bool) -> Float[Array, "rows out"]:
     odds = np.zeros((len(outcome), 1))
     odds[-1] = 0.0 if ends else NEVER
     return jnp.asarray(np.concatenate([outcome, odds], axis=1), jnp.float32)
-
-
-def _end_unscaled(spread: Array) -> Array:
-    return jnp.append(spread, 1.0)
 
 
 def _fresh(key: PRNGKeyArray, sizes: tuple[int, ...]) -> Remainder:
