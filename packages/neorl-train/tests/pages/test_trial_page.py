@@ -7,6 +7,7 @@ import re
 import pytest
 
 from neorl_core.infrastructure import head
+from neorl_core.infrastructure.command_line import command_prefix
 from neorl_train._job.evaluation import write_results
 from neorl_train.candidates import Candidate
 from neorl_train.judging import Clause
@@ -44,7 +45,7 @@ def test_a_refusal_on_a_log_alone_shows_its_clauses(tmp_path, noisy):
     assert ">1.5 \N{LESS-THAN OR EQUAL TO} 0 K<" in row
     assert len(re.findall("<td", page)) == len(re.findall('<td[^>]* data-label="[^"]', page))
     assert "of a model learned from the log" in page
-    assert "neorl-train choose" in page
+    assert f"{command_prefix('neorl-train')} choose" in page
 
 
 def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy):
@@ -66,7 +67,11 @@ def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy
     tables = dataclasses.replace(noisy.tables, environment="")
     write_results(tmp_path, dataclasses.replace(noisy.evaluation, tables=tables), trial)
     retuned = Candidate("retuned", "retuned", None, (0,))
-    changes = {"changes": ["gain of valve from 0.5 to 2 % per m"], "candidates": [retuned.facts()]}
+    changes = {
+        "changes": ["gain of valve from 0.5 to 2 % per m"],
+        "candidates": [retuned.facts()],
+        "seeds": [],
+    }
     compared = {"candidate": [0.3, 0.25, 0.35], "incumbent": [0.1, 0.05, 0.15]}
     moves = {"kind": "travel", "name": "valve", "unit": "%", **compared}
     others = [{**moves, "kind": kind, "name": "level"} for kind in ("deviation", "error")]
@@ -83,6 +88,7 @@ def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy
     # A number without an interval has none, and a run that trained nothing has no curves.
     assert "1 [1, 1]" not in re.sub("<[^>]*>|\xa0", " ", page)
     assert "Learning curves" not in page
+    assert "<dt>Seeds" not in page
     moved = page[page.index("Predicted by the plant model of the log") :].partition("</table>")[0]
     moved = re.sub("<[^>]*>", " ", moved)
     assert re.search(r"retuned-0.*PID", moved, re.DOTALL)

@@ -220,7 +220,7 @@ def first_record(complete: Resolved) -> dict[str, Any]:
         "commit": source_commit(),
         "python": sys.version.split()[0],
         "algorithms": list(config.training.algorithms),
-        "seeds": list(config.training.seeds),
+        "seeds": list(config.training.seeds) if config.training.algorithms else [],
         "limits": complete.limits,
         "replaced_limits": complete.replaced,
         "origins": complete.origins,

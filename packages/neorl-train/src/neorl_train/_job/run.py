@@ -124,8 +124,9 @@ class Run:
         record = self.record
         seeds = ", ".join(map(str, record["seeds"]))
         learners = ", ".join(record["algorithms"])
+        trained = f"{learners}, seeds {seeds}, " if learners else ""
         answer = f", {self.verdict.answer}" if (self.path / VERDICT).exists() else ""
-        return f"Run({self.path}: {learners}, seeds {seeds}, {record['status']}{answer})"
+        return f"Run({self.path}: {trained}{record['status']}{answer})"
 
 
 def start(config: Config, *, quiet: bool = False, brief: bool = False) -> Run:

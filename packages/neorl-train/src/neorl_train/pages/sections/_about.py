@@ -219,7 +219,7 @@ def provenance(inputs: Inputs) -> Html:
         ("Configuration hash", str(record.get("config_hash", "unknown"))),
         ("Data hash", inputs.evaluation.source.content_hash),
         ("Candidate", policy_file(inputs.verdict.candidate)),
-        ("Seeds", ", ".join(map(str, record.get("seeds", []))) or "unknown"),
+        ("Seeds", ", ".join(map(str, record.get("seeds", ["unknown"])))),
         ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("Python", str(record.get("python", "unknown"))),
         ("Execution mode", str(record.get("execution_mode", "unknown"))),
