@@ -110,6 +110,17 @@ def test_a_run_prints_scores_and_the_curve_of_the_plain_loop(log, tmp_path, monk
     assert sorted(row[2] for row in rows) == ["bc", "linear", "log", "mean"]
     origins = json.loads((run / "run.json").read_text())["origins"]
     assert origins["environment"] == {NAME: f"gymnasium {gymnasium.__version__}"}
+    # The run used the seeds 7 to 9, so others are taken, and those after them the next time.
+    for number, seeds in enumerate(([10, 11, 12], [13, 14]), start=1):
+        words = ["evaluate", "runs/0001", *(["--starts", "2"] if number == 2 else [])]
+        assert main(words) == 0
+        printed = capsys.readouterr().out
+        assert f"in episodes with the seeds {seeds[0]} to {seeds[-1]}. Report" in printed
+        assert f"{NAME}, {len(seeds)} episodes, the same for every policy" in printed
+        fresh = json.loads((run / f"evaluations/{number:04d}/evaluation.json").read_text())
+        (played,) = [r["episodes"]["returns"] for r in fresh["results"] if r["name"] == "bc-1"]
+        loops = [plain_return(policies[1], seed) for seed in seeds]
+        np.testing.assert_allclose(played, loops, rtol=1e-5)
 
 
 def settings(log, **sections):

@@ -333,3 +333,5 @@ def test_what_decides_no_result_is_no_difference(tmp_path, noisy):
     tables = dataclasses.replace(noisy.tables, environment="")
     of_log = dataclasses.replace(noisy.evaluation, tables=tables)
     assert _flat(starts[0], of_log) == _flat(starts[1], of_log) == {}
+    scored = dataclasses.replace(of_log, tables=dataclasses.replace(tables, judge="gym:Hopper-v5"))
+    assert _flat(starts[0], scored) != _flat(starts[1], scored)

@@ -14,7 +14,9 @@ from neorl_core import Policy
 from neorl_core.infrastructure import check_head
 from neorl_envs import Dataset
 from neorl_safety.constraints import constraints_from_dict
+from neorl_train._job.monitors import trend_arguments
 from neorl_train._job.resolved_run import ResolvedRun
+from neorl_train.data._experience import Experience
 from neorl_train.data._source import source_files
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation, read_evaluation, write_evaluation
@@ -73,6 +75,40 @@ def evaluate_on_plant(
         level=settings.level,
         episode_margin=settings.episode_margin,
         **guard,
+    )
+
+
+def evaluate_beside_log(
+    run: ResolvedRun,
+    pool: Pool,
+    experience: Experience,
+    controllers: Mapping[str, Policy],
+    guard: Mapping[str, Any],
+    *,
+    candidate: str,
+    seed: int,
+    starts: int,
+) -> Evaluation:
+    """Compares the candidates of a run with its log, and scores them in its Gymnasium environment.
+
+    The episodes there have resets with the seeds from ``seed`` on; without one there are none.
+    """
+    from neorl_train.judging._evaluate import evaluate_offline
+
+    config, dataset = run.config, experience.dataset
+    return evaluate_offline(
+        pool,
+        dataset=dataset,
+        held_out=experience.held_out,
+        training=experience.training,
+        candidate=candidate,
+        spec=run.judged_spec,
+        controllers=controllers,
+        judge=run.judge,
+        judge_seeds=range(seed, seed + starts),
+        level=config.evaluation.level,
+        episode_margin=config.evaluation.episode_margin,
+        **trend_arguments(config.data, config.classical.manipulated, run.spec, dataset, guard),
     )
 
 

@@ -28,6 +28,7 @@ from neorl_train._job.candidates import (
 from neorl_train._job.evaluation import (
     INPUTS,
     RESULTS,
+    evaluate_beside_log,
     evaluate_on_plant,
     evaluation_inputs,
     matching_evaluation,
@@ -40,7 +41,6 @@ from neorl_train._job.monitors import (
     fitted_watches,
     guard_settings,
     monitor_records,
-    trend_arguments,
 )
 from neorl_train._job.resolution import origin_of
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session, Task
@@ -272,40 +272,20 @@ def _evaluate(
 ) -> Evaluation:
     """Evaluates all policies, on the plant or beside the log."""
     settings = run.config.evaluation
+    starts: dict[str, int] = {"seed": settings.seed, "starts": settings.starts}
     dataset = None if experience is None else experience.dataset
     if run.environment is not None:
         count = f"{len(pool)} {'policy' if len(pool) == 1 else 'policies'}"
         session.reporter.stage(f"evaluating {count} in {settings.starts} paired episodes")
-        starts: dict[str, int] = {"seed": settings.seed, "starts": settings.starts}
         return evaluate_on_plant(
             run, pool, dataset, controllers, guarding, candidate=candidate, **starts
         )
-    # Imported here because training must not wait for the import.
-    from neorl_train.judging._evaluate import evaluate_offline
-
     assert experience is not None  # if there is no plant, there is a log
     session.reporter.stage(f"comparing with the log: {', '.join(pool.policies)}")
     if run.judge is not None:
         session.reporter.stage(f"scoring in {settings.starts} episodes of {run.judge.name}")
-    return evaluate_offline(
-        pool,
-        dataset=experience.dataset,
-        held_out=experience.held_out,
-        training=experience.training,
-        candidate=candidate,
-        spec=run.judged_spec,
-        controllers=controllers,
-        judge=run.judge,
-        judge_seeds=range(settings.seed, settings.seed + settings.starts),
-        level=settings.level,
-        episode_margin=settings.episode_margin,
-        **trend_arguments(
-            run.config.data,
-            run.config.classical.manipulated,
-            run.spec,
-            experience.dataset,
-            guarding,
-        ),
+    return evaluate_beside_log(
+        run, pool, experience, controllers, guarding, candidate=candidate, **starts
     )
 
 

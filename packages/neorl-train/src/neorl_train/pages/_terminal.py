@@ -116,7 +116,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     evaluation, verdict = read_evaluation(run), read_verdict(run)
     console = _console(stream)
     if evaluation.tables.judge:
-        _print_scores(console, run, evaluation.tables)
+        _print_scores(console, evaluation.tables)
+        _print_curve(console, run)
     else:
         _print_table(console, evaluation)
         _print_fits(console, evaluation, verdict.candidate)
@@ -160,7 +161,10 @@ def print_evaluation(
 ) -> None:
     """Prints the table of an evaluation and its verdict."""
     console = _console(stream)
-    _print_table(console, evaluation)
+    if evaluation.tables.judge:
+        _print_scores(console, evaluation.tables)
+    else:
+        _print_table(console, evaluation)
     _print_verdict(console, evaluation, verdict)
 
 
@@ -180,11 +184,14 @@ def _print_table(console: Any, evaluation: Evaluation) -> None:
     console.print(_table(evaluation, wide=wide), soft_wrap=False)
 
 
-def _print_scores(console: Any, run: Path, tables: ResultTables) -> None:
-    """Prints what the policies score, and the learning curve as papers print it."""
+def _print_scores(console: Any, tables: ResultTables) -> None:
     console.print()
     for line in score_lines(tables):
         console.print(line, markup=False)
+
+
+def _print_curve(console: Any, run: Path) -> None:
+    """Prints the learning curve as papers print it."""
     config = tomllib.loads(read_config(run))
     validations = curves(read_records(run / METRICS), "validation")
     if curve := curve_lines(validations, config["evaluation"]["curve_starts"]):

@@ -18,7 +18,7 @@ from neorl_core.statistics import (
     performance_profile,
     stratified_bootstrap_interval,
 )
-from neorl_train.judging._results import LOG, Evaluation, read_evaluation
+from neorl_train.judging._results import LOG, MEAN, Evaluation, read_evaluation
 from neorl_train.judging._summary import (
     mean_estimates,
     paired_comparison,
@@ -61,10 +61,14 @@ def baselines(
 
 
 def _same_starts(one: Evaluation, other: Evaluation) -> bool:
-    """Whether the controller that runs today has the same returns in both."""
-    if one.tables.environment != other.tables.environment:
+    """Whether the controller that runs today, or the mean logged action, returns the same in both.
+
+    A Gymnasium environment has no controller of today.
+    """
+    places = [(run.tables.environment, run.tables.judge) for run in (one, other)]
+    if places[0] != places[1]:
         return False
-    first, second = (seed_returns(run, run.tables.reference) for run in (one, other))
+    first, second = (seed_returns(run, run.tables.reference or MEAN) for run in (one, other))
     return first is not None and second is not None and np.array_equal(first, second)
 
 
@@ -380,14 +384,15 @@ def _p_value(evaluation: Evaluation, names: Sequence[str]) -> float | None:
 def _flat(run: RunDirectory, evaluation: Evaluation) -> dict[str, str]:
     """The configuration of a run, one entry for each value, by dotted name.
 
-    Without a simulator the seed of the starts influences nothing, so it is left out.
+    Where no policy was run, the seed of the starts influences nothing, so it is left out.
     """
     try:
         content = tomllib.loads(run.config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{run.config} is damaged ({error}); restore it") from None
     settings = {name: value for name, value in content.items() if name not in LEFT_OUT_SECTIONS}
-    left_out = LEFT_OUT_KEYS if evaluation.tables.environment else (*LEFT_OUT_KEYS, STARTS_KEY)
+    acted = evaluation.tables.environment or evaluation.tables.judge
+    left_out = LEFT_OUT_KEYS if acted else (*LEFT_OUT_KEYS, STARTS_KEY)
     return {name: value for name, value in _leaves(settings, "") if name not in left_out}
 
 

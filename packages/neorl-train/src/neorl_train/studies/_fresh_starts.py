@@ -9,11 +9,13 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import head, write_json
 from neorl_envs import read_dataset
+from neorl_envs.scoring import GymnasiumJudge
 from neorl_train._job.artefacts import read_policy_under_test
 from neorl_train._job.evaluation import (
     INPUTS,
     RESULTS,
     equal_evaluation,
+    evaluate_beside_log,
     evaluate_on_plant,
     evaluation_inputs,
     results_digest,
@@ -23,9 +25,10 @@ from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train.candidates._given import stored_pool
 from neorl_train.candidates._table import run_controllers
-from neorl_train.configuration._sections import CandidateConfig
+from neorl_train.configuration._sections import CandidateConfig, batch_sizes
 from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import usual_incumbent
+from neorl_train.data._experience import training_experience
 from neorl_train.data._source import RunSource, require_same_channels, source_named
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation, read_evaluation
@@ -70,7 +73,8 @@ def evaluate_again(
 ) -> RepeatedEvaluation:
     """Evaluates the policies of a finished run on other starts of its simulated plant.
 
-    Policies that were trained on a log can be evaluated on the simulator that ``plant`` names.
+    Policies that were trained on a log can be evaluated on the simulator that ``plant`` names, or
+    scored in a Gymnasium environment, whose episodes are resets with ``seed`` and those after it.
 
     The run's own evaluation, verdict and report are unchanged. The new results are written to a
     numbered folder in :data:`EVALUATIONS` inside the run. If an earlier evaluation was made with
@@ -81,7 +85,8 @@ def evaluate_again(
         starts: Number of paired episodes; 0 uses as many as the run.
         seed: Seed of the starts; -1 chooses one that no evaluation of this run has used.
         candidate: Policy to judge; empty uses the candidate of the run.
-        plant: Simulated plant with the channels of the run; empty uses that of the run.
+        plant: Simulated plant, or Gymnasium environment for a run on a log, with the channels of
+            the run; empty uses that of the run.
 
     Raises:
         InputError: If the run is not finished or has no simulator, the named plant has other
@@ -93,7 +98,7 @@ def evaluate_again(
     resolved_run = reopen(configure(run.config))
     if plant:
         resolved_run = _run_on_plant(resolved_run, plant)
-    if resolved_run.environment is None:
+    if resolved_run.environment is None and resolved_run.judge is None:
         raise InputError(
             f"{run.path} was trained on {resolved_run.config.data.source}, a log without a "
             "simulator, and fresh starts need one; name the simulator of its plant with --plant, "
@@ -103,7 +108,10 @@ def evaluate_again(
         raise InputError(f"starts must be at least 2, or 0 for those of the run, got {starts}")
     settings, earlier = resolved_run.config.evaluation, numbered_runs(run.path / EVALUATIONS)
     if seed < 0:
-        seed = 1 + max([settings.seed, *(_seed_of(path) for path in earlier)])
+        # In a Gymnasium environment every start has a seed of its own.
+        each = resolved_run.environment is None
+        own = settings.seed + (settings.starts if each else 1)
+        seed = max([own, *(_seed_after(path, each=each) for path in earlier)])
     first = json.loads((run.path / VERDICT).read_text(encoding="utf-8"))
     pool = stored_pool(run.path)
     candidate = candidate or str(first["candidate"])
@@ -114,7 +122,9 @@ def evaluate_again(
         )
     identity: dict[str, Any] = {"seed": seed, "starts": starts or settings.starts}
     identity |= {"candidate": candidate, "plant": plant}
-    inputs = evaluation_inputs(record, pool.policies, **identity)
+    # What a Gymnasium environment computes is not known, so nothing is equal to its scores.
+    tracked = resolved_run.environment is not None
+    inputs = evaluation_inputs(record, pool.policies, **identity) if tracked else ""
     earlier_path = equal_evaluation(earlier, inputs, _starts)
     if earlier_path is not None:
         evaluation = read_evaluation(earlier_path)
@@ -142,10 +152,13 @@ def evaluate_again(
 
 
 def _run_on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
-    """The same run on a named simulator.
+    """The same run on a named simulator, or in a Gymnasium environment.
 
     A log alone may have no incumbent that acts; then it is one of the simulator's tunings.
     """
+    if name.startswith("gym:") and resolved_run.environment is None:
+        judge = GymnasiumJudge(name, resolved_run.spec)
+        return dataclasses.replace(resolved_run, judge=judge)
     environment = source_named(name).simulator()
     if environment is None:
         raise InputError(f"--plant must name a simulated plant, such as CSTR-v0, got {name!r}")
@@ -163,7 +176,7 @@ def _run_on_plant(resolved_run: ResolvedRun, name: str) -> ResolvedRun:
         usual, _ = usual_incumbent(environment, resolved_run.dataset)
         settings = dataclasses.replace(settings, incumbent=usual)
     config = dataclasses.replace(resolved_run.config, evaluation=settings)
-    return dataclasses.replace(resolved_run, config=config, environment=environment)
+    return dataclasses.replace(resolved_run, config=config, environment=environment, judge=None)
 
 
 def _starts(path: Path) -> dict[str, Any]:
@@ -171,11 +184,12 @@ def _starts(path: Path) -> dict[str, Any]:
     return json.loads((path / STARTS).read_text(encoding="utf-8"))
 
 
-def _seed_of(path: Path) -> int:
-    """Seed of the starts of an earlier evaluation; unknown if that is damaged."""
+def _seed_after(path: Path, *, each: bool) -> int:
+    """The seed after that of an earlier evaluation, or after those of each of its starts."""
     try:
-        return int(_starts(path)["seed"])
-    except (OSError, ValueError, KeyError, TypeError):
+        starts = _starts(path)
+        return int(starts["seed"]) + (int(starts["starts"]) if each else 1)
+    except (OSError, ValueError, KeyError, TypeError):  # it is damaged
         return 0
 
 
@@ -194,16 +208,22 @@ def _evaluate(
     controllers = run_controllers(candidates, dataset, plant, spec, digests)
     subject = read_policy_under_test(run.path, candidate)
     fields = ("constraints", "fallbacks", "settings")
+    guard = {field: getattr(subject, field) for field in fields}
+    starts = starts or config.evaluation.starts
+    if plant is None:
+        experience = training_experience(
+            config.data, dataset, spec, penalty=config.penalty, batch_sizes=batch_sizes(config),
+            path=resolved_run.source.log_file(run.dataset),
+        )  # fmt: skip
+        return evaluate_beside_log(
+            resolved_run, pool, experience, controllers, guard,
+            candidate=candidate, seed=seed, starts=starts,
+        )  # fmt: skip
+    pool = dataclasses.replace(pool, incumbent=config.evaluation.runs_today)
     return evaluate_on_plant(
-        resolved_run,
-        dataclasses.replace(pool, incumbent=config.evaluation.runs_today),
-        dataset,
-        controllers,
-        {field: getattr(subject, field) for field in fields},
-        candidate=candidate,
-        seed=seed,
-        starts=starts or config.evaluation.starts,
-    )
+        resolved_run, pool, dataset, controllers, guard,
+        candidate=candidate, seed=seed, starts=starts,
+    )  # fmt: skip
 
 
 def _log(source: RunSource, run: RunDirectory) -> Any:

@@ -9,15 +9,16 @@ from neorl_train._command.shared import named_run
 USAGE = """neorl-train evaluate RUN [--OPTION VALUE ...]
 
 Evaluates the policies of a finished run on fresh starts of its simulated plant, behind the same
-guard and by the same rule. Nothing is trained, and the run's own verdict is not changed. The
-results are written to a numbered folder in RUN/evaluations. If RUN was trained on a log, --plant
-names the simulator.
+guard and by the same rule, or scores them in fresh episodes of its Gymnasium environment. Nothing
+is trained, and the run's own verdict is not changed. The results are written to a numbered folder
+in RUN/evaluations. If RUN was trained on a log, --plant names the simulator or the environment.
 
 examples:
   neorl-train evaluate runs/0001
   neorl-train evaluate runs/0001 --starts 1000
   neorl-train evaluate runs/0001 --starts 256 --seed 7 --candidate td3_bc-2
   neorl-train evaluate runs/0002 --plant Tank-v0
+  neorl-train evaluate runs/0003 --plant gym:Hopper-v5
 """
 
 
@@ -29,7 +30,8 @@ class EvaluateOptions:
         starts: Number of paired episodes; 0 uses as many as the run.
         seed: Seed of the starts; -1 chooses one that no evaluation of this run has used.
         candidate: Policy to judge; empty uses the candidate of the run.
-        plant: Simulated plant with the channels of the run; empty uses that of the run.
+        plant: Simulated plant, or Gymnasium environment for a run on a log, with the channels of
+            the run; empty uses that of the run.
         json: Print JSON instead of the table.
     """
 
@@ -76,9 +78,12 @@ def command(arguments: list[str]) -> None:
         print_json("run-results", content)
         return
     print_evaluation(repeated.evaluation, repeated.verdict)
+    seed, tables = repeated.seed, repeated.evaluation.tables
+    where = f"on starts of seed {seed}, and the run itself answered {repeated.first!r}"
+    if tables.judge:
+        where = f"in episodes with the seeds {seed} to {seed + tables.n_starts - 1}"
     print(
-        f"Counting its own, the run now has {repeated.earlier + 1} evaluations; this one is on "
-        f"starts of seed {repeated.seed}, and the run itself answered {repeated.first!r}. Report "
-        "them all: an evaluation that was picked for its result proves nothing."
+        f"Counting its own, the run now has {repeated.earlier + 1} evaluations; this one is "
+        f"{where}. Report them all: an evaluation that was picked for its result proves nothing."
     )
     print(f"results: {repeated.path}")
