@@ -289,8 +289,13 @@ def test_the_tutorial_from_a_csv_ends_as_it_says(reactor: str, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     output = done.stdout + done.stderr
     assert "WORTH A TRIAL" in output
-    assert "AIC-201: gain 0.576 to " in output
     assert "gain of AIC_201_OP from -12 to -" in output
+    # Another machine rounds otherwise, and then the search may end elsewhere near by.
+    told, found = (
+        [float(x) for x in re.findall(r"over AIC-201: (\S+) \[(\S+), (\S+)\]", text)[0]]
+        for text in (reactor, output)
+    )
+    assert found[1] < told[0] < found[2]
 
 
 def historian(tmp_path: Path, shared_data: Callable[..., Path]) -> str:
