@@ -109,6 +109,28 @@ def test_what_of_a_log_cannot_be_used_is_told(
     assert "warning: LC_1_OP never moves: it is 50 ? in every row" in capsys.readouterr().out
 
 
+def test_a_fraction_that_is_declared_as_percent_is_told(
+    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(wide)
+    assert main(["init", "log.csv"]) == 0
+    head, valve = Path("plant.toml").read_text().split('name = "LC_1_OP"')
+    low, high = (
+        next(line for line in valve.splitlines() if line.startswith(end)) for end in ("low", "high")
+    )
+    valve = valve.replace('unit = "?"', 'unit = "%"', 1)
+    valve = valve.replace(low, "low = 0.0", 1).replace(high, "high = 100.0", 1)
+    whole = head + 'name = "LC_1_OP"' + valve
+    Path("plant.toml").write_text(whole)
+    assert main(["convert", "plant.toml", "--out", "percent.h5"]) == 0
+    assert "as a fraction of 1 would" not in capsys.readouterr().out
+    Path("plant.toml").write_text(whole.replace("high = 100.0", "high = 100.0\nfactor = 0.01", 1))
+    assert main(["convert", "plant.toml", "--out", "fraction.h5"]) == 0
+    told = capsys.readouterr().out
+    assert "warning: LC_1_OP lies between 0." in told
+    assert "write factor = 100 for it in plant.toml" in told
+
+
 def test_rows_that_the_export_lost_are_counted(
     wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

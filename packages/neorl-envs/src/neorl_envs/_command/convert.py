@@ -28,6 +28,8 @@ VERSION = 1
 """Version of the JSON document."""
 OFTEN = 0.01
 """If a larger fraction of a tag's values is outside its range, the range is questionable."""
+FRACTION = 1.1
+"""Values in percent up to this one may be fractions of 1, of which some are a little over."""
 MASKING = 0.1
 """A tag that is unknown in a larger fraction of the rows is reported."""
 
@@ -204,7 +206,7 @@ def _unusable(path: Path, config: Any, dataset: Any) -> list[str]:
                 f"{tag.low:g} to {tag.high:g} {tag.unit}, and count as missing; check low and "
                 f"high, or factor and offset, in {path}"
             )
-    lines += _contradictory(path, counts)
+    lines += [*_fractions(path, dataset), *_contradictory(path, counts)]
     columns: Any = dataset.transitions
     used = np.asarray(columns.mask, bool)
     for i, channel in enumerate(dataset.spec.action):
@@ -220,6 +222,28 @@ def _unusable(path: Path, config: Any, dataset: Any) -> list[str]:
             f"{dataset.n_episodes}; set length in [episodes] of {path} to cut it into episodes of "
             "that many rows"
         )
+    return lines
+
+
+def _fractions(path: Path, dataset: Any) -> list[str]:
+    """Lines on channels of 0 to 100 % whose values look as a fraction of 1 does."""
+    columns: Any = dataset.transitions
+    used = np.asarray(columns.mask, bool)
+    lines = []
+    for channels, values in (
+        (dataset.spec.obs, columns.obs),
+        (dataset.spec.action, columns.action),
+    ):
+        for i, channel in enumerate(channels):
+            column = np.asarray(values[:, i])[used]
+            if (channel.unit, channel.low, channel.high) != ("%", 0, 100) or not len(column):
+                continue
+            low, high = column.min(), column.max()
+            if 0 <= low < high <= FRACTION:
+                lines.append(
+                    f"{channel.name} lies between {low:.3g} and {high:.3g} % in every row, as a "
+                    f"fraction of 1 would; if it is one, write factor = 100 for it in {path}"
+                )
     return lines
 
 
