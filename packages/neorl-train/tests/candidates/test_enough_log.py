@@ -142,6 +142,8 @@ def test_a_run_refuses_before_it_learns_a_plant(monkeypatch):
     monkeypatch.setattr(job, "incumbent_episodes", lambda part, name: None)
     monkeypatch.setattr(job, "run_facts", lambda *of: (PlantFacts(), []))
     monkeypatch.setattr(job, "declared_reports", lambda *of: (report(model()),))
+    monkeypatch.setattr(job, "declared_faceplates", lambda log: {})
+    monkeypatch.setattr(job, "require_declared", lambda reports, declared: [])
     monkeypatch.setattr(job, "learned_plants", lambda *of, **given: pytest.fail("it was learned"))
     config = SimpleNamespace(
         retuning=RetuningConfig(controller="AIC-401"), data=SimpleNamespace(source="log.h5")

@@ -33,6 +33,8 @@ from neorl_train.candidates._family import Material
 from neorl_train.candidates._loop_changes import (
     declared_faceplates,
     declared_reports,
+    require_declared,
+    sticking_valves,
     write_loop_changes,
 )
 from neorl_train.candidates._retuned import RULE, gain_text, retune_settings
@@ -151,6 +153,7 @@ def with_others(
     incumbent: Policy,
     candidate: Policy,
     experience: Experience,
+    loops: Sequence[LoopReport] = (),
 ) -> LogPrediction:
     """Adds other estimates of the gain, and facts about the log, to a prediction from a log."""
     dataset = experience.dataset
@@ -164,7 +167,7 @@ def with_others(
         others=others,
         excitation=plants.excitation,
         after_moves=error_after_moves(plants.model, plants.rows, plants.evaluation_starts),
-        warnings=tuple(log_warnings(dataset, experience.signal_warnings)),
+        warnings=(*log_warnings(dataset, experience.signal_warnings), *sticking_valves(loops)),
         broken=broken_episodes(dataset, plants.model.spec, prediction.incumbent),
     )
 
@@ -276,6 +279,7 @@ def with_plants(
         reports: tuple[LoopReport, ...] = ()
         with contextlib.suppress(InputError):  # Of a log that shows no loops nothing is refused.
             reports = declared_reports(Path(config.data.source), dataset, known[name])
+        notes += require_declared(reports, declared_faceplates(dataset)) if reports else []
         memory = require_enough(
             reports, known[name], material.spec, part.episode_lengths,
             model_settings(settings.model, facts),
@@ -383,7 +387,9 @@ def choose_stage(
             assert plants is not None  # they made the prediction
             assert incumbent is not None
             policy = choice.candidate.policy
-            prediction = with_others(prediction, plants, incumbent, policy, experience)
+            prediction = with_others(
+                prediction, plants, incumbent, policy, experience, material.loops
+            )
             choice = choice._replace(prediction=prediction)
             compared = {"candidate": policy, "incumbent": incumbent}
             loops = [(one.measurement, one.setpoint) for one in loops_of(experience.dataset)]

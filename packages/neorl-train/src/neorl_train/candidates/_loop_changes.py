@@ -32,10 +32,14 @@ from neorl_train.runs._directory import LOOPS
 
 RETUNE = "retune"
 MEND = "mend the valve or sensor"
+STICKS = "stiction"
+"""Kind of the cause of a loop whose valve sticks."""
 OUTSIDE = "outside"
 """Kind of the cause of an oscillation that no tuning cures."""
 NEAR, FAR = 1.2, 2.0
 """Factors between declared numbers and those of the rows: what is said, and what is refused."""
+PERCENT = 100.0
+"""Factor between the two if one of them is in percent and the other a fraction."""
 
 
 class TodaysLoop(NamedTuple):
@@ -91,10 +95,15 @@ def proposed_change(
     episodes of so many rows, the change says whether a run on it would be refused.
     """
     record, model, cause = report.record, report.model, report.cause
+    apart, difference = 1.0, ""
+    if declared is not None:
+        controller = report.figures.controller
+        apart, difference = beside_the_rows(record, controller, declared.form, declared.shown)
+    beside = f"; {difference}" if apart > NEAR else ""
     if cause.answer != RETUNE:
-        return f"no gains are proposed, because the answer is {cause.answer!r}"
+        return f"no gains are proposed, because the answer is {cause.answer!r}{beside}"
     if not model.usable:
-        return f"no gains are proposed: {model.why_not}"
+        return f"no gains are proposed: {model.why_not}{beside}"
     today = todays_loop(report, declared)
     if today is None:
         return (
@@ -102,11 +111,6 @@ def proposed_change(
             "[[loop]] in plant.toml"
         )
     gains = PIDGains(*map(float, pid_gains(today.shown, form=today.form)))
-    apart, difference = 1.0, ""
-    if today.declared:
-        apart, difference = beside_the_rows(
-            record, report.figures.controller, today.form, today.shown
-        )
     if apart > FAR:
         return f"no gains are proposed: {difference}"
     span = record.output_range[1] - record.output_range[0]
@@ -116,7 +120,7 @@ def proposed_change(
         noise=noise if math.isfinite(noise) else 0.0,
     )  # fmt: skip
     if found.kept:
-        return f"today's gains are kept: {found.reason}"
+        return f"today's gains are kept: {found.reason}{beside}"
     change = loop_change(
         record, model, today.shown, today.form, found.chosen.gains, facts, proposal=found, band=band
     )
@@ -143,7 +147,10 @@ def beside_the_rows(
     if not read.known or gains.kd:
         return nothing
     pairs = ((float(gains.kp), read.kp), (float(gains.ki), read.ki))
-    apart = max(max(a / b, b / a) if a * b > 0 else math.inf for a, b in pairs)
+    factors = [a / b if a * b > 0 else math.inf for a, b in pairs]
+    apart = max(max(one, 1 / one) for one in factors)
+    percent = all(PERCENT / NEAR < max(one, 1 / one) < PERCENT * NEAR for one in factors)
+    scale = ", a hundredfold apart, as percent and a fraction of 1 are" if percent else ""
     size = PIDGains(abs(read.kp), abs(read.ki), 0.0, 0.0)
     form, acts = dataclasses.replace(form, direction="reverse"), form.direction
     seen = Faceplate(*(float(f"{float(number):.3g}") for number in faceplate(size, form=form)))
@@ -157,8 +164,8 @@ def beside_the_rows(
     ]
     return apart, (
         f"the faceplate says {both[0]}, {acts} acting, and the rows of the log show {both[1]}, "
-        f"{'reverse' if read.kp > 0 else 'direct'} acting; check units, form, direction and the "
-        "range of the instrument, or use a log since the last change of the numbers"
+        f"{'reverse' if read.kp > 0 else 'direct'} acting{scale}; check units, form, direction and "
+        "the range of the instrument, or use a log since the last change of the numbers"
     )
 
 
@@ -193,6 +200,46 @@ def declared_reports(source: Path, dataset: Dataset, policy: Policy) -> tuple[Lo
         return ()
     records = [one for one in loop_records(source) if one.tags["output"] in held]
     return tuple(loop_reports(records))
+
+
+def require_declared(
+    reports: Sequence[LoopReport], declared: Mapping[str, TodaysFaceplate]
+) -> list[str]:
+    """Refuses a log whose rows another controller wrote than the declared one.
+
+    Args:
+        reports: The declared loops, judged from the rows.
+        declared: Their faceplates by the channel that they move.
+
+    Returns:
+        Sentences on loops whose numbers differ a little, or that no tuning mends.
+
+    Raises:
+        InputError: Names every loop whose gain or integral is more than twice or less than half
+            that of the rows.
+    """
+    far, notes = list[str](), list[str]()
+    for report in reports:
+        shown = declared[report.record.tags["output"]]
+        apart, difference = beside_the_rows(
+            report.record, report.figures.controller, shown.form, shown.shown
+        )
+        if apart > NEAR:
+            (far if apart > FAR else notes).append(f"{shown.name}: {difference}")
+        if report.cause.answer == MEND:
+            notes.append(f"{shown.name}: {report.cause.reason} {report.cause.needed}")
+    if far:
+        raise InputError("; ".join(far))
+    return notes
+
+
+def sticking_valves(reports: Sequence[LoopReport]) -> list[str]:
+    """Sentences on the loops whose valve sticks, since no tuning may be judged on such a log."""
+    return [
+        f"{report.record.name}: {report.cause.reason[0].lower()}{report.cause.reason[1:-1]}"
+        for report in reports
+        if report.cause.kind == STICKS
+    ]
 
 
 def write_loop_changes(

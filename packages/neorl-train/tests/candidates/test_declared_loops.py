@@ -1,0 +1,108 @@
+"""Declared numbers are compared with the rows of the log, and a valve that sticks is named."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from neorl_agents.loops import Cause, LoopRecord, logged_controller
+from neorl_core import InputError
+from neorl_envs.datasets import FaceplateLoop
+from neorl_train._job import candidates as job
+from neorl_train.candidates import Material
+from neorl_train.candidates._loop_changes import proposed_change, require_declared, sticking_valves
+from neorl_train.configuration import LimitsConfig, RetuningConfig
+
+KP, RESET, PERIOD = 0.7, 21.0, 2.0
+HEALTHY = Cause(
+    "leave it", "The loop is tuned well enough, and nothing ails it.", (), "", "healthy"
+)
+STUCK = Cause(
+    "mend the valve or sensor", "The valve sticks: by 2.4 %.", (), "Stroke the valve.", "stiction"
+)
+
+
+def record(rows: int = 400, scale: float = 1.0) -> LoopRecord:
+    """A lag under a PI by its textbook equation, with noise, whose output is logged scaled."""
+    rng = np.random.default_rng(0)
+    y, integral, level = np.zeros(rows), 50.0, 70.0
+    u, setpoint = np.zeros(rows), np.where(np.arange(rows) % 200 < 100, 70.0, 71.0)
+    for t in range(rows):
+        y[t] = level + 0.1 * rng.normal()
+        error = setpoint[t] - y[t]
+        integral += KP / RESET * PERIOD * error
+        u[t] = integral + KP * error
+        level += (70.0 + u[t] - 50.0 - level) * PERIOD / 20
+    return LoopRecord(
+        "TIC-111", y, scale * u, setpoint, np.ones(rows, bool), np.zeros(rows, int), PERIOD,
+        "degC", "%", (40.0, 100.0), (0.0, 100.0), tags={"output": "TIC_111_OP"},
+    )  # fmt: skip
+
+
+def report(of: LoopRecord, cause: Cause = HEALTHY) -> SimpleNamespace:
+    figures = SimpleNamespace(controller=logged_controller(of))
+    return SimpleNamespace(record=of, figures=figures, cause=cause, model=None)
+
+
+def declared(gain: float, direction: str = "reverse") -> dict:
+    loop = FaceplateLoop(
+        "TIC_111_PV", "TIC_111_OP", direction, gain=gain, integral=RESET,
+        setpoint_channel="TIC_111_SP", name="TIC-111",
+    )  # fmt: skip
+    return {"TIC_111_OP": loop.faceplate((60.0, 100.0), ("degC", "%"))}
+
+
+def test_numbers_that_wrote_the_rows_are_accepted():
+    assert require_declared([report(record())], declared(KP)) == []
+
+
+def test_numbers_that_differ_a_little_are_told():
+    (note,) = require_declared([report(record())], declared(1.05))
+    assert note.startswith("TIC-111: the faceplate says gain 1.05 % per degC")
+    assert "the rows of the log show gain 0.7 % per degC" in note
+
+
+@pytest.mark.parametrize(("gain", "direction"), [(2.1, "reverse"), (KP, "direct")])
+def test_numbers_that_did_not_write_the_rows_are_refused(gain, direction):
+    with pytest.raises(
+        InputError, match=r"^TIC-111: the faceplate says .* check units, form"
+    ) as it:
+        require_declared([report(record())], declared(gain, direction))
+    assert "hundredfold" not in str(it.value)
+
+
+def test_a_fraction_in_place_of_percent_is_recognised_by_its_factor():
+    with pytest.raises(InputError, match="a hundredfold apart, as percent and a fraction of 1 are"):
+        require_declared([report(record(scale=0.01))], declared(KP))
+
+
+def test_a_loop_that_needs_no_gains_is_compared_too():
+    said = proposed_change(report(record()), declared(2.1)["TIC_111_OP"], None)
+    assert said.startswith("no gains are proposed, because the answer is 'leave it'; the faceplate")
+
+
+def test_a_valve_that_sticks_is_told_and_counts_against_the_log():
+    stuck = report(record(), STUCK)
+    assert require_declared([stuck], declared(KP)) == [
+        "TIC-111: The valve sticks: by 2.4 %. Stroke the valve."
+    ]
+    assert sticking_valves([report(record()), stuck]) == ["TIC-111: the valve sticks: by 2.4 %"]
+
+
+def test_a_run_refuses_wrong_numbers_before_it_learns_a_plant(monkeypatch):
+    """With everything that a run asks of its log answered; learning a plant would fail the test."""
+    dataset = SimpleNamespace(transitions=None, episode_lengths=np.full(8, 50))
+    monkeypatch.setattr(job, "training_sample", lambda data, log: log)
+    monkeypatch.setattr(job, "incumbent_episodes", lambda part, name: None)
+    monkeypatch.setattr(job, "run_facts", lambda *of: (None, []))
+    monkeypatch.setattr(job, "declared_reports", lambda *of: (report(record()),))
+    monkeypatch.setattr(job, "declared_faceplates", lambda log: declared(2.1))
+    monkeypatch.setattr(job, "learned_plants", lambda *of, **given: pytest.fail("it was learned"))
+    config = SimpleNamespace(
+        retuning=RetuningConfig(controller="TIC-111"), data=SimpleNamespace(source="log.h5")
+    )
+    material = Material(config, None, None, dataset)
+    with pytest.raises(
+        InputError, match=r"^retuning TIC-111: TIC-111: the faceplate says gain 2.1"
+    ):
+        job.with_plants(material, {"TIC-111": None}, LimitsConfig())
