@@ -15,8 +15,9 @@ is a sensible loop with one fault: a valve that sticks, gains declared three tim
 exported as a fraction where percent is declared, or no move by anybody. The export has three gaps,
 noise, three decimals and 0.2 % bad values. It is read by ``neorl-envs init`` and ``convert``, whose
 TODO lines are completed as a user would, and answered by ``neorl-train run`` (1,500 updates and 8
-generations, as in the demo). The truth is the difference that the proposed gains make on the
-simulator: 30,000 rows in automatic, with the same load, noise and set points, per episode.
+generations, as in the demo). ``neorl-train loop`` is asked too where there is a fault. The truth is
+the difference that the proposed gains make on the simulator, with its fault: 30,000 rows in
+automatic, with the same load, noise and set points, which move as often as in the log, per episode.
 Results: tools/studies/benchmarks/results/outside_plants.json, a row for each case.
 """
 
@@ -40,7 +41,14 @@ from outside_simulators import PLANTS, OutsidePlant, Rows, Tuning, record, worth
 RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "outside_plants.json"
 EPISODES, LENGTH = 20, 600
 TUNINGS = {"sensible": (1.0, 1.0), "sluggish": (0.4, 1.0), "tight": (2.2, 0.7)}
-FAULTS = ("sticking valve", "wrong gains", "fraction", "no moves")
+FAULTS = {
+    "sticking valve": "valve sticks",
+    "wrong gains": "the rows of the log show",
+    "fraction": "as a fraction of 1",
+    "no moves": "is independent of them|follows from the measurement",
+}
+"""Each fault, and the words by which a command names it."""
+STICKBAND = 3.0
 TRUTH_SEEDS = range(100, 105)
 CASES = {
     **{
@@ -64,12 +72,17 @@ def tuning_of(plant: OutsidePlant, name: str) -> Tuning:
 
 def recorded(plant: OutsidePlant, tuning: str, kind: str) -> Rows:
     """The recording of a case."""
-    sticks = [3.0] * len(plant.loops) if kind == "sticking valve" else []
-    rows = EPISODES * LENGTH
-    return record(
-        plant, tuning_of(plant, tuning), rows, 0, manual=kind not in ("auto", "no moves"),
-        moves=0 if kind == "no moves" else rows // 600, stickband=sticks,
-    )  # fmt: skip
+    manual = kind not in ("auto", "no moves")
+    return _operated(plant, tuning_of(plant, tuning), kind, EPISODES * LENGTH, 0, manual=manual)
+
+
+def _operated(
+    plant: OutsidePlant, tuning: Tuning, kind: str, rows: int, seed: int, *, manual: bool
+) -> Rows:
+    """Some rows of operation, with the fault of a kind of log."""
+    sticks = [STICKBAND] * len(plant.loops) if kind == "sticking valve" else []
+    moves = 0 if kind == "no moves" else rows // 600
+    return record(plant, tuning, rows, seed, manual=manual, moves=moves, stickband=sticks)
 
 
 def export(path: Path, plant: OutsidePlant, rows: Rows, *, fraction: bool) -> None:
@@ -138,12 +151,12 @@ def command(folder: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def true_gain(plant: OutsidePlant, before: Tuning, after: Tuning) -> list[float]:
+def true_gain(plant: OutsidePlant, before: Tuning, after: Tuning, kind: str) -> list[float]:
     """Mean difference of the objective in an episode, and the ends of its 95 % interval."""
     differences = []
     for seed in TRUTH_SEEDS:
         one, other = (
-            worth(plant, record(plant, tuning, 6_000, seed, moves=6, manual=False))
+            worth(plant, _operated(plant, tuning, kind, 6_000, seed, manual=False))
             for tuning in (before, after)
         )
         whole = len(one) // LENGTH * LENGTH
@@ -173,12 +186,25 @@ def answered(name: str) -> dict[str, Any]:
         if code:
             return row | {"convert": said.strip().splitlines()[-1]}
         row["convert"] = [line for line in said.splitlines() if "warning" in line]
+        spoken = {"convert": said}
+        if kind in FAULTS:
+            _, spoken["loop"] = command(folder, "neorl-train", "loop", "log.h5")
         words = ("--retuning.updates", "1500", "--retuning.generations", "8")
         _, said = command(folder, "neorl-train", "run", "log.h5", *words, "--output.no-tracking")
-        return row | {"run": _run_answer(folder, said, plant, before)}
+        row["run"] = _run_answer(folder, said, plant, before, kind)
+        if kind in FAULTS:
+            spoken["run"] = said
+            row["named"] = {
+                name: found
+                for name, text in spoken.items()
+                if (found := [x.strip() for x in text.splitlines() if re.search(FAULTS[kind], x)])
+            }
+        return row
 
 
-def _run_answer(folder: Path, said: str, plant: OutsidePlant, before: Tuning) -> dict[str, Any]:
+def _run_answer(
+    folder: Path, said: str, plant: OutsidePlant, before: Tuning, kind: str
+) -> dict[str, Any]:
     """The verdict of a run, the gains that it proposes, and what they are worth."""
     verdicts = list((folder / "runs").glob("*/verdict.json"))
     if not verdicts:
@@ -186,11 +212,14 @@ def _run_answer(folder: Path, said: str, plant: OutsidePlant, before: Tuning) ->
     verdict = json.loads(verdicts[0].read_text())
     clauses = {one["name"]: one for one in verdict["clauses"]}
     gain = clauses["return"]
+    wider = re.search(r"with the model's error on logged episodes (\S+) to ([^\s;]+)", said)
     result: dict[str, Any] = {
         "answer": verdict["answer"],
         "model": clauses["model"]["sentence"],
         "failed": [one["sentence"] for one in clauses.values() if not one["holds"]],
         "predicted": [round(gain[end], 3) for end in ("value", "low", "high")],
+        "with the model's error": wider and [*wider.groups()],
+        "judged on": gain["statistic"],
     }
     policy = load_policy(verdicts[0].parent / "policies" / "retuned-0.safetensors").policy
     loops: Any = getattr(policy, "loops", policy)
@@ -199,7 +228,7 @@ def _run_answer(folder: Path, said: str, plant: OutsidePlant, before: Tuning) ->
         tuple(float(x) for x in np.asarray(loops.kp) / np.asarray(loops.ki)),
     )
     result |= {"gain": proposed.gain, "integral": proposed.integral}
-    return result | {"truth": true_gain(plant, before, proposed)}
+    return result | {"truth": true_gain(plant, before, proposed, kind)}
 
 
 def page() -> str:
