@@ -208,7 +208,7 @@ def _run_answer(
     """The verdict of a run, the gains that it proposes, and what they are worth."""
     verdicts = list((folder / "runs").glob("*/verdict.json"))
     if not verdicts:
-        return {"answer": "refused", "said": said.strip()[-800:]}
+        return {"answer": "refused", "said": said.strip().splitlines()[-1]}
     verdict = json.loads(verdicts[0].read_text())
     clauses = {one["name"]: one for one in verdict["clauses"]}
     gain = clauses["return"]
