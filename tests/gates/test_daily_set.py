@@ -1,7 +1,5 @@
 """The division into daily tests and all others keeps its promises; the rule: `daily_set`."""
 
-from pathlib import Path
-
 import pytest
 
 import daily_set
@@ -57,17 +55,3 @@ def test_stored_set_ups_are_those_that_tests_need(collected: list[pytest.Item]) 
     needed = {key for item in collected for key in daily_set.setups(item)}
     stored = set(daily_set.stored()["setups"])
     assert len(stored - needed) <= 0.1 * len(stored), "run `python -m hatch run tests:record`"
-
-
-def test_a_stored_test_still_exists(checkout: Path) -> None:
-    durations = daily_set.stored()
-    named = {f"{file}::{test}" for file, tests in durations["tests"].items() for test in tests}
-    texts: dict[str, str] = {}
-    gone = []
-    for one in sorted(named | set(durations["chosen"].values())):
-        file, _, test = one.partition("[")[0].partition("::")
-        path = checkout / file
-        text = texts.setdefault(file, path.read_text() if path.is_file() else "")
-        if f"def {test.rpartition('::')[2]}(" not in text:
-            gone.append(one)
-    assert not gone, f"{', '.join(gone)}: gone or renamed; run `python -m hatch run tests:record`"
