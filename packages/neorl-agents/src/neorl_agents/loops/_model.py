@@ -134,7 +134,9 @@ def loop_model(record: LoopRecord) -> LoopModel:
         factor *= 3
         thin = thinned(record, factor)
     need = (identification.REACH + identification.MEMORY + LEAST_ROWS) * record.period
-    why = f"no stretch of rows without a gap is long enough; give {need / 3600:.1f} h or more"
+    why = (
+        f"no stretch of rows without a gap is long enough; give {need / 3600:.1f} h or more in one"
+    )
     if len(record.output) and np.nanstd(record.output) <= 1e-9:
         why = "the output never moved; give a log in which it does, such as a step test"
     return none._replace(why_not=why)
