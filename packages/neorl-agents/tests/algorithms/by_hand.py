@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neorl_agents import ReBRAC
-from neorl_agents.algorithms import _rebrac, _td3_bc
 from neorl_agents.learning import UnitRows
 from neorl_agents.networks import MLP
 from neorl_agents.testing import make_problem, sized
@@ -49,25 +47,3 @@ def wide(x):
 def method(name):
     """A method of learners as one compiled function of the learner and its arguments."""
     return jax.jit(lambda learner, *arguments: getattr(learner, name)(*arguments))
-
-
-@jax.jit
-def actor_step(learner, state, row):
-    """The actor's step of TD3+BC or ReBRAC alone, with the critics as they are."""
-    if isinstance(learner, ReBRAC):
-        loss, weight = _rebrac._actor_loss, learner.actor_weight * learner.remaining(state)
-    else:
-        loss, weight = _td3_bc._actor_loss, learner.alpha
-    critics = state.parameters["critics"]
-    state, value, more = learner.descend(state, "actor", loss, critics, row, weight)
-    return state, {"actor_loss": value, **more}
-
-
-@cache
-def slope_of(name):
-    """The gradient of a loss method in its first argument."""
-
-    def slope(learner, *arguments):
-        return jax.grad(getattr(learner, name), has_aux=True)(*arguments)[0]
-
-    return jax.jit(slope)

@@ -3,17 +3,13 @@
 from dataclasses import replace
 from functools import partial
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.optimize
 
-from neorl_agents import AWAC, BC, IQL, TD3BC, XQL
-from neorl_agents.algorithms._delayed import delayed_critic_steps
-from neorl_agents.algorithms._iql import _value_loss
-from neorl_agents.learning import UnitRows, regress_actor
+from neorl_agents import AWAC, IQL, TD3BC, XQL
+from neorl_agents.learning import UnitRows
 from neorl_agents.testing import sized
 from neorl_core import (
     Channel,
@@ -24,8 +20,6 @@ from neorl_core import (
     as_arrays,
 )
 from neorl_core.testing import assert_close
-
-from .by_hand import actor_step
 
 KEY = jax.random.key(0)
 
@@ -54,14 +48,6 @@ def rows_by_hand(state, batch, discount=0.99):
     )
 
 
-def scaled_critics(state, factor):
-    """A state whose critics give ``factor`` times the value."""
-    critics = state.parameters["critics"]
-    weights = (*critics.weights[:-1], factor * critics.weights[-1])
-    biases = (*critics.biases[:-1], factor * critics.biases[-1])
-    return state.with_parameters(critics=replace(critics, weights=weights, biases=biases))
-
-
 @pytest.fixture(scope="module")
 def td3(problem, few, state_of_form):
     algorithm = sized(TD3BC(), **few)
@@ -74,19 +60,6 @@ def iql(problem, few, state_of_form):
     algorithm = sized(IQL(), **few)
     state = state_of_form(algorithm, problem)
     return as_arrays(algorithm), state, rows_by_hand(state, problem.batch(algorithm))
-
-
-@jax.jit
-def regressed(algorithm, state, rows, advantage):
-    """The actor's step of IQL alone."""
-    state, metrics = regress_actor(algorithm, state, rows, advantage, log_std_range=(-5.0, 2.0))
-    return state, metrics["actor_loss"]
-
-
-@jax.jit
-def critic_steps(algorithm, state, rows):
-    """Those of TD3 towards the rewards."""
-    return delayed_critic_steps(algorithm, state, rows, rows.reward)[0]
 
 
 @jax.jit
@@ -108,51 +81,7 @@ def pair(rows):
     return jax.tree.map(lambda column: np.stack([column, column]), rows)
 
 
-class TestBC:
-    def test_loss_is_the_mean_over_rows_and_channels(self, problem, few):
-        algorithm = sized(BC(), **few)
-        state = algorithm.init(problem.spec, problem.statistics, KEY)
-        batch = problem.batch(algorithm)
-        _, metrics = update(as_arrays(algorithm), state, batch, KEY)
-        policy = algorithm.policy(state)
-        box = problem.spec.action
-        low, high = np.array([c.low for c in box]), np.array([c.high for c in box])
-        mine = np.stack([np.asarray(policy((), obs)[1], np.float64) for obs in batch.obs[0]])
-        error = 2 * (mine - np.asarray(batch.action[0], np.float64)) / (high - low)
-        np.testing.assert_allclose(metrics["actor_loss"], np.mean(error**2), rtol=1e-4)
-
-    def test_learns_saturated_actions_up_to_the_margin(self, problem, few):
-        algorithm = sized(BC(), learning_rate=1e-2, **few)
-        state = algorithm.init(problem.spec, problem.statistics, KEY)
-        batch = problem.batch(algorithm)
-        high = jnp.asarray([channel.high for channel in problem.spec.action])
-        batch = batch._replace(action=jnp.broadcast_to(high, batch.action.shape))
-        for _ in range(100):
-            state, metrics = update(as_arrays(algorithm), state, batch, KEY)
-        assert metrics["actor_loss"] < 1e-3
-        _, action = algorithm.policy(state)((), batch.obs[0, 0])
-        assert np.all(action <= high)
-
-
 class TestTD3BC:
-    def test_actor_step_does_not_feel_the_scale_of_the_value(self, td3):
-        algorithm, state, rows = td3
-        one, _ = actor_step(algorithm, state, rows)
-        other, _ = actor_step(algorithm, scaled_critics(state, 16.0), rows)
-        assert_close(one.parameters["actor"], other.parameters["actor"], rtol=1e-5)
-
-    def test_alpha_zero_is_behaviour_cloning(self, td3, problem, few):
-        algorithm, state, _ = td3
-        bc = sized(BC(), **few)
-        start = bc.init(problem.spec, problem.statistics, KEY)
-        start = start.with_parameters(actor=state.parameters["actor"])
-        expected, theirs = update(as_arrays(bc), start, problem.batch(bc), KEY)
-        cloned, metrics = actor_step(
-            replace(algorithm, alpha=jnp.zeros(())), state, rows_by_hand(state, problem.batch(bc))
-        )
-        assert_close(cloned.parameters["actor"], expected.parameters["actor"], rtol=1e-6)
-        assert_close(metrics["actor_loss"], theirs["actor_loss"], rtol=1e-6)
-
     def test_noise_is_clipped(self, td3):
         algorithm, state, rows = td3
         rows = pair(rows)
@@ -176,37 +105,6 @@ class TestTD3BC:
         nearest = np.min(np.abs(np.stack(y)[:, None] - np.asarray(targets)[None]), axis=0)
         assert nearest.max() < 1e-4
 
-    def test_critic_steps_leave_actor_and_targets_to_the_bit(self, td3):
-        algorithm, state, rows = td3
-        new = critic_steps(algorithm, state, pair(rows))
-        for part in ("targets", "counters", "preparation"):
-            chex.assert_trees_all_equal(getattr(new, part), getattr(state, part))
-        for part in ("parameters", "optimisers"):
-            after, before = getattr(new, part), getattr(state, part)
-            chex.assert_trees_all_equal(after["actor"], before["actor"])
-        after, before = (one.parameters["critics"].weights[0] for one in (new, state))
-        assert not np.array_equal(after, before)
-
-    def test_targets_move_by_the_rate_on_the_actor_step(self, td3):
-        algorithm, state, rows = td3
-        new, _ = learned(algorithm, state, pair(rows))
-        for name in ("actor", "critics"):
-            slow, fast = state.targets[name], new.parameters[name]
-            slow, fast = jax.device_get((slow, fast))
-            expected = jax.tree.map(lambda t, o: 0.995 * t + 0.005 * o, slow, fast)
-            assert_close(new.targets[name], expected)
-            assert not np.array_equal(fast.weights[0], slow.weights[0])
-
-    def test_termination_stops_the_bootstrap_and_truncation_does_not(self, td3):
-        algorithm, state, rows = td3
-        rows = pair(rows)._replace(terminated=np.ones((2, 32), bool))
-        np.testing.assert_array_equal(critic_targets(algorithm, state, rows, KEY), rows.reward)
-        ended = rows._replace(terminated=np.zeros((2, 32), bool), truncated=np.ones((2, 32), bool))
-        going = ended._replace(truncated=np.zeros((2, 32), bool))
-        targets = critic_targets(algorithm, state, ended, KEY)
-        np.testing.assert_array_equal(targets, critic_targets(algorithm, state, going, KEY))
-        assert np.all(targets != rows.reward)
-
 
 def value_of(critics, obs, action):
     """The least of the twins, one row and one network at a time."""
@@ -216,65 +114,6 @@ def value_of(critics, obs, action):
 
 
 class TestIQL:
-    def test_value_reaches_the_expectile(self, problem, few):
-        """On one state with eight values, the value network finds scipy's root."""
-        algorithm = sized(IQL(), expectile=0.8, value_learning_rate=3e-3, **few)
-        state = algorithm.init(problem.spec, problem.statistics, KEY)
-        q = jnp.asarray(np.random.default_rng(0).normal(size=32), jnp.float32)
-        rows = rows_by_hand(state, problem.batch(algorithm))
-        rows = rows._replace(obs=np.ones_like(rows.obs))
-
-        def imbalance(v):
-            difference = np.asarray(q, np.float64) - v
-            return np.sum(np.where(difference > 0, 0.8, 0.2) * difference)
-
-        def step(algorithm, state, _):
-            state, loss, _ = algorithm.descend(
-                state, "value", _value_loss, rows, q, algorithm.expectile
-            )
-            return state, loss
-
-        run = jax.jit(lambda a, s: jax.lax.scan(partial(step, a), s, None, length=1000))
-        state, _ = run(as_arrays(algorithm), state)
-        root = scipy.optimize.brentq(imbalance, -5, 5)
-        np.testing.assert_allclose(state.parameters["value"](rows.obs[:1])[0, 0], root, atol=2e-3)
-
-    def test_scaling_advantage_and_inverse_temperature_together_changes_nothing(self, iql):
-        algorithm, state, rows = iql
-        advantage = jnp.linspace(-1, 1, 32)
-        one, _ = regressed(algorithm, state, rows, advantage)
-        hotter = replace(algorithm, inverse_temperature=algorithm.inverse_temperature / 8)
-        other, _ = regressed(hotter, state, rows, 8 * advantage)
-        assert_close(one.parameters["actor"], other.parameters["actor"], rtol=1e-6)
-
-    def test_advantage_over_its_deviation_does_not_feel_the_scale(self, iql, few):
-        algorithm, state, rows = iql
-        relative = as_arrays(sized(IQL(), advantage_scale="std", **few))
-        advantage = jnp.linspace(-1, 3, 32)
-        one, loss = regressed(relative, state, rows, advantage)
-        other, _ = regressed(relative, state, rows, 64 * advantage)
-        assert_close(one.parameters["actor"], other.parameters["actor"], rtol=1e-5)
-        _, by_hand = regressed(algorithm, state, rows, advantage / jnp.std(advantage))
-        assert_close(loss, by_hand, rtol=1e-5)
-
-    def test_zero_inverse_temperature_is_plain_regression(self, iql):
-        algorithm, state, rows = iql
-        plain = replace(algorithm, inverse_temperature=jnp.zeros(()))
-        one, loss = regressed(plain, state, rows, jnp.linspace(-9, 9, 32))
-        other, _ = regressed(plain, state, rows, jnp.zeros(32))
-        assert_close(one.parameters["actor"], other.parameters["actor"])
-        error = np.asarray(rows.action, np.float64) - np.asarray(
-            state.parameters["actor"].mean(rows.obs)
-        )
-        density = np.sum(-(error**2) / 2 - np.log(2 * np.pi) / 2, axis=1)
-        np.testing.assert_allclose(loss, -density.mean(), rtol=1e-5)
-
-    def test_weights_stop_at_the_ceiling(self, iql):
-        algorithm, state, rows = iql
-        _, at = regressed(algorithm, state, rows, jnp.full(32, np.log(100.0) / 3 + 1e-3))
-        _, beyond = regressed(algorithm, state, rows, jnp.full(32, 1e6))
-        np.testing.assert_array_equal(at, beyond)
-
     def test_actor_rate_falls_along_half_a_cosine(self, iql):
         algorithm, state, rows = iql
         decaying = replace(algorithm, decay_updates=jnp.asarray(10, jnp.int32))
