@@ -1,6 +1,8 @@
 """One update of every learner on rollouts beside its equations, and what rollouts give it."""
 
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -11,9 +13,17 @@ from scipy import special, stats
 
 from neorl_agents import COMBO, MOBILE, MOPO, RAMBO, MOReL
 from neorl_agents.algorithms._soft_actor import temperature_step
+from neorl_agents.algorithms.model_based._combo import conservative_loss
+from neorl_agents.algorithms.model_based._mobile import inconsistency
 from neorl_agents.algorithms.model_based._morel import halt_threshold
+from neorl_agents.algorithms.model_based._rambo import (
+    adversarial_scale,
+    mixture_log_density,
+    standardise,
+)
 from neorl_agents.learning import unit_rows
-from neorl_agents.models import Calibration, DynamicsModel, PredictedStep
+from neorl_agents.models import Calibration, DynamicsModel, Moments, PredictedStep
+from neorl_agents.networks import MLP, identity
 from neorl_agents.testing import make_problem, sized
 
 from .test_equations import bellman, first, squared
@@ -243,6 +253,32 @@ def test_a_step_that_morel_does_not_know_is_worth_the_worst_reward_for_ever(prob
         np.testing.assert_allclose(units[1:], 10 * (maps.reward_range[0] - 0.25), rtol=1e-5)
 
 
+def test_the_inconsistency_is_that_of_means():
+    values = np.random.default_rng(0).normal(size=(5, 3, 7))
+    np.testing.assert_allclose(inconsistency(values), values.mean(0).std(0, ddof=1), rtol=1e-5)
+    assert float(inconsistency(jnp.ones((4, 3, 2)) - 7).max()) == 0
+
+
+DENSITY = jax.jit(mixture_log_density)
+
+
+def test_the_density_of_a_mixture_is_scipys_but_for_a_constant():
+    rng = np.random.default_rng(0)
+    mean, change = rng.normal(size=(3, 5, 2)), rng.normal(size=(5, 2))
+    std = rng.uniform(0.5, 2, size=(3, 5, 2))
+    moments = Moments(jnp.asarray(mean), jnp.asarray(std))
+    actual = DENSITY(moments, jnp.asarray(change), jnp.ones(2))
+    each = stats.norm.logpdf(change, mean, std).sum(-1)
+    expected = special.logsumexp(each, axis=0) - np.log(3) + np.log(2 * np.pi)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    one = DENSITY(moments, jnp.asarray(change), jnp.array([1.0, 0.0]))
+    each = stats.norm.logpdf(change[:, 0], mean[..., 0], std[..., 0])
+    expected = special.logsumexp(each, axis=0) - np.log(3) + np.log(2 * np.pi) / 2
+    np.testing.assert_allclose(one, expected, rtol=1e-5)
+    x = np.asarray(jax.jit(standardise)(change[:, 0].astype(np.float32), np.arange(5) < 4))
+    np.testing.assert_allclose([x[:4].mean(), x[:4].std()], [0, 1], atol=1e-5)
+
+
 def test_the_model_sees_what_the_learner_sees_and_its_rate_ends_with_it():
     learner = sized(MOPO(model_updates=700), encoder="history", history_steps=3)
     fit = learner.fits()["model"]
@@ -252,6 +288,70 @@ def test_the_model_sees_what_the_learner_sees_and_its_rate_ends_with_it():
     assert constant.fitted_model().decay_updates == 0
     with pytest.raises(ValueError, match=r"model\.members must be an integer of at least 1"):
         replace(learner, model=replace(learner.model, members=0)).validate()
+
+
+@cache
+def recorded_terms():
+    """What OfflineRL-Kit's own methods made of these numbers; the tests' names are its fields."""
+    with np.load(Path(__file__).parent / "fixtures/rollout_terms.npz") as arrays:
+        return SimpleNamespace(**arrays)
+
+
+def test_mobiles_penalty_is_that_of_offlinerl_kit():
+    terms = recorded_terms()
+    obs = terms.next_draws
+    action = np.tanh(obs @ terms.acting)
+    inputs = np.concatenate([obs, action], -1)
+    values = np.min([inputs @ plane[:-1] + plane[-1] for plane in terms.critics], axis=0)
+    with jax.enable_x64(True):
+        actual = inconsistency(jnp.asarray(values))
+    np.testing.assert_allclose(actual, terms.inconsistency, rtol=1e-12)
+
+
+def test_rambos_adversarial_loss_is_that_of_offlinerl_kit():
+    """But for a sample deviation over the batch, where ours is that of the batch itself."""
+    terms, batch = recorded_terms(), np.arange(8)
+    std = np.exp(terms.log_variance / 2)
+    mean = terms.mean + np.pad(terms.obs, ((0, 0), (0, 1)))  # rewards are predicted as they are
+    step = (mean + std * terms.noise)[terms.chosen, batch]
+    following, reward = step[:, :-1], step[:, -1]
+    planes = terms.critics
+
+    def least(obs, action):
+        inputs = np.concatenate([obs, action], -1)
+        return np.min([inputs @ plane[:-1] + plane[-1] for plane in planes], axis=0)
+
+    value = least(following, np.tanh(following @ terms.acting))
+    goes_on = ~terms.terminated[:, 0]
+    advantage = reward + 0.9 * goes_on * value - least(terms.obs, terms.action)
+    with jax.enable_x64(True):
+        moments = Moments(jnp.asarray(mean), jnp.asarray(std))
+        density = np.asarray(DENSITY(moments, jnp.asarray(step), jnp.ones(5)))
+        ours = np.mean(density * np.asarray(standardise(jnp.asarray(advantage), None)))
+    constant = 5 * np.log(2 * np.pi) / 2
+    np.testing.assert_allclose(density.mean() - constant, terms.log_density, rtol=1e-6)
+    np.testing.assert_allclose(ours * np.sqrt(7 / 8), terms.adversarial_loss, rtol=1e-4)
+
+
+def test_rambos_weight_has_the_strength_that_it_has_in_offlinerl_kit():
+    """``policy/model_based/rambo.py``: own losses are means over channels, without a half."""
+    rng, n, weight, members = np.random.default_rng(0), 6, 3e-4, 3
+    mean, truth = rng.normal(size=(members, 8, n + 1)), rng.normal(size=(8, n + 1))
+    log_variance = rng.normal(size=mean.shape)
+    # Theirs, with the reward as the last channel; the adversary is any number beside it.
+    squares = (np.square(mean - truth) * np.exp(-log_variance)).mean((1, 2))
+    theirs = (squares + log_variance.mean((1, 2))).sum() + weight * 1.7
+    reward_part = (
+        np.square(mean - truth)[..., -1] * np.exp(-log_variance[..., -1]) + log_variance[..., -1]
+    ).sum() / (8 * (n + 1))
+    # The loss of the model is the log-likelihood, as its own tests show; the constant aside.
+    own = -stats.norm.logpdf(truth, mean, np.exp(log_variance / 2))[..., :-1].sum((0, -1))
+    constant = members * n * np.log(2 * np.pi) / 2
+    with jax.enable_x64(True):
+        scale = float(adversarial_scale(jnp.ones(n)))
+    ours = own.mean() - constant + weight * scale * 1.7
+    assert scale == (n + 1) / 2
+    np.testing.assert_allclose(ours, scale * (theirs - reward_part), rtol=1e-9)
 
 
 def temperature_after(learner, updates):
@@ -276,3 +376,30 @@ def test_a_temperature_can_leave_its_start_within_a_short_run():
     np.testing.assert_allclose(temperature_after(published, 2_000), np.exp(-0.2), rtol=0.01)
     # Adam's steps are at most about the rate, so this bounds a run of the default length.
     assert np.exp(-small.temperature_learning_rate * 30_000) < 1e-3 < np.exp(-1e-4 * 30_000)
+
+
+def test_combos_loss_is_that_of_offlinerl_kit():
+    """With one action of each kind: of several its soft maximum is over three at a time."""
+    terms = recorded_terms()
+    with jax.enable_x64(True):
+        planes = jnp.asarray(terms.critics)
+        critics = MLP(
+            (planes[:, :-1, None],), (planes[:, -1:],), activation=identity, output=identity
+        )
+        rows = SimpleNamespace(
+            obs=jnp.asarray(terms.obs), action=jnp.asarray(terms.action), mask=None
+        )
+        of_policy = [np.tanh(obs @ terms.acting) for obs in (terms.obs, terms.next_obs)]
+        actions = np.stack([terms.uniform, *of_policy], axis=1)
+        density = [-np.mean(obs**2, axis=-1) for obs in (terms.obs, terms.next_obs)]
+        density = np.stack([np.full(8, -2 * np.log(2)), *density], axis=1)
+        following = np.concatenate([terms.next_obs, of_policy[1]], -1)
+        least = np.min([following @ plane[:-1] + plane[-1] for plane in terms.critics], axis=0)
+        target = terms.reward[:, 0] + 0.9 * ~terms.terminated[:, 0] * least
+        logged = jnp.arange(8) < 4
+        first = jax.tree.map(lambda x: x[:1], critics)
+        loss = jax.jit(lambda: conservative_loss(
+            first, rows, jnp.asarray(target), (jnp.asarray(actions), jnp.asarray(density)),
+            logged, jnp.ones(8, bool), weight=0.6,
+        )[0])()  # fmt: skip
+    np.testing.assert_allclose(loss, terms.combo_loss, rtol=1e-9)
