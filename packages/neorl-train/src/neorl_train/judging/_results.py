@@ -359,7 +359,7 @@ def fit_line(fit: ActionFit) -> str:
     distance = with_unit(with_interval(fit.difference, decimals([fit.difference])), fit.unit)
     return (
         f"{fit.policy} on held-out rows, {fit.channel}: {distance} from the log's "
-        f"action on average (R2 {fit.explained:.2f})"
+        f"action on average (R2 {fit.explained:z.2f})"
     )
 
 

@@ -84,17 +84,14 @@ def worst_episode(clause: Clause, *, fraction: float, episodes: int) -> str:
     if math.isnan(clause.bound):
         return "the gain of its worst episode is not a number"
     worst = (
-        f"if {short(100 * fraction)} % of all episodes were as bad as its worst one "
-        f"({amount(clause.value, clause.unit)})"
+        f"if {short(100 * fraction)} % of all episodes, which {episodes} cannot rule out, were as "
+        f"bad as its worst one (a gain of {amount(clause.value, clause.unit)})"
     )
     mean = amount(abs(clause.bound), clause.unit)
     if clause.holds:
-        return (
-            f"even {worst}, it would still gain {mean} per episode ({episodes} episodes cannot "
-            "rule out more than that)"
-        )
+        return f"even {worst}, it would still gain {mean} per episode"
     changes = f"lose {mean} per episode" if clause.bound < 0 else "gain nothing"
-    return f"{worst}, which {episodes} episodes cannot rule out, it would {changes}"
+    return f"{worst}, it would {changes}"
 
 
 def cost(
