@@ -1,5 +1,6 @@
 """Declared numbers are compared with the rows of the log, and a valve that sticks is named."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +23,7 @@ STUCK = Cause(
 )
 
 
-def record(rows: int = 400, scale: float = 1.0) -> LoopRecord:
+def record(rows: int = 400, scale: float = 1.0, kp: float = KP, reset: float = RESET) -> LoopRecord:
     """A lag under a PI by its textbook equation, with noise, whose output is logged scaled."""
     rng = np.random.default_rng(0)
     y, integral, level = np.zeros(rows), 50.0, 70.0
@@ -30,8 +31,8 @@ def record(rows: int = 400, scale: float = 1.0) -> LoopRecord:
     for t in range(rows):
         y[t] = level + 0.1 * rng.normal()
         error = setpoint[t] - y[t]
-        integral += KP / RESET * PERIOD * error
-        u[t] = integral + KP * error
+        integral += kp / reset * PERIOD * error
+        u[t] = integral + kp * error
         level += (70.0 + u[t] - 50.0 - level) * PERIOD / 20
     return LoopRecord(
         "TIC-111", y, scale * u, setpoint, np.ones(rows, bool), np.zeros(rows, int), PERIOD,
@@ -44,9 +45,9 @@ def report(of: LoopRecord, cause: Cause = HEALTHY) -> SimpleNamespace:
     return SimpleNamespace(record=of, figures=figures, cause=cause, model=None)
 
 
-def declared(gain: float, direction: str = "reverse") -> dict:
+def declared(gain: float, direction: str = "reverse", reset: float = RESET) -> dict:
     loop = FaceplateLoop(
-        "TIC_111_PV", "TIC_111_OP", direction, gain=gain, integral=RESET,
+        "TIC_111_PV", "TIC_111_OP", direction, gain=gain, integral=reset,
         setpoint_channel="TIC_111_SP", name="TIC-111",
     )  # fmt: skip
     return {"TIC_111_OP": loop.faceplate((60.0, 100.0), ("degC", "%"))}
@@ -69,6 +70,22 @@ def test_numbers_that_did_not_write_the_rows_are_refused(gain, direction):
     ) as it:
         require_declared([report(record())], declared(gain, direction))
     assert "hundredfold" not in str(it.value)
+
+
+def test_a_controller_that_acts_between_the_rows_is_not_refused():
+    """Every fourth row of a fast reset: moves over one row alone show less than half the gain."""
+    whole = record(4000, kp=0.4, reset=6.0)
+    sparse = dataclasses.replace(
+        whole, period=4 * PERIOD,
+        **{name: getattr(whole, name)[::4]
+           for name in ("measurement", "output", "setpoint", "automatic", "segment")},
+    )  # fmt: skip
+    read = logged_controller(sparse)
+    assert read.known
+    assert read.kp < 0.4 / 2
+    assert require_declared([report(sparse)], declared(0.4, reset=6.0)) == []
+    (told,) = require_declared([report(sparse)], declared(1.6, reset=6.0))
+    assert "the faceplate says gain 1.6 % per degC" in told
 
 
 def test_a_fraction_in_place_of_percent_is_recognised_by_its_factor():

@@ -38,6 +38,8 @@ OUTSIDE = "outside"
 """Kind of the cause of an oscillation that no tuning cures."""
 NEAR, FAR = 1.2, 2.0
 """Factors between declared numbers and those of the rows: what is said, and what is refused."""
+SURE = 0.98
+"""Share of the moves that the PI of the rows must explain before declared numbers are refused."""
 PERCENT = 100.0
 """Factor between the two if one of them is in percent and the other a fraction."""
 
@@ -141,15 +143,15 @@ def beside_the_rows(
 ) -> tuple[float, str]:
     """By which factor a faceplate differs from the PI that the rows show, and both in words.
 
-    Nothing is said of a loop with a derivative, or one whose rows show no PI.
+    Nothing is said of a loop with a derivative, or one whose rows show no PI. Rows that a PI
+    explains less well, as those of a controller that acts several times between them, refuse none.
     """
     gains, nothing = PIDGains(*map(float, pid_gains(shown, form=form))), (1.0, "")
     if not read.known or gains.kd:
         return nothing
-    pairs = ((float(gains.kp), read.kp), (float(gains.ki), read.ki))
-    factors = [a / b if a * b > 0 else math.inf for a, b in pairs]
-    apart = max(max(one, 1 / one) for one in factors)
-    percent = all(PERCENT / NEAR < max(one, 1 / one) < PERCENT * NEAR for one in factors)
+    factors = [_beyond(float(gains.kp), *read.kp_span), _beyond(float(gains.ki), *read.ki_span)]
+    apart = max(factors) if read.share >= SURE else min(max(factors), FAR)
+    percent = all(PERCENT / NEAR < one < PERCENT * NEAR for one in factors)
     scale = ", a hundredfold apart, as percent and a fraction of 1 are" if percent else ""
     size = PIDGains(abs(read.kp), abs(read.ki), 0.0, 0.0)
     form, acts = dataclasses.replace(form, direction="reverse"), form.direction
@@ -166,6 +168,15 @@ def beside_the_rows(
         f"the faceplate says {both[0]}, {acts} acting, and the rows of the log show {both[1]}, "
         f"{'reverse' if read.kp > 0 else 'direct'} acting{scale}; check units, form, direction and "
         "the range of the instrument, or use a log since the last change of the numbers"
+    )
+
+
+def _beyond(number: float, low: float, high: float) -> float:
+    """The factor by which a number lies beyond a range; infinite with another sign."""
+    if low <= number <= high:
+        return 1.0
+    return min(
+        max(number / end, end / number) if number * end > 0 else math.inf for end in (low, high)
     )
 
 
