@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 
 import neorl_deploy
+from neorl_core.testing import functions_of_arrays
 
 NAMESPACES = (
     "audit",
@@ -43,3 +44,8 @@ def test_a_name_is_public_in_one_place():
 def test_no_function_hides_a_namespace():
     for name in neorl_deploy.__all__:
         assert name not in NAMESPACES
+
+
+def test_nothing_takes_arrays_of_jax_so_that_no_function_could_be_traced():
+    """One that did would need a table of rows under `jit` and `vmap`, as the agents have."""
+    assert functions_of_arrays(neorl_deploy) == set()
