@@ -2,17 +2,17 @@ r"""Learners on rollouts in a model on NeoRL-2's DMSD log and on a log of Pipeli
 
 Usage:
     python tools/studies/tables/model_based/rollout_table.py --seeds 0 1
-    python tools/studies/tables/model_based/rollout_table.py --settings all --learners mopo  the spread
+    python tools/studies/tables/model_based/rollout_table.py --settings "penalty 0" --learners rambo
     python tools/studies/tables/model_based/rollout_table.py --show  the table so far, and into its page
 
 The model of a log is fitted once a seed and given to every learner; its processor time stands
 beside that of the learners. One setting serves both plants: networks of 64 and 64, batches of 128,
 rates of 3e-4 (the temperature's 1e-3), the model of every learner's default. What differs is a
-declaration: the targets of DMSD are exogenous. ``--settings all`` also trains with a penalty of a
-fifth and of five times its default, and with rollouts of 1 and of 15 steps. NeoRL-2's own log of
-Pipeline is not among the shared data, so that one of 100,000 mixed steps is collected on the plant,
-which is restated step for step. The table is ``OUT/PLANT.jsonl``, in the form of ``cell_table.py``;
-a cell that is there is left out.
+declaration: the targets of DMSD are exogenous. Other settings are a penalty of none, of a fifth and
+of five times its default, and rollouts of 1 and of 15 steps. NeoRL-2's own log of Pipeline is not
+among the shared data, so that one of 100,000 mixed steps is collected on the plant, which is
+restated step for step. The table is ``OUT/PLANT.jsonl``, in the form of ``cell_table.py``; a cell
+that is there is left out.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def learner(name: str, plant: str, setting: str) -> Any:
     return made
 
 
-SETTINGS = ("default", "penalty 0.2", "penalty 5", "rollouts 1", "rollouts 15")
+SETTINGS = ("default", "penalty 0", "penalty 0.2", "penalty 5", "rollouts 1", "rollouts 15")
 
 
 def log_of(plant: str) -> Dataset:
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--learners", nargs="+", default=list(LEARNERS), choices=LEARNERS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--updates", type=int, default=30_000)
-    parser.add_argument("--settings", choices=["default", "all"], default="default")
+    parser.add_argument("--settings", nargs="+", default=["default"], choices=SETTINGS)
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the tables ({OUT})")
     parser.add_argument("--show", action="store_true", help="print the tables and train nothing")
     args = parser.parse_args()
@@ -218,11 +218,10 @@ def main() -> None:
 
 def _fill(args: argparse.Namespace, plant: str, path: Path) -> None:
     data = training_data(log_of(plant))
-    settings = SETTINGS if args.settings == "all" else SETTINGS[:1]
     for seed in args.seeds:
         todo = [
             (name, setting)
-            for setting in settings
+            for setting in args.settings
             for name in args.learners
             if not any(
                 (one["learner"], one["setting"], one["seed"], one["updates"])
