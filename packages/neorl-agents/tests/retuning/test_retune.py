@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import linalg
+from scipy import linalg, stats
 
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import (
@@ -21,6 +21,7 @@ from neorl_agents.retuning import (
     RetuneSettings,
     SearchSettings,
     choose,
+    half_width,
     learned_plants,
     model_error,
     predictions,
@@ -294,6 +295,24 @@ def test_costs_beyond_a_part_of_their_limits_count():
         nothing, jnp.asarray([[150.0, 9.0]]), jnp.asarray([[5.0, 6.0]]), nothing, nothing
     )
     np.testing.assert_allclose(excess(seen, limits, 0.4), [0.35 + 1.95], rtol=1e-6)
+
+
+@pytest.mark.parametrize("episodes", [2, 3, 5, 40])
+def test_an_interval_of_few_episodes_is_students(episodes):
+    """SciPy's interval of the mean, which holds it in 95 % of draws; networks add to it."""
+    rng, z = np.random.default_rng(0), stats.norm.ppf(0.975)
+    of_episodes = rng.normal(size=episodes)
+    low, high = stats.t.interval(0.95, episodes - 1, 0.0, stats.sem(of_episodes))
+    np.testing.assert_allclose(half_width(of_episodes[None], z), (high - low) / 2)
+    two = np.stack([of_episodes - 3.0, of_episodes + 3.0])
+    np.testing.assert_allclose(half_width(two, z), (high - low) / 2 + 3.0)
+    draws = rng.normal(size=(1, episodes, 20_000))
+    held = np.abs(draws.mean(axis=(0, 1))) < half_width(draws, z)
+    assert abs(held.mean() - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 20_000)
+
+
+def test_one_episode_says_nothing_of_a_mean():
+    assert half_width(np.zeros((3, 1, 2)), 1.96).tolist() == [math.inf, math.inf]
 
 
 def test_logs_and_controllers_that_cannot_be_retuned_are_refused(log, plants):

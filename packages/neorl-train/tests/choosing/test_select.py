@@ -30,7 +30,7 @@ CSTR = make("CSTR-v0")
 
 @pytest.fixture(scope="module")
 def log():
-    return collect_log(CSTR, n_steps=4_000, key=jax.random.key(0))
+    return collect_log(CSTR, n_steps=6_000, key=jax.random.key(0))
 
 
 def test_the_better_controller_is_chosen_and_everything_is_written(
@@ -44,7 +44,7 @@ def test_the_better_controller_is_chosen_and_everything_is_written(
     """
     write_dataset(tmp_path / "log.h5", log)
     out = tmp_path / "choice.html"
-    words = ["--updates", "60", "--value-updates", "100", "--output", str(out)]
+    words = ["--updates", "120", "--value-updates", "100", "--output", str(out)]
     selections = []
 
     def estimated_once(*arguments, **plants):
