@@ -58,6 +58,19 @@ def test_a_prediction_that_is_twice_the_gain_on_every_log_is_an_error_of_the_mod
     assert inside == ["0 of 2", "0 of 2", "0 of 2", "1 of 1", "2 of 2", "0 of 2"]
 
 
+def test_one_more_part_counts_on_the_half_of_the_plants_that_did_not_choose_its_constant() -> None:
+    """Of two plants one is right; the other is off by as much as half of its gain would widen."""
+    row = {"way": "pick", "log": "all controllers", "reference": False, "failed": [], "error": 0.0}
+    row |= {"chosen": "network", "predicted": 2.0, "predicted_low": 1.0}
+    rows = {name: [row | {"gain": [gain]}] for name, gain in (("A", 2.0), ("B", 2 - 2**0.5))}
+    lines = retuning_page.missed(rows).splitlines()
+    assert [line.split("|")[2].strip() for line in lines[2:5]] == ["0 of 0", "1 of 2", "0 of 0"]
+    assert lines[8:10] == [
+        "| none | 1 of 2 | 1 of 2 | 0 |",
+        "| the predicted gain, times 0.50 | 2 of 2 | 1 of 2 | 0 |",
+    ]
+
+
 def test_a_network_counts_where_the_retuned_controller_alone_is_kept() -> None:
     """Four choices by hand: reached by a network, more by one, harm by one, and retuned alone."""
     choices = (

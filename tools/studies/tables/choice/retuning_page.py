@@ -4,6 +4,7 @@ A row is one choice on one log: its way, its predicted gain and the paired gain 
 counts are derived from the rows, so they change with every log that is added.
 """
 
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -49,6 +50,8 @@ MOST_HARM = 2
 """Of 55 picks for ordinary controllers, five logs of each plant."""
 MOST_ERROR, CLOSE_PLANTS = 0.1, 7
 MOST_SECONDS = 600
+AIM = 85 / 92
+"""Share of the picks for ordinary controllers whose interval should hold the gain on the plant."""
 Z = 1.96
 NEAR, SLACK = 1.25, 1e-4
 """Distance from the log up to which no penalty widens an interval, as a factor and in addition."""
@@ -143,6 +146,16 @@ def covered(results: Results) -> str:
     )
 
 
+def _ordinary_picks(results: Results) -> list[tuple[str, dict[str, Any]]]:
+    """The picks that replace an ordinary controller, with the names of their plants."""
+    return [
+        (name, row)
+        for name, rows in results.items()
+        for row in _changed_picks(rows)
+        if not row["reference"]
+    ]
+
+
 def causes(results: Results, pools: Sequence[dict[str, Any]]) -> str:
     """A line for each part of the error that is taken away, with what its interval then holds.
 
@@ -151,12 +164,7 @@ def causes(results: Results, pools: Sequence[dict[str, Any]]) -> str:
         pools: The stored pools of perturbed controllers, which nobody searched or chose. Only those
             without a penalty for leaving the log count, because it widens their intervals.
     """
-    picks = [
-        (name, row)
-        for name, rows in results.items()
-        for row in _changed_picks(rows)
-        if not row["reference"]
-    ]
+    picks = _ordinary_picks(results)
     predicted, true, error = (
         np.asarray([part(row) for _, row in picks])
         for part in (
@@ -194,6 +202,68 @@ def causes(results: Results, pools: Sequence[dict[str, Any]]) -> str:
         inside = len(difference) - below - above
         table.append(f"| {words} | {inside} of {len(difference)} | {below} | {above} |")
     return "\n".join(table)
+
+
+def missed(results: Results) -> str:
+    """What the interval with the model's error misses, and whether one more part mends it.
+
+    A part is a constant times something that is stored. The constant is the least with which the
+    intervals hold :data:`AIM` of the gains on one half of the plants, for every choice of a half;
+    what counts is the other half.
+    """
+    picks = _ordinary_picks(results)
+    names = np.asarray([name for name, _ in picks])
+    plants, rows = sorted(set(names)), [row for _, row in picks]
+    predicted, low, true, error = (
+        np.asarray([part(row) for row in rows])
+        for part in (
+            lambda row: row["predicted"], lambda row: row["predicted_low"],
+            lambda row: row["gain"][0], lambda row: row["error"],
+        )
+    )  # fmt: skip
+    off, width = np.abs(true - predicted), np.hypot(predicted - low, Z * error)
+    network = np.asarray([row["chosen"] != RETUNED for row in rows])
+    own = np.asarray([row["log"] == LOGS[1] for row in rows])
+    groups = [
+        ("the controller retuned, no network", ~network),
+        ("with a network, from a log of all controllers", network & ~own),
+        ("with a network, from the ordinary controller's own log", network & own),
+    ]
+    table = ["| Pick | Inside |", "|---|---|"]
+    table += [f"| {words} | {(off <= width)[of].sum()} of {of.sum()} |" for words, of in groups]
+    table += [
+        "",
+        "| One more part | Inside on all plants | Halves of which the other reaches the aim | "
+        "Gains refused |",
+        "|---|---|---|---|",
+    ]
+    halves = [np.isin(names, half) for half in itertools.combinations(plants, len(plants) // 2)]
+    for words, part in (
+        ("none", np.zeros(len(rows))),
+        ("the predicted gain", predicted),
+        ("the predicted gain of a network from an own log", predicted * network * own),
+        ("the model's error", Z * error),
+        ("the width of today", predicted - low),
+    ):
+        missing = np.sqrt(np.maximum(off**2 - width**2, 0))
+        of_row = np.divide(missing, part, out=np.full(len(rows), np.inf), where=part > 0)
+        of_row[missing == 0] = 0.0
+        known = of_row < np.inf
+        held = [known[~half] & (of_row[~half] <= _least(of_row[half])) for half in halves]
+        reached = [inside.mean() >= AIM - 1e-9 for inside in held]
+        constant = _least(of_row) if part.any() else 0.0
+        refused = int((np.hypot(width, constant * part) >= predicted).sum())
+        table.append(
+            f"| {words}{f', times {constant:.2f}' * bool(part.any())} | "
+            f"{(of_row <= constant).sum()} of {len(rows)} | {sum(reached)} of {len(halves)} | "
+            f"{refused} |"
+        )
+    return "\n".join(table)
+
+
+def _least(constants: np.ndarray) -> float:
+    """The least constant that suffices for a share of :data:`AIM` of some picks."""
+    return float(np.sort(constants)[math.ceil(AIM * len(constants) - 1e-9) - 1])
 
 
 def goals(results: Results) -> str:
@@ -314,8 +384,8 @@ def section(every: Results) -> str:
     )
     pools = json.loads((BASELINES / "choice/candidate_pools.json").read_text())
     blocks = [
-        counted(today), network_gains(today), covered(today), causes(today, pools), goals(today),
-        tables(today),
+        counted(today), network_gains(today), covered(today), causes(today, pools), missed(today),
+        goals(today), tables(today),
     ]  # fmt: skip
     if older:
         blocks += ["By the earlier rule, from other logs:", counted(older)]
