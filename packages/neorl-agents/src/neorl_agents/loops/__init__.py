@@ -9,6 +9,7 @@ from neorl_agents.loops._faceplate_change import FaceplateRow as FaceplateRow
 from neorl_agents.loops._faceplate_change import faceplate_change as faceplate_change
 from neorl_agents.loops._faceplate_change import faceplate_rows as faceplate_rows
 from neorl_agents.loops._faceplate_change import faceplate_sentence as faceplate_sentence
+from neorl_agents.loops._gain_by_level import GainByLevel as GainByLevel
 from neorl_agents.loops._health import LoopFigures as LoopFigures
 from neorl_agents.loops._health import Stiction as Stiction
 from neorl_agents.loops._health import Swing as Swing
@@ -52,6 +53,7 @@ __all__ = [
     "FaceplateChange",
     "FaceplateRow",
     "Figure",
+    "GainByLevel",
     "Interval",
     "LoggedController",
     "LoopFigures",

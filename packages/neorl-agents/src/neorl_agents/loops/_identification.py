@@ -84,13 +84,11 @@ def moments(
     u = (output - np.nanmean(output)) / scale[1]
     missing = ~(np.isfinite(y) & np.isfinite(u))
     y, u = np.where(missing, 0.0, y), np.where(missing, 0.0, u)
-    breaks = np.cumsum(missing + np.append(False, np.diff(segment) != 0).astype(float))
-    now = np.arange(past - 1, len(y) - 1)
-    whole = (breaks[now + 1] == breaks[now - past + 1]) & ~missing[now - past + 1]
+    now = rows_with_history(missing, segment)
     width = MEMORY + 1 + past + 1
-    parts = np.array_split(now[whole], blocks)
+    parts = np.array_split(now, blocks)
     if halves:
-        both = [np.array_split(run, 2) for run in _runs(now[whole])]
+        both = [np.array_split(run, 2) for run in _runs(now)]
         parts = [np.concatenate(half) for half in zip(*both, strict=True)]
     products, rows = np.zeros((len(parts), width, width)), np.zeros(len(parts), int)
     for block, part in enumerate(parts):
@@ -99,6 +97,14 @@ def moments(
             if len(run):
                 products[block] += _products(y, u, run[0], run[-1])
     return Moments(products, rows, scale)
+
+
+def rows_with_history(missing: np.ndarray, segment: np.ndarray) -> np.ndarray:
+    """Rows with the row after them and the rows that it is fitted on, none of them missing."""
+    past = REACH + MEMORY
+    breaks = np.cumsum(missing + np.append(False, np.diff(segment) != 0).astype(float))
+    now = np.arange(past - 1, len(missing) - 1)
+    return now[(breaks[now + 1] == breaks[now - past + 1]) & ~missing[now - past + 1]]
 
 
 def _runs(rows: np.ndarray) -> list[np.ndarray]:

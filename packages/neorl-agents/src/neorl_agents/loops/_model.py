@@ -8,6 +8,7 @@ import numpy as np
 
 from neorl_agents.loops import _identification as identification
 from neorl_agents.loops._controller import logged_controller
+from neorl_agents.loops._gain_by_level import MOST, GainByLevel, gain_by_level
 from neorl_agents.loops._health import setpoint_moves
 from neorl_agents.loops._plausible import plausible, profiled_errors
 from neorl_agents.loops._record import LoopRecord
@@ -52,6 +53,7 @@ class LoopModel(NamedTuple):
             manual, changes of the controller.
         usable: Whether the model may be used to retune the loop.
         why_not: If not, what is missing and what would bring it; empty if it is usable.
+        curve: How the gain depends on the operating point, if it does; the members hold its ends.
     """
 
     members: tuple[SampledModel | TransferFunction, ...]
@@ -64,6 +66,7 @@ class LoopModel(NamedTuple):
     conditions: tuple[str, ...]
     usable: bool
     why_not: str
+    curve: GainByLevel | None = None
 
 
 MEMBERS = 16
@@ -100,7 +103,9 @@ def loop_model(record: LoopRecord) -> LoopModel:
     their likelihood with the best noise of each. Fits on blocks of rows that are drawn again would
     be too alike: sixteen of them cover too little, and less if each keeps the noise of the first.
 
-    A record whose process answers more slowly than the fit reaches is thinned.
+    A record whose process answers more slowly than the fit reaches is thinned. If the gain depends
+    on the operating point, half of the members take its largest value at the levels of the log, and
+    a quarter its smallest one.
 
     Args:
         record: Rows of the loop, those in manual included.
@@ -186,17 +191,56 @@ def _model(
         return [unit * gain, delay * period, lag * period, second * period]
 
     gain, dead_time, *constants = (_interval(one, fitted.weights) for one in numbers(every))
+    share, horizon = _held_out(data, thin, first)
+    why = _why_not(members, unit, thin, integrating)
+    why = why or _unseen(data, thin) or _changes_along(thin, first)
+    curve = None if why else gain_by_level(thin, data, first)
+    if curve is not None and curve.ratio > MOST:
+        why = _too_curved(curve, thin)
+    elif curve is not None:
+        conditions = (*conditions, _curve_sentence(curve, thin, gain.value))
+        ends = max(curve.high), min(curve.low)
+        # The first member stays the linear model, from which the rule of a proposal starts.
+        members[1:, 0] *= np.resize([ends[0], ends[1], ends[0], 1.0], len(members) - 1)
     processes = tuple(
         _process(gain, dead_time, times, integrating)
         for gain, dead_time, *times in zip(*numbers(members), strict=True)
     )
-    share, horizon = _held_out(data, thin, first)
-    why = _why_not(members, unit, thin, integrating)
-    why = why or _unseen(data, thin) or _changes_along(thin, first)
     return LoopModel(
         processes, gain, dead_time, tuple(constants), integrating, share, horizon, conditions,
-        not why, why,
+        not why, why, curve,
     )  # fmt: skip
+
+
+def _curve_sentence(curve: GainByLevel, thin: LoopRecord, gain: float) -> str:
+    """The gains at the levels, and what they mean for a proposal."""
+    unit = thin.measurement_unit if curve.of == "measurement" else thin.output_unit
+    gains = [
+        f"{share * gain:.3g} at {level:.4g} {unit}".rstrip()
+        for share, level in zip(curve.gains, curve.levels, strict=True)
+    ]
+    return (
+        f"the gain of the process depends on its {curve.of}: {gains[0]}, {gains[1]} and "
+        f"{gains[2]}; a proposal keeps its margins at the largest of them and is slower at the "
+        f"others, where a characteriser on the {curve.of} would be as fast at each"
+    )
+
+
+def _too_curved(curve: GainByLevel, thin: LoopRecord) -> str:
+    """Why one set of gains cannot cover the levels, and what can be done."""
+    unit = thin.measurement_unit if curve.of == "measurement" else thin.output_unit
+    small, large = (
+        f"{curve.levels[int(place(curve.gains))]:.4g} {unit}".rstrip()
+        for place in (np.argmin, np.argmax)
+    )
+    times = f"may be {curve.ratio:.0f} times as large at {large} as at {small}"
+    if not np.isfinite(curve.ratio):
+        times = f"is large at {large} and may vanish or turn its direction at {small}"
+    return (
+        f"the gain of the process depends on its {curve.of}: it {times}, and one set of gains "
+        f"covers at most {MOST:g} times; put a characteriser on the {curve.of}, schedule the gains "
+        "by it, or make moves of the setpoint at each of these levels for a model of each"
+    )
 
 
 def _process(
