@@ -87,6 +87,8 @@ def proposals(environment: Any, reference: PID, seed: int, steps: int) -> list[d
         today = PIDGains(*(float(leaf[loop]) for leaf in (bank.kp, bank.ki, bank.kd, bank.tau)))
         model = loop_model(loop_record(environment, log, bank, loop))
         row: dict[str, Any] = {"loop": environment.spec.action[loop].name, "seed": seed}
+        if model.curve is not None:
+            row["gain_depends_on"] = model.curve.of
         if not model.usable:
             found.append(row | {"said": False, "why": model.why_not})
             continue

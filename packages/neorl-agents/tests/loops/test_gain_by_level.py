@@ -91,7 +91,7 @@ def test_the_gains_of_a_valve_are_the_slopes_of_its_characteristic() -> None:
 def test_the_members_hold_the_gains_where_the_titration_curve_is_steep_and_flat(
     titrated: tuple[LoopRecord, LoopModel],
 ) -> None:
-    """The worst member decides of a proposal, whose own reserve is more than a tenth of the gain."""
+    """The worst member decides of a proposal; its reserve is more than a tenth of the gain."""
     _, model = titrated
     assert model.usable, model.why_not
     assert model.curve is not None

@@ -1,5 +1,7 @@
 """Two periods compared: coverage of the intervals, and how often an answer is wrong."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy.signal import lfilter
@@ -87,6 +89,19 @@ def test_periods_with_other_loads_say_so():
     found = compare_periods(record(old), moved, band=1.0)
     assert "the loads were not the same" in found.cautions[0]
     assert "the setpoint moved 0 times a day before" in found.cautions[1]
+
+
+def test_a_loop_whose_controller_did_not_change_is_not_rolled_back(
+    loop: Callable[..., LoopRecord],
+) -> None:
+    """Its load doubled, as that of an inner loop whose master was made faster."""
+    calm, driven = loop(6000, load=0.3), loop(6000, load=0.9, seed=1)
+    found = compare_periods(calm, driven, band=0.5)
+    assert found.indices["absolute_error"].better is False
+    assert found.answer == "no difference shown"
+    assert "the same gains before and after" in found.reason[0]
+    changed = loop(6000, kp=0.5, load=0.9, seed=1)
+    assert compare_periods(calm, changed, band=0.5).answer == "worse"
 
 
 def test_days_are_asked_for_where_nothing_is_shown():

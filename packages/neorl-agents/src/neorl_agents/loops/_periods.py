@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
+from neorl_agents.loops._controller import logged_controller
 from neorl_agents.loops._model import Interval
 from neorl_agents.loops._record import LoopRecord
 from neorl_core import InputError
@@ -16,6 +17,8 @@ _HOUR, _DAY = 3600.0, 86_400.0
 LEAST_OF_A_PERIOD, LEAST_SETTLINGS = 20.0, 10.0
 """Independent errors and settling times of a period that is compared: a short record of a slow
 error looks less dependent than it is, so that its interval would be too narrow."""
+SAME = 0.1
+"""Largest difference of gains, as a share of the old ones, of a controller that did not change."""
 
 Answer = Literal["better", "no difference shown", "worse"]
 
@@ -119,7 +122,9 @@ def compare_periods(
 
     The answer rests on the mean size of the error alone: *better* if the interval of its ratio lies
     below one, *worse* if it lies above one, or if the loop oscillates regularly now and did not
-    before, with more error. With no change at all it is *better* or *worse* in about 5 % of cases.
+    before, with more error. If the rows show the same controller before and after, as of the inner
+    loop of a cascade whose master was retuned, no difference is shown: there is nothing to go back
+    to. With no change at all it is *better* or *worse* in about 5 % of cases.
 
     Args:
         before: Rows under the old gains.
@@ -164,6 +169,13 @@ def compare_periods(
     needed = math.nan
     if answer == "no difference shown":
         needed = _days_needed(indices["absolute_error"].ratio, min(old.days, new.days))
+    elif _same_controller(before, after):
+        answer = "no difference shown"
+        reason = (
+            "the rows show the same gains before and after, so that nothing was changed in this "
+            "loop itself, and what drives it was another",
+            *reason,
+        )
     return PeriodComparison(
         answer, reason, indices, old, new, band, needed, _cautions(old, new, before, after)
     )
@@ -352,6 +364,15 @@ def _cautions(
             f"the setpoint moved {moves[0]:.2g} times a day before and {moves[1]:.2g} times after"
         )
     return tuple(cautions)
+
+
+def _same_controller(before: LoopRecord, after: LoopRecord) -> bool:
+    """Whether a PI explains both periods, with gains that hardly differ."""
+    old, new = logged_controller(before), logged_controller(after)
+    if not (old.known and new.known):
+        return False
+    pairs = (old.kp, new.kp), (old.ki, new.ki)
+    return all(abs(one - other) <= SAME * abs(one) for one, other in pairs)
 
 
 def _setpoint_moves(record: LoopRecord) -> float:
