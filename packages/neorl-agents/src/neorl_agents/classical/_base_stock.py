@@ -67,7 +67,7 @@ class BaseStockLevels:
         position = np.stack([_weights(item.position, spec) for item in items])
         levels, report = [], []
         for i, item in enumerate(items):
-            demand = _demand(rows, position[i], rows.action[:, i])
+            demand = rows.action[:, i] + (rows.obs - rows.next_obs) @ position[i]
             lead = item.lead_time if item.lead_time >= 0 else self._lead(rows, item, i, spec)
             total = _window_sums(demand, rows, lead + 1)
             if len(total) < LEAST_WINDOWS:
@@ -136,10 +136,6 @@ def _weights(position: Mapping[str, float], spec: Spec) -> np.ndarray:
             raise unknown_name("observation channel", name, names)
         weights[names.index(name)] = weight
     return weights
-
-
-def _demand(rows: Log, weights: np.ndarray, orders: np.ndarray) -> np.ndarray:
-    return orders + (rows.obs - rows.next_obs) @ weights
 
 
 def _window_sums(values: np.ndarray, rows: Log, periods: int) -> np.ndarray:

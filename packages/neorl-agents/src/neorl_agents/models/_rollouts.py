@@ -223,7 +223,7 @@ class ModelRollouts(eqx.Module):
 
         def step(carry: Any, inputs: Any) -> tuple[Any, tuple[Transition, Array]]:
             (obs, action, index), (other, act_keys, model_keys) = carry, inputs
-            logged = None if not self._exogenous else _next_obs(tables)[index]
+            logged = None if not self._exogenous else tables.next_obs[index]
             predicted = self._predict(model_state, calibration, obs, action, model_keys, logged)
             reward, ended = (
                 predicted.reward - self.penalty * predicted.disagreement,
@@ -360,10 +360,6 @@ def _behaviour(learner: Algorithm, state: LearnerState) -> Policy:
 def _rows_of(tables: Any) -> Any:
     """The columns of the log other than observations."""
     return tables if isinstance(tables, Transition) else tables.choice
-
-
-def _next_obs(tables: Any) -> Any:
-    return tables.next_obs
 
 
 def _rows_at(learner: Algorithm, tables: Any, indices: Int[Array, " row"]) -> Transition:

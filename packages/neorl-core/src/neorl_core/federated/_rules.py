@@ -486,12 +486,10 @@ def _clipped_step(state: tuple, _: None) -> tuple[tuple, None]:
     step_size = jnp.where(distance > radius, radius / jnp.where(distance > radius, distance, 1), 1)
     step_size = step_size / jnp.maximum(count_true(valid), 1).astype(step_size.dtype)
     step_size = jnp.where(jnp.isnan(radius), radius, jnp.where(valid, step_size, 0))
-    updated = jax.tree.map(lambda leaf, old: old + _blend(leaf, old, step_size), updates, centre)
+    updated = jax.tree.map(
+        lambda leaf, old: old + weighted_sum(leaf - old[None], step_size), updates, centre
+    )
     return (updated, updates, valid, radius), None
-
-
-def _blend(leaf: Array, centre: Array, step_size: Float[Array, " client"]) -> Array:
-    return weighted_sum(leaf - centre[None], step_size)
 
 
 def _require_centre(updates: Any, centre: Any) -> None:

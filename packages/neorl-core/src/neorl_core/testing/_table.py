@@ -353,7 +353,7 @@ def check_bad_values(row: Row) -> None:
             bad = options | {name: math.nan}
             for call, arguments in (
                 (row.function, take(as_rows(sample), 0)),
-                (_mapped_by(row), sample),
+                (functools.partial(mapped, row.function), sample),
             ):
                 with contextlib.suppress(ValueError):
                     result = call(*arguments, **bad)
@@ -375,10 +375,6 @@ def _check_traced(row: Row, refusal: Refusal) -> None:
 def _shows_nan(tree: Any) -> bool:
     floats = [leaf for leaf in jax.tree.leaves(to_numpy(tree)) if is_float(leaf)]
     return not floats or any(np.isnan(leaf).any() for leaf in floats)
-
-
-def _mapped_by(row: Row) -> Callable[..., Any]:
-    return functools.partial(mapped, row.function)
 
 
 def _repeat(leaf: Any) -> Any:

@@ -349,9 +349,8 @@ def _with_numpy(bundle: Bundle) -> Form:
     layout = layout_of([*manifest.carry, *output_entries(bundle)])
     with one_line_of(bundle, "its operations do not run"):
         run = as_function(operations)
-        _require_outputs(
-            bundle, layout, run(*fresh, *(_zeros(e) for e in step_inputs(bundle)[-2:]))
-        )
+        zeros = (np.zeros(entry.shape, entry.dtype) for entry in step_inputs(bundle)[-2:])
+        _require_outputs(bundle, layout, run(*fresh, *zeros))
     n_carry = len(manifest.carry)
     names = [entry.name for entry in manifest.carry]
 
@@ -404,10 +403,6 @@ def _require_outputs(bundle: Bundle, layout: Layout, outputs: Sequence[np.ndarra
     stated = [(entry.shape, entry.dtype) for entry in layout.entries]
     if [(array.shape, array.dtype.name) for array in outputs] != stated:
         raise BundleError(f"{bundle.path}: manifest and operations disagree about the carry")
-
-
-def _zeros(entry: ArrayEntry) -> np.ndarray:
-    return np.zeros(entry.shape, entry.dtype)
 
 
 def _carry_words(layout: Layout, n_carry: int) -> int:

@@ -274,10 +274,6 @@ def _finite(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _terms(config: PlantLog) -> list[dict[str, Any]]:
-    return [{"name": t.name, "unit": t.unit, "worth": t.worth} for t in config.terms]
-
-
 def _excluded_periods(config: PlantLog, rows: Rows) -> list[dict[str, Any]]:
     return [
         {"from": one.begin, "to": one.end, "reason": one.reason, "rows": int(number)}
@@ -289,12 +285,13 @@ def _attributes(
     config: PlantLog, tally: Tally, rows: Rows, samples: Samples, timeline: Timeline
 ) -> dict[str, Any]:
     setpoints = [{"name": t.name, "unit": t.unit} for t in config.of_role("setpoint")]
+    terms = [{"name": t.name, "unit": t.unit, "worth": t.worth} for t in config.terms]
     return {
         "name": config.name,
         "time_origin": "1970-01-01T00:00:00Z",
         **({"setpoints": setpoints} if setpoints else {}),
         **({"constraints": _finite(config.constraints)} if config.constraints else {}),
-        **({"terms": _terms(config)} if config.terms else {}),
+        **({"terms": terms} if terms else {}),
         **({"interlocks": plain(config)["interlock"]} if config.interlocks else {}),
         "reward": {"expression": config.reward.expression, "unit": config.reward.unit},
         "ingestion": {

@@ -80,11 +80,8 @@ def fine_tuning_defaults(path: str) -> Config:
         InputError: If it is not a finished run, or none of its learners can be fine-tuned.
     """
     run, config = offline_run(path)
-    names = [
-        name
-        for name in config.training.algorithms
-        if _can_be_fine_tuned(hyperparameters(config, name))
-    ]
+    learners = {name: hyperparameters(config, name) for name in config.training.algorithms}
+    names = [n for n, one in learners.items() if isinstance(one, Explorer) and one.fine_tuning]
     if not names:
         raise InputError(
             f"{run.path} trained {', '.join(config.training.algorithms)}, and none of these can be "
@@ -108,10 +105,6 @@ def fine_tuning_defaults(path: str) -> Config:
         evaluation=replace(config.evaluation, candidate=candidate, incumbent=incumbent),
         finetune=replace(config.finetune, run=str(run.path)),
     )
-
-
-def _can_be_fine_tuned(learner: Any) -> bool:
-    return isinstance(learner, Explorer) and bool(learner.fine_tuning)
 
 
 def check_offline_run(config: Config, environment: Plant | None, dataset: Dataset | None) -> None:

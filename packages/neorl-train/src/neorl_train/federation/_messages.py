@@ -235,11 +235,8 @@ class Update(NamedTuple):
 
 def n_bytes(message: Any) -> int:
     """Size of a message's arrays in bytes."""
-    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(message) if _is_array(leaf))
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray | jax.Array)
+    arrays = (leaf for leaf in jax.tree.leaves(message) if isinstance(leaf, np.ndarray | jax.Array))
+    return sum(np.asarray(array).nbytes for array in arrays)
 
 
 def check_introductions(introductions: list[Introduction]) -> None:

@@ -325,17 +325,12 @@ def _tables(
             reference=reference,
             level=level,
             detailed={(candidate, True), (reference, False)},
-            terms=terms_of(environment),
+            terms=tuple(getattr(environment, "terms", ())),
         )
         + policy_rows(logs, spec, reference="", level=level),
         pooled=pooled_rows(results, spec, against=others, level=level),
         episode_margin=episode_margin,
     )
-
-
-def terms_of(environment: Environment) -> tuple[Term, ...]:
-    """The terms of the return that a plant declares; none if it declares none."""
-    return tuple(getattr(environment, "terms", ()))
 
 
 def bands_of(environment: Environment) -> tuple[Band, ...]:

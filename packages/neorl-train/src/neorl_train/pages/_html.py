@@ -172,6 +172,7 @@ def document(
     ``margin`` is printed at the bottom of every page, left of the page number; by default it is the
     title. ``style`` are further rules of a page of its own form, which ``body_class`` names.
     """
+    rules = (importlib.resources.files("neorl_train.pages") / "style.css").read_text("utf-8")
     head = join(
         [
             Html('<meta charset="utf-8">'),
@@ -180,7 +181,7 @@ def document(
             Html('<meta name="color-scheme" content="light dark">'),
             Html('<link rel="icon" href="data:,">'),
             tag("title", title),
-            Html(f"<style>{_stylesheet()}{_margin(margin or title)}{style}</style>"),
+            Html(f"<style>{rules}{_margin(margin or title)}{style}</style>"),
         ]
     )
     links = (tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _ in sections)
@@ -196,10 +197,6 @@ def document(
         '<!doctype html>\n<html lang="en">\n'
         f"<head>\n{text(head)}\n</head>\n<body{kind}>\n{text(body)}\n</body>\n</html>\n"
     )
-
-
-def _stylesheet() -> str:
-    return (importlib.resources.files("neorl_train.pages") / "style.css").read_text("utf-8")
 
 
 def _margin(text: str) -> str:

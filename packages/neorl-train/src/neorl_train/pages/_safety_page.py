@@ -115,7 +115,8 @@ def headline(assessment: Assessment) -> str:
             f"{assessment.policy} broke hard constraints with the filter on: {enumeration(texts)}, "
             f"{where}.{unseen}"
         )
-    counted = [constraint for constraint in hard_of(assessment) if WITH in constraint.violations]
+    active = assessment.constraints
+    counted = [one for one in active if one.tier == "hard" and WITH in one.violations]
     worst = max(
         (constraint.violations[WITH].episode_fraction.high for constraint in counted), default=0.0
     )
@@ -131,11 +132,6 @@ def headline(assessment: Assessment) -> str:
         "were broken. An event that was counted zero times may still happen in up to "
         f"{percent(worst)} of such episodes ({confidence(assessment.level)}, exact).{unseen}"
     )
-
-
-def hard_of(assessment: Assessment) -> list:
-    """The hard constraints that were active in any step."""
-    return [constraint for constraint in assessment.constraints if constraint.tier == "hard"]
 
 
 def scope(assessment: Assessment) -> list[str]:

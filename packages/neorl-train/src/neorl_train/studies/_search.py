@@ -122,7 +122,9 @@ def search(
         in_batch = -count % at_once
         for _ in range(min(settings.trials - count, in_batch or (0 if numbers else at_once))):
             count = len(study.trials)
-            study.sampler = _sampler(optuna, settings.seed + count)
+            study.sampler = optuna.samplers.TPESampler(
+                seed=settings.seed + count, n_startup_trials=WARM_UP, constant_liar=True
+            )
             trial = study.ask(distributions)
             numbers.append((trial.number, dict(trial.params)))
         if not numbers:
@@ -196,10 +198,6 @@ def _study(directory: Path, settings: Search) -> tuple[Any, Any]:
         )
     study.set_user_attr("search", identity)
     return study, optuna
-
-
-def _sampler(optuna: Any, seed: int) -> Any:
-    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=WARM_UP, constant_liar=True)
 
 
 def _distribution(optuna: Any, domain: Any) -> Any:

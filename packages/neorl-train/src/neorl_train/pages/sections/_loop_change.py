@@ -103,11 +103,6 @@ def margins_table(change: LoopChange) -> Html:
     )
 
 
-def figures_table(change: LoopChange) -> Html:
-    """Figures of the steps."""
-    return compared_table("Steps of setpoint and load, from rest.", change.figures)
-
-
 def expected_table(change: LoopChange) -> Html:
     """The log replayed under both loops; nothing if it could not be."""
     if not change.expected:
@@ -314,7 +309,7 @@ def loop_change_section(change: LoopChange, number: int, sheet: str) -> Html:
             expected_table(change),
             steps_picture(change, f"steps{number}"),
             margins_table(change),
-            figures_table(change),
+            compared_table("Steps of setpoint and load, from rest.", change.figures),
             typed_table(change),
             *(
                 [tag("h4", "What the log shows of the process"), bullets(change.model)]
