@@ -122,6 +122,10 @@ def test_the_hash_is_of_what_decides_the_result():
             "algorithms.iql.variant.*did you mean 'original'",
         ),
         ("[training", "not a TOML file"),
+        (
+            "[log]\nfiles = []\n[[tag]]\nname = 'a'",
+            "describes a log .* `neorl-envs convert",
+        ),
         ("\x00", "not a TOML file"),
     ],
 )

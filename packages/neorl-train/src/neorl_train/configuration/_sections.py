@@ -509,6 +509,11 @@ def load_toml(path: Path, default: T) -> T:
         raise InputError(f"{path} is not a TOML file: {error}") from None
     except RecursionError:
         raise InputError(f"{path} is not a TOML file: its brackets are nested too deeply") from None
+    if {"log", "tag"} <= data.keys():
+        raise InputError(
+            f"{path} describes a log and is no configuration of a run; convert the log once with "
+            f"`neorl-envs convert {path}`, and give the dataset file that this writes"
+        )
     try:
         return update(default, _with_constraints(data))
     except InputError as error:
