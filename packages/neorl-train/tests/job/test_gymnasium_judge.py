@@ -15,6 +15,7 @@ from neorl_envs import write_dataset
 from neorl_envs.ingest import collect_rollouts, dataset_from_rollouts, spec_of_spaces
 from neorl_train import configure
 from neorl_train._command.main import main
+from neorl_train._job.plant_model import log_context
 from neorl_train._job.resolution import resolve
 from neorl_train.runs import read_records
 
@@ -110,6 +111,7 @@ def test_a_run_prints_scores_and_the_curve_of_the_plain_loop(log, tmp_path, monk
     assert sorted(row[2] for row in rows) == ["bc", "linear", "log", "mean"]
     origins = json.loads((run / "run.json").read_text())["origins"]
     assert origins["environment"] == {NAME: f"gymnasium {gymnasium.__version__}"}
+    assert any(NAME in note for note in log_context(run).notes), "`choose` says what it leaves out"
     # The run used the seeds 7 to 9, so others are taken, and those after them the next time.
     for number, seeds in enumerate(([10, 11, 12], [13, 14]), start=1):
         words = ["evaluate", "runs/0001", *(["--starts", "2"] if number == 2 else [])]

@@ -107,9 +107,14 @@ def test_what_may_follow_depends_on_the_answer(noisy, monkeypatch, deployable):
         ("do not deploy", False, ["neorl-train choose"]),
     ):
         judged = dataclasses.replace(noisy.verdict, answer=answer)
-        steps = _terminal.next_steps(Path("runs/my run"), judged, simulated=simulated)
+        tables = dataclasses.replace(noisy.tables, environment="CSTR-v0" if simulated else "")
+        steps = _terminal.next_steps(Path("runs/my run"), judged, tables)
         assert [command.rpartition(" 'runs/my run")[0] for command, _ in steps] == first + sealing
         lines = _terminal.next_lines(steps)
         assert [line.startswith("Next: ") for line in lines] == [True, *[False] * len(lines)][
             : len(lines)
         ]
+    judged = dataclasses.replace(noisy.verdict, clauses=())
+    scored = dataclasses.replace(noisy.tables, environment="", judge="gym:Hopper-v5")
+    ((command, _),) = _terminal.next_steps(Path("runs/0001"), judged, scored)
+    assert command == "neorl-train evaluate runs/0001"

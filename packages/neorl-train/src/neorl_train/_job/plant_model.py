@@ -100,6 +100,9 @@ def log_context(path: Path) -> LogContext:
             facts, notes = run_facts(
                 retuning_config.limits, retuning_config.retuning.exogenous, None, dataset
             )
+        if config is not None and config.evaluation.is_gymnasium:
+            judge = config.evaluation.environment
+            notes += (f"from the log alone: the scores of the run in {judge} are not used here",)
         incumbent = next((name for name in named if name in own), "")
         return LogContext(dataset, facts, own, notes, incumbent, retuning_config)
     facts = PlantFacts(

@@ -54,14 +54,18 @@ Step = tuple[str, str]
 """A command and its purpose."""
 
 
-def next_steps(run: Path, verdict: Verdict, *, simulated: bool) -> list[Step]:
+def next_steps(run: Path, verdict: Verdict, tables: ResultTables) -> list[Step]:
     """What a user can do with a finished run.
 
     Returns:
-        Commands, the most useful first. Those of neorl-deploy are left out if it is not installed.
+        Commands, the most useful first. Those of neorl-deploy are left out if it is not installed,
+        and for scores in a Gymnasium environment, which has no plant beside it.
     """
-    run_path = shlex.quote(str(run))
+    run_path, simulated = shlex.quote(str(run)), bool(tables.environment)
     train = command_prefix("neorl-train")
+    if tables.judge and not verdict.clauses:
+        why = "play other episodes, whose seeds no evaluation has used"
+        return [(f"{train} evaluate {run_path}", why)]
     steps = []
     if any(run.glob("change-*.html")):
         why = "after a trial by hand, as the change sheet plans it: are the loops better?"
@@ -142,10 +146,9 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
         console.print(f"  {line}", markup=False)
     report = (run / REPORT).absolute()
     last = f"report: {report}" if report.is_file() else f"results: {run.absolute()}"
-    simulated = bool(evaluation.tables.environment)
     for sheet in sorted(run.glob("change-*.html")):
         console.print(f"change sheet: {sheet.absolute()}", markup=False, soft_wrap=True)
-    for line in next_lines(next_steps(_relative(run), verdict, simulated=simulated)):
+    for line in next_lines(next_steps(_relative(run), verdict, tables)):
         console.print(line, markup=False, soft_wrap=True)
     console.print(last, markup=False, soft_wrap=True)
 

@@ -19,7 +19,7 @@ USAGE = """neorl-train sweep SWEEP.toml [--OPTION VALUE ...]
 Starts a run for every combination of the values in [grid] of a file that is otherwise the
 configuration of a run: plants or logs, learners, seeds, any setting. With [search] instead of
 [grid], Optuna draws the settings; it maximises the gain over today's controller that a plant model
-of the log predicts; the plant and the starts of the evaluation do not influence the choice.
+of the log predicts; the plant or Gymnasium environment of the evaluation has no say in it.
 A stopped sweep continues with the same command; a cell that fails is counted, and the others
 continue. On one machine without --processes, settings that differ only in numbers, such as
 learning rates and weights, are trained by one program and then evaluated one by one; their folders

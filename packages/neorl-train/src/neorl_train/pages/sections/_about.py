@@ -74,7 +74,7 @@ def what_it_says(inputs: Inputs) -> Html:
 
 def next_commands(inputs: Inputs) -> Html:
     """Commands that are useful after this run."""
-    steps = next_steps(inputs.run, inputs.verdict, simulated=inputs.simulated)
+    steps = next_steps(inputs.run, inputs.verdict, inputs.evaluation.tables)
     return bullets([join([tag("code", command), f": {why}"]) for command, why in steps])
 
 
