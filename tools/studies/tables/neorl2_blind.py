@@ -177,29 +177,38 @@ def predict(name: str, logs: Path, runs: Path, look: int) -> dict[str, Any]:
     folder = runs / f"{name}-{look}"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     commands = task.commands(log, folder)
-    begun = [["resume", str(folder / "0001")], commands[1]]  # after an interruption
-    for words in begun if (folder / "0001/run.json").is_file() else commands:
-        subprocess.run([sys.executable, "-m", "neorl_train", *words], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    choice = json.loads((folder / "choice.json").read_text())
-    predictions = {one["prediction"]["name"]: one["prediction"] for one in choice["candidates"]}
-    scores = normalised(name, log_returns(log))
-    reach = 1.96 * scores.std(ddof=1) / np.sqrt(len(scores))
-    logged = [float(x) for x in (scores.mean(), scores.mean() - reach, scores.mean() + reach)]
-    pick, by_log = choice["chosen"], bool(choice["warnings"])
-    own = predictions[pick]
-    ends = [own["returns"], *(own["returns"] + s * own["returns_reach"] for s in (-1, 1))]
-    artefact = policy_file(folder / "0001", pick)
     relative = [
         [word.replace(f"{logs}/", "").replace(f"{runs}/", "") for word in words]
         for words in commands
     ]
-    return {
+    scores = normalised(name, log_returns(log))
+    reach = 1.96 * scores.std(ddof=1) / np.sqrt(len(scores))
+    logged = [float(x) for x in (scores.mean(), scores.mean() - reach, scores.mean() + reach)]
+    row = {
         "task": name,
         "look": look,
         "commands": [" ".join(["neorl-train", *words]) for words in relative],
         "log": logged,
         "logged_episodes": len(scores),
+    }
+    begun = [["resume", str(folder / "0001")], commands[1]]  # after an interruption
+    for words in begun if (folder / "0001/run.json").is_file() else commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "neorl_train", *words], stderr=subprocess.PIPE, text=True
+        )
+        print(done.stderr, file=sys.stderr)
+        if done.returncode == 2:
+            refused = done.stderr.strip().splitlines()[-1]
+            return row | {"refused": refused, "predicted": logged, "scores": []}
+        done.check_returncode()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    choice = json.loads((folder / "choice.json").read_text())
+    predictions = {one["prediction"]["name"]: one["prediction"] for one in choice["candidates"]}
+    pick, by_log = choice["chosen"], bool(choice["warnings"])
+    own = predictions[pick]
+    ends = [own["returns"], *(own["returns"] + s * own["returns_reach"] for s in (-1, 1))]
+    artefact = policy_file(folder / "0001", pick)
+    return row | {
         "pick": pick,
         "sha256": hashlib.sha256(artefact.read_bytes()).hexdigest(),
         "kept": pick == choice["incumbent"],
@@ -359,7 +368,7 @@ def page() -> str:
     for row in stored():
         value, low, high = row["predicted"]
         learner, best = TASKS[row["task"]].best
-        kept = " (kept)" * row["kept"]
+        pick = f"`{row['pick']}`{' (kept)' * row['kept']}" if "pick" in row else "none: refused"
         title = row["task"] + f", look {row['look']}" * (row["look"] > 1)
         true, word = "not asked", ""
         if len(row["scores"]) > 1:
@@ -369,7 +378,7 @@ def page() -> str:
             asked, right = asked + 1, right + inside
             harm += mean + 1.96 * error < row["log"][0]
         lines.append(
-            f"| {title} | {row['log'][0]:.1f} | {best:.1f} ({learner}) | `{row['pick']}`{kept} "
+            f"| {title} | {row['log'][0]:.1f} | {best:.1f} ({learner}) | {pick} "
             f"| {value:.1f} [{low:.1f}, {high:.1f}] | {true} | {word} |"
         )
     means = [truth(row)[0] for row in stored() if len(row["scores"]) > 1]
@@ -413,7 +422,7 @@ def main() -> int:
     elif arguments.step == "ask":
         use_simulators(arguments.folder.absolute())
         for name in arguments.only:
-            if name in rows:
+            if "pick" in rows.get(name, {}):
                 ask(rows[name], arguments.runs, arguments.episodes or TASKS[name].episodes)
     print(page())
     return 0
