@@ -198,7 +198,7 @@ def predict(name: str, logs: Path, runs: Path, look: int) -> dict[str, Any]:
         )
         print(done.stderr, file=sys.stderr)
         if done.returncode == 2:
-            refused = done.stderr.strip().splitlines()[-1]
+            refused = done.stderr.strip().splitlines()[-1].replace(f"{runs}/", "")
             return row | {"refused": refused, "predicted": logged, "scores": []}
         done.check_returncode()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
