@@ -83,15 +83,25 @@ def test_bc(parity, variant):
     )
 
 
-def test_td3_bc(parity):
-    done = parity.update(TD3BC)
+def discounts(done):
+    """Behind one step, or behind the last of several that are in the row."""
+    if done.algorithm.steps.n_step == 1:
+        return np.full_like(done.rows.reward, done.algorithm.discount)
+    steps = done.batch.discount
+    assert len(set(np.round(steps[0], 6))) > 1, "some of the rows must end early"
+    return steps
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_td3_bc(parity, n_step):
+    done = parity.update(TD3BC, n_step=n_step)
     a, s, rows = done.algorithm, done.before, done.rows
     shape = rows.action.shape
     noise = a.noise_std * parity.normal(done.key, (shape[0] * shape[1], shape[2])).reshape(shape)
     smooth = np.clip(noise, -a.noise_clip, a.noise_clip)
     action = np.clip(parity.network(s.targets["actor"], rows.next_obs) + smooth, -1, 1)
     following = parity.values(s.targets["critics"], rows.next_obs, action).min(0)
-    target, critics = bellman(rows, a.discount, following), s.parameters["critics"]
+    target, critics = bellman(rows, discounts(done), following), s.parameters["critics"]
     for i in range(2):
         row = jax.tree.map(lambda x, i=i: x[i], rows)
         critics = parity.descended(lambda c, r=row, y=target[i]: squared(parity, c, r, y), critics)
@@ -114,10 +124,11 @@ def test_td3_bc(parity):
     parity.agree(done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau))
 
 
-@pytest.mark.parametrize("scale", ["fixed", "std"])
-def test_iql(parity, scale):
-    done = parity.update(IQL, advantage_scale=scale, masked=3)
-    a, s, rows = done.algorithm, done.before, counted(done.rows, 3)
+@pytest.mark.parametrize(("scale", "n_step"), [("fixed", 1), ("std", 1), ("fixed", 3)])
+def test_iql(parity, scale, n_step):
+    masked = 3 if n_step == 1 else 0
+    done = parity.update(IQL, advantage_scale=scale, masked=masked, n_step=n_step)
+    a, s, rows = done.algorithm, done.before, counted(done.rows, masked)
     q = parity.values(s.targets["critics"], rows.obs, rows.action).min(0)
 
     def value_loss(value):
@@ -128,7 +139,8 @@ def test_iql(parity, scale):
     parity.agree(done.after.parameters["value"], value)
     advantage = q - parity.network(value, rows.obs)[:, 0]
     check_weighted_regression(parity, done, rows, advantage, -5)
-    target = bellman(rows, a.discount, parity.network(value, rows.next_obs)[:, 0])
+    steps = discounts(done)[0, : len(rows.reward)]
+    target = bellman(rows, steps, parity.network(value, rows.next_obs)[:, 0])
     critics = parity.descended(lambda c: squared(parity, c, rows, target), s.parameters["critics"])
     parity.agree(done.after.parameters["critics"], critics)
     parity.agree(done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau))
@@ -308,34 +320,3 @@ def test_sac_n_and_edac(parity, kind):
     parity.agree(
         done.after.targets["critics"], parity.mixed(s.targets["critics"], critics, a.tau), 1e-5
     )
-
-
-def test_iql_several_steps_ahead(parity):
-    """The critics regress on the log's discounted rewards and the value behind the last of them."""
-    done = parity.update(IQL, n_step=3)
-    rows, steps = first(done.rows), done.batch.discount[0]
-    assert len(set(np.round(steps, 6))) > 1, "some of the rows must end early"
-    following = parity.network(done.after.parameters["value"], rows.next_obs)[..., 0]
-    target = bellman(rows, steps, following)
-
-    def loss(critics):
-        return squared(parity, critics, rows, target)
-
-    parity.agree(
-        done.after.parameters["critics"], parity.descended(loss, done.before.parameters["critics"])
-    )
-
-
-def test_td3_bc_several_steps_ahead(parity):
-    done = parity.update(TD3BC, n_step=3)
-    a, s, rows = done.algorithm, done.before, done.rows
-    shape = rows.action.shape
-    noise = a.noise_std * parity.normal(done.key, (shape[0] * shape[1], shape[2])).reshape(shape)
-    smooth = np.clip(noise, -a.noise_clip, a.noise_clip)
-    action = np.clip(parity.network(s.targets["actor"], rows.next_obs) + smooth, -1, 1)
-    following = parity.values(s.targets["critics"], rows.next_obs, action).min(0)
-    target, critics = bellman(rows, done.batch.discount, following), s.parameters["critics"]
-    for i in range(2):
-        row = jax.tree.map(lambda x, i=i: x[i], rows)
-        critics = parity.descended(lambda c, r=row, y=target[i]: squared(parity, c, r, y), critics)
-    parity.agree(done.after.parameters["critics"], critics)
