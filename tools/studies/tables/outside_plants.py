@@ -44,7 +44,7 @@ TUNINGS = {"sensible": (1.0, 1.0), "sluggish": (0.4, 1.0), "tight": (2.2, 0.7)}
 FAULTS = {
     "sticking valve": "valve sticks",
     "wrong gains": "the rows of the log show",
-    "fraction": "as a fraction of 1",
+    "fraction": "fraction of 1",
     "no moves": "is independent of them|follows from the measurement",
 }
 """Each fault, and the words by which a command names it."""
@@ -135,7 +135,7 @@ def completed(draft: str, plant: OutsidePlant, declared: Tuning) -> str:
         loops.append(
             f'[[loop]]\nname = "{plant.loops[j].tag}"\ncontrolled = "{name}_PV"\n'
             f'manipulated = "{name}_OP"\nsetpoint_channel = "{name}_SP"\n'
-            f'direction = "{"reverse" if gain > 0 else "direct"}"\ngain = {abs(gain)}\n'
+            f'direction = "{"reverse" if gain > 0 else "direct"}"\ngain = {abs(gain):.6g}\n'
             f"integral = {declared.integral[j]}\n"
         )
     return head + "\n".join(loops)

@@ -145,7 +145,7 @@ def test_a_run_refuses_wrong_numbers_before_it_learns_a_plant(monkeypatch):
     dataset = SimpleNamespace(transitions=None, episode_lengths=np.full(8, 50))
     monkeypatch.setattr(job, "training_sample", lambda data, log: log)
     monkeypatch.setattr(job, "incumbent_episodes", lambda part, name: None)
-    monkeypatch.setattr(job, "run_facts", lambda *of: (None, []))
+    monkeypatch.setattr(job, "run_facts", lambda *of: (None, ()))
     monkeypatch.setattr(job, "declared_reports", lambda *of: (report(record()),))
     monkeypatch.setattr(job, "declared_faceplates", lambda log: declared(2.1))
     monkeypatch.setattr(job, "learned_plants", lambda *of, **given: pytest.fail("it was learned"))

@@ -284,7 +284,7 @@ def with_plants(
         reports: tuple[LoopReport, ...] = ()
         with contextlib.suppress(InputError):  # Of a log that shows no loops nothing is refused.
             reports = declared_reports(Path(config.data.source), dataset, known[name])
-        notes += require_declared(reports, declared_faceplates(dataset)) if reports else []
+        beside = require_declared(reports, declared_faceplates(dataset)) if reports else []
         memory = require_enough(
             reports, known[name], material.spec, part.episode_lengths,
             model_settings(settings.model, facts),
@@ -300,7 +300,7 @@ def with_plants(
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
     material = material._replace(plants=plants, incumbent=known[name], loops=reports)
-    return material, [*notes, *checked]
+    return material, [*notes, *beside, *checked]
 
 
 def _others(
