@@ -132,7 +132,7 @@ def log_lengths() -> str:
 
 
 def published_defaults() -> str:
-    """Where our default is not that of the published script, learner by learner."""
+    """Where our default is not that of the published script, and learners that have none."""
     from neorl_agents import ALGORITHMS
 
     facts = tomllib.loads(PUBLISHED_DEFAULTS.read_text(encoding="utf-8"))
@@ -145,7 +145,8 @@ def published_defaults() -> str:
             if why:
                 own = f"`{field}` {attrgetter(field)(learner)}" if field else "none"
                 lines.append(f"| `{name}` | [`{argument}`]({link}) | {theirs} | {own} | {why[0]} |")
-    return "\n".join(lines)
+    without = "; ".join(f"`{name}` ({why})" for name, why in facts["without"].items())
+    return "\n".join([*lines, "", f"Not compared: {without}."])
 
 
 def changelog() -> str:

@@ -54,7 +54,8 @@ class FISOR(BaseLearner):
     deviations: a step may cost what its limits allow (in the code any positive cost violates); a
     truncated step bootstraps (the code ends there); the actor's rate is constant (there it falls
     over three million updates), and its step comes last, with the new values (there it comes first,
-    with the old ones); all costs share one ``h``.
+    with the old ones); the trained actor acts (there a moving average of it, by 0.001 an update);
+    no dropout in the actor; all costs share one ``h``.
 
     Attributes:
         cost_expectile: Expectile of the feasibility value; towards 1 it is the smallest logged.
