@@ -1,6 +1,7 @@
 """Logs from which nothing can be learned, and logs that lie: nothing is chosen, and it says why."""
 
 import dataclasses
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -152,7 +153,7 @@ def test_where_nobody_says_who_recorded_the_log_the_model_must_pass_the_checks_o
     """The true return of no candidate is known, so the model is checked by the logged actions."""
     blind = chosen(of_another, recorded=False)
     assert (blind.error, blind.chosen) == (0.0, "today")
-    assert not blind.candidates[1].prediction.refusals
+    assert blind.candidates[1].prediction.low > 0
     assert blind.sentence.startswith(
         "Keep today; no choice should be based on this log: the log has no episode that is known "
         "to be recorded by today, and the model fails checks of `neorl-train choose --show model`: "
@@ -162,6 +163,19 @@ def test_where_nobody_says_who_recorded_the_log_the_model_must_pass_the_checks_o
     passing = chosen(with_signal, recorded=False, noise=0.01)
     assert passing.warnings == ()
     assert passing.chosen == "quicker"
+
+
+def test_what_is_better_than_the_first_but_worse_than_the_log_is_not_chosen():
+    """Whoever filled the log, of which nobody says who it was, is quicker than both candidates."""
+    log = recorded_log(of_another, recorded=False, noise=0.01)
+    slow = {"today": law(0.05), "quicker": law(0.2)}
+    selection = select_candidates(log, "log.h5", slow, QUICK, FACTS)
+    assert (selection.chosen, selection.warnings) == ("today", ())
+    quicker = selection.candidates[1].prediction
+    assert quicker.low > 0
+    (words,) = quicker.refusals
+    shown = float(re.search(r"is not above (-[\d.]+) reward, which the log shows", words)[1])
+    assert quicker.returns < shown < 0
 
 
 def test_a_candidate_that_recorded_nothing_is_no_test_of_the_model():

@@ -11,6 +11,7 @@ from neorl_agents.retuning import (
     OtherController,
     PlantFacts,
     Prediction,
+    Refusal,
     choose,
     judging_modes,
     select,
@@ -138,9 +139,11 @@ def select_candidates(
 
     The choice is based on replayed episodes of a plant model that was fitted to other episodes.
     Fitted Q evaluation and importance sampling are additional: they do not rank the candidates, but
-    a candidate is refused if either predicts a loss that exceeds its own error. Nothing is chosen
-    if the log has a defect, if the model does not reproduce the incumbent in the episodes that it
-    recorded, or, if these are not known, if the model fails a deciding check of
+    a candidate is refused if either predicts a loss that exceeds its own error. It is also refused
+    if no episode of the incumbent is known and the log shows at least its predicted return.
+
+    Nothing is chosen if the log has a defect, if the model does not reproduce the incumbent in the
+    episodes that it recorded, or, if these are not known, if the model fails a deciding check of
     :func:`neorl_train.choosing.check_plant_model`.
 
     Args:
@@ -172,7 +175,7 @@ def select_candidates(
     if plants is None:
         plants = learn_plants(dataset, options, facts, candidates, incumbent)
     plants, in_log = _with_errors(plants, dataset, order)
-    chosen, table = select(plants, order, incumbent, options.settings().rule, logged=in_log)
+    _, table = select(plants, order, incumbent, options.settings().rule, logged=in_log)
     values: list[Any] = [None] * len(table)
     others: list[tuple[OtherEstimate, ...]] = [()] * len(table)
     distributions: list[Any] = [None] * len(table)
@@ -183,7 +186,10 @@ def select_candidates(
             for prediction, estimates in zip(table, values, strict=True)
         ]
         table = (table[0], *map(refuse_if_contradicted, table[1:], others[1:]))
-        chosen = choose(table, incumbent)
+    if _by_incumbent(dataset, plants, options) is None:
+        shown, unit = float(plants.logged.mean()), return_unit(dataset)
+        table = (table[0], *(_refuse_below_log(one, shown, unit) for one in table[1:]))
+    chosen = choose(table, incumbent)
     movements = [predicted_movement(plants.evaluation_plant, order[one.name]) for one in table]
     warnings = (
         *log_warnings(dataset),
@@ -235,6 +241,27 @@ def _with_errors(
     return plants, [name for name, mask in filled.items() if name in names and mask.any()]
 
 
+def _by_incumbent(
+    dataset: Dataset, plants: LearnedPlants, options: ChooseOptions
+) -> np.ndarray | None:
+    """The evaluation episodes that the incumbent recorded; ``None`` if no such episode is known."""
+    own = plants.by_incumbent
+    if own is None and dataset.behaviour is None and options.incumbent:
+        own = np.ones(len(plants.logged), bool)
+    return own if own is not None and own.any() else None
+
+
+def _refuse_below_log(one: Prediction, shown: float, unit: str) -> Prediction:
+    """Refuses what is predicted to earn no more than whoever recorded the log."""
+    if one.returns > shown:
+        return one
+    sentence = (
+        f"its predicted return is not above {with_unit(f'{shown:.4g}', unit)}, which the log shows "
+        "in the same episodes"
+    )
+    return dataclasses.replace(one, refused_by=(*one.refused_by, Refusal("return", sentence)))
+
+
 def _model_warnings(
     dataset: Dataset, plants: LearnedPlants, incumbent: str, policy: Policy, options: ChooseOptions
 ) -> tuple[str, ...]:
@@ -245,10 +272,8 @@ def _model_warnings(
     show the true return of any candidate, and the deciding checks of the plant model take its
     place.
     """
-    unit, own = return_unit(dataset), plants.by_incumbent
-    if own is None and dataset.behaviour is None and options.incumbent:
-        own = np.ones(len(plants.logged), bool)
-    if own is not None and own.any():
+    unit = return_unit(dataset)
+    if _by_incumbent(dataset, plants, options) is not None:
         returns = own_returns(plants, policy)
         replay = ReplayCheck(incumbent, returns.predicted, returns.logged, plants.scale, unit)
         return () if replay.holds else (replay.sentence,)
