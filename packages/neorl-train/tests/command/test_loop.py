@@ -42,16 +42,22 @@ def test_a_table_gets_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["--sp", "45"], "name its columns"),
         (["--pv", "LIC-7.PV", "--op", "LIC-7.OP", "--pv-range", "5"], "two numbers"),
         (["--pv", "LIC-8.PV", "--op", "LIC-7.OP"], "LIC-7.PV"),
+        (
+            ["--pv", "LIC-7.PV", "--op", "LIC-7.OP", "--faceplate.proportional-band", "200",
+             "--faceplate.direction", "reverse"],
+            "so give both (--pv-range and --op-range)",
+        ),
     ],
-)
-def test_a_mistake_is_one_line(
+)  # fmt: skip
+def test_a_mistake_is_one_line_before_any_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     path = table(tmp_path / "log.csv", 300)
     assert main(["loop", str(path), *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    told = capsys.readouterr()
+    assert message in told.err
+    assert told.err.count("\n") == 1
+    assert not told.out
 
 
 def test_a_file_that_is_absent_is_named(capsys: pytest.CaptureFixture[str]) -> None:

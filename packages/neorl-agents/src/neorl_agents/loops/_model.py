@@ -304,7 +304,8 @@ def _conditions(record: LoopRecord) -> tuple[tuple[str, ...], str]:
     steps = manual[1:] & manual[:-1] & (np.diff(record.segment) == 0)
     span = record.output_range[1] - record.output_range[0]
     by_hand = int(np.sum(steps & (np.abs(np.diff(record.output)) > 2e-3 * span)))
-    sentences = [f"the setpoint moved {moves} times"] if record.has_setpoint else []
+    often = {1: "once", 2: "twice"}.get(moves, f"{moves} times")
+    sentences = [f"the setpoint moved {often}"] if record.has_setpoint else []
     if not record.has_setpoint:
         sentences.append("no setpoint was given, and it is taken for constant")
     if manual.any():

@@ -174,6 +174,8 @@ def command(arguments: list[str]) -> None:
     every = read_records(options)
     records = tuple(record for record in every if record.judgeable)
     few = [record.name for record in every if not record.judgeable]
+    for record in records:
+        typed_faceplate(options, record)  # What is missing is said before any work.
     if options.json:
         documents = [report_document(report) for report in loop_reports(records)]
         print_json("loops", {"log": str(options.log), "loops": documents, "too_few_rows": few})

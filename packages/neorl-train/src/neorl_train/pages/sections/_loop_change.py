@@ -97,8 +97,8 @@ def margins_table(change: LoopChange) -> Html:
     """Margins of both loops."""
     return compared_table(
         f"Margins near the operating points of the log; in brackets, the extremes over "
-        f"{change.members} linear models that it allows. If the gain of the process depends on the "
-        "operating point, as of a pH, true margins can be far smaller.",
+        f"{change.members} linear models that it allows. At levels that the log never visited the "
+        "gain of the process may be another, as of a pH, and true margins far smaller.",
         change.margins,
     )
 
