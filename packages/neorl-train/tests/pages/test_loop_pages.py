@@ -60,8 +60,8 @@ MODEL = LoopModel(
 )  # fmt: skip
 
 
-def logged(seed: int = 0, n: int = 3000, size: float = 1.0) -> LoopRecord:
-    """Rows of today's loop around the first member, under a wandering load."""
+def logged(seed: int = 0, n: int = 3000, size: float = 1.0, gains: PIDGains = TODAY) -> LoopRecord:
+    """Rows of a loop around the first member, under a wandering load."""
     rng = np.random.default_rng(seed)
     a, late = math.exp(-PERIOD / 600), 4
     load, y, u, x, integral = 0.0, np.zeros(n), np.zeros(n), 0.0, 40.0
@@ -72,8 +72,8 @@ def logged(seed: int = 0, n: int = 3000, size: float = 1.0) -> LoopRecord:
         if t > late:
             x = a * x + 0.9 * (1 - a) * (u[t - 1 - late] - 40.0 + loads[t - 1 - late])
         y[t] = 45.0 + x + 0.05 * rng.normal()
-        integral += TODAY.ki * PERIOD * (45.0 - y[t])
-        u[t] = TODAY.kp * (45.0 - y[t]) + integral
+        integral += gains.ki * PERIOD * (45.0 - y[t])
+        u[t] = gains.kp * (45.0 - y[t]) + integral
     return LoopRecord(
         "AIC-401", y, u, np.full(n, 45.0), np.ones(n, bool), np.zeros(n, int), PERIOD,
         "°Bx", "%", (30.0, 60.0), (0.0, 100.0),
@@ -260,7 +260,8 @@ def test_limits_and_interlocks_on_the_loop_are_found():
 
 
 def test_the_page_of_two_periods_says_whether_to_go_back():
-    old, new = logged(size=0.6), logged(1, size=2.0)
+    calmer = TODAY._replace(kp=0.8 * TODAY.kp, ki=0.8 * TODAY.ki)
+    old, new = logged(size=0.6), logged(1, size=2.0, gains=calmer)
     worse = compare_periods(old, new, band=1.5)
     page = periods_page(worse, "AIC-401", ("OLD.csv", "NEW.csv"), "gain 0.1 %/%, reset 20 min")
     assert "worse: roll back to gain 0.1 %/%, reset 20 min" in page
@@ -279,7 +280,8 @@ def test_the_page_of_two_periods_says_whether_to_go_back():
 
 
 def test_loops_of_two_logs_are_compared_by_their_tags(tmp_path):
-    old, new = logged(size=0.6), logged(1, size=2.0)
+    calmer = TODAY._replace(kp=0.8 * TODAY.kp, ki=0.8 * TODAY.ki)
+    old, new = logged(size=0.6), logged(1, size=2.0, gains=calmer)
     (one,) = compared_logs(
         [old], [new], tmp_path, files=("OLD.csv", "NEW.csv"), roll_back={"AIC-401": "gain 0.1"}
     )
