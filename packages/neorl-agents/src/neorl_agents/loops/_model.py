@@ -53,8 +53,6 @@ class LoopModel(NamedTuple):
             manual, changes of the controller.
         usable: Whether the model may be used to retune the loop.
         why_not: If not, what is missing and what would bring it; empty if it is usable.
-        identifiable: Whether anything but the controller moved the output, or its setpoint was
-            moved, so that the process can be told from the controller.
         curve: How the gain depends on the operating point, if it does; the members hold its ends.
     """
 
@@ -68,7 +66,6 @@ class LoopModel(NamedTuple):
     conditions: tuple[str, ...]
     usable: bool
     why_not: str
-    identifiable: bool = True
     curve: GainByLevel | None = None
 
 
@@ -124,7 +121,7 @@ def loop_model(record: LoopRecord) -> LoopModel:
     none = LoopModel((), nothing, nothing, (), False, np.nan, np.nan, conditions[0], False, "")
     if conditions[1]:
         # A fit would look sure of itself: its members agree on what the feedback imitates.
-        return none._replace(why_not=conditions[1], identifiable=False)
+        return none._replace(why_not=conditions[1])
     tried, delays = identification.grid(ratios=(0.0,)), np.arange(identification.MOST_DELAY + 1)
     factor, thin = 1, record
     while True:
@@ -211,7 +208,7 @@ def _model(
     )
     return LoopModel(
         processes, gain, dead_time, tuple(constants), integrating, share, horizon, conditions,
-        not why, why, curve=curve,
+        not why, why, curve,
     )  # fmt: skip
 
 

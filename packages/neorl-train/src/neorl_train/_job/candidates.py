@@ -35,7 +35,6 @@ from neorl_train.candidates._loop_changes import (
     declared_reports,
     require_declared,
     sticking_valves,
-    unidentified_loops,
     write_loop_changes,
 )
 from neorl_train.candidates._retuned import RULE, gain_text, retune_settings
@@ -158,10 +157,6 @@ def with_others(
 ) -> LogPrediction:
     """Adds other estimates of the gain, and facts about the log, to a prediction from a log."""
     dataset = experience.dataset
-    unusable = (
-        *sticking_valves(loops),
-        *unidentified_loops(loops, dataset.spec, incumbent, candidate),
-    )
     episodes = logged_episodes(dataset)
     candidate_estimates, incumbent_estimates = (
         value_estimates(dataset, episodes, policy) for policy in (candidate, incumbent)
@@ -172,7 +167,7 @@ def with_others(
         others=others,
         excitation=plants.excitation,
         after_moves=error_after_moves(plants.model, plants.rows, plants.evaluation_starts),
-        warnings=(*log_warnings(dataset, experience.signal_warnings), *unusable),
+        warnings=(*log_warnings(dataset, experience.signal_warnings), *sticking_valves(loops)),
         broken=broken_episodes(dataset, plants.model.spec, prediction.incumbent),
     )
 

@@ -17,7 +17,7 @@ from neorl_agents.loops import (
 )
 from neorl_agents.models import HistoryModelSettings
 from neorl_agents.retuning import PlantFacts, model_settings
-from neorl_core import InputError, Policy, Spec
+from neorl_core import InputError, Policy
 from neorl_core.loops import Faceplate, PIDForm, PIDGains, faceplate, pid_gains
 from neorl_envs import Dataset
 from neorl_envs.datasets import TodaysFaceplate, todays_controller
@@ -250,23 +250,6 @@ def sticking_valves(reports: Sequence[LoopReport]) -> list[str]:
         f"{report.record.name}: {report.cause.reason[0].lower()}{report.cause.reason[1:-1]}"
         for report in reports
         if report.cause.kind == STICKS
-    ]
-
-
-def unidentified_loops(
-    reports: Sequence[LoopReport], spec: Spec, incumbent: Policy, candidate: Policy
-) -> list[str]:
-    """Sentences on loops that a candidate changes, and whose rows show the controller alone.
-
-    Their model imitates the controller, and predicts a gain with a narrow interval whatever the
-    process is.
-    """
-    return [
-        f"{report.record.name}: {report.model.why_not}"
-        for report in reports
-        if not report.model.identifiable
-        and gains_of_loop(candidate, spec, name := report.record.tags["output"])
-        != gains_of_loop(incumbent, spec, name)
     ]
 
 
