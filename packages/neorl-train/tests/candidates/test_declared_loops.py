@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from neorl_agents.loops import Cause, LoopRecord, logged_controller
+from neorl_agents.loops import Cause, LoopRecord, logged_controller, loop_model
 from neorl_core import InputError
 from neorl_envs.datasets import FaceplateLoop
 from neorl_train._job import candidates as job
 from neorl_train.candidates import Material
-from neorl_train.candidates._loop_changes import proposed_change, require_declared, sticking_valves
+from neorl_train.candidates._loop_changes import loop_objections, proposed_change, require_declared
 from neorl_train.configuration import LimitsConfig, RetuningConfig
 
 KP, RESET, PERIOD = 0.7, 21.0, 2.0
@@ -23,11 +23,11 @@ STUCK = Cause(
 )
 
 
-def record(rows: int = 400, scale: float = 1.0, kp: float = KP, reset: float = RESET) -> LoopRecord:
+def record(rows=400, scale=1.0, kp=KP, reset=RESET, step=1.0) -> LoopRecord:
     """A lag under a PI by its textbook equation, with noise, whose output is logged scaled."""
     rng = np.random.default_rng(0)
     y, integral, level = np.zeros(rows), 50.0, 70.0
-    u, setpoint = np.zeros(rows), np.where(np.arange(rows) % 200 < 100, 70.0, 71.0)
+    u, setpoint = np.zeros(rows), 70.0 + step * (np.arange(rows) % 200 >= 100)
     for t in range(rows):
         y[t] = level + 0.1 * rng.normal()
         error = setpoint[t] - y[t]
@@ -42,7 +42,7 @@ def record(rows: int = 400, scale: float = 1.0, kp: float = KP, reset: float = R
 
 def report(of: LoopRecord, cause: Cause = HEALTHY) -> SimpleNamespace:
     figures = SimpleNamespace(controller=logged_controller(of))
-    return SimpleNamespace(record=of, figures=figures, cause=cause, model=None)
+    return SimpleNamespace(record=of, figures=figures, cause=cause, model=loop_model(of))
 
 
 def declared(gain: float, direction: str = "reverse", reset: float = RESET) -> dict:
@@ -74,7 +74,7 @@ def test_numbers_that_did_not_write_the_rows_are_refused(gain, direction):
 
 def test_a_controller_that_acts_between_the_rows_is_not_refused():
     """Every fourth row of a fast reset: moves over one row alone show less than half the gain."""
-    whole = record(4000, kp=0.4, reset=6.0)
+    whole = record(2300, kp=0.4, reset=6.0)
     sparse = dataclasses.replace(
         whole, period=4 * PERIOD,
         **{name: getattr(whole, name)[::4]
@@ -103,7 +103,18 @@ def test_a_valve_that_sticks_is_told_and_counts_against_the_log():
     assert require_declared([stuck], declared(KP)) == [
         "TIC-111: The valve sticks: by 2.4 %. Stroke the valve."
     ]
-    assert sticking_valves([report(record()), stuck]) == ["TIC-111: the valve sticks: by 2.4 %"]
+    assert loop_objections([report(record()), stuck]) == ["TIC-111: the valve sticks: by 2.4 %"]
+
+
+def test_a_log_in_which_nobody_moved_anything_answers_nothing():
+    """Held values in place of missing ones are no moves, though the output then seems to move."""
+    moving, still = record(), record(step=0.0)
+    held = np.random.default_rng(1).uniform(size=len(still.measurement)) < 0.01
+    measured = np.where(held, np.roll(still.measurement, 1), still.measurement)
+    still = dataclasses.replace(still, measurement=measured)
+    assert logged_controller(still).known
+    (objection,) = loop_objections([report(moving), report(still)])
+    assert objection.startswith("TIC-111: almost every move of the output follows from the meas")
 
 
 def test_a_run_refuses_wrong_numbers_before_it_learns_a_plant(monkeypatch):

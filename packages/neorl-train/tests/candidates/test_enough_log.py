@@ -140,7 +140,7 @@ def test_a_run_refuses_before_it_learns_a_plant(monkeypatch):
     dataset = SimpleNamespace(transitions=None, episode_lengths=np.full(8, 50))
     monkeypatch.setattr(job, "training_sample", lambda data, log: log)
     monkeypatch.setattr(job, "incumbent_episodes", lambda part, name: None)
-    monkeypatch.setattr(job, "run_facts", lambda *of: (PlantFacts(), []))
+    monkeypatch.setattr(job, "run_facts", lambda *of: (PlantFacts(), ()))
     monkeypatch.setattr(job, "declared_reports", lambda *of: (report(model()),))
     monkeypatch.setattr(job, "declared_faceplates", lambda log: {})
     monkeypatch.setattr(job, "require_declared", lambda reports, declared: [])

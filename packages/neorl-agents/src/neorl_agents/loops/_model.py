@@ -54,6 +54,7 @@ class LoopModel(NamedTuple):
         usable: Whether the model may be used to retune the loop.
         why_not: If not, what is missing and what would bring it; empty if it is usable.
         curve: How the gain depends on the operating point, if it does; the members hold its ends.
+        moved: Whether anything but the measurement moved the output, as far as the rows show.
     """
 
     members: tuple[SampledModel | TransferFunction, ...]
@@ -67,6 +68,7 @@ class LoopModel(NamedTuple):
     usable: bool
     why_not: str
     curve: GainByLevel | None = None
+    moved: bool = True
 
 
 MEMBERS = 16
@@ -121,7 +123,7 @@ def loop_model(record: LoopRecord) -> LoopModel:
     none = LoopModel((), nothing, nothing, (), False, np.nan, np.nan, conditions[0], False, "")
     if conditions[1]:
         # A fit would look sure of itself: its members agree on what the feedback imitates.
-        return none._replace(why_not=conditions[1])
+        return none._replace(why_not=conditions[1], moved=False)
     tried, delays = identification.grid(ratios=(0.0,)), np.arange(identification.MOST_DELAY + 1)
     factor, thin = 1, record
     while True:

@@ -33,8 +33,8 @@ from neorl_train.candidates._family import Material
 from neorl_train.candidates._loop_changes import (
     declared_faceplates,
     declared_reports,
+    loop_objections,
     require_declared,
-    sticking_valves,
     write_loop_changes,
 )
 from neorl_train.candidates._retuned import RULE, gain_text, retune_settings
@@ -167,7 +167,7 @@ def with_others(
         others=others,
         excitation=plants.excitation,
         after_moves=error_after_moves(plants.model, plants.rows, plants.evaluation_starts),
-        warnings=(*log_warnings(dataset, experience.signal_warnings), *sticking_valves(loops)),
+        warnings=(*log_warnings(dataset, experience.signal_warnings), *loop_objections(loops)),
         broken=broken_episodes(dataset, plants.model.spec, prediction.incumbent),
     )
 

@@ -244,13 +244,21 @@ def require_declared(
     return notes
 
 
-def sticking_valves(reports: Sequence[LoopReport]) -> list[str]:
-    """Sentences on the loops whose valve sticks, since no tuning may be judged on such a log."""
-    return [
-        f"{report.record.name}: {report.cause.reason[0].lower()}{report.cause.reason[1:-1]}"
-        for report in reports
-        if report.cause.kind == STICKS
-    ]
+def loop_objections(reports: Sequence[LoopReport]) -> list[str]:
+    """Why no tuning may be judged on a log, for each loop with a reason.
+
+    Its valve sticks, or a PI of its measurement explains its moves and nobody moved anything else.
+    Values that a log lacks look to a plant model as if the output had moved by itself, so that its
+    own measure of excitation misses the second.
+    """
+    sentences = []
+    for report in reports:
+        name, reason = report.record.name, report.cause.reason
+        if report.cause.kind == STICKS:
+            sentences.append(f"{name}: {reason[0].lower()}{reason[1:-1]}")
+        if report.figures.controller.known and not report.model.moved:
+            sentences.append(f"{name}: {report.model.why_not}")
+    return sentences
 
 
 def write_loop_changes(
