@@ -233,9 +233,9 @@ def _run_answer(
 
 def page() -> str:
     """The table of the results as Markdown, and what it counts to."""
-    rows, trials, inside, harm = _stored(), 0, 0, 0
+    rows, trials, inside, harm, faulty, named = _stored(), 0, 0, 0, 0, 0
     lines = [
-        "| Log | Answer | Predicted gain | True gain | Error after moves |",
+        "| Log | Answer | Predicted gain | True gain | The fault is named by |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
@@ -247,11 +247,26 @@ def page() -> str:
             harm += truth[2] < 0
         shown = (predicted, truth) if predicted and any(predicted) else ("", "")  # else it is kept
         ends = [f"{x[0]:.3g} [{x[1]:.3g}, {x[2]:.3g}]" if x else "-" for x in shown]
-        share = re.search(r"are off by ([^ ]+ %)", run.get("model", ""))
-        cells = (row["case"], run["answer"], *ends, share[1] if share else "-")
-        lines.append(f"| {' | '.join(cells).replace('_', ' ')} |")
-    lines += ["", f"Answered so far: {len(rows)} of {len(CASES)} logs. Worth a trial: {trials}, of "
-              f"which {inside} with the true gain inside the interval and {harm} harmful."]  # fmt: skip
+        by = "-"
+        if "named" in row:
+            faulty, named = faulty + 1, named + bool(row["named"])
+            by = ", ".join(f"`{one}`" for one in row["named"]) or "nothing"
+        cells = (
+            row["case"].replace("_", " ") + "*" * ("of before" in row),
+            run["answer"],
+            *ends,
+            by,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        f"Answered so far: {len(rows)} of {len(CASES)} logs. Worth a trial: {trials}, of which "
+        f"{inside} with the true gain inside the interval (aim: 85 %) and {harm} harmful (aim: 0). "
+        f"Of {faulty} logs with a fault, {named} were named for it.",
+    ]
+    before = {row["of before"]: row["case"] for row in rows if "of before" in row}
+    if before:
+        lines += ["", f"\\* answered before {', or before '.join(before)}."]
     return "\n".join(lines)
 
 
