@@ -10,8 +10,12 @@ from neorl_agents.loops import Cause, LoopRecord, logged_controller, loop_model
 from neorl_core import InputError
 from neorl_envs.datasets import FaceplateLoop
 from neorl_train._job import candidates as job
-from neorl_train.candidates import Material
-from neorl_train.candidates._loop_changes import loop_objections, proposed_change, require_declared
+from neorl_train.candidates import (
+    Material,
+    loop_objections,
+    proposed_change,
+    require_declared,
+)
 from neorl_train.configuration import LimitsConfig, RetuningConfig
 
 KP, RESET, PERIOD = 0.7, 21.0, 2.0

@@ -11,7 +11,9 @@ from neorl_train.candidates._family import RunInputs as RunInputs
 from neorl_train.candidates._imitated import best_behaviour as best_behaviour
 from neorl_train.candidates._imitated import best_mean as best_mean
 from neorl_train.candidates._learner import learner_of as learner_of
+from neorl_train.candidates._loop_changes import loop_objections as loop_objections
 from neorl_train.candidates._loop_changes import proposed_change as proposed_change
+from neorl_train.candidates._loop_changes import require_declared as require_declared
 from neorl_train.candidates._loop_changes import write_loop_changes as write_loop_changes
 from neorl_train.candidates._retuned import faceplate_texts as faceplate_texts
 from neorl_train.candidates._table import FAMILIES as FAMILIES
@@ -41,8 +43,10 @@ __all__ = [
     "faceplate_texts",
     "forgetful",
     "learner_of",
+    "loop_objections",
     "make_candidates",
     "proposed_change",
+    "require_declared",
     "require_enough",
     "settling",
     "short_episodes",
