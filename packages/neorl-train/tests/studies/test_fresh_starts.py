@@ -123,7 +123,8 @@ def test_an_evaluation_that_cannot_be_written_leaves_no_number(
     assert "2 evaluations" in capsys.readouterr().out
 
 
-def test_a_run_that_is_not_finished_is_refused(tmp_path, capsys):
+def test_a_run_that_is_not_finished_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     run = tmp_path / "0001"
     run.mkdir()
     (run / "config.toml").write_text("")
@@ -131,4 +132,4 @@ def test_a_run_that_is_not_finished_is_refused(tmp_path, capsys):
     assert main(["evaluate", str(run)]) == 2
     assert "is interrupted, not finished" in capsys.readouterr().err
     assert main(["evaluate"]) == 2
-    assert "takes the directory of a finished run" in capsys.readouterr().err
+    assert "evaluate needs a run, and there is none in" in capsys.readouterr().err

@@ -42,10 +42,10 @@ INPUTS, RESULTS = "evaluation_inputs", "evaluation_digest"
 OWN_PACKAGES = ("neorl_core", "neorl_envs", "neorl_safety", "neorl_agents", "neorl_train")
 
 
-def evaluate_on_plant(
+def evaluate_candidates(
     run: ResolvedRun,
     pool: Pool,
-    dataset: Dataset | None,
+    data: Experience | Dataset | None,
     controllers: Mapping[str, Policy],
     guard: Mapping[str, Any],
     *,
@@ -53,62 +53,45 @@ def evaluate_on_plant(
     seed: int,
     starts: int,
 ) -> Evaluation:
-    """Runs the candidates, controllers and the behaviour of a run on its plant, by its settings.
+    """Runs candidates, controllers and the behaviour of a run on its plant, by its settings.
 
+    Without a plant they are compared with the log, of which ``data`` is the split, and scored in
+    the run's Gymnasium environment if it has one, by resets with the seeds from ``seed`` on.
     ``guard`` contains the parts of the guard, by the names of the arguments of ``evaluate``, which
     is imported here because training must not wait for the import.
     """
-    from neorl_train.judging._evaluate import evaluate
+    from neorl_train.judging._evaluate import evaluate, evaluate_offline
 
-    assert run.environment is not None
-    settings = run.config.evaluation
+    config = run.config
+    shared: dict[str, Any] = {
+        "candidate": candidate,
+        "spec": run.judged_spec,
+        "controllers": controllers,
+        "level": config.evaluation.level,
+        "episode_margin": config.evaluation.episode_margin,
+    }
+    if run.environment is None:
+        assert isinstance(data, Experience)  # if there is no plant, there is a log
+        manipulated, dataset = config.classical.manipulated, data.dataset
+        return evaluate_offline(
+            pool,
+            dataset=dataset,
+            held_out=data.held_out,
+            training=data.training,
+            judge=run.judge,
+            judge_seeds=range(seed, seed + starts),
+            **trend_arguments(config.data, manipulated, run.spec, dataset, guard),
+            **shared,
+        )
     return evaluate(
         run.environment,
         pool,
-        dataset,
-        candidate=candidate,
-        spec=run.judged_spec,
-        controllers=controllers,
+        data.dataset if isinstance(data, Experience) else data,
         behaviour=run.behaviour,
         key=starts_key(seed),
         n_starts=starts,
-        level=settings.level,
-        episode_margin=settings.episode_margin,
         **guard,
-    )
-
-
-def evaluate_beside_log(
-    run: ResolvedRun,
-    pool: Pool,
-    experience: Experience,
-    controllers: Mapping[str, Policy],
-    guard: Mapping[str, Any],
-    *,
-    candidate: str,
-    seed: int,
-    starts: int,
-) -> Evaluation:
-    """Compares the candidates of a run with its log, and scores them in its Gymnasium environment.
-
-    The episodes there have resets with the seeds from ``seed`` on; without one there are none.
-    """
-    from neorl_train.judging._evaluate import evaluate_offline
-
-    config, dataset = run.config, experience.dataset
-    return evaluate_offline(
-        pool,
-        dataset=dataset,
-        held_out=experience.held_out,
-        training=experience.training,
-        candidate=candidate,
-        spec=run.judged_spec,
-        controllers=controllers,
-        judge=run.judge,
-        judge_seeds=range(seed, seed + starts),
-        level=config.evaluation.level,
-        episode_margin=config.evaluation.episode_margin,
-        **trend_arguments(config.data, config.classical.manipulated, run.spec, dataset, guard),
+        **shared,
     )
 
 

@@ -28,8 +28,7 @@ from neorl_train._job.candidates import (
 from neorl_train._job.evaluation import (
     INPUTS,
     RESULTS,
-    evaluate_beside_log,
-    evaluate_on_plant,
+    evaluate_candidates,
     evaluation_inputs,
     matching_evaluation,
     results_digest,
@@ -273,18 +272,14 @@ def _evaluate(
     """Evaluates all policies, on the plant or beside the log."""
     settings = run.config.evaluation
     starts: dict[str, int] = {"seed": settings.seed, "starts": settings.starts}
-    dataset = None if experience is None else experience.dataset
     if run.environment is not None:
         count = f"{len(pool)} {'policy' if len(pool) == 1 else 'policies'}"
         session.reporter.stage(f"evaluating {count} in {settings.starts} paired episodes")
-        return evaluate_on_plant(
-            run, pool, dataset, controllers, guarding, candidate=candidate, **starts
-        )
-    assert experience is not None  # if there is no plant, there is a log
-    session.reporter.stage(f"comparing with the log: {', '.join(pool.policies)}")
+    else:
+        session.reporter.stage(f"comparing with the log: {', '.join(pool.policies)}")
     if run.judge is not None:
         session.reporter.stage(f"scoring in {settings.starts} episodes of {run.judge.name}")
-    return evaluate_beside_log(
+    return evaluate_candidates(
         run, pool, experience, controllers, guarding, candidate=candidate, **starts
     )
 

@@ -431,7 +431,8 @@ def benchmark_of(
             "left": sum(not entry.finished and not entry.error for entry in entries),
         },
         failures=tuple(
-            f"{e.task[0]}, {e.task[1]} log, {e.learner}, seeds {_seed_text(e.seeds)}: {e.error}"
+            f"{e.task[0]}, {e.task[1]} log, {e.learner}, seeds {' '.join(map(str, e.seeds))}: "
+            f"{e.error}"
             for e in entries
             if e.error
         ),
@@ -572,7 +573,3 @@ def _interquartile_mean(scores: np.ndarray, level: float) -> Estimate:
             return Estimate(float(interquartile_mean(scores)), math.nan, math.nan)
         scored = stratified_bootstrap_interval(scores, jax.random.key(_SEED), level=level)
         return Estimate(float(scored.estimate), float(scored.low), float(scored.high))
-
-
-def _seed_text(seeds: Sequence[int]) -> str:
-    return " ".join(map(str, seeds))

@@ -15,8 +15,7 @@ from neorl_train._job.evaluation import (
     INPUTS,
     RESULTS,
     equal_evaluation,
-    evaluate_beside_log,
-    evaluate_on_plant,
+    evaluate_candidates,
     evaluation_inputs,
     results_digest,
     write_results,
@@ -29,7 +28,7 @@ from neorl_train.configuration._sections import CandidateConfig, batch_sizes
 from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import usual_incumbent
 from neorl_train.data._experience import training_experience
-from neorl_train.data._source import RunSource, require_same_channels, source_named
+from neorl_train.data._source import require_same_channels, source_named
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation, read_evaluation
 from neorl_train.judging._rule import verdict
@@ -201,7 +200,9 @@ def _evaluate(
     seed: int,
     starts: int,
 ) -> Evaluation:
-    dataset = _log(resolved_run.source, run)
+    path = resolved_run.source.log_file(run.dataset)
+    # The log is listed with the policies where it still exists, but not judged.
+    dataset = read_dataset(path, memory_map=True) if path.is_file() else None
     digests = run.record().get("given_policies", {})
     config, spec = resolved_run.config, resolved_run.spec
     candidates, plant = CandidateConfig.of(config), resolved_run.environment
@@ -209,24 +210,19 @@ def _evaluate(
     subject = read_policy_under_test(run.path, candidate)
     fields = ("constraints", "fallbacks", "settings")
     guard = {field: getattr(subject, field) for field in fields}
-    starts = starts or config.evaluation.starts
+    data: Any = dataset
     if plant is None:
-        experience = training_experience(
-            config.data, dataset, spec, penalty=config.penalty, batch_sizes=batch_sizes(config),
-            path=resolved_run.source.log_file(run.dataset),
+        data = training_experience(
+            config.data, data, spec, penalty=config.penalty, batch_sizes=batch_sizes(config),
+            path=path,
         )  # fmt: skip
-        return evaluate_beside_log(
-            resolved_run, pool, experience, controllers, guard,
-            candidate=candidate, seed=seed, starts=starts,
-        )  # fmt: skip
-    pool = dataclasses.replace(pool, incumbent=config.evaluation.runs_today)
-    return evaluate_on_plant(
-        resolved_run, pool, dataset, controllers, guard,
-        candidate=candidate, seed=seed, starts=starts,
-    )  # fmt: skip
-
-
-def _log(source: RunSource, run: RunDirectory) -> Any:
-    """The log of a run if it still exists; it is listed with the policies but not judged."""
-    path = source.log_file(run.dataset)
-    return read_dataset(path, memory_map=True) if path.is_file() else None
+    return evaluate_candidates(
+        resolved_run,
+        dataclasses.replace(pool, incumbent=config.evaluation.runs_today),
+        data,
+        controllers,
+        guard,
+        candidate=candidate,
+        seed=seed,
+        starts=starts or config.evaluation.starts,
+    )

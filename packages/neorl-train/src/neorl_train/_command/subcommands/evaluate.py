@@ -2,11 +2,10 @@
 
 import dataclasses
 
-from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.shared import named_run
+from neorl_train._command.shared import JsonFlag, RunArgument, print_json
 
-USAGE = """neorl-train evaluate RUN [--OPTION VALUE ...]
+USAGE = """neorl-train evaluate [RUN] [--OPTION VALUE ...]
 
 Evaluates the policies of a finished run on fresh starts of its simulated plant, behind the same
 guard and by the same rule, or scores them in fresh episodes of its Gymnasium environment. Nothing
@@ -23,7 +22,7 @@ examples:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateOptions:
+class EvaluateOptions(JsonFlag, RunArgument):
     """Starts of the evaluation and the policy to judge.
 
     Attributes:
@@ -32,39 +31,29 @@ class EvaluateOptions:
         candidate: Policy to judge; empty uses the candidate of the run.
         plant: Simulated plant, or Gymnasium environment for a run on a log, with the channels of
             the run; empty uses that of the run.
-        json: Print JSON instead of the table.
     """
 
     starts: int = 0
     seed: int = -1
     candidate: str = ""
     plant: str = ""
-    json: bool = False
 
 
 def command(arguments: list[str]) -> None:
-    """``neorl-train evaluate RUN [--OPTION VALUE ...]``."""
-    words = list(arguments)
-    name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(EvaluateOptions, words, program="neorl-train evaluate RUN")
-    if not name:
-        raise InputError(
-            "evaluate takes the directory of a finished run; for example "
-            "`neorl-train evaluate runs/0001`"
-        )
+    """``neorl-train evaluate [RUN] [--OPTION VALUE ...]``."""
+    options = parse_options(EvaluateOptions, arguments, program="neorl-train evaluate")
+    run = options.directory("evaluate")
     from neorl_train.pages._terminal import print_evaluation
-    from neorl_train.runs._directory import RunDirectory
     from neorl_train.studies._fresh_starts import evaluate_again
 
     repeated = evaluate_again(
-        RunDirectory(named_run(name).absolute()),
+        run,
         starts=options.starts,
         seed=options.seed,
         candidate=options.candidate,
         plant=options.plant,
     )
     if options.json:
-        from neorl_train._command.shared import print_json
         from neorl_train.judging._results import to_plain
 
         content = {
