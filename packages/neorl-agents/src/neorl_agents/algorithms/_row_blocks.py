@@ -21,8 +21,8 @@ def sum_by_blocks(
     """``loss(parameters, rows)``; on a CPU, its gradient is summed over blocks of rows.
 
     A row that makes many inputs, such as thirty sampled actions, makes activations that are larger
-    than a cache. Whatever lies between two products of matrices then waits for memory, a quarter of
-    the time of CQL's critics. In blocks, the gradient of one is finished before the next begins, so
+    than a cache, so whatever lies between two products of matrices waits for memory
+    (``tools/studies/benchmarks/row_blocks.py`` measures it). In blocks, the gradient of one is finished before the next begins, so
     that nothing of it is kept. Other platforms take all rows at once.
 
     Args:
