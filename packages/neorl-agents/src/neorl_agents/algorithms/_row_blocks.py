@@ -22,8 +22,9 @@ def sum_by_blocks(
 
     A row that makes many inputs, such as thirty sampled actions, makes activations that are larger
     than a cache, so whatever lies between two products of matrices waits for memory
-    (``tools/studies/benchmarks/row_blocks.py`` measures it). In blocks, the gradient of one is finished before the next begins, so
-    that nothing of it is kept. Other platforms take all rows at once.
+    (``tools/studies/benchmarks/row_blocks.py`` measures it). In blocks, the gradient of one is
+    finished before the next begins, so that nothing of it is kept. Other platforms take all rows at
+    once.
 
     Args:
         loss: Function of the parameters and some of the rows. Returns its sum over them, and
