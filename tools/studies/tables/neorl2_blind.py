@@ -184,7 +184,7 @@ def predict(name: str, logs: Path, runs: Path, look: int) -> dict[str, Any]:
     scores = normalised(name, log_returns(log))
     reach = 1.96 * scores.std(ddof=1) / np.sqrt(len(scores))
     logged = [float(x) for x in (scores.mean(), scores.mean() - reach, scores.mean() + reach)]
-    row = {
+    row: dict[str, Any] = {
         "task": name,
         "look": look,
         "commands": [" ".join(["neorl-train", *words]) for words in relative],
