@@ -207,3 +207,15 @@ def test_a_decision_transformer_follows_its_target_as_far_as_its_page_says() -> 
         assert rising == sorted(rising)
         assert max(abs(parts[aim] - aim) for aim in (0.5, 0.75)) < 0.1
         assert parts[1.25] < parts[1.0] < 1
+
+
+def test_plants_keep_the_margins_that_change_sheets_promise() -> None:
+    """Ms at most 2 and gain margin at least 1.7 on the plant, in 95 of 100 proposals or more."""
+    rows = [row for one in benchmark("loop_promises").values() for row in one["loops"]]
+    said = [row for row in rows if row["said"]]
+    kept = [row["sensitivity"][1] <= 2.0 and row["gain_margin"][1] >= 1.7 for row in said]
+    assert len(kept) >= 80
+    assert np.mean(kept) >= 0.95
+    page = Path(__file__).parents[2] / "docs/pages/how-to/change-a-loop.md"
+    (shown,) = re.findall(r"in (\d+) of (\d+) proposals", page.read_text(encoding="utf-8"))
+    assert [int(number) for number in shown] == [sum(kept), len(kept)]
