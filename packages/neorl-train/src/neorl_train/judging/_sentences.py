@@ -254,7 +254,7 @@ _REMEDIES = {
     "[[loop]] in plant.toml, or compare them with the faceplate if they are declared.",
     "support": "Record episodes near the proposed actions.",
     "return": "Record more episodes, or with more excitation.",
-    "log": "Mend what is named, correct the log or leave these rows out, and start again.",
+    "log": "Correct the log, mend what is named, or leave these rows out, and start again.",
     "excitation": "Record a test signal or manual moves on the actuator (if the log has some, keep "
     'them with manual = "keep" in plant.toml), or many steps of its setpoint; an actuator that no '
     "candidate will move may be declared a disturbance in plant.toml.",
