@@ -381,13 +381,13 @@ def page() -> str:
             f"| {title} | {row['log'][0]:.1f} | {best:.1f} ({learner}) | {pick} "
             f"| {value:.1f} [{low:.1f}, {high:.1f}] | {true} | {word} |"
         )
-    means = [truth(row)[0] for row in stored() if len(row["scores"]) > 1]
+    means = [truth(row)[0] for row in stored() if len(row["scores"]) > 1 and row["look"] == 1]
     if means:
         lines += [
             "",
             f"The interval held the true mean in {right} of {asked} looks, {harm} of the picks "
-            f"were surely below their log, and the mean of the true scores is "
-            f"{np.mean(means):.1f}.",
+            f"were surely below their log, and the mean of the true scores of first "
+            f"looks is {np.mean(means):.1f}.",
         ]
     return "\n".join(lines)
 
