@@ -6,9 +6,10 @@ Usage:
 
 All learners get the same log of a plant (``mixed``, 20,000 rows), the same budget and the same
 networks; nothing is tuned to a plant. Those that know no limits get the reward less the plant's
-prices. A policy is judged at six points of its training on the same 200 starts without a guard, and
-so are the plant's tunings, the first of which is today's controller. An episode that trips keeps no
-limit. Every point says whether the cost critics have converged, as the report of a run would say it.
+prices. A trained policy is judged on the same 200 starts without a guard, and so are the plant's
+tunings, the first of which is today's controller. At five points of its training it is judged on
+the first 40 of them. An episode that trips keeps no limit. Every point says whether the cost
+critics have converged, as the report of a run would say it.
 
 The results of one plant are one file, written after every seed. A seed that was trained for as many
 updates stands; others are trained, so that a measurement that was cut short goes on. Seeds of a
@@ -55,6 +56,8 @@ BUDGET = {
     "quality": "mixed", "rows": 20_000, "hidden": [64, 64], "batch_size": 128, "episodes": 200,
 }  # fmt: skip
 UPDATES, INTERVAL = 60_000, 10_000
+EPISODES_OF_POINTS = 40
+"""Fewer than at the end: judging SteelAnnealing's furnace would take longer than training."""
 SEEDS, LEVEL = 5, 0.95
 SLOW = ("cdt",)
 """Measured last: a transformer takes more than an hour of a core for a seed, the others minutes."""
@@ -144,7 +147,8 @@ def trained(env: Any, data: Any, name: str, seed: int) -> dict[str, Any]:
 
     def judge(policy: Any) -> dict[str, Any]:
         updates = INTERVAL * (len(points) + 1)
-        points.append({"updates": updates} | judged(env, policy))
+        episodes = BUDGET["episodes"] if updates == UPDATES else EPISODES_OF_POINTS
+        points.append({"updates": updates} | judged(env, policy, episodes))
         return {}
 
     plan = Plan(UPDATES, 1_000, INTERVAL)
@@ -189,9 +193,10 @@ class Chunks(Watcher):
         return {"cost_q": mean, "converged": not late}
 
 
-def judged(env: Any, policy: Any) -> dict[str, Any]:
+def judged(env: Any, policy: Any, count: int = BUDGET["episodes"]) -> dict[str, Any]:
     """Shares of episodes over each limit and with a trip, and the mean return."""
-    episodes = score_episodes(env, policy, jax.random.split(jax.random.key(1), BUDGET["episodes"]))
+    starts = jax.random.split(jax.random.key(1), BUDGET["episodes"])[:count]
+    episodes = score_episodes(env, policy, starts)
     over = ~within_limits(env, episodes)
     return {
         **shares_over(over),
@@ -327,9 +332,38 @@ def compared(cells: list[dict[str, Any]], cloning: list[dict[str, Any]] | None) 
     return f"{interval.estimate:+.0f} points [{interval.low:+.0f}, {interval.high:+.0f}]"
 
 
+def shares() -> str:
+    """Shares of episodes over any limit at the end of whole trainings, plant by plant."""
+    columns: dict[str, dict[str, str]] = {}
+    for path in _stored():
+        results = json.loads(path.read_text())
+        ends = {
+            f"`{name}`": [seed["points"][-1]["over_any"] for seed in seeds]
+            for name, cell in results["learners"].items()
+            if len(seeds := of_length(cell, UPDATES)) >= SEEDS
+        }
+        if len(ends) > len(PLAIN):
+            best = results["controllers"][results["reference"]]
+            ends |= {"the log": results["log"]["over_any"], "the best controller": best["over_any"]}
+            columns[path.stem] = {name: f"{np.mean(share):.0%}" for name, share in ends.items()}
+    names = ["the log", "the best controller", *(f"`{name}`" for name in (*PLAIN, *SAFE))]
+    names = [name for name in names if any(name in column for column in columns.values())]
+    return "\n".join(
+        [
+            f"| | {' | '.join(plant.removesuffix('-v0') for plant in columns)} |",
+            "|---" * (len(columns) + 1) + "|",
+            *(
+                f"| {name} | {' | '.join(column.get(name, '') for column in columns.values())} |"
+                for name in names
+            ),
+        ]
+    )
+
+
 def page() -> str:
-    """The tables of all plants, and which learners are not in them."""
+    """The shares of all plants, their tables, and which learners are not in them."""
     parts = [f"## {path.stem.removesuffix('-v0')}\n\n{table(path)}" for path in _stored()]
+    parts = [shares(), *parts]
     left = [f"`{name}`: {', '.join(plants)}" for name in SAFE if (plants := unmeasured(name))]
     note = f"Plants with cost limits on which a learner has not been measured: {'; '.join(left)}."
     return "\n\n".join([*parts, *([note] if left else [])])
