@@ -276,8 +276,11 @@ def actor(path: Path) -> Any:
 
 
 def policy_file(run: Path, pick: str) -> Path:
-    """The artefact of a candidate of a run."""
-    return run / "policies" / f"{pick}.safetensors"
+    """The artefact of a candidate of a run, or of a kept controller that the search left as it is."""
+    path = run / "policies" / f"{pick}.safetensors"
+    if path.is_file() or json.loads((run / "run.json").read_text())["changes"]:
+        return path
+    return path.with_name("retuned-0.safetensors")
 
 
 def ask(row: dict[str, Any], runs: Path, episodes: int) -> None:
