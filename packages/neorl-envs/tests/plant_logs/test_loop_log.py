@@ -39,6 +39,13 @@ def test_a_loop_is_found_in_a_messy_export(tmp_path: Path) -> None:
     np.testing.assert_allclose(measured[[0, 2, 3]], [51.2, 51.0, 50.9], rtol=1e-6)
     assert log.stamped
     assert log.guessed == ("FIC_101_PV", "FIC_101_OP")
+    # Rows in manual count as such although nobody named the column that says so.
+    named = read_loop_log(path, loop=LoopTags("F", "FIC-101.PV", "FIC-101.OP"))
+    assert named.loops == (LoopTags("F", "FIC_101_PV", "FIC_101_OP", "", "FIC_101_MODE"),)
+    np.testing.assert_array_equal(named.datasets[0].mode, log.datasets[0].mode)
+    with pytest.raises(InputError, match="column with numbers") as refusal:
+        read_loop_log(path, loop=LoopTags("F", "FIC-101.PV", "FIC-101"))
+    assert "MODE" not in str(refusal.value)
 
 
 def test_days_beside_times_are_joined_and_put_in_order(tmp_path: Path) -> None:

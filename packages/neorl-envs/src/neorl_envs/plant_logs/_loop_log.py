@@ -94,8 +94,9 @@ def read_loop_log(
 
     Args:
         path: A log as CSV, compressed CSV or Parquet.
-        loop: Columns of the loop; setpoint and mode may be empty. Without it loops are found by
-            columns such as ``TIC-201.PV``, ``.SP``, ``.OP`` and ``.MODE``.
+        loop: Columns of the loop; setpoint and mode may be empty. Beside a measurement such as
+            ``TIC-201.PV`` the mode ``TIC-201.MODE`` is read anyway. Without a loop they are found
+            by columns such as ``TIC-201.PV``, ``.SP``, ``.OP`` and ``.MODE``.
         measurement_range: Range of the instrument of the named loop, low and high.
         output_range: Range of its output.
         period_s: Period of the grid; by default the median spacing of the stamps.
@@ -112,7 +113,7 @@ def read_loop_log(
     stamped = layout.files.timestamp != ROW
     draft, tags = _drafted(path)
     draft["log"]["unreadable"] = "mask"
-    loops = (loop,) if loop is not None else _found(list(tags))
+    loops = _found(list(tags)) if loop is None else (_with_mode(path, loop, tags),)
     if loop is None:
         _require_no_twin(path, layout, loops)
     if not loops:
@@ -126,7 +127,7 @@ def read_loop_log(
     ranges = {"measurement": measurement_range, "output": output_range}
     datasets, named, guessed = [], [], []
     for one in loops:
-        names = {role: _tag(path, getattr(one, role), tags) for role in ROLES}
+        names = {role: _tag(path, getattr(one, role), tags, role) for role in ROLES}
         used = {
             role: _as_role(path, tag, role, names["output"]) for role, tag in names.items() if tag
         }
@@ -236,14 +237,30 @@ def _found(columns: Sequence[str]) -> tuple[LoopTags, ...]:
     )
 
 
-def _tag(path: Path, column: str, tags: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+def _with_mode(path: Path, loop: LoopTags, tags: dict[str, dict[str, Any]]) -> LoopTags:
+    """The named loop with the mode of its tag, without which rows in manual count as automatic."""
+    measured = _tag(path, loop.measurement, tags, "measurement")
+    modes = [
+        one.mode
+        for one in _found(list(tags))
+        if one.mode and tags[one.measurement] is measured and tags[one.mode].get("automatic")
+    ]
+    return loop._replace(mode=loop.mode or next(iter(modes), ""))
+
+
+def _tag(
+    path: Path, column: str, tags: dict[str, dict[str, Any]], role: str
+) -> dict[str, Any] | None:
     """The drafted tag of a column, named with or without its unit; ``None`` for no column."""
     if not column:
         return None
     names = {tag["name"]: name for name, tag in tags.items()}
     names |= {split_unit(name)[0]: name for name in tags}
     if column not in tags and column not in names:
-        raise unknown_name(f"column with numbers in {path}", column, list(tags))
+        if role == "mode":
+            raise unknown_name(f"column in {path}", column, list(tags))
+        numbers = [name for name, tag in tags.items() if "low" in tag]
+        raise unknown_name(f"column with numbers in {path}", column, numbers)
     return tags.get(column) or tags[names[column]]
 
 
