@@ -19,7 +19,6 @@ RESULTS = Path(__file__).resolve().parent / "results"
 MAX_SPREAD = 1.3
 LEAST_CPU_SECONDS = 0.5
 ROWS = 200_000
-SMALL = {"obs": 12, "act": 3, "hidden": [64, 64], "batch": 64, "rows": ROWS}
 
 
 def small_case(name: str) -> tuple[Any, Any]:
@@ -162,7 +161,6 @@ def pair_report(
     cases: Mapping[str, Mapping[str, Sequence[float]]],
     ratios: Mapping[str, Sequence[tuple[str, str]]],
     arguments: argparse.Namespace,
-    sizes: Mapping[str, Any] = SMALL,
 ) -> int:
     """Writes the rounds and prints them; 1 if a variant's rounds spread too far.
 
@@ -185,7 +183,7 @@ def pair_report(
     result = {
         "benchmark": name,
         "command": f"python tools/studies/benchmarks/{name}.py " + " ".join(sys.argv[1:]),
-        "case": dict(sizes),
+        "case": {"obs": 12, "act": 3, "hidden": [64, 64], "batch": 64, "rows": ROWS},
         "unit": "microseconds of CPU time a step",
         "cases": shown,
         **machine(),

@@ -58,7 +58,7 @@ TOGETHER = f"""
     data = TrainingData(log.transitions._replace(mask=None), data_statistics(log), log.spec)
     moments = []
     for name in ("td3_bc", "iql", "bc"):
-        learner = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=64)
+        learner = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=16)
         n = learner.batches_per_update
         snapshot = train(learner, data, (0,), Plan(n, n, n)).snapshot
         moments += jax.tree.leaves(snapshot["state"].learner.optimisers)
@@ -126,8 +126,7 @@ def test_gradients_of_real_learners_are_those_of_one_device(count, names):
     """
     program = """
         for name in NAMES:
-            # With so many rows, CQL sums its gradient over blocks of them.
-            learner = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=64)
+            learner = sized(ALGORITHMS[name](), hidden=(8, 8), batch_size=16)
             n = learner.batches_per_update
             plan = Plan(n, n, n)
             one, more = (train(learner, data, (0,), plan, batch_devices=d) for d in (1, COUNT))

@@ -1,7 +1,6 @@
 """Conservative Q-learning, and its calibrated form Cal-QL."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -9,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.algorithms._row_blocks import row_shares, sum_by_blocks
 from neorl_agents.algorithms._soft_actor import (
     SOFT_RATES,
     actor_step,
@@ -226,20 +224,10 @@ class CQL(BaseLearner):
         Returns:
             The loss, the mean value of every row, and the mean conservative term of the critics.
         """
-        share = row_shares(rows.mask, target.shape[0])
-        summed = partial(self._summed_loss, weight)
-        columns = (rows.obs, rows.action, target, *samples, floor, share)
-        inputs = 1 + samples[0].shape[1]
-        loss, (q, terms) = sum_by_blocks(summed, critics, columns, inputs=inputs)
-        return loss, (q, jnp.sum(share * terms))
-
-    def _summed_loss(
-        self, weight: Float[Array, ""], critics: Network, columns: tuple[Any, ...]
-    ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-        """The loss of some rows, each times its share, and mean value and term of every row."""
-        obs, action, target, samples, log_prob, floor, share = columns
+        actions, log_prob = samples
         # The logged action and the samples go through the critics together.
-        values = sampled_q_values(critics, obs, jnp.concatenate([action[:, None], samples], axis=1))
+        together = jnp.concatenate([rows.action[:, None], actions], axis=1)
+        values = sampled_q_values(critics, rows.obs, together)
         q, q_samples = values[..., 0], values[..., 1:]
         if floor is not None:
             random, own = q_samples[..., : self.n_samples], q_samples[..., self.n_samples :]
@@ -253,8 +241,8 @@ class CQL(BaseLearner):
             temperature=self.sample_temperature,
         )
         errors = jnp.sum(jnp.square(q - target[None, :]), axis=0)
-        loss = jnp.sum(share * (errors + weight * jnp.sum(terms, axis=0)))
-        return loss, (jnp.mean(q, axis=0), jnp.mean(terms, axis=0))
+        loss = masked_mean(errors + weight * jnp.sum(terms, axis=0), rows.mask)
+        return loss, (jnp.mean(q, axis=0), masked_mean(jnp.mean(terms, axis=0), rows.mask))
 
     def policy(self, state: LearnerState) -> NetworkPolicy | HistoryPolicy:
         """The deterministic policy, in physical units."""
