@@ -19,6 +19,7 @@ from neorl_train.judging import (
     LogFacts,
     duration_words,
     loop_change,
+    one_at_a_time,
     read_changes,
     touched_by_loop,
     turn_length,
@@ -138,6 +139,15 @@ def test_a_trial_is_planned_in_hours_and_turns(change):
     assert turn_length(4000.0) == 4 * 3600.0
     assert turn_length(100.0) == 300.0
     assert duration_words(math.inf) == "an unknown time"
+
+
+def test_loops_that_change_together_are_tried_one_at_a_time(change):
+    other = dataclasses.replace(change, loop="TIC-402")
+    first, second = one_at_a_time([change, other])
+    assert first.plan[0].startswith("New values are proposed for TIC-402 too. Change one loop at a")
+    assert second.plan[0].startswith("New values are proposed for AIC-401 too.")
+    assert first.plan[1:] == second.plan[1:] == change.plan
+    assert one_at_a_time([change]) == [change]
 
 
 def test_a_change_is_stored_and_read_again(change, tmp_path):

@@ -27,7 +27,7 @@ from neorl_train.candidates._retuned import gains_of_loop
 from neorl_train.data._loop_records import loop_records
 from neorl_train.judging._loop_change import LogFacts, LoopChange, write_changes
 from neorl_train.judging._loop_evidence import loop_change
-from neorl_train.judging._loop_trial import touched_by_loop
+from neorl_train.judging._loop_trial import one_at_a_time, touched_by_loop
 from neorl_train.runs._directory import LOOPS
 
 RETUNE = "retune"
@@ -308,7 +308,7 @@ def write_loop_changes(
         if any(row.old != row.new for row in change.typed):
             changes.append(change)
     if changes:
-        write_changes(folder / LOOPS, changes)
+        write_changes(folder / LOOPS, one_at_a_time(changes))
     return notes
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from neorl_train.judging._loop_change import read_changes as read_changes
     from neorl_train.judging._loop_change import write_changes as write_changes
     from neorl_train.judging._loop_evidence import loop_change as loop_change
+    from neorl_train.judging._loop_trial import one_at_a_time as one_at_a_time
     from neorl_train.judging._loop_trial import touched_by_loop as touched_by_loop
     from neorl_train.judging._loop_trial import turn_length as turn_length
     from neorl_train.judging._results import ActionFit as ActionFit
@@ -136,6 +137,7 @@ __all__ = [
     "line_warnings",
     "loop_change",
     "mean_estimates",
+    "one_at_a_time",
     "paired_comparison",
     "paired_starts",
     "parts",

@@ -1,5 +1,6 @@
 """How to try new numbers of a loop: steps of the test, when to go back, what it touches."""
 
+import dataclasses
 import json
 import math
 import re
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from neorl_agents.loops import LoopJudgement, LoopRecord, Replay, days_for
-from neorl_train.judging._loop_change import LogFacts
+from neorl_train.judging._loop_change import LogFacts, LoopChange
 from neorl_train.judging._wording import duration_words
 
 SETTLINGS = 3
@@ -84,6 +85,26 @@ def trial_steps(
         f"minus measurement.{words}"
     )
     return tuple(plan)
+
+
+def one_at_a_time(changes: Sequence[LoopChange]) -> list[LoopChange]:
+    """Lets the plan of every change begin with the others that were proposed with it.
+
+    A sheet judges its loop while the others run as they do today. On four tanks of an outside
+    simulator each of two loops gained what was predicted, and both together rang.
+    """
+    if len(changes) < 2:
+        return list(changes)
+    planned = []
+    for change in changes:
+        others = ", ".join(one.loop for one in changes if one is not change)
+        first = (
+            f"New values are proposed for {others} too. Change one loop at a time, and leave the "
+            "others as they are until its trial has ended: loops that act on each other may ring "
+            "together although each alone is stable."
+        )
+        planned.append(dataclasses.replace(change, plan=(first, *change.plan)))
+    return planned
 
 
 def _expected_ratio(replayed: Replay | None) -> float | None:
