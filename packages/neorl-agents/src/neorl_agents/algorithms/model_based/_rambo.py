@@ -135,8 +135,7 @@ class RAMBO(SoftRollouts):
             density = mixture_log_density(moments, sampled_step[0], structure.predicted)
             adversarial_term = masked_mean(sampled_step[1] * density, predicted.mask)
             model_loss, _ = model.change_loss(members, structure, fitted.preparation, logged_rows)
-            # A sum outweighs OfflineRL-Kit's mean, over these observations and the reward, by this.
-            weight = self.adversarial_weight * (jnp.sum(structure.predicted) + 1) / 2
+            weight = self.adversarial_weight * adversarial_scale(structure.predicted)
             return weight * adversarial_term + model_loss, adversarial_term
 
         def outcome_loss(members: Any) -> tuple[Float[Array, ""], None]:
@@ -196,6 +195,15 @@ def mixture_log_density(
     error = jnp.where(is_predicted, (change[None] - moments.mean) / std, 0)
     log_density = jnp.sum(-jnp.square(error) / 2 - jnp.log(std), axis=-1)
     return jax.nn.logsumexp(log_density, axis=0) - jnp.log(jnp.float32(log_density.shape[0]))
+
+
+def adversarial_scale(predicted: Float[Array, " obs"]) -> Float[Array, ""]:
+    """By how much a summed log-likelihood outweighs OfflineRL-Kit's mean: ``(n + 1) / 2``.
+
+    ``predicted`` is 1 for each of the ``n`` observations that are predicted, 0 for others. The mean
+    there is over these and the reward.
+    """
+    return (jnp.sum(predicted) + 1) / 2
 
 
 def standardise(x: Float[Array, " batch"], mask: Any, *, ddof: int = 0) -> Float[Array, " batch"]:
