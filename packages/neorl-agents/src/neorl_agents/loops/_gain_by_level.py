@@ -177,4 +177,5 @@ def _judged(
     width = student.ppf(COVERAGE, free) * np.sqrt(np.diag(covariance)) / abs(gain)
     shares = gains / gain
     numbers = (levels, shares, shares - width, shares + width)
-    return GainByLevel(of, *(tuple(map(float, one)) for one in numbers), chance)
+    at, gains_there, low, high = (tuple(map(float, one)) for one in numbers)
+    return GainByLevel(of, at, gains_there, low, high, chance)
