@@ -2,6 +2,7 @@ r"""Learners on rollouts in a model on NeoRL-2's DMSD log and on a log of Pipeli
 
 Usage:
     python tools/studies/tables/model_based/rollout_table.py --seeds 0 1
+    python tools/studies/tables/model_based/rollout_table.py --seeds 0 1 2 3 4 --updates 60000
     python tools/studies/tables/model_based/rollout_table.py --settings "penalty 0" --learners rambo
     python tools/studies/tables/model_based/rollout_table.py --show  the table so far, and into its page
 
@@ -31,7 +32,7 @@ from neorl_agents.testing import sized
 from neorl_core import InputError, Transition, unit_interval
 from neorl_core.infrastructure import keep_compiled_programs
 from neorl_core.infrastructure.command_line import cache_directory
-from neorl_core.statistics import normalised_score
+from neorl_core.statistics import normalised_score, student_interval
 from neorl_envs import Dataset, collect_log, make, read_dataset
 from neorl_envs.recording import quality
 from neorl_envs.scoring import score_episodes
@@ -58,6 +59,7 @@ PENALTIES = {
 FEW = {"mobile": {"n_samples": 2}, "combo": {"n_samples": 3}}
 """In place of ten draws, whose time is most of an update's."""
 EXOGENOUS = {"DMSD": ("target1", "target2"), "Pipeline": ()}
+UPDATES, LONGER = 30_000, 60_000
 CHUNK = 500
 
 
@@ -139,27 +141,33 @@ def show(plant: str, path: Path) -> None:
     cells = read_table(path).cells
     for name in LEARNERS:
         mine = [one for one in cells if one["learner"] == name]
-        for setting in SETTINGS:
-            scores = [one["score"] for one in mine if one["setting"] == setting]
-            if scores:
-                seconds = np.mean([one["seconds"] for one in mine if one["setting"] == setting])
-                print(f"  {name:8} {setting:12} {scores}  {seconds:.0f} s")
+        for setting, updates in sorted({(one["setting"], one["updates"]) for one in mine}):
+            these = [one for one in mine if (one["setting"], one["updates"]) == (setting, updates)]
+            seconds = np.mean([one["seconds"] for one in these])
+            scores = [one["score"] for one in these]
+            print(f"  {name:8} {setting:12} {updates:,} {scores}  {seconds:.0f} s")
 
 
 def page_rows() -> list[str]:
     """One row for each learner and plant; a setting is the mean of its seeds."""
     settings = " | ".join(SETTINGS[1:])
-    rows = [f"| learner | plant | base setting, by seed | {settings} | best less worst | seconds |"]
-    rows.append("|---" * (len(SETTINGS) + 4) + "|")
+    rows = [
+        f"| learner | plant | base setting, by seed | {LONGER:,} updates | {settings} "
+        "| best less worst | seconds |"
+    ]
+    rows.append("|---" * (len(SETTINGS) + 5) + "|")
     for plant in EXOGENOUS:
         cells = read_table(OUT / f"{plant}.jsonl").cells
         for name in LEARNERS:
-            mine = [one for one in cells if one["learner"] == name]
+            all_of_it = [one for one in cells if one["learner"] == name]
+            mine = [one for one in all_of_it if one["updates"] == UPDATES]
+            longer = [one["score"] for one in all_of_it if one["updates"] == LONGER]
             by_setting = {
                 setting: [one["score"] for one in mine if one["setting"] == setting]
                 for setting in SETTINGS
             }
             words = [f"`{name}`", plant, ", ".join(map(_text, by_setting["default"]))]
+            words.append(_interval_words(longer))
             words += [_mean_words(by_setting[setting]) for setting in SETTINGS[1:]]
             words.append(_spread_words(by_setting))
             usual = [one["seconds"] for one in mine if one["setting"] == "default"]
@@ -177,6 +185,16 @@ def _mean_words(found: list[float | None]) -> str:
         return "failed"
     lost = f", {len(found) - len(scores)} failed" if len(scores) < len(found) else ""
     return f"{np.mean(scores):.1f} ({len(scores)}{lost})"
+
+
+def _interval_words(found: list[float | None]) -> str:
+    """The mean of a setting's seeds with its 95 % interval, and how many they are."""
+    scores = [score for score in found if score is not None]
+    if len(scores) < 2:
+        return _mean_words(found)
+    student = student_interval(np.asarray(scores), level=0.95)
+    mean, _, number = _mean_words(found).partition(" ")
+    return f"{mean} [{student.low:.1f}, {student.high:.1f}] {number}"
 
 
 def _spread_words(by_setting: dict[str, list[float | None]]) -> str:
@@ -202,7 +220,7 @@ def main() -> None:
     parser.add_argument("--plants", nargs="+", default=list(EXOGENOUS), choices=list(EXOGENOUS))
     parser.add_argument("--learners", nargs="+", default=list(LEARNERS), choices=LEARNERS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--updates", type=int, default=30_000)
+    parser.add_argument("--updates", type=int, default=UPDATES)
     parser.add_argument("--settings", nargs="+", default=["default"], choices=SETTINGS)
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the tables ({OUT})")
     parser.add_argument("--show", action="store_true", help="print the tables and train nothing")
@@ -237,7 +255,7 @@ def _fill(args: argparse.Namespace, plant: str, path: Path) -> None:
             result = cell(made, plant, data, model, seed, args.updates)
             line = {"learner": name, "setting": setting, "seed": seed, "updates": args.updates}
             line |= result | {"model_seconds": round(seconds, 1)} | made_on()
-            add_cell(path, line, ("learner", "setting", "seed"))
+            add_cell(path, line, ("learner", "setting", "seed", "updates"))
 
 
 if __name__ == "__main__":

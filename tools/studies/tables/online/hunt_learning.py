@@ -2,13 +2,15 @@
 
 Usage:
     python tools/studies/tables/online/hunt_learning.py measure --epochs 2000     what is not there yet
+    python tools/studies/tables/online/hunt_learning.py add FILE ...              the source's scores
     python tools/studies/tables/online/hunt_learning.py table                     the table as Markdown
 
 Everything else is the default of the source's release 1.4.0: two agents, 100 turns, one gradient
 step of each agent an epoch. ``source`` is our program with the source's semantics, which equals
-its own turn by turn and step by step (``tools/studies/oracles/sorrel_treasure_hunt.py``). ``mended, one
-step`` keeps the source's target, one reward and a discount of 0.99 cubed, on windows that stay
-inside their episode. A score is the reward of an epoch, both agents together, in the mean over a
+its own turn by turn and step by step (``tools/studies/oracles/sorrel_treasure_hunt.py``). ``Sorrel`` is
+the source itself: ``tools/studies/benchmarks/treasure_hunt/original.py head 2 1.0 2000 --score SEED``
+prints what ``add`` reads. ``mended, one step`` keeps the source's target, one reward and a discount
+of 0.99 cubed, on windows that stay inside their episode. A score is the reward of an epoch, both agents together, in the mean over a
 hundred epochs; every seed is one cell of the file, so that a measurement that was cut short goes
 on.
 """
@@ -41,7 +43,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("measure", "table"))
+    parser.add_argument("what", choices=("measure", "add", "table"))
+    parser.add_argument("files", nargs="*", type=Path, help="what the source printed, for add")
     parser.add_argument("--epochs", type=int, default=2000)
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     args = parser.parse_args()
@@ -50,6 +53,10 @@ def main() -> None:
         for way in args.ways:
             for seed in SEEDS:
                 measure(way, seed, args.epochs)
+    elif args.what == "add":
+        for path in args.files:
+            printed = json.loads(path.read_text())
+            keep("Sorrel", printed["seed"], printed["reward"])
     print(table())
 
 
@@ -59,17 +66,22 @@ def measure(way: str, seed: int, epochs: int) -> None:
     world = treasure_hunt("head")
     if "random" not in results:
         chance = random_rewards(world, seed=0, episodes=2000).sum(axis=1)
-        results["random"] = interval(chance)
-    name = f"{way}, {epochs} epochs"
-    cells = results.setdefault("scores", {}).setdefault(name, {})
-    if str(seed) in cells:
+        PATH.write_text(json.dumps(results | {"random": interval(chance)}, indent=1) + "\n")
+    if str(seed) in results.get("scores", {}).get(f"{way}, {epochs} epochs", {}):
         return
     started_at = time.process_time()
     trained = train_population(world, IQN(**WAYS[way]), seed=seed, epochs=epochs, chunk=BLOCK)
-    reward = np.asarray(trained.epochs.reward, float).sum(axis=1)
-    cells[str(seed)] = reward.reshape(-1, BLOCK).mean(axis=1).round(2).tolist()
+    keep(way, seed, np.asarray(trained.epochs.reward, float).sum(axis=1))
+    print(f"{time.process_time() - started_at:.0f} s of processor")
+
+
+def keep(way: str, seed: int, reward: Any) -> None:
+    """Writes the means of a training's blocks of epochs."""
+    results = json.loads(PATH.read_text())
+    cells = results.setdefault("scores", {}).setdefault(f"{way}, {len(reward)} epochs", {})
+    cells[str(seed)] = np.asarray(reward).reshape(-1, BLOCK).mean(axis=1).round(2).tolist()
     PATH.write_text(json.dumps(results, indent=1) + "\n")
-    print(f"{name}, seed {seed}: {cells[str(seed)][-1]}, {time.process_time() - started_at:.0f} s")
+    print(f"{way}, seed {seed}: {cells[str(seed)][-1]} in the last {BLOCK} epochs")
 
 
 def interval(values: Any) -> list[float]:
