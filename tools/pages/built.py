@@ -160,6 +160,23 @@ def changelog() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def learner_speeds() -> str:
+    """Times of an update beside other libraries, with the interval of every ratio."""
+    peers = {"corl": "CORL", "d3rlpy": "d3rlpy", "unifloral": "unifloral"}
+    result = json.loads(benchmark_figures.SPEEDS.read_text(encoding="utf-8"))
+    lines = [f"| Size | Learner | ours, µs | {' | '.join(peers.values())} |"]
+    lines.append("|---" * (3 + len(peers)) + "|")
+    for case in result["cases"]:
+        words = []
+        for peer in peers:
+            low, high = case["intervals"].get(peer, (None, None))
+            words.append(f"{case['ratios'][peer]:.3g} [{low:.3g}, {high:.3g}]" if low else "")
+        ours = f"{case['times']['ours']['median']:,.0f}"
+        size = "D4RL" if case["size"] == "d4rl" else case["size"]
+        lines.append(f"| {size} | `{case['learner']}` | {ours} | {' | '.join(words)} |")
+    return "\n".join(lines)
+
+
 def federation() -> str:
     module = study("federation.table")
     return module.tables(json.loads(module.RESULTS.read_text(encoding="utf-8")))
@@ -213,6 +230,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "head_room": lambda: study("head_room").page(),
     "held_out_modes": lambda: study("choice.held_out_modes").page(),
     "learner_counts": lambda name: study("learner_numbers").counts(name),
+    "learner_speeds": learner_speeds,
     "learner_numbers": lambda page: study("learner_numbers").section(page),
     "learners_in_a_model": lambda: "\n".join(study("model_based.rollout_table").page_rows()),
     "learners_in_a_model_compared": lambda: study("learner_numbers").comparison(),

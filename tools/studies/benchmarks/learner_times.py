@@ -5,7 +5,8 @@ All learners get the same 20,000 mixed rows of ChemicalReactor, networks of 64 a
 networks). The figure is the difference between a long and a short training in the same process,
 divided by the updates between them, so that compiling and what happens once are left out; the least
 of the rounds counts, because other work on the machine only adds to it. Learners in a model are
-trained a third time, with more updates of the model: its time stands apart.
+trained a third time, with more updates of the model: its time stands apart. Learners on a plant
+get a simulated ChemicalReactor in place of the rows, and their time has its steps in it.
 
     python tools/studies/benchmarks/learner_times.py
     python tools/studies/benchmarks/learner_times.py --only iql --rounds 1
@@ -15,6 +16,7 @@ import argparse
 import json
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ ROWS, CHUNK, FEW = 20_000, 100, 200
 MODEL_UPDATES = 200
 LEAST_SECONDS, MOST = 1.0, 25  # of the difference; a multiple of the shortest one
 SEQUENCES = ("dt", "cdt")
+ON_PLANT = ("sac", "td3", "dqn", "ppo", "ppo_lag", "reinforce", "reinforce_lag")
+PLANT = "ChemicalReactor-v0"
 
 
 def main() -> None:
@@ -41,21 +45,17 @@ def main() -> None:
     from neorl_agents import ALGORITHMS
     from neorl_core.infrastructure import keep_compiled_programs
     from neorl_core.infrastructure.command_line import cache_directory
+    from neorl_envs import make
 
     keep_compiled_programs(cache_directory())
     known = json.loads(arguments.out.read_text())["learners"] if arguments.out.is_file() else {}
-    from_log = [name for name, kind in ALGORITHMS.items() if name not in on_plant()]
-    data = log_rows()
-    for name in arguments.only or [name for name in from_log if name not in known]:
+    rows = cache(log_rows)
+    for name in arguments.only or [name for name in ALGORITHMS if name not in known]:
+        data = make(PLANT) if name in ON_PLANT else rows()
         known[name] = measured(ALGORITHMS[name](), name, data, arguments.rounds)
         print(name, known[name], flush=True)
         unit = "seconds of processor time of 1,000 updates, one core"
         write(arguments.out, {"unit": unit, "learners": known, "machine": machine()})
-
-
-def on_plant() -> tuple[str, ...]:
-    """The learners that need a simulated plant."""
-    return ("sac", "td3", "dqn", "ppo", "ppo_lag", "reinforce", "reinforce_lag")
 
 
 def log_rows() -> Any:
@@ -66,7 +66,7 @@ def log_rows() -> Any:
     from neorl_envs.recording import quality
     from neorl_train.data import training_data
 
-    env = make("ChemicalReactor-v0")
+    env = make(PLANT)
     policies, plan = quality(env, "mixed")
     log = collect_log(env, policies, n_steps=ROWS, key=jax.random.key(0), plan=plan)
     prices = env.penalty_weights()
@@ -103,11 +103,14 @@ def measured(learner: Any, name: str, data: Any, rounds: int) -> dict[str, float
 
 def seconds(learner: Any, data: Any, updates: int, chunk: int) -> float:
     """Processor time of one training."""
-    from neorl_train import train
+    from neorl_train import train, train_online
+    from neorl_train.data import TrainingData
     from neorl_train.training import Plan
 
     started_at = time.process_time()
-    train(learner, data, (0,), Plan(updates, chunk, updates))
+    (train if isinstance(data, TrainingData) else train_online)(
+        learner, data, (0,), Plan(updates, chunk, updates)
+    )
     return time.process_time() - started_at
 
 
