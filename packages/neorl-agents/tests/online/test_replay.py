@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from neorl_agents import ALGORITHMS, IQL, SACN, TD3BC, CalQL, ReBRAC
+from neorl_agents import ALGORITHMS, IQL, SACN, TD3, TD3BC, CalQL, ReBRAC
 from neorl_agents.learning import for_run, restarted
 from neorl_agents.online import (
     balanced_batch,
@@ -226,3 +226,31 @@ def test_what_is_tried_lies_around_the_policy_and_inside_the_box(problem, kind):
     if kind is not CalQL:  # schedules begin with the fine-tuning
         late = state.with_counters(updates=jnp.asarray(7, jnp.int32))
         chex.assert_trees_all_equal(restarted(late), state)
+
+
+def test_td3_fills_its_buffer_with_uniform_actions_and_then_follows_its_actor(problem):
+    """The oracle is SciPy's test of Kolmogorov and Smirnov; the untrained actor would fail it."""
+    plain = sized(TD3(), hidden=(8,))
+    learner = as_arrays(plain)
+    state = plain.init(problem.spec, problem.statistics, jax.random.key(0))
+    obs, keys = problem.log.obs[0], jax.random.split(jax.random.key(1), 500)
+
+    @jax.jit
+    def drawn(state):
+        explore = learner.explore(state)
+        return jax.vmap(lambda key: explore(explore.initial_carry(), obs, key)[1])(keys)
+
+    low, high = np.asarray(state.preparation.low), np.asarray(state.preparation.high)
+    trained = state.with_counters(updates=jnp.asarray(1, jnp.int32))
+    chances = [
+        [
+            stats.kstest(x, "uniform", (a, b - a)).pvalue
+            for x, a, b in zip(np.asarray(draws).T, low, high, strict=True)
+        ]
+        for draws in (drawn(state), drawn(trained))
+    ]
+    assert min(chances[0]) > 1e-3
+    assert max(chances[1]) < 1e-9
+    middle = np.median(np.asarray(drawn(trained)), axis=0)
+    expected = np.asarray(learner.policy(trained)((), obs, None)[1])
+    np.testing.assert_allclose((middle - expected) / (high - low), 0, atol=0.02)
