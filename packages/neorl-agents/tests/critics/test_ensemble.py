@@ -7,18 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import EDAC, IQL
 from neorl_agents.critics import (
     EnsembleLearner,
     assess_ensemble,
-    critic_ensemble,
     disagreement,
     fit_ensemble,
     predicted,
 )
 from neorl_agents.critics._ensemble_fit import _calibrate, _width, member_predictions
 from neorl_agents.critics._log_rows import checked_columns, column_statistics
-from neorl_agents.networks import q_values
 from neorl_agents.sampling import bootstrap_weights
 from neorl_agents.testing import sized
 from neorl_core import Channel, InputError, Spec, Transition, as_arrays
@@ -228,27 +225,6 @@ def test_units_change_nothing(fitted):
     np.testing.assert_allclose(
         scores(again, other.obs[some], other.action[some]), expected, rtol=1e-3
     )
-
-
-@pytest.mark.parametrize("learner", [EDAC, IQL])
-def test_the_critics_of_a_learner_are_an_ensemble(learner, problem, few):
-    algorithm = sized(learner(), **few)
-    state = algorithm.init(problem.spec, problem.statistics, KEY)
-    ensemble = critic_ensemble(state)
-    obs, action = (np.asarray(x)[:8] for x in (problem.log.obs, problem.log.action))
-    maps, critics = state.preparation, state.parameters["critics"]
-    scaled = maps.obs.to_scaled(obs), maps.action.to_scaled(action)
-    expected = np.asarray(q_values(critics, *scaled)).std(axis=0)
-    np.testing.assert_allclose(scores(ensemble, obs, action), expected, rtol=1e-4)
-    # What was not logged has no interval.
-    assert np.isnan(predicted(as_arrays(ensemble), obs[0], action[0]).low).all()
-    with pytest.raises(TypeError, match="this int has no critics; give the state"):
-        critic_ensemble(3)
-    for encoder in ("history", "gru"):
-        remembers = sized(learner(), encoder=encoder, history_steps=2, **few)
-        state = remembers.init(problem.spec, problem.statistics, KEY)
-        with pytest.raises(TypeError, match=r"windows of 2 steps; .* with networks.encoder='none'"):
-            critic_ensemble(state)
 
 
 def test_a_behaviour_ensemble_ignores_the_action():

@@ -3,7 +3,6 @@
 from neorl_agents.critics._ensemble import Ensemble as Ensemble
 from neorl_agents.critics._ensemble import EnsembleLearner as EnsembleLearner
 from neorl_agents.critics._ensemble import Prediction as Prediction
-from neorl_agents.critics._ensemble import critic_ensemble as critic_ensemble
 from neorl_agents.critics._ensemble import disagreement as disagreement
 from neorl_agents.critics._ensemble import predicted as predicted
 from neorl_agents.critics._ensemble_fit import FittedEnsemble as FittedEnsemble
@@ -31,7 +30,6 @@ __all__ = [
     "SafetyCriticLearner",
     "assess_ensemble",
     "assess_safety_critic",
-    "critic_ensemble",
     "disagreement",
     "fit_ensemble",
     "fit_safety_critic",

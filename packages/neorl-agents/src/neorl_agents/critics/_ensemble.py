@@ -31,7 +31,7 @@ from neorl_core.replay import batch_indices
 # An ensemble of networks whose disagreement shows where the log has no data.
 
 
-Target = Literal["dynamics", "behaviour", "value"]
+Target = Literal["dynamics", "behaviour"]
 """What the members of an ensemble predict; see :class:`Ensemble`."""
 
 
@@ -41,17 +41,17 @@ class Ensemble(eqx.Module):
     Member ``m`` predicts ``f_m(x) + prior_scale p_m(x)``. Where data determine the sum, members
     agree; elsewhere the priors differ. A ``"dynamics"`` ensemble predicts the change of the
     observation from observation and action, a ``"behaviour"`` ensemble the action from the
-    observation, and a ``"value"`` ensemble the learner's return from observation and action.
+    observation.
 
     Attributes:
         obs: Map that standardises observations.
         action: Map from the range of every action channel to [-1, 1].
         members: Stacked networks.
-        priors: Stacked fixed networks; ``None`` for critics of a learner.
+        priors: Stacked fixed networks.
         prior_scale: Factor of the priors, scalar.
         outputs: Map from predictions in physical units to those of the networks.
         typical: Root mean square over rows of the log of the members' standard deviation, in the
-            units of the networks, shape ``(out,)``; 1 for critics of a learner.
+            units of the networks, shape ``(out,)``.
         noise: Standard deviation of the residuals beyond the members' disagreement, physical
             units, shape ``(out,)``.
         spread: Factor of the members' standard deviation, shape ``(out,)``.
@@ -63,7 +63,7 @@ class Ensemble(eqx.Module):
     obs: Affine
     action: Affine
     members: MLP
-    priors: MLP | None
+    priors: MLP
     prior_scale: Float[Array, ""]
     outputs: Affine
     typical: Float[Array, " out"]
@@ -126,7 +126,7 @@ def predicted(
         action: The action proposed for it, in physical units.
 
     Returns:
-        Prediction of the observation's change, the behaviour's action, or the return.
+        Prediction of the observation's change, or of the behaviour's action.
     """
     outputs = member_outputs(ensemble, obs, action)
     mean = ensemble.outputs.to_physical(jnp.mean(outputs, axis=0))
@@ -147,67 +147,11 @@ def member_outputs(
 
 
 def scaled_outputs(
-    members: MLP, priors: MLP | None, prior_scale: Array, inputs: Float[Array, "*batch in"]
+    members: MLP, priors: MLP, prior_scale: Array, inputs: Float[Array, "*batch in"]
 ) -> Float[Array, "ens *batch out"]:
     """Output of every member for scaled inputs."""
     outputs = jax.vmap(_member_output, in_axes=(0, None))(members, inputs)
-    if priors is None:
-        return outputs
     return outputs + prior_scale * jax.vmap(_member_output, in_axes=(0, None))(priors, inputs)
-
-
-def critic_ensemble(state: LearnerState) -> Ensemble:
-    """The critics of a trained learner as an ensemble of its returns.
-
-    Works on the state of every learner with stacked critics (IQL, TD3+BC, CQL, SAC-N, EDAC and
-    others). Two critics, which most learners have, carry little information; SAC-N and EDAC train
-    many. Returns of the learned policy were not logged, so there is no interval.
-    :func:`disagreement` is in units of the reward's scale, and a monitor calibrates its threshold.
-    If the learner centred its rewards, values are relative to the log's mean reward.
-
-    Args:
-        state: Training state whose parameters have ``critics``, one seed.
-
-    Returns:
-        The ensemble.
-
-    Raises:
-        TypeError: If the state has no stacked critics, or they see more than one observation.
-    """
-    critics = state.parameters.get("critics") if isinstance(state, LearnerState) else None
-    if critics is None:
-        raise TypeError(
-            f"this {type(state).__name__} has no critics; give the state of a learner with "
-            "stacked critics, such as SACN, EDAC or IQL, or fit an ensemble on the log"
-        )
-    preparation = state.preparation
-    if preparation.window:
-        raise TypeError(
-            f"an ensemble reads one observation, but the critics of this learner read windows of "
-            f"{preparation.window} steps; train with networks.encoder='none', or fit an ensemble "
-            "on the log"
-        )
-    if not isinstance(critics, MLP):
-        raise TypeError(
-            f"an ensemble has MLPs as members, but the critics of this learner are of the class "
-            f"{type(critics).__name__}; train with networks.kind='mlp', or fit an ensemble on the "
-            "log"
-        )
-    unit = jnp.reshape(preparation.reward_unit, (1,))
-    zero = jnp.zeros_like(unit)
-    return Ensemble(
-        obs=preparation.obs,
-        action=preparation.action,
-        members=critics,
-        priors=None,
-        prior_scale=jnp.zeros((), unit.dtype),
-        outputs=Affine(zero, unit),
-        typical=jnp.ones_like(unit),
-        noise=zero,
-        spread=jnp.ones_like(unit),
-        width=jnp.full_like(unit, jnp.nan),
-        target="value",
-    )
 
 
 def _member_output(network: MLP, inputs: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
@@ -307,7 +251,7 @@ class EnsembleLearner(BaseLearner):
     decay_updates: int = setting(WHOLE_RUN, low=WHOLE_RUN)
     outcome_mean: tuple[float, ...] = ()
     outcome_scale: tuple[float, ...] = ()
-    target: Literal["dynamics", "behaviour"] = eqx.field(static=True, default="dynamics")
+    target: Target = eqx.field(static=True, default="dynamics")
     members: int = setting(10, low=2, static=True)
     networks: Networks = Networks(hidden=(64, 64))
 
