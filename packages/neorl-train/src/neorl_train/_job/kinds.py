@@ -34,10 +34,8 @@ def kind_of(config: Config) -> RunKind:
 
 
 @dataclasses.dataclass(frozen=True)
-class Offline:
+class Offline(RunKind):
     """Learners are trained on a log and never act on a plant."""
-
-    fine_tunes: str = ""
 
     def check(
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
@@ -54,13 +52,6 @@ class Offline:
         targets = placements_for(config.training.seeds, config.devices.batch)
         for name in config.training.algorithms:
             require_equal_parts(name, hyperparameters(config, name).batch_size, targets)
-
-    def usual_hyperparameters(self, config: Config) -> Any:
-        """The default hyperparameters."""
-        return type(config.algorithms)()
-
-    def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
-        """Does nothing: there is no existing log."""
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
         """Trains on the training part of the log."""
@@ -85,14 +76,8 @@ def _require_own_devices(config: Config) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuning:
-    """Continues the learners of a finished run, on a simulated plant and their log.
-
-    Attributes:
-        fine_tunes: Directory of that run.
-    """
-
-    fine_tunes: str
+class FineTuning(RunKind):
+    """Continues the learners of a finished run, on a simulated plant and their log."""
 
     def check(
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
@@ -120,14 +105,12 @@ class FineTuning:
 
 
 @dataclasses.dataclass(frozen=True)
-class Online:
+class Online(RunKind):
     """Trains learners from scratch on the simulated plant itself.
 
     Observations and actions are scaled by the declared ranges. A learner qualifies if it explores
     and needs no log for a fit, whether it samples from a buffer or collects rollouts.
     """
-
-    fine_tunes: str = ""
 
     def check(
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
@@ -156,13 +139,6 @@ class Online:
                     f"{option} needs a log, and with data.steps = 0 none is recorded; record one "
                     "with `--data.steps 10000`"
                 )
-
-    def usual_hyperparameters(self, config: Config) -> Any:
-        """The default hyperparameters."""
-        return type(config.algorithms)()
-
-    def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
-        """Does nothing: there is no existing log."""
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
         """Trains from fresh states, within the guard's limits."""

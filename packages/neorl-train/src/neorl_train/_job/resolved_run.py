@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -168,32 +168,28 @@ class Learned:
         return dict(zip(self.trained.seeds, self.trained.policies, strict=True))
 
 
-class RunKind(Protocol):
-    """Interface of the kinds of runs: where training data come from, and what is required.
+@dataclasses.dataclass(frozen=True)
+class RunKind:
+    """A kind of runs: where training data come from, and what is required.
 
     Attributes:
         fine_tunes: Directory of the run whose learners are continued; empty for new learners.
     """
 
-    @property
-    def fine_tunes(self) -> str:
-        """Directory of the run whose learners are continued; empty for new learners."""
-        ...
+    fine_tunes: str = ""
 
     def check(
         self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
     ) -> None:
         """Refuses what cannot be trained this way, before anything is written or compiled."""
-        ...
 
     def usual_hyperparameters(self, config: Config) -> Any:
-        """Sections of all learners as they are if nothing was configured."""
-        ...
+        """Sections of all learners as they are if nothing was configured: the defaults."""
+        return type(config.algorithms)()
 
     def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
-        """Puts an existing log into the run directory."""
-        ...
+        """Puts an existing log into the run directory, if there is one."""
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
         """Trains all seeds of one learner, from the newest checkpoint if there is one."""
-        ...
+        raise NotImplementedError

@@ -11,17 +11,14 @@ from jaxtyping import Float
 
 from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head, write_json, write_text
-from neorl_envs import Dataset
-from neorl_envs.plants import Plant
 from neorl_train._job.evaluation import is_complete
 from neorl_train._job.job import continue_run, first_record
 from neorl_train._job.log_stage import read_experience
 from neorl_train._job.resolution import reopen, resolve
-from neorl_train._job.resolved_run import Learned, ResolvedRun, Session, Task
+from neorl_train._job.resolved_run import Learned, ResolvedRun, RunKind, Session, Task
 from neorl_train._process.control import InterruptedRunError, StopSignal
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration._sections import (
-    Config,
     config_hash,
     config_to_dict,
     dump_toml,
@@ -29,7 +26,6 @@ from neorl_train.configuration._sections import (
 )
 from neorl_train.configuration._validation import configure, validate
 from neorl_train.data._experience import Experience
-from neorl_train.data._source import RunSource
 from neorl_train.data._training_data import TrainingData
 from neorl_train.federation._engine import RoundRecord, federate, federation_checkpoints
 from neorl_train.federation._messages import Introduction, check_introductions
@@ -131,7 +127,7 @@ def _together(
     return {
         name: dataclasses.replace(
             site,
-            kind=FederatedSite({seed: of_seed[name] for seed, of_seed in policies.items()}),
+            kind=FederatedSite(policies={s: of_seed[name] for s, of_seed in policies.items()}),
         )
         for name, (_, site) in runs.items()
     }
@@ -255,28 +251,14 @@ LOCAL = "local"
 
 
 @dataclasses.dataclass(frozen=True)
-class FederatedSite:
+class FederatedSite(RunKind):
     """A site whose policies were trained jointly; it also trains alone for as long, to compare.
 
     Attributes:
         policies: The federation's policy for every seed.
-        fine_tunes: Always empty.
     """
 
-    policies: Mapping[int, Policy]
-    fine_tunes: str = ""
-
-    def check(
-        self, config: Config, source: RunSource, environment: Plant | None, dataset: Dataset | None
-    ) -> None:
-        """Does nothing: the federation was already checked."""
-
-    def usual_hyperparameters(self, config: Config) -> object:
-        """The default hyperparameters."""
-        return type(config.algorithms)()
-
-    def take_log(self, run: ResolvedRun, directory: RunDirectory) -> None:
-        """Does nothing: there is no existing log."""
+    policies: Mapping[int, Policy] = dataclasses.field(default_factory=dict)
 
     def train(self, task: Task, run: ResolvedRun, experience: Experience | None) -> Learned:
         """Trains on the site's own log for comparison; the common policies are the ones judged.
