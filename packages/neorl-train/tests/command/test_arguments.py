@@ -75,7 +75,7 @@ def test_a_registered_optimiser_is_chosen_by_name(tmp_path):
         (["--training.updates"], "training.updates.*; see `neorl-train run --help`"),
         (["--algorithms.iql.variant", "x"], "--algorithms.iql.variant: invalid choice: 'x'"),
         (["--data.source", "a", "b"], "unexpected word 'b'"),
-        (["nowhere.toml"], "nowhere.toml: there is no such configuration file"),
+        (["nowhere.toml"], "nowhere.toml: there is no such file"),
         (["nowhere.h5"], "nowhere.h5: there is no such log"),
         (["CSTR-v1"], "unknown environment .*'CSTR-v1'; did you mean 'CSTR-v0'"),
         (["--training.updates", "1e5"], "--training.updates must be an integer, got '1e5'"),

@@ -137,7 +137,7 @@ def test_a_file_is_read_strictly(load, text, message):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere\.toml: there is no such configuration file"):
+    with pytest.raises(InputError, match=r"nowhere\.toml: there is no such file"):
         load_toml(tmp_path / "nowhere.toml", DEFAULT)
     with pytest.raises(InputError, match="cannot read "):
         load_toml(tmp_path, DEFAULT)

@@ -5,14 +5,17 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import Positional
+from neorl_core.infrastructure.command_line import Positional, parse_options
 
 if TYPE_CHECKING:
     from neorl_train._process.progress import Timings
     from neorl_train.runs._directory import RunDirectory
+
+
+Options = TypeVar("Options")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +109,17 @@ def newest_run(command: str) -> Path:
         )
     print(f"{command}: no run was named, so the newest is used, {runs[-1]}", file=sys.stderr)
     return runs[-1]
+
+
+def parse_named(kind: type[Options], arguments: Iterable[str], program: str) -> tuple[str, Options]:
+    """The first word, empty if that is an option, and the options behind it, each in its range."""
+    from neorl_core.infrastructure import require_settings
+
+    words = list(arguments)
+    name = words.pop(0) if words and not words[0].startswith("-") else ""
+    options = parse_options(kind, words, program=program)
+    require_settings(options, "")
+    return name, options
 
 
 def take_flag(flag: str, arguments: Iterable[str]) -> tuple[list[str], bool]:

@@ -498,17 +498,7 @@ def load_toml(path: Path, default: T) -> T:
         InputError: If the file is missing or not TOML, a key is unknown (the closest name is
             suggested) or a value has another type than its field; the message names file and key.
     """
-    try:
-        with path.open("rb") as file:
-            data = tomllib.load(file)
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such configuration file") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path} is not a TOML file: its brackets are nested too deeply") from None
+    data = read_toml(path)
     if {"log", "tag"} <= data.keys():
         raise InputError(
             f"{path} describes a log and is no configuration of a run; convert the log once with "
@@ -518,6 +508,24 @@ def load_toml(path: Path, default: T) -> T:
         return update(default, _with_constraints(data))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, as they are.
+
+    Raises:
+        InputError: If the file is missing or not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path} is not a TOML file: its brackets are nested too deeply") from None
 
 
 def _with_constraints(data: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from neorl_train.configuration._sections import (
     Config,
     dump_toml,
     hyperparameters,
+    read_toml,
 )
 from neorl_train.configuration._validation import configure, size_notes
 from neorl_train.data._experience import check_split, training_and_held_out
@@ -53,7 +54,6 @@ from neorl_train.studies._sweep import (
     carry_out,
     one_command,
     print_flushed,
-    read_toml,
     state_of,
 )
 from neorl_train.studies._tables import Table, task_cells

@@ -9,7 +9,6 @@ import importlib
 import itertools
 import json
 import socket
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -34,6 +33,7 @@ from neorl_train.configuration._sections import (
     Config,
     config_hash,
     config_to_dict,
+    read_toml,
 )
 from neorl_train.configuration._validation import configure
 from neorl_train.runs._directory import (
@@ -183,20 +183,6 @@ def read_sweep(path: Path, directory: Path | None = None) -> SweepFile:
     else:
         search = _search(content[SEARCH], path)
     return SweepFile(base, grid, search, directory)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file, as they are.
-
-    Raises:
-        InputError: If the file is missing or not TOML.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}") from None
 
 
 def _search(section: Any, path: Path) -> Search:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import parse_options
+from neorl_core.infrastructure import setting
+from neorl_train._command.shared import parse_named
 from neorl_train.configuration._classical import ClassicalConfig
 
 USAGE = """neorl-train baselines PLANT_OR_LOG [--OPTION VALUE ...]
@@ -47,9 +48,9 @@ class BaselineOptions:
         json: Print JSON instead of the table.
     """
 
-    starts: int = 128
-    seed: int = 1
-    level: float = 0.95
+    starts: int = setting(128, low=2)
+    seed: int = setting(1, low=0)
+    level: float = setting(0.95, above=0.5, below=1)
     quality: str = "mixed"
     controllers: tuple[str, ...] = ()
     classical: ClassicalConfig = dataclasses.field(default_factory=ClassicalConfig)
@@ -60,9 +61,7 @@ class BaselineOptions:
 
 def command(arguments: list[str]) -> None:
     """``neorl-train baselines PLANT_OR_LOG [--OPTION VALUE ...]``."""
-    words = list(arguments)
-    name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(BaselineOptions, words, program="neorl-train baselines PLANT_OR_LOG")
+    name, options = parse_named(BaselineOptions, arguments, "neorl-train baselines PLANT_OR_LOG")
     if not name:
         raise InputError(
             "baselines takes a plant or a log; for example `neorl-train baselines CSTR-v0`"
@@ -82,12 +81,6 @@ def _check(options: BaselineOptions) -> None:
     from neorl_envs.recording import QUALITIES
     from neorl_train.studies._tables import check_output
 
-    if options.starts < 2:
-        raise InputError(f"starts must be at least 2, got {options.starts}")
-    if not 0.5 < options.level < 1:
-        raise InputError(f"level must be above 0.5 and below 1, got {options.level}")
-    if options.seed < 0:
-        raise InputError(f"seed must not be negative, got {options.seed}")
     if options.quality not in QUALITIES:
         raise unknown_name("quality of a log", options.quality, QUALITIES)
     if options.output:

@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from neorl_core import InputError
-from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.shared import print_json
+from neorl_core.infrastructure import setting
+from neorl_train._command.shared import parse_named, print_json
 
 USAGE = """neorl-train benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]
 
@@ -70,11 +69,11 @@ class BenchmarkOptions:
     algorithms: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     separate_seeds: bool = False
-    updates: int = 0
-    steps: int = 0
-    starts: int = 0
+    updates: int = setting(0, low=0)
+    steps: int = setting(0, low=0)
+    starts: int = setting(0, low=0)
     output: str = ""
-    processes: int = 1
+    processes: int = setting(1, low=1)
     cluster: str = ""
     retry: bool = False
     dry_run: bool = False
@@ -94,12 +93,7 @@ class BenchmarkOptions:
 
 def command(arguments: list[str]) -> None:
     """``neorl-train benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]``."""
-    words = list(arguments)
-    name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(BenchmarkOptions, words, program="neorl-train benchmark")
-    for field in ("updates", "steps", "starts"):
-        if getattr(options, field) < 0:
-            raise InputError(f"{field} must not be negative, got {getattr(options, field)}")
+    name, options = parse_named(BenchmarkOptions, arguments, "neorl-train benchmark")
     from neorl_train.studies._benchmark_run import (
         benchmark_notes,
         benchmark_plan,

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.shared import named_run, print_json, take_flag
+from neorl_train._command.shared import named_run, parse_named, print_json, take_flag
 from neorl_train._process.progress import only_stage
 from neorl_train.choosing import ChooseOptions, choose_candidate, lines, write_choice
 
@@ -40,8 +39,7 @@ examples:
 def command(arguments: list[str]) -> None:
     """``neorl-train choose RUN_OR_LOG [--OPTION VALUE ...]``."""
     given, as_json = take_flag("--json", arguments)
-    name = given.pop(0) if given and not given[0].startswith("-") else ""
-    options = parse_options(ChooseOptions, given, program="neorl-train choose RUN_OR_LOG")
+    name, options = parse_named(ChooseOptions, given, "neorl-train choose RUN_OR_LOG")
     if not name:
         raise InputError(
             "choose takes the directory of a run or a log; for example "

@@ -1,7 +1,6 @@
 """``neorl-train federate``: trains one policy at several sites that share no data."""
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from neorl_train.configuration._sections import (
     config_to_dict,
     config_type,
     dump_toml,
+    read_toml,
     update,
 )
 from neorl_train.configuration._validation import refuse_untrained, require_importable
@@ -140,9 +140,9 @@ def _document(
                 f"start a new federation with `neorl-train federate {positional[0]}/{PLAN} "
                 f"{' '.join(arguments)}`"
             )
-        return Path(positional[0]).absolute(), _read(Path(positional[0]) / PLAN)
+        return Path(positional[0]).absolute(), read_toml(Path(positional[0]) / PLAN)
     if len(positional) == 1 and positional[0].endswith(".toml"):
-        return None, _read(Path(positional[0]))
+        return None, read_toml(Path(positional[0]))
     if len(positional) == 1 and Path(positional[0]).is_dir():
         raise InputError(
             f"{positional[0]} contains no {PLAN}, so it is not the folder of a federation; name "
@@ -157,15 +157,6 @@ def _document(
             name, number = f"{name.rstrip('0123456789')}{number}", number + 1
         sites[name] = {"data": {"source": source}}
     return None, {"sites": sites} if positional else {}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except (OSError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}") from None
 
 
 def _from_document(

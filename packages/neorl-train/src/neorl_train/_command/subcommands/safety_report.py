@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import parse_options
+from neorl_core.infrastructure import setting
 from neorl_envs import read_dataset
 from neorl_safety.constraints import Constraints, constraints_from_dict, constraints_from_toml
-from neorl_train._command.shared import named_run, print_json
+from neorl_train._command.shared import named_run, parse_named, print_json
 from neorl_train._job.artefacts import PolicyUnderTest, read_policy_under_test
 from neorl_train.data._source import require_same_channels, source_named
 from neorl_train.judging import Assessment, assess_on_log, assess_on_plant
@@ -40,7 +40,6 @@ class SafetyOptions:
     """Options of the command.
 
     Attributes:
-        subject: Run directory (its candidate), policy artefact in a run, or bundle in a run.
         plant: Name of the plant; by default that of the run.
         data: Dataset file to run in shadow on, instead of a plant.
         policy: Another policy of the run, such as ``iql-1``.
@@ -52,14 +51,13 @@ class SafetyOptions:
         json: Print JSON instead of text.
     """
 
-    subject: str = ""
     plant: str = ""
     data: str = ""
     policy: str = ""
     judged_by: str = ""
-    starts: int = 128
-    seed: int = 1
-    level: float = 0.95
+    starts: int = setting(128, low=2)
+    seed: int = setting(1, low=0)
+    level: float = setting(0.95, above=0.5, below=1)
     out: str = ""
     json: bool = False
 
@@ -70,8 +68,15 @@ def command(arguments: list[str]) -> None:
     Raises:
         SystemExit: With 1 if a hard constraint was broken although the filter was on.
     """
-    options = _read(arguments)
-    subject = read_policy_under_test(named_run(options.subject), options.policy)
+    name, options = parse_named(SafetyOptions, arguments, "neorl-train safety-report")
+    if not name:
+        raise InputError(
+            "safety-report takes a run, an artefact or a bundle; for example "
+            "`neorl-train safety-report runs/0001`"
+        )
+    if options.plant and options.data:
+        raise InputError("--plant and --data exclude each other; give one of them")
+    subject = read_policy_under_test(named_run(name), options.policy)
     assessment = _assess(subject, options)
     page = write_safety_report(assessment, options.out or subject.run / DIRECTORY)
     if options.json:
@@ -92,28 +97,6 @@ def command(arguments: list[str]) -> None:
     sys.stdout.flush()
     if assessment.broken:
         sys.exit(EXIT_VIOLATION)
-
-
-def _read(arguments: list[str]) -> SafetyOptions:
-    words = list(arguments)
-    first = [words.pop(0)] if words and not words[0].startswith("-") else []
-    options = parse_options(
-        SafetyOptions,
-        [*(["--subject", *first] if first else []), *words],
-        program="neorl-train safety-report",
-    )
-    if not options.subject:
-        raise InputError(
-            "safety-report takes a run, an artefact or a bundle; for example "
-            "`neorl-train safety-report runs/0001`"
-        )
-    if options.plant and options.data:
-        raise InputError("--plant and --data exclude each other; give one of them")
-    if options.starts < 2:
-        raise InputError(f"--starts must be at least 2, got {options.starts}")
-    if not 0.5 < options.level < 1:
-        raise InputError(f"--level must be above 0.5 and below 1, got {options.level}")
-    return options
 
 
 def _assess(subject: PolicyUnderTest, options: SafetyOptions) -> Assessment:

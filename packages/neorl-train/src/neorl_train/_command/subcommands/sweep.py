@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neorl_core import InputError
-from neorl_core.infrastructure.command_line import parse_options
-from neorl_train._command.shared import print_json
+from neorl_core.infrastructure import setting
+from neorl_train._command.shared import parse_named, print_json
 
 if TYPE_CHECKING:
     from neorl_train.studies._sweep import Cell, SweepFile, SweepState
@@ -61,7 +61,7 @@ class SweepOptions:
     """
 
     output: str = ""
-    processes: int = 1
+    processes: int = setting(1, low=1)
     cluster: str = ""
     together: bool = True
     retry: bool = False
@@ -71,13 +71,9 @@ class SweepOptions:
 
 def command(arguments: list[str]) -> None:
     """``neorl-train sweep SWEEP.toml [--OPTION VALUE ...]``."""
-    words = list(arguments)
-    name = words.pop(0) if words and not words[0].startswith("-") else ""
-    options = parse_options(SweepOptions, words, program="neorl-train sweep SWEEP.toml")
+    name, options = parse_named(SweepOptions, arguments, "neorl-train sweep SWEEP.toml")
     if not name:
         raise InputError("sweep takes a TOML file; for example `neorl-train sweep sweep.toml`")
-    if options.processes < 1:
-        raise InputError(f"processes must be at least 1, got {options.processes}")
     from neorl_train.studies._sweep import (
         carry_out,
         one_command,
