@@ -198,14 +198,14 @@ def _largest(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, .
 
 def _until(values: list[Array], first: int, last: int) -> Array:
     part, goal = values
-    reached, _ = _over((goal, part), first, last, _until_join)
+    reached, _ = _over((goal, part), first, last, until_join)
     if not first:
         return reached
     (held,) = _over((part,), 0, first - 1, _least)
     return jnp.minimum(held, reached)
 
 
-def _until_join(earlier: tuple[Array, ...], later: tuple[Array, ...]) -> tuple[Array, ...]:
+def until_join(earlier: tuple[Array, ...], later: tuple[Array, ...]) -> tuple[Array, ...]:
     """Joins two runs: the best goal with the part held until then, and the part held throughout."""
     (reached, held), (then_reached, then_held) = earlier, later
     return jnp.maximum(reached, jnp.minimum(held, then_reached)), jnp.minimum(held, then_held)

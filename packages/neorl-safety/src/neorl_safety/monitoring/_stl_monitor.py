@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from neorl_core import InputError, Spec
 from neorl_core.infrastructure import unknown_name
 from neorl_safety.monitoring._monitor import MonitorInput, Score
-from neorl_safety.monitoring._stl import Formula, negation
+from neorl_safety.monitoring._stl import Formula, negation, until_join
 
 # Formulas evaluated as readings arrive, at a constant amortised cost per step.
 #
@@ -146,6 +146,17 @@ class _Negated:
         return state, -value
 
 
+def _empty_queue(length: int) -> tuple[Array, Array]:
+    """The last values of a sequence, and the place of the oldest; the largest number at first."""
+    return jnp.full((length,), LARGEST, jnp.float32), jnp.zeros((), jnp.int32)
+
+
+def _through(values: Array, oldest: Array, value: Array) -> tuple[Array, Array]:
+    """A queue in which a value has taken the place of the oldest."""
+    following = jnp.where(oldest + 1 == len(values), 0, oldest + 1)
+    return values.at[oldest].set(value), following
+
+
 @dataclasses.dataclass(frozen=True)
 class _Delayed:
     """The values of a stream, delayed by some steps; the largest number before the first."""
@@ -158,15 +169,12 @@ class _Delayed:
         return self.part.delay + self.steps
 
     def initial(self) -> Any:
-        waiting = jnp.full((self.steps,), LARGEST, jnp.float32)
-        return self.part.initial(), waiting, jnp.zeros((), jnp.int32)
+        return self.part.initial(), *_empty_queue(self.steps)
 
     def __call__(self, state: Any, obs: Array) -> tuple[Any, Array]:
         inner, waiting, index = state
         inner, value = self.part(inner, obs)
-        oldest = waiting[index]
-        following = jnp.where(index + 1 == self.steps, 0, index + 1)
-        return (inner, waiting.at[index].set(value), following), oldest
+        return (inner, *_through(waiting, index, value)), waiting[index]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,8 +243,7 @@ class _Until:
     def initial(self) -> Any:
         before: Any = ()
         if self.first:
-            held_back = jnp.full((self._width,), LARGEST, jnp.float32)
-            before = (empty_window(LARGEST, self.first), held_back, jnp.zeros((), jnp.int32))
+            before = empty_window(LARGEST, self.first), *_empty_queue(self._width)
         window = empty_window((-LARGEST, LARGEST), self._width)
         return self.part.initial(), self.goal.initial(), window, before
 
@@ -244,19 +251,13 @@ class _Until:
         part_state, goal_state, window, before = state
         part_state, held = self.part(part_state, obs)
         goal_state, reached = self.goal(goal_state, obs)
-        window, (value, _) = slide(window, (reached, held), _until_join, (-LARGEST, LARGEST))
+        window, (value, _) = slide(window, (reached, held), until_join, (-LARGEST, LARGEST))
         if self.first:
             swept, waiting, index = before
             swept, least = slide(swept, waiting[index], jnp.minimum, LARGEST)
             value = jnp.minimum(value, least)
-            following = jnp.where(index + 1 == self._width, 0, index + 1)
-            before = swept, waiting.at[index].set(held), following
+            before = swept, *_through(waiting, index, held)
         return (part_state, goal_state, window, before), value
-
-
-def _until_join(earlier: tuple[Array, Array], later: tuple[Array, Array]) -> tuple[Array, Array]:
-    reached, held = earlier
-    return jnp.maximum(reached, jnp.minimum(held, later[0])), jnp.minimum(held, later[1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,7 +301,7 @@ def exact(formula: Formula, names: Sequence[str], *, positive: bool = True) -> S
     delay = max(part.delay for part in parts)
     if formula.operator in ("always", "eventually"):
         least = formula.operator == "always"
-        return _sliding(parts[0], last - first + 1, least=least, delay=delay + last)
+        return _Sliding(parts[0], last - first + 1, least=least, delay=delay + last)
     aligned = tuple(_delay(part, delay - part.delay) for part in parts)
     if formula.operator == "until":
         part, goal = aligned
@@ -340,16 +341,16 @@ def _worst(formula: Formula, names: Sequence[str], starts: int, offset: int) -> 
         (first, last), (goal,) = lasting[0].window, lasting[0].parts
         others = tuple(part for part in formula.parts if part is not lasting[0])
         other = exact(Formula("or", others), names)
-        all_of = _sliding(
+        all_of = _Sliding(
             _Started(other, offset), last - first + 1, least=True, delay=other.delay - first
         )
         inner = exact(goal, names)
         delay = max(inner.delay, all_of.delay)
         aligned = tuple(_delay(one, delay - one.delay) for one in (inner, all_of))
         either = _Combined(aligned, False, delay)
-        return _sliding(either, starts - first - delay + 1, least=True, delay=0)
+        return _Sliding(either, starts - first - delay + 1, least=True, delay=0)
     whole = exact(formula, names)
-    return _sliding(_Started(whole, offset), starts - whole.delay + 1, least=True, delay=0)
+    return _Sliding(_Started(whole, offset), starts - whole.delay + 1, least=True, delay=0)
 
 
 def normal_form(formula: Formula, *, negated: bool = False) -> Formula:
@@ -375,10 +376,6 @@ DUAL = {
 
 def _delay(part: Stream, steps: int) -> Stream:
     return _Delayed(part, steps) if steps else part
-
-
-def _sliding(part: Stream, width: int, *, least: bool, delay: int) -> Stream:
-    return _Sliding(part, width, least, delay)
 
 
 # A formula monitored while the plant runs.
