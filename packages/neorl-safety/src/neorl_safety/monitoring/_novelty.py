@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core import InputError
-from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
+from neorl_safety.monitoring._monitor import Memoryless, MonitorInput, Score, score_of
 
 # Distance of an observation from the log on which a policy was trained.
 
@@ -16,7 +16,7 @@ LEAST_VARIANCE = 1e-6
 """Smallest variance in any direction, as a fraction of the largest."""
 
 
-class MahalanobisMonitor(eqx.Module):
+class MahalanobisMonitor(Memoryless):
     """``|L^-1 (x - mean)|^2`` with ``L L' = covariance`` (Hotelling's T2).
 
     Attributes:
@@ -28,10 +28,6 @@ class MahalanobisMonitor(eqx.Module):
     mean: Float[Array, " obs"]
     whitening: Float[Array, "obs obs"]
     threshold: Float[Array, ""]
-
-    def initial_carry(self) -> tuple[()]:
-        """An empty carry: the monitor has no memory."""
-        return ()
 
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The squared distance from the mean, scaled by the covariance of the log."""
@@ -53,9 +49,7 @@ def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor
     Raises:
         InputError: If there are too few rows or one is not finite.
     """
-    rows = _log_rows(obs, obs.shape[1] + 1)
-    mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)  # a channel that never moved in the log
+    rows, mean, scale = _log_rows(obs, obs.shape[1] + 1)
     correlation = np.cov((rows - mean) / scale, rowvar=False, bias=True).reshape(len(mean), -1)
     # Channels that determine one another leave a direction without variance, and no inverse.
     correlation += LEAST_VARIANCE * max(1.0, float(np.trace(correlation))) * np.eye(len(mean))
@@ -63,7 +57,7 @@ def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor
     return MahalanobisMonitor(_array(mean), _array(whitening), jnp.asarray(jnp.inf, jnp.float32))
 
 
-class NeighbourMonitor(eqx.Module):
+class NeighbourMonitor(Memoryless):
     """Distance to the k-th nearest of a few rows that represent the log.
 
     Attributes:
@@ -79,10 +73,6 @@ class NeighbourMonitor(eqx.Module):
     scale: Float[Array, " obs"]
     threshold: Float[Array, ""]
     neighbours: int = eqx.field(static=True)
-
-    def initial_carry(self) -> tuple[()]:
-        """An empty carry: the monitor has no memory."""
-        return ()
 
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The distance in standard deviations."""
@@ -112,9 +102,7 @@ def neighbour_monitor(
     """
     if not 1 <= neighbours <= keep:
         raise InputError(f"neighbours must lie between 1 and keep, {keep}, got {neighbours}")
-    rows = _log_rows(obs, neighbours)
-    mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)  # a channel that never moved in the log
+    rows, mean, scale = _log_rows(obs, neighbours)
     standardised = (rows - mean) / scale
     stored = standardised[_farthest_first(standardised, min(keep, len(standardised)))]
     no_threshold = jnp.asarray(jnp.inf, jnp.float32)
@@ -130,13 +118,15 @@ def _farthest_first(rows: np.ndarray, count: int) -> np.ndarray:
     return np.asarray(chosen)
 
 
-def _log_rows(obs: np.ndarray, least: int) -> np.ndarray:
+def _log_rows(obs: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of a log in float64, and mean and standard deviation of every channel."""
     rows = np.asarray(obs, np.float64)
     if rows.ndim != 2 or len(rows) < least or not np.isfinite(rows).all():
         raise InputError(
             f"a log needs at least {least} finite rows of shape (row, obs), got shape {rows.shape}"
         )
-    return rows
+    scale = rows.std(axis=0)
+    return rows, rows.mean(axis=0), np.where(scale > 0, scale, 1.0)  # one if it never moved
 
 
 def _array(values: np.ndarray) -> Array:
@@ -197,8 +187,6 @@ def drift_monitor(obs: Float[np.ndarray, "row obs"], *, weight: float = 0.05) ->
     """
     if not 0 < weight <= 1:
         raise InputError(f"weight must lie in (0, 1], got {weight}")
-    rows = _log_rows(obs, 2)
-    scale = rows.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    _, mean, scale = _log_rows(obs, 2)
     no_threshold = jnp.asarray(jnp.inf, jnp.float32)
-    return DriftMonitor(_array(rows.mean(axis=0)), _array(scale), jnp.float32(weight), no_threshold)
+    return DriftMonitor(_array(mean), _array(scale), jnp.float32(weight), no_threshold)
