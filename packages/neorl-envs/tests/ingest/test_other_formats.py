@@ -119,7 +119,7 @@ FAULTS = {
         "field 'observations': expected 5 rows",
     ),
     "no rewards": ({"rewards": None}, "episode_1: field 'rewards' is missing"),
-    "text": ({"rewards": np.array([b"a"] * 4)}, "episode_1: field 'rewards': expected numbers"),
+    "text": ({"rewards": np.array([b"a"] * 4)}, "episode_1: column 'rewards': expected numbers"),
     "goes on": ({"terminations": [0, 1, 0, 0]}, "episode_1, row 1: it is terminated or truncated"),
     "few costs": ({"infos/cost": np.zeros(2)}, r"'cost': expected 4 or 5 rows, got shape \(2,\)"),
     "wide costs": (
@@ -129,7 +129,7 @@ FAULTS = {
     "wide actions": ({"actions": np.zeros((4, 2))}, "episode 1: field 'actions': expected rows of"),
     "a flag of two": (
         {"truncations": [0, 0, 0, 2]},
-        "episode_1: field 'truncations', row 3: .* got 2",
+        "episode_1: column 'truncations', row 3: .* got 2",
     ),
     "no costs": ({"infos/cost": None}, "episode_1: infos hold"),
     "NaN": ({"rewards": [0, np.nan, 0, 0]}, "column 'reward', row 4: expected a finite number"),

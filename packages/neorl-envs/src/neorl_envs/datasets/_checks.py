@@ -166,6 +166,17 @@ def check_finite(
             )
 
 
+def require_flags(source: Any, name: str, column: np.ndarray, first_row: int = 0) -> None:
+    """Raises a ``DatasetError`` at the first number of ``column`` that is neither 0 nor 1."""
+    bad_rows = np.argwhere((column != 0) & (column != 1))
+    if bad_rows.size:
+        where = tuple(int(i) for i in bad_rows[0])
+        raise DatasetError(
+            f"{source}: column '{name}', row {first_row + where[0]}: expected 0 or 1, got "
+            f"{column[where]}"
+        )
+
+
 def _sound(column: np.ndarray, rows: slice, missing: np.ndarray | None) -> np.ndarray:
     """Which numbers of some rows are finite, or NaN where that is allowed."""
     finite = np.isfinite(column[rows])

@@ -21,6 +21,7 @@ from neorl_envs.datasets._checks import (
     copied_rows,
     episode_reductions,
     plain_spec,
+    require_flags,
 )
 
 # The optional columns of a dataset: time, modes, setpoints, test signals, terms, behaviour.
@@ -82,13 +83,8 @@ def checked_optional(name: str, column: Any, source: str) -> Any:
     array, kind = np.asarray(column), OPTIONAL[name]
     if array.dtype.kind not in "biuf":
         raise DatasetError(f"{source}: column '{name}': expected numbers, got {array.dtype}")
-    if kind.dtype == "bool" and array.dtype != np.bool_:
-        bad_rows = np.argwhere((array != 0) & (array != 1))
-        if bad_rows.size:
-            where = tuple(int(i) for i in bad_rows[0])
-            raise DatasetError(
-                f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {array[where]}"
-            )
+    if kind.dtype == "bool":
+        require_flags(source, name, array)
     return array.astype(kind.dtype, copy=False)
 
 
@@ -508,14 +504,9 @@ def _checked(
 def _flag(name: str, column: Any, source: str) -> Bool[np.ndarray, " row"]:
     """Copies a flag column as booleans; other numbers than 0 and 1 are refused, not made true."""
     array = np.asarray(column)
-    if array.dtype != np.bool_:
-        invalid = np.argwhere((array != 0) & (array != 1))
-        if array.dtype.kind not in "iuf" or invalid.size:
-            where = tuple(int(i) for i in invalid[0]) if invalid.size else (0,)
-            received = array[where] if invalid.size else array.dtype
-            raise DatasetError(
-                f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {received}"
-            )
+    require_flags(source, name, array)
+    if array.dtype.kind not in "biuf":
+        raise DatasetError(f"{source}: column '{name}': expected 0 or 1, got {array.dtype}")
     return array.astype(np.bool_)
 
 

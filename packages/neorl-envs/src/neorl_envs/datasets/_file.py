@@ -28,6 +28,7 @@ from neorl_envs.datasets._checks import (
     json_object,
     plain_spec,
     read_spec,
+    require_flags,
 )
 from neorl_envs.datasets._dataset import (
     OPTIONAL,
@@ -460,7 +461,9 @@ def _columns(
     for name, column in stored.items():
         columns[name] = read(column, name, codes[name], source)
         if name in (*FLAGS, "mode"):
-            columns[name] = _flags(columns[name], name, source)
+            for rows in blocks(len(column), columns[name]):
+                require_flags(source, name, columns[name][rows], rows.start)
+            columns[name] = columns[name].view(np.bool_)
     return columns
 
 
@@ -486,15 +489,3 @@ def _map_column(column: h5py.Dataset, name: str, code: str, source: str) -> np.n
             "cannot be mapped; convert it once: write_dataset(new, read_dataset(old))"
         )
     return np.memmap(source, dtype=code, mode="r", offset=offset, shape=column.shape)
-
-
-def _flags(column: np.ndarray, name: str, source: str) -> np.ndarray:
-    for rows in blocks(len(column), column):
-        bad_rows = np.argwhere(column[rows] > 1)
-        if bad_rows.size:
-            where = tuple(int(i) for i in bad_rows[0])
-            raise DatasetError(
-                f"{source}: column '{name}', row {rows.start + where[0]}: expected 0 or 1, "
-                f"got {column[rows][where]}"
-            )
-    return column.view(np.bool_)

@@ -1,7 +1,6 @@
 """Reads and writes HDF5 files in the layout of D4RL, with flat or nested arrays."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ from neorl_envs.datasets._file import (
     attribute,
     is_hdf5,
     open_hdf5,
-    require_sizes,
     set_text,
-    stored_column,
 )
 from neorl_envs.datasets._nested import flatten_columns
 from neorl_envs.ingest._inferred import (
@@ -26,12 +23,12 @@ from neorl_envs.ingest._inferred import (
     description_of,
     extras_of,
     inferred_dataset,
+    read_array,
     read_flag,
+    read_tree,
 )
 
 KEYS = ("observations", "actions", "rewards", "terminals")
-DEEPEST = 16
-"""Deepest nesting of groups; a file whose groups contain one another is refused."""
 
 
 class D4RLReader:
@@ -60,17 +57,18 @@ class D4RLReader:
         with open_hdf5(path) as file:
             obs, obs_names = _column(file, "observations", source)
             action, action_names = _column(file, "actions", source)
-            reward = _array(file, "rewards", source)
-            terminated = read_flag(source, "terminals", _array(file, "terminals", source), reward)
-            timeouts = (
-                _array(file, "timeouts", source) if "timeouts" in file else np.zeros(reward.shape)
-            )
+            reward = read_array(file, "rewards", source)
+            terminals = read_array(file, "terminals", source)
+            terminated = read_flag(source, "terminals", terminals, reward)
+            timeouts = np.zeros(reward.shape)
+            if "timeouts" in file:
+                timeouts = read_array(file, "timeouts", source)
             truncated = read_flag(source, "timeouts", timeouts, reward)
             _check_rows(source, "observations", obs, terminated)
             mask = None
-            extras = {n: _array(file, n, source) for n in COLUMNS if n in file}
+            extras = {n: read_array(file, n, source) for n in COLUMNS if n in file}
             if "cost" not in extras and "costs" in file:
-                extras["cost"] = _array(file, "costs", source)
+                extras["cost"] = read_array(file, "costs", source)
             described = attribute(file, DESCRIPTION) if DESCRIPTION in file.attrs else ""
             if "next_observations" in file:
                 next_obs, next_names = _column(file, "next_observations", source)
@@ -98,40 +96,10 @@ class D4RLReader:
 
 def _column(file: h5py.File, name: str, source: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """A column and the names of its channels; a plain array has no names."""
-    if not isinstance(file.get(name, getlink=True), h5py.HardLink) or not isinstance(
-        item := file[name], h5py.Group
-    ):
-        return _array(file, name, source), ()
-    nested = _nested(item, source, name, DEEPEST)
-    return flatten_columns(nested, source=f"{source}: column '{name}'")
-
-
-def _nested(group: h5py.Group, source: str, name: str, deepest: int) -> Mapping[str, Any]:
-    if deepest == 0:
-        raise DatasetError(
-            f"{source}: column '{name}': groups lie more than {DEEPEST} deep in one another; "
-            "write it with plain arrays"
-        )
-    tree: dict[str, Any] = {}
-    for key in map(str, group):
-        hard = isinstance(group.get(key, getlink=True), h5py.HardLink)
-        item = group[key] if hard else None
-        if isinstance(item, h5py.Group):
-            tree[key] = _nested(item, source, f"{name}/{key}", deepest - 1)
-        else:
-            tree[key] = _array(group, key, source, f"{name}/{key}")
-    return tree
-
-
-def _array(group: h5py.Group, key: str, source: str, name: str = "") -> np.ndarray:
-    """Reads an array of the file after checking its declaration."""
-    column = stored_column(group, key, source)
-    if column.dtype.kind not in "biuf":
-        raise DatasetError(
-            f"{source}: column '{name or key}': expected numbers, got {column.dtype}; convert it"
-        )
-    require_sizes([column], source)
-    return np.asarray(column[()])
+    tree = read_tree(file, name, source)
+    if isinstance(tree, dict):
+        return flatten_columns(tree, source=f"{source}: column '{name}'")
+    return tree, ()
 
 
 def _check_same_channels(source: str, now: tuple[str, ...], after: tuple[str, ...]) -> None:

@@ -4,11 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import h5py
 import numpy as np
 
 from neorl_core import Channel, CostChannel, Spec
-from neorl_envs.datasets._checks import DatasetError, plain_spec, read_spec
+from neorl_envs.datasets._checks import DatasetError, plain_spec, read_spec, require_flags
 from neorl_envs.datasets._dataset import OPTIONAL, Dataset, dataset_from_columns, optional_columns
+from neorl_envs.datasets._file import require_sizes, stored_column
 
 # Data that other formats do not provide for, stored beside their arrays under our own names.
 
@@ -66,7 +68,39 @@ def column_cost(extras: Mapping[str, np.ndarray]) -> np.ndarray | None:
 # Builds a dataset from bare arrays, with a specification inferred from the numbers.
 
 
+DEEPEST = 16
+"""Deepest nesting of groups; a file whose groups contain one another is refused."""
 INFERRED = "units ('?'), ranges, period (1 s) and horizon"
+
+
+def read_tree(group: h5py.Group, key: str, source: str, deepest: int = DEEPEST) -> Any:
+    """Numbers of an HDF5 file: an array, or a dictionary of what a group holds.
+
+    Raises a ``DatasetError`` as :func:`read_array`, or if groups lie too deep in one another.
+    """
+    item = group[key] if isinstance(group.get(key, getlink=True), h5py.HardLink) else None
+    if not isinstance(item, h5py.Group):
+        return read_array(group, key, source)
+    where = f"{source}: '{key}'"
+    if deepest == 0:
+        raise DatasetError(
+            f"{where}: groups lie more than {DEEPEST} deep in one another; write plain arrays"
+        )
+    return {name: read_tree(item, name, where, deepest - 1) for name in map(str, item)}
+
+
+def read_array(group: h5py.Group, key: str, source: str) -> np.ndarray:
+    """Reads an array of an HDF5 file after checking its declaration.
+
+    Raises a ``DatasetError`` if it holds no numbers, or more than the file can hold.
+    """
+    column = stored_column(group, key, source)
+    if column.dtype.kind not in "biuf":
+        raise DatasetError(
+            f"{source}: column '{key}': expected numbers, got {column.dtype}; convert it"
+        )
+    require_sizes([column], column.file.filename)
+    return np.asarray(column[()])
 
 
 def read_flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) -> np.ndarray:
@@ -79,12 +113,7 @@ def read_flag(source: Any, name: str, column: np.ndarray, reward: np.ndarray) ->
             f"{source}: column '{name}': expected shape {reward.shape} like the reward, "
             f"got {column.shape}"
         )
-    invalid = np.argwhere((column != 0) & (column != 1))
-    if invalid.size:
-        where = tuple(int(i) for i in invalid[0])
-        raise DatasetError(
-            f"{source}: column '{name}', row {where[0]}: expected 0 or 1, got {column[where]}"
-        )
+    require_flags(source, name, column)
     return column.astype(np.bool_)
 
 

@@ -13,14 +13,16 @@ import numpy as np
 from neorl_core.infrastructure import replacing, write_json
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset
-from neorl_envs.datasets._file import is_hdf5, open_hdf5, require_sizes, stored_column
+from neorl_envs.datasets._file import is_hdf5, open_hdf5
 from neorl_envs.datasets._nested import flatten_columns
 from neorl_envs.ingest._inferred import (
     DESCRIPTION,
     description_of,
     extras_of,
     inferred_dataset,
+    read_array,
     read_flag,
+    read_tree,
 )
 from neorl_envs.ingest._rollouts import Rollout, check_rollout, join_rows, rollouts_of
 
@@ -37,7 +39,6 @@ ROW_EXTRAS = (
     "test_signal",
     "term",
 )
-DEEPEST = 16
 
 
 class MinariReader:
@@ -159,25 +160,12 @@ def _episode(
 
 
 def _column(group: h5py.Group, field: str, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    tree = _tree(group, field, where, DEEPEST)
+    tree = read_tree(group, field, where)
     if isinstance(tree, dict):
         return flatten_columns(tree, source=f"{where}: field '{field}'")
     if field in ("observations", "actions") and tree.ndim == 1:
         return tree[:, None], ()
     return tree, ()
-
-
-def _tree(group: h5py.Group, key: str, where: str, deepest: int) -> Any:
-    item = group[key] if isinstance(group.get(key, getlink=True), h5py.HardLink) else None
-    if isinstance(item, h5py.Group):
-        if deepest == 0:
-            raise DatasetError(f"{where}: groups lie more than {DEEPEST} deep in one another")
-        return {str(inside): _tree(item, str(inside), where, deepest - 1) for inside in item}
-    column = stored_column(group, key, where)
-    if column.dtype.kind not in "biuf":
-        raise DatasetError(f"{where}: field '{key}': expected numbers, got {column.dtype}")
-    require_sizes([column], column.file.filename)
-    return np.asarray(column[()])
 
 
 def _infos(group: h5py.Group, n: int, where: str) -> Iterator[tuple[str, np.ndarray]]:
@@ -187,7 +175,7 @@ def _infos(group: h5py.Group, n: int, where: str) -> Iterator[tuple[str, np.ndar
         return
     for name in ROW_EXTRAS:
         if name in infos:
-            column = _tree(infos, name, f"{where}: infos", 0)
+            column = read_array(infos, name, f"{where}: infos")
             if np.ndim(column) == 0 or len(column) not in (n, n + 1):
                 raise DatasetError(
                     f"{where}: infos: '{name}': expected {n} or {n + 1} rows, got shape "

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from neorl_core import Channel, CostChannel, Spec
-from neorl_envs.datasets._checks import DatasetError
+from neorl_envs.datasets._checks import DatasetError, require_flags
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
 
 
@@ -193,11 +193,7 @@ def check_rollout(episode: Rollout, where: str) -> None:
     ended = np.zeros(n, np.bool_)
     for name in ("terminations", "truncations"):
         column = np.asarray(getattr(episode, name))
-        other = np.flatnonzero((column != 0) & (column != 1))
-        if other.size:
-            raise DatasetError(
-                f"{where}: field '{name}', row {other[0]}: expected 0 or 1, got {column[other[0]]}"
-            )
+        require_flags(where, name, column)
         ended |= column.astype(np.bool_)
     early = np.flatnonzero(ended[:-1])
     if early.size:
