@@ -45,12 +45,7 @@ def command(words: list[str]) -> None:
     out = options.out or _default_path(options.logs[0])
     check_destination(out, options.overwrite)
     text = plant_log_tools().draft_plant_log(*options.logs, folder=out.parent)
-    write_text(out, text)
-    tags = text.count("[[tag]]")
-    print(
-        f"{out}: {tags} tags, {lines_to_complete(text)} lines to complete (marked TODO)\n"
-        f"Next: {shlex.join(['neorl-envs', 'convert', str(out)])}"
-    )
+    _write(out, text, ["neorl-envs", "convert", str(out)])
 
 
 def _draft_of_unit(unit: Path, options: Init) -> None:
@@ -60,10 +55,15 @@ def _draft_of_unit(unit: Path, options: Init) -> None:
         raise InputError(f"the declaration of {unit} is {out}, one for each unit; leave --out out")
     check_destination(out, options.overwrite)
     text = fmi.draft_declaration(fmi.read_description(str(unit)))
+    _write(out, text, ["neorl-envs", "check", str(unit)])
+
+
+def _write(out: Path, text: str, following: list[str]) -> None:
+    """Writes a draft, and says what is left to do and which command follows."""
     write_text(out, text)
     print(
         f"{out}: {text.count('[[tag]]')} tags, {lines_to_complete(text)} lines to complete (marked "
-        f"TODO)\nNext: {shlex.join(['neorl-envs', 'check', str(unit)])}"
+        f"TODO)\nNext: {shlex.join(following)}"
     )
 
 

@@ -13,6 +13,7 @@ from neorl_core import InputError, Policy, highs, lows
 from neorl_core.control import ConstantPolicy, UniformPolicy
 from neorl_core.infrastructure import MAX_SEED, install_line, setting, unknown_name, write_bytes
 from neorl_core.infrastructure.command_line import Positional, parse_options
+from neorl_envs._command.convert import check_destination
 from neorl_envs._command.plants import complete_plant
 from neorl_envs.scoring import run_episode
 
@@ -96,9 +97,6 @@ def _check(options: Render) -> None:
     path = options.out
     if path.suffix not in KINDS:
         raise InputError(f"--out must end with .png or .gif, got {path}")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: no folder {path.parent}; create it first")
-    if path.exists() and not options.overwrite:
-        raise InputError(f"{path} exists; choose another --out, or pass --overwrite")
+    check_destination(path, options.overwrite)
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError(f"pictures need the extra render: {install_line('neorl-envs[render]')}")

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +14,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._file import require_regular
 from neorl_envs.plant_logs._configuration import WORDS, Files
 from neorl_envs.plant_logs._layout import LOOKED_AT, MEMORY, Layout, layout_of, stamps_of
 from neorl_envs.plant_logs._numbers import Notation, decides, is_grouped, is_long, parse
-from neorl_envs.plant_logs._tables import tables
+from neorl_envs.plant_logs._tables import read_as_table, tables
 
 # Evidence about each tag in the rows of a log, for the draft of ``plant.toml``.
 
@@ -273,11 +271,8 @@ def draft_plant_log(
     evidence: dict[str, Evidence] = {}
     for each in paths:
         require_regular(each)
-        try:
+        with read_as_table(each):
             _add_file(each, layout, evidence)
-        except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
-            reason = (str(error).splitlines() or ["?"])[0]
-            raise DatasetError(f"{each}: cannot read it as a table: {reason}") from error
     names = [os.path.relpath(each, folder).replace(os.sep, "/") for each in paths]
     return _text(_log_name(paths), names, layout, evidence)
 

@@ -19,7 +19,7 @@ from neorl_envs.datasets._file import require_regular
 from neorl_envs.plant_logs._configuration import Files
 from neorl_envs.plant_logs._numbers import Notation, parse
 from neorl_envs.plant_logs._stamps import Clock
-from neorl_envs.plant_logs._tables import ROW, dated, tables
+from neorl_envs.plant_logs._tables import ROW, dated, read_as_table, tables
 
 LOOKED_AT, MEMORY = 200_000, 1e9
 """Number of rows examined per file, and memory for a table of them, bytes."""
@@ -107,11 +107,8 @@ def layout_of(path: Path, *, stamped: bool = True) -> Layout:
     files = Files((path.name,), "", encoding=encoding)
     if not parquet:
         files = dataclasses.replace(files, separator=_separator(path, encoding))
-    try:
+    with read_as_table(path):
         table = next(tables(path, files, memory=MEMORY), pl.DataFrame())
-    except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
-        reason = (str(error).splitlines() or ["?"])[0]
-        raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
     if table.is_empty():
         raise DatasetError(f"{path}: the log has no row")
     most_above = 0 if parquet else MOST_HEADER_ROWS - 1

@@ -1,6 +1,7 @@
 """Reads valid values from log files, block by block: quality, units, ranges and stray text."""
 
 import codecs
+import contextlib
 import dataclasses
 import gzip
 import hashlib
@@ -50,6 +51,16 @@ BLOCK, FEWEST = 100_000, 64
 """Largest and smallest number of rows of a table; wide rows make smaller tables."""
 CELL_BYTES, STORED_BYTES = 400, 64
 """Peak bytes of a cell while it is converted from text, and of a cell read from Parquet."""
+
+
+@contextlib.contextmanager
+def read_as_table(path: Path) -> Iterator[None]:
+    """Reports a file that is damaged, or no table, as a ``DatasetError`` of one line."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
+        reason = (str(error).splitlines() or ["?"])[0]
+        raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
 
 
 def tables(
@@ -294,12 +305,9 @@ def blocks(
         )
         clock = Clock(config.log, str(path))
         tally.grouped, tally.ungrouped = {}, {}
-        try:
+        with read_as_table(path):
             for block in tables(path, config.log, memory=memory, columns=_columns(config)):
                 yield from _tag_blocks(config, path, block, clock, tally, words)
-        except (pl.exceptions.PolarsError, OSError, zlib.error, EOFError) as error:
-            reason = (str(error).splitlines() or ["?"])[0]
-            raise DatasetError(f"{path}: cannot read it as a table: {reason}") from error
         tally.out_of_order += clock.out_of_order
         tally.ambiguous += clock.ambiguous_rows
         tally.unreadable += clock.unreadable

@@ -4,35 +4,34 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from neorl_envs.testing import _laws as form
-from neorl_envs.testing import _laws as value
+from neorl_envs.testing import _laws as laws
 from neorl_envs.testing import _simulated_laws as simulated
 from neorl_envs.testing._evidence import Evidence, NotCheckable, evidence
 
 LAWS: Mapping[str, Callable[[Evidence], str | NotCheckable]] = {
     law.__name__: law
     for law in (
-        form.a_wrong_shape_is_refused,
-        form.an_unknown_preset_is_refused,
-        form.its_own_parameters_are_physical,
-        form.a_key_is_used_once,
-        form.a_second_call_does_not_trace_again,
-        form.a_batch_equals_single_steps,
-        form.compiled_equals_eager,
-        value.reward_and_endings_are_scalars,
-        value.finite_under_hostile_actions,
-        value.observations_respect_the_spec,
-        value.applied_is_inside_range_and_rate,
-        value.the_plant_receives_what_is_logged,
-        value.the_last_observation_is_that_of_the_step,
-        value.endings_exclude_each_other,
-        value.an_end_has_its_reason,
-        value.the_clock_truncates,
-        value.terms_add_up_to_the_reward,
-        value.ending_early_does_not_pay,
-        value.costs_are_declared_and_not_negative,
-        value.a_nan_action_keeps_the_last_command,
-        value.equal_keys_give_equal_episodes,
+        laws.a_wrong_shape_is_refused,
+        laws.an_unknown_preset_is_refused,
+        laws.its_own_parameters_are_physical,
+        laws.a_key_is_used_once,
+        laws.a_second_call_does_not_trace_again,
+        laws.a_batch_equals_single_steps,
+        laws.compiled_equals_eager,
+        laws.reward_and_endings_are_scalars,
+        laws.finite_under_hostile_actions,
+        laws.observations_respect_the_spec,
+        laws.applied_is_inside_range_and_rate,
+        laws.the_plant_receives_what_is_logged,
+        laws.the_last_observation_is_that_of_the_step,
+        laws.endings_exclude_each_other,
+        laws.an_end_has_its_reason,
+        laws.the_clock_truncates,
+        laws.terms_add_up_to_the_reward,
+        laws.ending_early_does_not_pay,
+        laws.costs_are_declared_and_not_negative,
+        laws.a_nan_action_keeps_the_last_command,
+        laws.equal_keys_give_equal_episodes,
         simulated.another_key_gives_other_draws,
         simulated.draws_do_not_go_together,
         simulated.clean_has_no_chance,
@@ -101,8 +100,8 @@ def check_environment(
 
 
 def _findings(env: Any, seed: int, *, eager: bool) -> Iterator[Finding]:
-    fault = form.it_is_a_plant(env)
-    finding = Finding(form.it_is_a_plant.__name__, fault)
+    fault = laws.it_is_a_plant(env)
+    finding = Finding(laws.it_is_a_plant.__name__, fault)
     if fault:
         yield finding
         return
@@ -131,7 +130,7 @@ def _finding(
 def _why_it_cannot_be_run(env: Any, error: Exception) -> Finding:
     """The finding on the form of the state if that is the reason, since JAX's message is long."""
     with contextlib.suppress(Exception):
-        fault = form.the_state_keeps_its_form(env)
+        fault = laws.the_state_keeps_its_form(env)
         if fault:
-            return Finding(form.the_state_keeps_its_form.__name__, fault)
+            return Finding(laws.the_state_keeps_its_form.__name__, fault)
     return Finding("it_can_be_run", f"{type(error).__name__}: {error}")
