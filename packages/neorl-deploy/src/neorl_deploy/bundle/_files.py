@@ -1,12 +1,16 @@
 """The files of a bundle: allowed names, largest sizes, checksums, and the seal of its programs."""
 
 import hashlib
+import io
 import os
 import shlex
 import stat
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._strict_json import dump_canonical, head, parse_strict
@@ -93,6 +97,26 @@ def read_files(path: Path) -> dict[str, bytes]:
     if missing:
         raise BundleError(f"{path} has no {missing[0]}; the bundle is incomplete, export it again")
     return {name: _read_plain(path / name, LARGEST[name]) for name in sorted(names)}
+
+
+def read_arrays(files: Mapping[str, bytes], name: str, source: str) -> dict[str, np.ndarray]:
+    """The arrays of one file, read without pickle after a check of their declared sizes.
+
+    Raises:
+        BundleError: If it is no archive of plain arrays, or unpacks to more than allowed.
+    """
+    data, largest = files[name], LARGEST[name]
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > largest:
+                raise BundleError(f"{source} would unpack to more than {largest} bytes")
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return {array: archive[array] for array in archive.files}
+    except BundleError:
+        raise
+    except Exception as error:  # zipfile, zlib and the parser of array headers raise many kinds
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BundleError(f"{source} is not an archive of plain arrays: {reason:.200}") from error
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:

@@ -15,9 +15,10 @@ import numpy as np
 from neorl_deploy.bundle._files import seal
 from neorl_deploy.bundle._manifest import ArrayEntry, Manifest
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.forms._graph import BEYOND, Entry, Graph, Node, number
+from neorl_deploy.forms._graph import FOLDED, Entry, Graph, Node, number
 from neorl_deploy.forms._lowering import Bits, NoFormError, lower
-from neorl_deploy.runtime._operations import Operations, read_operations
+from neorl_deploy.runtime._forms import sealed_operations
+from neorl_deploy.runtime._operations import Operations
 
 MAX_MEMORY = 512
 """Most numbers that a step may remember."""
@@ -91,9 +92,9 @@ def form_of(bundle: Bundle, name: str = "") -> Form:
         NoFormError: If the step holds something that a controller cannot compute; it is named.
         BundleError: If the bundle has no list of operations.
     """
-    manifest, (listed, initial) = bundle.manifest, sealed_step(bundle)
+    manifest, (listed, initial) = bundle.manifest, sealed_operations(bundle)
     try:
-        drafted = _settled(manifest, listed.inputs, listed, initial)
+        drafted = _settled(manifest, listed, initial)
         layers = hidden_layers(drafted.graph.nodes)
         if layers > MAX_LAYERS:
             raise NoFormError(f"a network of {layers} hidden layers (at most {MAX_LAYERS})")
@@ -115,30 +116,13 @@ def form_of(bundle: Bundle, name: str = "") -> Form:
     )
 
 
-def sealed_step(bundle: Bundle) -> tuple[Operations, list[np.ndarray]]:
-    """The sealed list of operations of a bundle, and the carry before the first step.
-
-    Raises:
-        BundleError: If the bundle has none, or it was sealed with another manifest.
-    """
-    manifest = bundle.manifest
-    entries = [
-        *manifest.carry,
-        ArrayEntry("obs", (len(manifest.obs),), "float32"),
-        ArrayEntry("last_sent", (len(manifest.action),), "float32"),
-    ]
-    return read_operations(bundle.files, entries, str(bundle.path), seal(manifest.document))
-
-
-def _settled(
-    manifest: Manifest, entries: Sequence[ArrayEntry], listed: Operations, initial: Sequence[Any]
-) -> _Draft:
+def _settled(manifest: Manifest, listed: Operations, initial: Sequence[Any]) -> _Draft:
     """A draft that uses what holds in every step, by induction.
 
     What no step changes is a constant. Numbers that are finite at first, and finite after a step if
     all of them were before, are finite for ever.
     """
-    drafted = _Draft(manifest, entries, listed, initial, {}, frozenset())
+    drafted = _Draft(manifest, listed, initial, {}, frozenset())
     unchanging = drafted.unchanging()
     finite = frozenset(
         name
@@ -146,7 +130,7 @@ def _settled(
         if variable.kind == "real" and np.isfinite(variable.initial)
     )
     while True:
-        drafted = _Draft(manifest, entries, listed, initial, unchanging, finite)
+        drafted = _Draft(manifest, listed, initial, unchanging, finite)
         ranges = drafted.graph.ranges
         held = frozenset(name for name in finite if ranges[drafted.memory[name][1]].finite)
         if held == finite:
@@ -201,7 +185,6 @@ class _Draft:
     def __init__(
         self,
         manifest: Manifest,
-        entries: Sequence[ArrayEntry],
         listed: Operations,
         initial: Sequence[Any],
         unchanging: dict[str, Any],
@@ -213,15 +196,15 @@ class _Draft:
         self._unchanging, self._finite = unchanging, finite
         n_carry, unchanged = len(initial), []
         for i in range(n_carry):
-            from_outside = entries[i].name in STOPPED
+            from_outside = manifest.carry[i].name in STOPPED
             unchanged.append(listed.outputs[i] == i and not from_outside)
         hands = self._hands()
         given: list[Any] = []
-        for entry, start, fixed in zip(entries, initial, unchanged, strict=False):
+        for entry, start, fixed in zip(manifest.carry, initial, unchanged, strict=True):
             given.append(self._constant(start) if fixed else self._memory(entry, start, *hands))
         given += [self._signals("in", manifest.obs), self._signals("sent", manifest.action)]
         results = lower(self.graph, listed, given)
-        for entry, result, fixed in zip(entries, results, unchanged, strict=False):
+        for entry, result, fixed in zip(manifest.carry, results, unchanged, strict=False):
             if not fixed:
                 self._remember(entry, result)
         self.outputs: list[tuple[Variable, Node]] = []
@@ -508,31 +491,13 @@ class Evaluation:
 
 
 COMPUTED: dict[str, Any] = {
-    "abs": np.abs,
-    "add": lambda a, b: a + b,
-    "and": lambda a, b: np.logical_and(a, b),
-    "cos": np.cos,
-    "div": lambda a, b: a / b,
-    "eq": lambda a, b: a == b,
-    "exp": np.exp,
-    "finite": lambda x: np.abs(x) <= BEYOND,
-    "ge": lambda a, b: a >= b,
-    "gt": lambda a, b: a > b,
-    "le": lambda a, b: a <= b,
+    **FOLDED,
+    "and": np.logical_and,
     "limit": lambda x, low, high: low if x < low else high if x > high else x,
-    "log": np.log,
-    "lt": lambda a, b: a < b,
-    "max": np.maximum,
-    "min": np.minimum,
-    "mul": lambda a, b: a * b,
-    "ne": lambda a, b: a != b,
     "not": np.logical_not,
-    "or": lambda a, b: np.logical_or(a, b),
+    "or": np.logical_or,
     "select": lambda which, no, yes: (
         np.where(which, yes, no) if np.ndim(which) else (yes if which else no)
     ),
-    "sin": np.sin,
-    "sqrt": np.sqrt,
-    "sub": lambda a, b: a - b,
     "total": np.sum,
 }

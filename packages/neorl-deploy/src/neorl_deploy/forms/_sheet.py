@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.forms._form import NOBODY, STOPPED, Evaluation, Form, sealed_step, word
+from neorl_deploy.forms._form import NOBODY, STOPPED, Evaluation, Form, word
 from neorl_deploy.forms._lowering import NoFormError
+from neorl_deploy.runtime._forms import sealed_operations
 from neorl_deploy.runtime._operations import as_function
 
 DEVIATION = 1e-5
@@ -40,7 +41,7 @@ class SealedStep:
     """
 
     def __init__(self, bundle: Bundle) -> None:
-        listed, initial = sealed_step(bundle)
+        listed, initial = sealed_operations(bundle)
         self._manifest, self._run = bundle.manifest, as_function(listed)
         self._names = [entry.name for entry in bundle.manifest.carry]
         self._carry: list[Any] = list(initial)

@@ -11,7 +11,6 @@ import functools
 import io
 import itertools
 import math
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -601,7 +600,9 @@ def read_operations(
             f"{source}: the operations were not sealed with this manifest; its limits, period, "
             "channels, flags, guard or words were changed after the export: fetch the bundle again"
         )
-    arrays = _read_arrays(files[bundle_files.WEIGHTS], f"{source}: {bundle_files.WEIGHTS}")
+    arrays = bundle_files.read_arrays(
+        files, bundle_files.WEIGHTS, f"{source}: {bundle_files.WEIGHTS}"
+    )
     try:
         count = document["constants"]
         names = {f"{CONSTANT}_{i}" for i in range(count)}
@@ -642,18 +643,3 @@ def operation_of(entry: Mapping[str, Any]) -> Operation:
         raise ValueError(f"a shape of {shape}")
     inputs = tuple(int(number) for number in entry["in"])
     return Operation(str(entry["op"]), inputs, shape, str(entry["dtype"]), settings)
-
-
-def _read_arrays(data: bytes, source: str) -> dict[str, np.ndarray]:
-    largest = bundle_files.LARGEST[bundle_files.WEIGHTS]
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > largest:
-                raise BundleError(f"{source} would unpack to more than {largest} bytes")
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except BundleError:
-        raise
-    except Exception as error:  # zipfile, zlib and the parser of array headers raise many kinds
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise BundleError(f"{source} is not an archive of plain arrays: {reason:.200}") from error
