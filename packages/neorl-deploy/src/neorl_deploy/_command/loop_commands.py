@@ -183,7 +183,7 @@ def _init(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._staged_rollout import draft_plan
     from neorl_deploy.loop._tags import TODO, draft_tags
 
-    bundle = _read_bundle(options)
+    bundle = read_named(options.bundle, options)
     text = draft_tags(bundle, plant=options.plant, name=str(options.out))
     _write_draft(options.out, text)
     if options.rollout is not None:
@@ -230,7 +230,7 @@ def _serve(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._tags import read_tags, shared_tags
     from neorl_deploy.runtime._load import load_bundle
 
-    bundle = _read_bundle(options)
+    bundle = read_named(options.bundle, options)
     form = chosen_form(options, bundle)
     if form == "stablehlo":
         for line in promise_warnings(bundle):
@@ -412,7 +412,7 @@ def _http(options: argparse.Namespace) -> int:
         names=tuple(options.host_name),
     )
     require_token_beyond_this_machine(options.host, limits)
-    bundle = _read_bundle(options)
+    bundle = read_named(options.bundle, options)
     runtime = loaded_runtime(bundle, chosen_form(options, bundle))
     settle_memory()
     print(f"http://{options.host}:{options.port}/v2/models/{options.name}/infer", flush=True)
@@ -433,7 +433,7 @@ def _shadow(options: argparse.Namespace) -> int:
         raise DeployError(f"{options.loop} is not the folder of a loop: it has no audit log")
     numbers = options.json or options.loop / "shadow.json"
     require_place(numbers)
-    bundle = _read_bundle(options)
+    bundle = read_named(options.bundle, options)
     result = shadow_comparison(folder, bundle)
     for line in shadow_lines(result):
         print(one_line(line))
@@ -461,7 +461,7 @@ def _check(options: argparse.Namespace) -> int:
     from neorl_deploy.loop._plant import SystemClock, connect
     from neorl_deploy.loop._tags import read_tags
 
-    bundle = _read_bundle(options)
+    bundle = read_named(options.bundle, options)
     tags = read_tags(options.tags, bundle)
     odd = sorted(set(options.step) - {output.channel for output in tags.outputs})
     if odd or not options.by.strip():
@@ -490,7 +490,7 @@ def _show(text: str) -> None:
 def _simulate(options: argparse.Namespace) -> int:
     from neorl_deploy._simulated import OpcUaServer, SimulatedPlant, simulated_tags
 
-    bundle = _read_bundle(options)
+    bundle = read_named(options.bundle, options)
     dt = bundle.manifest.dt
     seconds = min(1.0, dt / 4)
     ending = threading.Event()
@@ -527,9 +527,15 @@ def _mode(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read_bundle(options: argparse.Namespace) -> Bundle:
+def read_named(path: Path, options: argparse.Namespace) -> Bundle:
+    """The bundle at a path, with the signature that the user demands."""
     from neorl_deploy.bundle._read import read_bundle
+
+    return read_bundle(path, trusted_key=trusted_key(options))
+
+
+def trusted_key(options: argparse.Namespace) -> str | None:
+    """The key of ``--public-key``, if it was given."""
     from neorl_deploy.bundle._signature import read_public_key
 
-    key = options.public_key
-    return read_bundle(options.bundle, trusted_key=None if key is None else read_public_key(key))
+    return None if options.public_key is None else read_public_key(options.public_key)

@@ -18,6 +18,8 @@ from neorl_deploy._command.loop_commands import (
     add_loop_commands,
     chosen_form,
     promise_warnings,
+    read_named,
+    trusted_key,
 )
 from neorl_deploy._command.switches import NUMPY_FORM, prepare_jax, require_jax
 from neorl_deploy._command.text import command_prefix, one_line
@@ -360,7 +362,7 @@ def _replay(options: argparse.Namespace) -> int:
     path = options.bundle or newest_bundle(Path("runs"))
     numbers = options.json or replay_path(path)
     require_place(numbers)
-    bundle = _read(path, options)
+    bundle = read_named(path, options)
     log = read_log(options.log or log_of(path))
     require_same_log(numbers, log)
     result = replay(bundle, log, options.form)
@@ -378,21 +380,19 @@ def _replay(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     from neorl_deploy._command.audit_command import audit_of, verify_audit
     from neorl_deploy._command.text import bundle_lines, limit_lines, proof_lines, verdict_lines
-    from neorl_deploy.bundle._signature import read_public_key
 
     audit = audit_of(options.bundle)
     _require_options_of(options, audit=audit is not None)
     if audit is not None:
-        key = None if options.public_key is None else read_public_key(options.public_key)
         return verify_audit(
             audit,
             options.decided_by,
             options.head,
-            trusted_key=key,
+            trusted_key=trusted_key(options),
             show=options.show,
             as_json=options.json,
         )
-    bundle, worst = _read(options.bundle, options), None
+    bundle, worst = read_named(options.bundle, options), None
     if options.self_test:
         from neorl_deploy.runtime._forms import open_programs
         from neorl_deploy.runtime._runtime import Runtime
@@ -440,14 +440,13 @@ def _require_options_of(options: argparse.Namespace, *, audit: bool) -> None:
 def _renew(options: argparse.Namespace) -> int:
     require_jax()
     from neorl_deploy._command.text import bundle_lines
-    from neorl_deploy.bundle._signature import read_public_key
     from neorl_deploy.export._renew import PROBES, renew_bundle
 
     renewal = renew_bundle(
         options.bundle,
         options.out,
         sign_key=options.sign,
-        trusted_key=None if options.public_key is None else read_public_key(options.public_key),
+        trusted_key=trusted_key(options),
         overwrite=options.overwrite,
     )
     if options.json:
@@ -466,7 +465,7 @@ def _renew(options: argparse.Namespace) -> int:
 def _inspect(options: argparse.Namespace) -> int:
     from neorl_deploy._command.text import inspect_lines
 
-    bundle = _read(options.bundle, options)
+    bundle = read_named(options.bundle, options)
     if options.json:
         print(json.dumps(bundle.manifest.document, indent=2))
     else:
@@ -478,7 +477,7 @@ def _dossier(options: argparse.Namespace) -> int:
     from neorl_deploy.bundle._files import is_in_bundle
     from neorl_deploy.dossier import NOT_PROVIDED, dossier, evidence_of
 
-    bundle = _read(options.bundle, options)
+    bundle = read_named(options.bundle, options)
     evidence = evidence_of(bundle, options.loop)
     out = options.out or bundle.path.with_name(f"{bundle.path.stem}-dossier.md")
     if is_in_bundle(out) or not out.parent.is_dir():
@@ -493,14 +492,6 @@ def _dossier(options: argparse.Namespace) -> int:
     if evidence.run is None:
         print("The run is not beside the bundle, so what only its files say is missing")
     return 0
-
-
-def _read(path: Path, options: argparse.Namespace) -> Bundle:
-    from neorl_deploy.bundle._read import read_bundle
-    from neorl_deploy.bundle._signature import read_public_key
-
-    trusted = None if options.public_key is None else read_public_key(options.public_key)
-    return read_bundle(path, trusted_key=trusted)
 
 
 def _print_lines(lines: Iterable[str]) -> None:

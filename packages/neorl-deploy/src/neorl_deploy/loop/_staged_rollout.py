@@ -9,7 +9,6 @@ import hashlib
 import logging
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.loop._control import ControlLoop
 from neorl_deploy.loop._cycle import Cycle
 from neorl_deploy.loop._modes import Authority, Mode
-from neorl_deploy.loop._tags import read_row
+from neorl_deploy.loop._tags import read_row, read_toml
 
 # Roll-out plans: reads, drafts and checks the plan file.
 
@@ -103,12 +102,7 @@ def read_plan(path: Path, manifest: Manifest) -> Plan:
     Raises:
         DeployError: If it cannot be read, or a number or a channel does not fit; one line.
     """
-    try:
-        document = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise DeployError(f"cannot read the plan {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeError) as error:
-        raise DeployError(f"the plan {path} is not valid TOML: {error}") from error
+    document = read_toml(path, f"the plan {path}")
     limits = _limits(document.pop("limits", None), manifest, str(path))
     plan = read_row({**document, "limits": limits}, Plan, str(path))
     parts = {"authority": plan.authority, "most_fallback": plan.most_fallback}

@@ -249,13 +249,21 @@ def read_tags(path: Path, bundle: Bundle) -> TagMap:
         DeployError: If it cannot be read, is incomplete, or does not fit the bundle; one line that
             names the table and the channel.
     """
+    return tags_of(read_toml(path, f"the tag map {path}"), bundle, str(path))
+
+
+def read_toml(path: Path, called: str) -> dict[str, Any]:
+    """The tables of a TOML file; an error calls it by the given name.
+
+    Raises:
+        DeployError: If it cannot be read or is no TOML.
+    """
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise DeployError(f"cannot read the tag map {path}: {error.strerror}") from error
+        raise DeployError(f"cannot read {called}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeError) as error:
-        raise DeployError(f"the tag map {path} is not valid TOML: {error}") from error
-    return tags_of(document, bundle, str(path))
+        raise DeployError(f"{called} is not valid TOML: {error}") from error
 
 
 def tags_of(document: dict[str, Any], bundle: Bundle, source: str) -> TagMap:
@@ -508,13 +516,7 @@ def _tag(channel: ChannelEntry, known: dict[str, dict[str, Any]], plant: Path | 
 
 
 def _plant_tags(plant: Path) -> dict[str, dict[str, Any]]:
-    try:
-        document = tomllib.loads(plant.read_text("utf-8"))
-    except OSError as error:
-        raise DeployError(f"cannot read {plant}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeError) as error:
-        raise DeployError(f"{plant} is not valid TOML: {error}") from error
-    tables = document.get("tag", [])
+    tables = read_toml(plant, str(plant)).get("tag", [])
     if not isinstance(tables, list):
         raise DeployError(f"{plant} has no [[tag]], so it is not a plant.toml")
     return {t["name"]: t for t in tables if isinstance(t, dict) and isinstance(t.get("name"), str)}
