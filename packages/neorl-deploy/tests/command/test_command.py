@@ -141,6 +141,8 @@ def test_a_run_in_place_of_its_bundle_is_told(run_directory, exported, capsys, c
     error = capsys.readouterr().err
     assert f"{run_directory} is a run; name its bundle, {bundle}\n" in error
     assert error.count("\n") == 1
+    assert main(["export", str(bundle)]) == 2
+    assert f"{bundle} is a sealed bundle already; print it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,7 @@ def test_a_run_in_place_of_its_bundle_is_told(run_directory, exported, capsys, c
         (["completion", "csh"], "invalid choice: 'csh' (choose from 'bash', 'zsh', 'fish',"),
         (["completion"], "SHELL"),
         (["export", "--plaforms", "cpu"], "did you mean --platforms?"),
+        (["export", "--form", "ld"], "(choose from 'st', 'plcopen', 'c', 'fmu'); see"),
         (["verify"], "BUNDLE"),
         ([], "COMMAND"),
     ],

@@ -197,7 +197,7 @@ def _init(options: argparse.Namespace) -> int:
     to_complete = text.count(f'"{TODO}"')
     print(one_line(f"{options.out}: {to_complete} entries are left to complete (marked {TODO})"))
     serve = f"{command_prefix()} serve {options.bundle} {options.out}"
-    print(one_line(f"Next: {serve}    (after a look at its address; runs in shadow)"))
+    print(one_line(f"Next: complete them and the address, then {serve}    (runs in shadow)"))
     return 0
 
 

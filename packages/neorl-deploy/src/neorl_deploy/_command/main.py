@@ -105,7 +105,7 @@ class _Parser(argparse.ArgumentParser):
         given = message.partition(" (choose from ")[0]  # the rest is not the user's input
         near = [
             f"; did you mean {close[0]}?"
-            for word in given.replace("'", " ").split()
+            for word in given.replace("'", " ").replace(":", " ").split()
             if (close := difflib.get_close_matches(word, known, n=1)) and word not in known
         ]
         hint = "".join(near[:1]) if "required" not in message else ""
@@ -270,6 +270,11 @@ def _export(options: argparse.Namespace) -> int:
     from neorl_deploy.training_run import newest_run
 
     run = options.run or newest_run(Path("runs"))
+    if run.suffix == ".bundle" and not options.form and (run / "checksums.json").exists():
+        raise DeployError(
+            f"{run} is a sealed bundle already; print it for a controller with --form st, plcopen, "
+            "c or fmu, or name a run"
+        )
     if run.suffix == ".bundle" and options.form:
         _print_lines(_printed_forms(_bundle_to_print(run, options), options))
         return 0

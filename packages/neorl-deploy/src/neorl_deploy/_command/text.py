@@ -127,8 +127,11 @@ def inspect_lines(bundle: Bundle) -> Iterator[str]:
 
 
 def limit_lines(bundle: Bundle) -> Iterator[str]:
-    """The limits that always hold, and the fallbacks."""
+    """What the policy does, as far as words say it, its hard limits, and the fallback."""
     document = bundle.manifest.document
+    policy = document["provenance"]["policy"]
+    if policy["words"]:
+        yield f"Policy ({policy['kind']}): {policy['words']}"
     yield "Hard limits of the action"
     for sentence in document["constraint_words"]:
         yield f"  {sentence}"

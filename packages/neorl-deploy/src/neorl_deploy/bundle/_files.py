@@ -90,12 +90,12 @@ def read_files(path: Path) -> dict[str, bytes]:
     unknown = sorted(names - set(LARGEST))
     if unknown:
         raise BundleError(
-            f"{path} holds {unknown[0]!r}, which is not part of a bundle; remove nothing by hand, "
-            "fetch the bundle again"
+            f"{path} holds {unknown[0]!r}, which is not part of a bundle; move it elsewhere if a "
+            "file browser left it there, or fetch the bundle again"
         )
     missing = sorted({*SEALED, CHECKSUMS} - names)
     if missing:
-        raise BundleError(f"{path} has no {missing[0]}; the bundle is incomplete, export it again")
+        raise BundleError(f"{path} has no {missing[0]}; the bundle is incomplete, fetch it again")
     return {name: _read_plain(path / name, LARGEST[name]) for name in sorted(names)}
 
 
@@ -140,7 +140,7 @@ def require_checksums(path: Path, files: Mapping[str, bytes]) -> None:
     stored = _entries(files[CHECKSUMS])
     absent = [name for name in FURTHER if name in stored and name not in files]
     if absent:
-        raise BundleError(f"{path} has no {absent[0]}; the bundle is incomplete, export it again")
+        raise BundleError(f"{path} has no {absent[0]}; the bundle is incomplete, fetch it again")
     for name in (*SEALED, *(further for further in FURTHER if further in files)):
         data, entry = files[name], stored.get(name, {})
         size, digest = entry.get("size"), entry.get("sha256")
@@ -211,7 +211,9 @@ def _names(path: Path) -> set[str]:
     except FileNotFoundError as error:
         raise BundleError(f"{path} does not exist; give the directory of a bundle") from error
     except NotADirectoryError as error:
-        raise BundleError(f"{path} is a file; a bundle is a directory") from error
+        raise BundleError(
+            f"{path} is a file; a bundle is a directory, so unpack an archive and name its folder"
+        ) from error
     except OSError as error:
         raise BundleError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:  # a null byte in the name

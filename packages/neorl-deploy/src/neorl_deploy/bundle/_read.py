@@ -105,9 +105,9 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
     )
     verdict = parse_strict(files[bundle_files.VERDICT], f"{path / bundle_files.VERDICT}")
     if constraints != manifest.document["constraints"]:
-        raise BundleError(f"{path}: manifest and {bundle_files.CONSTRAINTS} disagree")
+        raise _disagree(path, bundle_files.CONSTRAINTS)
     if verdict != manifest.document["verdict"]:
-        raise BundleError(f"{path}: manifest and {bundle_files.VERDICT} disagree")
+        raise _disagree(path, bundle_files.VERDICT)
     evaluation = parse_strict(files[bundle_files.EVALUATION], f"{path / bundle_files.EVALUATION}")
     if not isinstance(evaluation, dict):
         raise BundleError(f"{path / bundle_files.EVALUATION} holds no JSON object")
@@ -130,6 +130,13 @@ def _require_consistency(path: Path, manifest: Manifest, files: Mapping[str, byt
     require_answers_within_limits(str(path), manifest, sections)
 
 
+def _disagree(path: Path, name: str) -> BundleError:
+    return BundleError(
+        f"{path}: manifest and {name} disagree; somebody changed one and wrote the checksums anew, "
+        "so ask whoever exported it for the bundle and its digest"
+    )
+
+
 def _require_same_guard(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
     sealed = parse_strict(files[bundle_files.GUARD], f"{path / bundle_files.GUARD}")
     stated = manifest.document["guard"]
@@ -141,7 +148,7 @@ def _require_same_guard(path: Path, manifest: Manifest, files: Mapping[str, byte
     except (KeyError, TypeError):
         same = False
     if not same:
-        raise BundleError(f"{path}: manifest and {bundle_files.GUARD} disagree")
+        raise _disagree(path, bundle_files.GUARD)
 
 
 def _require_forms(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:

@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import json
 import math
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -249,6 +250,11 @@ def read_tags(path: Path, bundle: Bundle) -> TagMap:
         DeployError: If it cannot be read, is incomplete, or does not fit the bundle; one line that
             names the table and the channel.
     """
+    if not path.exists():
+        raise DeployError(
+            f"there is no tag map {path}; draft one with `neorl-deploy init "
+            f"{shlex.quote(str(bundle.path))} --out {shlex.quote(str(path))}`"
+        )
     return tags_of(read_toml(path, f"the tag map {path}"), bundle, str(path))
 
 

@@ -331,7 +331,8 @@ def read_log(path: str | os.PathLike[str]) -> Log:
         return _read_neorl2(path)
     raise DeployError(
         f"{path} is not a log: expected a dataset file (HDF5) or a NeoRL-2 .npz, got a file that "
-        f"starts with {magic!r}; convert a CSV or Parquet file with `neorl-envs convert`"
+        f"starts with {magic!r}; make one from a CSV or Parquet file and its plant.toml "
+        "with `neorl-envs convert` of neorl-envs[etl], on any machine"
     )
 
 
