@@ -33,6 +33,7 @@ LONGEST = 400
 MOST_CHANGES = 20
 """Changes of mode that are listed one by one."""
 SHEETS = "change-*.html"
+CONFIG = "config.toml"
 
 
 class Statement(NamedTuple):
@@ -74,15 +75,19 @@ class Evidence:
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """The record of the run as it is beside the bundle; empty if it is not there."""
-        document = {} if self.run is None else _document(self.run / RECORD)
+        """The record of the run that is sealed in the bundle; empty if none is."""
+        document = self.manifest["provenance"].get("record")
         return document if isinstance(document, dict) else {}
+
+    def recorded(self, text: str, place: str) -> Statement:
+        """A statement from that record."""
+        return self.sealed(text, f"provenance.record.{place}")
 
 
 def evidence_of(bundle: Bundle, loop: Path | None = None) -> Evidence:
     """The evidence for a bundle: the run is the directory in which it lies.
 
-    A run of another number than the one that the bundle names is not used.
+    A run of another number or identity than the one that the bundle names is not used.
 
     Raises:
         DeployError: If ``loop`` is not the folder of a loop that ran this bundle.
@@ -97,8 +102,12 @@ def evidence_of(bundle: Bundle, loop: Path | None = None) -> Evidence:
                 f"{loop}: no record of its audit log names this bundle, sha256:{bundle.digest}; "
                 "name the folder of a loop that ran it"
             )
-    own = run.name == bundle.manifest.run and (run / RECORD).is_file()
-    return Evidence(bundle, run if own else None, loop)
+    alone = Evidence(bundle, loop=loop)
+    if run.name != bundle.manifest.run or not (run / RECORD).is_file():
+        return alone
+    beside = read_json(run / RECORD)
+    own = isinstance(beside, dict) and beside.get("id") == alone.record.get("id")
+    return dataclasses.replace(alone, run=run) if own else alone
 
 
 # What the files say, heading by heading.
@@ -158,9 +167,20 @@ def _development(evidence: Evidence) -> Iterator[Statement]:
     if known:
         words = ", ".join(f"{key} {value}" for key, value in sorted(known.items()))
         yield evidence.sealed(f"Origin: {words}", "provenance.policy.metadata")
-    for kind, names in (evidence.record.get("origins") or {}).items():
+    record = evidence.record
+    facts = {
+        "started": "Run begun at {}",
+        "config_hash": "All its settings, with the digest {}",
+        "commit": "Source code of the commit {}",
+    }
+    for key, text in facts.items():
+        if record.get(key):
+            yield evidence.recorded(text.format(record[key]), key)
+    if evidence.run is not None and (evidence.run / CONFIG).is_file():
+        yield Statement("Every setting of the run", evidence.run / CONFIG)
+    for kind, names in (record.get("origins") or {}).items():
         for name, origin in names.items():
-            yield _recorded(evidence, f"From third parties: {kind} {name}, {origin}", "origins")
+            yield evidence.recorded(f"From third parties: {kind} {name}, {origin}", "origins")
 
 
 def _logic(evidence: Evidence) -> Iterator[Statement]:
@@ -169,22 +189,26 @@ def _logic(evidence: Evidence) -> Iterator[Statement]:
         if entry["words"]:
             text = f"The {part}: {entry['words']}"
             yield evidence.sealed(text, f"provenance.{part}.words")
+    changes = evidence.record.get("changes") or ()  # they have a heading of their own
     for sentence in evidence.record.get("controllers") or ():
-        yield _recorded(evidence, sentence, "controllers")
+        if sentence in changes:
+            continue
+        yield evidence.recorded(sentence, "controllers")
     choice = evidence.record.get("choice")
     for sentence in choice if isinstance(choice, list) else ():
         if isinstance(sentence, str):
-            yield _recorded(evidence, sentence, "choice")
+            yield evidence.recorded(sentence, "choice")
 
 
 def _data(evidence: Evidence) -> Iterator[Statement]:
     digest = evidence.manifest["provenance"]["data_hash"]
     if digest:
-        yield evidence.sealed(f"Learned from a log of content {digest}", "provenance.data_hash")
+        text = f"Learned from the log with the digest {digest}"
+        yield evidence.sealed(text, "provenance.data_hash")
     dataset = evidence.record.get("dataset") or {}
     if "rows" in dataset:
         text = f"The log has {dataset['rows']} rows in {dataset.get('episodes')} episodes"
-        yield _recorded(evidence, text, "dataset")
+        yield evidence.recorded(text, "dataset")
     for row in _rows(evidence):
         if row.get("role") == "log":
             text = f"The log itself: {_result(evidence, row)}"
@@ -234,8 +258,8 @@ def _monitoring(evidence: Evidence) -> Iterator[Statement]:
     for monitor in evidence.manifest["guard"]["monitors"]:
         rate = monitor["false_alarms"]
         promise = (
-            f"at most {rate:g} of episodes with a false alarm promised, set on "
-            f"{monitor['episodes']} episodes"
+            f"a false alarm in at most {100 * rate:g} % of episodes is promised, by "
+            f"{monitor['episodes']} held-out episodes"
             if rate is not None
             else "no rate of false alarms is promised"
         )
@@ -248,7 +272,8 @@ def _monitoring(evidence: Evidence) -> Iterator[Statement]:
 def _validation(evidence: Evidence) -> Iterator[Statement]:
     for row in _rows(evidence):
         if row.get("role") != "log" and "returns" in row:
-            text = f"{row.get('name')}: {_result(evidence, row)}"
+            guard = "behind its guard" if row.get("guarded") else "without a guard"
+            text = f"{row.get('name')} {guard}: {_result(evidence, row)}"
             yield evidence.sealed(text, f"tables.rows {row.get('name')}", EVALUATION)
     parity = evidence.manifest["parity"]
     yield evidence.sealed(
@@ -273,7 +298,7 @@ def _metrics(evidence: Evidence) -> Iterator[Statement]:
         )
         kept = "holds" if clause["holds"] else "does not hold"
         yield evidence.sealed(f"{words} ({kept})", f"clauses {clause['name']}", VERDICT)
-    if verdict.get("sentence"):
+    if verdict.get("sentence") and not verdict["clauses"]:  # else it repeats them
         yield evidence.sealed(verdict["sentence"], "sentence", VERDICT)
 
 
@@ -287,7 +312,7 @@ def _security(evidence: Evidence) -> Iterator[Statement]:
 
 def _changes(evidence: Evidence) -> Iterator[Statement]:
     for sentence in evidence.record.get("changes") or ():
-        yield _recorded(evidence, sentence, "changes")
+        yield evidence.recorded(sentence, "changes")
     for sheet in sorted(evidence.run.glob(SHEETS)) if evidence.run is not None else ():
         yield Statement("Change sheet of a loop, with its roll-back values", sheet)
     for one in evidence.manifest["provenance"].get("renewals", []):
@@ -390,11 +415,6 @@ def dossier(evidence: Evidence, folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _recorded(evidence: Evidence, text: str, place: str) -> Statement:
-    assert evidence.run is not None  # the record was read from there
-    return Statement(text, evidence.run / RECORD, place)
-
-
 def _rows(evidence: Evidence) -> list[Mapping[str, Any]]:
     """Results of the candidate, the controller that it was compared with, and the log."""
     rows = evidence.manifest["evaluation"].get("rows")
@@ -410,11 +430,8 @@ def _result(evidence: Evidence, row: Mapping[str, Any]) -> str:
     if value is None:
         return "no return is known"
     known = f" [{low:.6g}, {high:.6g}]" if low is not None and high is not None else ""
-    return f"mean return {value:.6g}{known} {unit}".rstrip()
-
-
-def _document(path: Path) -> Any:
-    return read_json(path) if path.is_file() else {}
+    episodes = f" in {row['n_episodes']} episodes" if "n_episodes" in row else ""
+    return f"mean return {value:.6g}{known} {unit}".rstrip() + episodes
 
 
 def _digest(path: Path) -> tuple[int, str]:

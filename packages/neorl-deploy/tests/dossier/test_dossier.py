@@ -1,4 +1,7 @@
-"""The evidence file: every statement has its file, and what no file says is not provided."""
+"""The evidence file: every statement has its file, and what no file says is not provided.
+
+The record of the run counts as it is sealed, also where the run itself is elsewhere.
+"""
 
 import hashlib
 import json
@@ -15,12 +18,17 @@ from neorl_deploy.audit import AuditLog
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.dossier import HEADINGS, NOT_PROVIDED, dossier, evidence_of
 
+from ..forged import canonical, reseal
+
 KEPT = Path(__file__).parents[1] / "bundle/kept/jax-0.10.2"
 STATEMENT = re.compile(r"^- (.+) \(\[(.+?)\]\((.+?)\)(.*), ([0-9a-f]{12})\)$")
 RECORD = {
     "format": "neorl-run",
     "version": 1,
     "status": "finished",
+    "id": "5eed",
+    "started": "2026-11-20T08:00:00+00:00",
+    "config_hash": "sha256:c0ffee",
     "dataset": {"rows": 1200, "episodes": 12},
     "changes": ["gain of inlet: 1 -> 2 % per m"],
     "controllers": ["inlet holds level at 1 m"],
@@ -28,12 +36,21 @@ RECORD = {
 }
 
 
+def with_record(bundle: Path, record: dict) -> None:
+    """Seals a bundle again with the record of another run in its provenance."""
+    manifest = json.loads((bundle / "manifest.json").read_bytes())
+    manifest["provenance"]["record"] = record
+    reseal(bundle, manifest__json=canonical(manifest))
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run with the kept bundle in it, its record, a replay and a change sheet."""
     folder = tmp_path / "0001"
     shutil.copytree(KEPT, folder / "policy.bundle")
+    with_record(folder / "policy.bundle", RECORD)
     (folder / "run.json").write_text(json.dumps(RECORD))
+    (folder / "config.toml").write_text("[data]\n")
     (folder / "replay.json").write_text("{}")
     (folder / "change-LC 1.html").write_text("<p>sheet</p>")
     return folder
@@ -79,7 +96,7 @@ def test_every_statement_names_a_file_with_its_digest(run: Path, loop: Path) -> 
 def test_the_files_are_listed_with_their_whole_digests(run: Path, loop: Path) -> None:
     rows = [line for line in written(run, loop)["Files"] if line.startswith("| [")]
     names = {re.match(r"\| \[(.+?)\]", row).group(1) for row in rows}  # type: ignore[union-attr]
-    assert {"manifest.json", "run.json", "replay.json", "change-LC 1.html"} <= names
+    assert {"manifest.json", "config.toml", "replay.json", "change-LC 1.html"} <= names
     for row in rows:
         link, size, digest = re.match(  # type: ignore[union-attr]
             r"\| \[.+?\]\((.+?)\) \| (\d+) \| ([0-9a-f]{64}) \|", row
@@ -91,17 +108,21 @@ def test_the_files_are_listed_with_their_whole_digests(run: Path, loop: Path) ->
 @pytest.mark.parametrize(
     ("removed", "title"),
     [
-        ("run.json change-LC 1.html", "Changes"),
-        ("run.json", "Data and their limits"),
+        ("record change-LC 1.html", "Changes"),
+        ("record", "Data and their limits"),
         ("loop", "Human oversight"),
         ("loop", "Logging"),
     ],
 )
-def test_what_no_file_says_is_not_provided(run: Path, loop: Path, removed: str, title: str) -> None:
+def test_what_no_file_says_is_not_provided(
+    run: Path, tmp_path: Path, request: pytest.FixtureRequest, removed: str, title: str
+) -> None:
+    loop = None if "record" in removed else request.getfixturevalue("loop")
     assert NOT_PROVIDED not in written(run, loop)[title]
-    for name in ("run.json", "change-LC 1.html"):
-        if name in removed:
-            (run / name).unlink()
+    if "change-LC 1.html" in removed:
+        (run / "change-LC 1.html").unlink()
+    if "record" in removed:
+        with_record(run / "policy.bundle", {"id": "5eed"})
     kept = None if removed == "loop" else loop
     assert [line for line in written(run, kept)[title] if line] == [NOT_PROVIDED]
 
@@ -125,10 +146,23 @@ def test_statements_say_what_the_files_hold(run: Path, loop: Path) -> None:
         assert words in text
 
 
-def test_a_run_of_another_number_is_not_used(run: Path) -> None:
+def test_another_run_beside_the_bundle_is_not_used(run: Path) -> None:
+    assert evidence_of(read_bundle(run / "policy.bundle")).run == run
+    (run / "run.json").write_text(json.dumps({**RECORD, "id": "other"}))
+    assert evidence_of(read_bundle(run / "policy.bundle")).run is None
+    (run / "run.json").write_text(json.dumps(RECORD))
     other = run.with_name("0002")
     run.rename(other)
     assert evidence_of(read_bundle(other / "policy.bundle")).run is None
+
+
+def test_a_bundle_without_its_run_says_what_is_sealed(run: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "received/line2.bundle"
+    shutil.copytree(run / "policy.bundle", alone)
+    text = dossier(evidence_of(read_bundle(alone)), alone.parent)
+    for words in ("1200 rows in 12 episodes", "gain of inlet: 1", "digest sha256:c0ffee", "08:00"):
+        assert words in text
+    assert "run.json" not in text
 
 
 def test_the_command_writes_it_beside_the_bundle(

@@ -495,7 +495,7 @@ def _dossier(options: argparse.Namespace) -> int:
     headings = text.count("\n## ") - 1
     print(f"{out}: {headings} headings, {text.count(chr(10) + NOT_PROVIDED)} not provided")
     if evidence.run is None:
-        print("The run is not beside the bundle, so what only its files say is missing")
+        print("The run is not beside the bundle, so its settings, report and sheets are not listed")
     return 0
 
 
