@@ -90,6 +90,42 @@ def test_arrays_that_do_not_fit_are_reported_with_the_line_and_the_shapes_of_the
     assert "\n" not in str(refused.value)
 
 
+SLIPS = {
+    "a name that the state does not have": (
+        lambda state, rows: state.with_averaged_targets("value", tau=0.1),
+        r"`\): there is no 'value'; its state holds the parameters actor and the targets "
+        r"\(none\); its rows",
+    ),
+    "a name that rows do not have": (
+        lambda state, rows: rows.observation,
+        r"`\): 'UnitRows' object has no attribute 'observation'; its rows",
+    ),
+    "a field that it does not read": (
+        lambda state, rows: rows.cost.mean(),
+        r"no attribute 'mean': a field that is not among `reads` is None, and so may be the mask",
+    ),
+    "a decision by a number": (
+        lambda state, rows: state if rows.obs.mean() > 0 else rows,
+        r"bool\[\]: use jnp\.where in place of Python's `if`; its rows",
+    ),
+}
+
+
+@pytest.mark.parametrize(("slip", "message"), SLIPS.values(), ids=SLIPS)
+def test_the_usual_slips_are_reported_with_their_line(slip, message):
+    class Slipped(BC):
+        """Behaviour cloning with a mistake."""
+
+        def learn(self, state, rows, key):
+            slip(state, rows)
+            return super().learn(state, rows, key)
+
+    laws = algorithm_laws(lambda: sized(Slipped(), hidden=(4,), batch_size=8))
+    line = r"^Slipped\.update cannot be compiled, test_contract\.py line \d+ "
+    with pytest.raises(InputError, match=line + ".*" + message):
+        laws["update_is_pure"]()
+
+
 class Unmasked(BC):
     """Behaviour cloning that averages over masked rows too."""
 

@@ -121,14 +121,28 @@ def updated_once(algorithm: Any, state: Any, batch: Any, key: Any) -> tuple[Any,
         answer = algorithm.update(state, batch, key)
     except InputError:
         raise
-    except (TypeError, ValueError, IndexError) as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise InputError(
             f"{type(algorithm).__name__}.update cannot be compiled"
-            f"{_place(type(algorithm), error)}: {reason or type(error).__name__}; "
+            f"{_place(type(algorithm), error)}: {_reason(error, state)}; "
             f"its rows are {_shapes(batch)}"
         ) from error
     return require_answer(algorithm, state, answer)
+
+
+def _reason(error: Exception, state: Any) -> str:
+    """The first line of an error, and what to do about it where that is not plain."""
+    lines = (line.strip() for line in str(error).splitlines())
+    reason = next(filter(None, lines), type(error).__name__)
+    if isinstance(error, KeyError):
+        held = {part: ", ".join(getattr(state, part, ())) for part in ("parameters", "targets")}
+        words = [f"{part} {names or '(none)'}" for part, names in held.items()]
+        return f"there is no {reason}; its state holds the {' and the '.join(words)}"
+    if isinstance(error, jax.errors.ConcretizationTypeError):
+        return f"{reason.rstrip('.')}: use jnp.where in place of Python's `if`"
+    if "'NoneType'" in reason:
+        return f"{reason}: a field that is not among `reads` is None, and so may be the mask"
+    return reason
 
 
 def _place(kind: type, error: BaseException) -> str:
