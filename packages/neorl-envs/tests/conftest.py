@@ -15,6 +15,7 @@ from neorl_core import Channel, CostChannel, Policy, Spec, Step
 from neorl_core.control import PID, ConstantPolicy
 from neorl_core.testing import configure_tests
 from neorl_envs import Dataset, collect_log, make
+from neorl_envs._command.main import main
 from neorl_envs.blocks import Actuator, Instrument, constant
 from neorl_envs.datasets import dataset_from_columns
 from neorl_envs.plants import PLANTS, ChemicalReactor, PlantDefaults, SimulatedPlant
@@ -245,6 +246,40 @@ class Vessel(SimulatedPlant):
 def vessel() -> Vessel:
     """A plant of blocks whose returns are known: minus 1 + 0.1 t / area, summed over the steps."""
     return Vessel()
+
+
+class Command:
+    """``neorl-envs`` as a person types it."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def run(self, *words: object) -> tuple[int, str, str]:
+        """The exit code, and what is printed as a result and as an error."""
+        code = main([str(word) for word in words])
+        return code, *self._capsys.readouterr()
+
+    def __call__(self, *words: object) -> str:
+        """The result of a command that succeeds."""
+        code, result, _ = self.run(*words)
+        assert code == 0
+        return result
+
+    def refused(self, *words: object) -> str:
+        """The error of a command that cannot be carried out."""
+        code, _, error = self.run(*words)
+        assert code == 2
+        return error
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """``command("list")`` in the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
+    return Command(capsys)
 
 
 @pytest.fixture

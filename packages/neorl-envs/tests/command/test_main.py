@@ -3,56 +3,44 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from neorl_core.infrastructure.command_line import declared_section, section_of
 from neorl_envs import read_dataset
-from neorl_envs._command.main import COMMANDS, SUBCOMMANDS, main
+from neorl_envs._command.main import COMMANDS, SUBCOMMANDS
 
 
-def test_collect_inspect_and_list(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
-    assert main(["collect", "--out", "log.h5", "--steps", "400", "--seed", "3"]) == 0
-    output = capsys.readouterr().out
+def test_collect_inspect_and_list(command: Any, tmp_path: Path) -> None:
+    output = command("collect", "--out", "log.h5", "--steps", "400", "--seed", "3")
     dataset = read_dataset("log.h5")
     assert dataset.n_rows >= 400
     assert f"{dataset.n_rows} rows" in output
     assert dataset.content_hash in output
-    assert main(["inspect", "log.h5"]) == 0
-    output = capsys.readouterr().out
+    output = command("inspect", "log.h5")
     assert "106/1500" in output
     last = "Next: neorl-train run log.h5 --penalty temperature NUMBER pressure NUMBER"
     assert f"\n{last}\n" in output
     assert "NUMBER: what one unit of that cost subtracts from the reward" in output
-    assert main(["inspect", "log.h5", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(command("inspect", "log.h5", "--json"))
     assert (document["format"], document["version"]) == ("neorl-dataset-report", 3)
     assert document["content_hash"] == dataset.content_hash
-    assert main(["inspect", "log.h5", "--html", "log.html"]) == 0
-    assert "106/1500" in capsys.readouterr().out
+    assert "106/1500" in command("inspect", "log.h5", "--html", "log.html")
     assert Path("log.html").read_text().startswith("<!doctype html>")
     before = Path("log.h5").read_bytes()
     again = ["collect", "--out", "log.h5", "--steps", "400", "--seed", "4"]
-    assert main(again) == 2
-    assert "log.h5 exists; choose another --out, or pass --overwrite" in capsys.readouterr().err
+    assert "log.h5 exists; choose another --out, or pass --overwrite" in command.refused(*again)
     assert Path("log.h5").read_bytes() == before
-    assert main([*again, "--overwrite"]) == 0
-    assert capsys.readouterr().out.endswith("no published log of this quality, seed and size\n")
+    out = command(*again, "--overwrite")
+    assert out.endswith("no published log of this quality, seed and size\n")
     assert read_dataset("log.h5").content_hash != dataset.content_hash
-    assert main(["list"]) == 0
-    assert "neorl/ChemicalReactor-v0" in capsys.readouterr().out
-    assert main(["list", "--json"]) == 0
-    listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)["environments"]}
+    assert "neorl/ChemicalReactor-v0" in command("list")
+    listed = {one["name"]: one for one in json.loads(command("list", "--json"))["environments"]}
     assert listed["CSTR-v0"]["gymnasium"] == "neorl/CSTR-v0"
-    assert main([]) == 0
-    assert "examples:" in capsys.readouterr().out
-    for command in COMMANDS:
-        assert main([command, "--help"]) == 0
-        assert f"example: neorl-envs {command}" in capsys.readouterr().out.replace("\n", " ")
+    assert "examples:" in command()
+    for name in COMMANDS:
+        assert f"example: neorl-envs {name}" in command(name, "--help").replace("\n", " ")
 
 
 BAD = {
@@ -89,24 +77,19 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
+def test_bad_input_is_one_line_and_leaves_nothing(command: Any, tmp_path: Path, case: str) -> None:
     words, message = BAD[case]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
-    assert main(words) == 2
-    seen = capsys.readouterr()
-    assert message in seen.err
-    assert len(seen.err.splitlines()) == 1
-    assert seen.err.startswith("neorl-envs: ")
-    assert seen.out == ""
+    code, result, error = command.run(*words)
+    assert code == 2
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert error.startswith("neorl-envs: ")
+    assert result == ""
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("neorl-envs 0.")
+def test_the_version_is_said(command: Any) -> None:
+    assert command("--version").startswith("neorl-envs 0.")
 
 
 def test_a_closed_pipe_is_no_error(toy_npz: Path) -> None:

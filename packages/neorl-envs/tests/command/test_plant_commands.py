@@ -13,16 +13,8 @@ from PIL import Image
 
 from neorl_core import spec_from_dict
 from neorl_envs import make, read_dataset
-from neorl_envs._command.main import main
 from neorl_envs.plants import register_plant
 from neorl_envs.testing import Finding
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
-    return tmp_path
 
 
 @pytest.fixture
@@ -33,9 +25,8 @@ def own_plants(tank: Any, vessel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "own_plants", module)
 
 
-def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["describe", "ChemicalReactor-v0", "--constants"]) == 0
-    text = capsys.readouterr().out
+def test_describe(command: Any) -> None:
+    text = command("describe", "ChemicalReactor-v0", "--constants")
     for word in ("T_adiab_hat", "at most", "(reference)", "kJ/kg", "Lucia"):
         assert word in text
     for line in (
@@ -44,8 +35,7 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
         "temperature  K min  at most 20 per episode  penalty 0.75 points per K min",
     ):
         assert line in text
-    assert main(["describe", "ChemicalReactor-v0", "--json", "--constants"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(command("describe", "ChemicalReactor-v0", "--json", "--constants"))
     env = make("ChemicalReactor-v0")
     assert document["format"] == "neorl-plant-description"
     assert spec_from_dict(document["spec"]) == env.spec
@@ -57,15 +47,15 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
     assert all({"name", "value", "unit", "source"} == set(row) for row in document["constants"])
 
 
-def test_render(tank: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_render(command: Any, tank: Any) -> None:
     register_plant("Tank-v0", tank)
     for policy in ("nervous", "random"):
-        assert main(["render", "Tank-v0", "--out", f"{policy}.png", "--policy", policy]) == 0
-    assert "25 steps, return" in capsys.readouterr().out
+        out = command("render", "Tank-v0", "--out", f"{policy}.png", "--policy", policy)
+        assert "25 steps, return" in out
     pictures = [np.asarray(Image.open(f"{policy}.png")) for policy in ("nervous", "random")]
     assert pictures[0].shape == pictures[1].shape
     assert (pictures[0] != pictures[1]).any()
-    assert main(["render", "Tank-v0", "--out", "run.gif"]) == 0
+    command("render", "Tank-v0", "--out", "run.gif")
     with Image.open("run.gif") as gif:
         assert gif.n_frames == 25  # one a step, where there are few
         first = np.asarray(gif.convert("RGB"))
@@ -75,31 +65,26 @@ def test_render(tank: Any, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("own_plants")
 def test_a_plant_that_nobody_registered_is_named_by_its_module(
-    tank: Any, here: Path, capsys: pytest.CaptureFixture[str]
+    command: Any, tank: Any, tmp_path: Path
 ) -> None:
-    assert main(["describe", "own_plants:Vessel", "--constants"]) == 0
-    output = capsys.readouterr().out
+    output = command("describe", "own_plants:Vessel", "--constants")
     assert "period 1 s, at most 10 steps" in output
     assert "area  2. m2  own choice" in output
-    assert main(["render", "own_plants:Tank", "--out", "run.png"]) == 0
-    assert (here / "run.png").is_file()
-    assert "25 steps, return" in capsys.readouterr().out
+    assert "25 steps, return" in command("render", "own_plants:Tank", "--out", "run.png")
+    assert (tmp_path / "run.png").is_file()
     score = ["score", "own_plants:Vessel", "--episodes", "4"]
-    assert main([*score, "--shift", "area", "2", "--json"]) == 0
-    output = json.loads(capsys.readouterr().out)
+    output = json.loads(command(*score, "--shift", "area", "2", "--json"))
     scores = (output["train"]["score"], output["test"]["score"])
     assert scores == pytest.approx((-12.75, -11.375))  # 1 + 0.1 t / area, summed over ten steps
     assert "normalised" not in output["train"]  # the anchors of that name are of another plant
     register_plant("Tank-v0", tank)
     for name in ("own_plants:Tank", "Tank-v0"):
-        assert main(["collect", name, "--steps", "60", "--out", f"{name}.h5"]) == 0
-    hashes = {read_dataset(path).content_hash for path in here.glob("*.h5")}
-    assert len(list(here.glob("*.h5"))) == 2
+        command("collect", name, "--steps", "60", "--out", f"{name}.h5")
+    hashes = {read_dataset(path).content_hash for path in tmp_path.glob("*.h5")}
+    assert len(list(tmp_path.glob("*.h5"))) == 2
     assert len(hashes) == 1
-    capsys.readouterr()
-    assert main(["score", "own_plants:Tank"]) == 2
     message = "for Tank-v0; say which constants differ and by what factor: give --shift NAME FACTOR"
-    assert message in capsys.readouterr().err
+    assert message in command.refused("score", "own_plants:Tank")
 
 
 BAD = {
@@ -129,45 +114,42 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line(
-    tank: Any, here: Path, capsys: pytest.CaptureFixture[str], case: str
-) -> None:
+def test_bad_input_is_one_line(command: Any, tank: Any, tmp_path: Path, case: str) -> None:
     register_plant("Tank-v0", tank)
-    (here / "mine.py").write_text("class Half:\n    name = 'Half-v0'\n")
+    (tmp_path / "mine.py").write_text("class Half:\n    name = 'Half-v0'\n")
     words, message = BAD[case]
-    assert main(words) == 2
-    seen = capsys.readouterr()
-    assert message in seen.err
-    assert len(seen.err.splitlines()) == 1
-    assert not (here / "a.png").exists()
+    error = command.refused(*words)
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "a.png").exists()
 
 
-def test_an_existing_picture_is_kept(tank: Any, here: Path) -> None:
+def test_an_existing_picture_is_kept(command: Any, tank: Any, tmp_path: Path) -> None:
     register_plant("Tank-v0", tank)
-    (here / "a.png").write_text("mine")
-    assert main(["render", "Tank-v0", "--out", "a.png"]) == 2
-    assert (here / "a.png").read_text() == "mine"
+    (tmp_path / "a.png").write_text("mine")
+    command.refused("render", "Tank-v0", "--out", "a.png")
+    assert (tmp_path / "a.png").read_text() == "mine"
 
 
-def test_check_says_which_laws_are_broken(tank: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_says_which_laws_are_broken(command: Any, tank: Any) -> None:
     register_plant("Tank-v0", tank)
-    assert main(["check", "Tank-v0"]) == 2
-    seen = capsys.readouterr()
-    assert "FAILED  a wrong shape is refused: an action of shape (2,) is accepted" in seen.out
-    assert "ok      finite under hostile actions" in seen.out
-    start, refusal = seen.err.splitlines()
+    code, result, error = command.run("check", "Tank-v0")
+    assert code == 2
+    assert "FAILED  a wrong shape is refused: an action of shape (2,) is accepted" in result
+    assert "ok      finite under hostile actions" in result
+    start, refusal = error.splitlines()
     assert start.startswith("check, episodes of Tank-v0 are run, then ")
     assert re.search(r"breaks 1 of \d+ laws: a wrong shape is refused", refusal)
 
 
 def test_findings_are_printed_as_json(
-    tank: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Any, tank: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register_plant("Tank-v0", tank)
     broken = Finding("a_law", "it is broken")
     monkeypatch.setattr("neorl_envs._command.check.check_environment", lambda *_, **__: (broken,))
-    assert main(["check", "Tank-v0", "--json"]) == 2
-    seen = capsys.readouterr()
+    code, result, error = command.run("check", "Tank-v0", "--json")
+    assert code == 2
     finding = {"law": "a_law", "fault": "it is broken", "unchecked": ""}
-    assert json.loads(seen.out)["findings"] == [finding]
-    assert "breaks 1 of 1 laws: a law" in seen.err
+    assert json.loads(result)["findings"] == [finding]
+    assert "breaks 1 of 1 laws: a law" in error

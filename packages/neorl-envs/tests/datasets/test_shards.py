@@ -13,7 +13,6 @@ import pytest
 
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
-from neorl_envs._command.main import main
 from neorl_envs.datasets import (
     batch_stream,
     data_statistics,
@@ -297,26 +296,20 @@ def test_files_that_do_not_go_together_make_no_manifest(tmp_path: Path) -> None:
         write_shards(out, log_of(1), rows=0)
 
 
-def test_the_command_splits_and_joins(
-    log: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_splits_and_joins(command: Any, log: Dataset, tmp_path: Path) -> None:
     whole, split = write_dataset(tmp_path / "log.h5", log), tmp_path / "split.shards.json"
-    assert main(["shard", str(whole), "--rows", "300", "--out", str(split)]) == 0
-    assert log.content_hash in capsys.readouterr().out
+    assert log.content_hash in command("shard", whole, "--rows", "300", "--out", split)
     files = sorted(map(str, tmp_path.glob("split-*.h5")))
     joined = tmp_path / "joined.shards.json"
-    assert main(["shard", *files, "--out", str(joined)]) == 0
+    command("shard", *files, "--out", joined)
     same(read_dataset(joined), log)
     reports = []
     for path in (whole, joined):
-        capsys.readouterr()
-        assert main(["inspect", str(path), "--json"]) == 0
-        reports.append(json.loads(capsys.readouterr().out))
+        reports.append(json.loads(command("inspect", path, "--json")))
     assert reports[0] == reports[1]
     for words, message in (
         (["shard", str(whole), "--out", str(tmp_path / "m.json")], "ends with .shards.json"),
         (["shard", str(whole), "--out", str(split)], "exists"),
         (["shard", *files, "--rows", "9", "--out", str(tmp_path / "m.shards.json")], "splits one"),
     ):
-        assert main(words) == 2
-        assert message in capsys.readouterr().err
+        assert message in command.refused(*words)

@@ -10,7 +10,6 @@ import pytest
 
 from neorl_core import Channel, Spec
 from neorl_envs import Dataset, write_dataset
-from neorl_envs._command.main import main
 from neorl_envs.datasets import dataset_from_columns
 from neorl_envs.inspection import dataset_report, report_html, report_text, standstills, trends
 from neorl_envs.inspection._wording import figures
@@ -183,14 +182,10 @@ def test_gaps_and_masked_rows_break_a_trend(plant: dict[str, np.ndarray]) -> Non
 
 
 def test_the_page_shows_trends_and_the_frozen_stretch(
-    plant: dict[str, np.ndarray],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    command: Any, plant: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
     path = write_dataset(tmp_path / "log.h5", log_of(plant))
-    assert main(["inspect", str(path), "--html", str(tmp_path / "log.html")]) == 0
+    command("inspect", path, "--html", tmp_path / "log.html")
     page = (tmp_path / "log.html").read_text()
     assert page.count('over time"><') == len(plant) + 2  # the reward and the episodes too
     x, width = re.search(
@@ -198,6 +193,4 @@ def test_the_page_shows_trends_and_the_frozen_stretch(
     ).groups()
     assert (float(x), float(width)) == (200.0, 80.0)  # of 600 intervals of five rows
     assert "http" not in page
-    capsys.readouterr()
-    assert main(["inspect", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["frozen"][0]["name"] == "temperature"
+    assert json.loads(command("inspect", path, "--json"))["frozen"][0]["name"] == "temperature"

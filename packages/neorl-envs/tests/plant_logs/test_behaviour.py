@@ -9,7 +9,6 @@ import pytest
 
 from neorl_core import InputError
 from neorl_envs import Dataset, read_dataset
-from neorl_envs._command.main import main
 from neorl_envs.inspection import dataset_report
 from neorl_envs.plant_logs import convert_file, convert_log, plant_log_from_dict
 
@@ -129,25 +128,22 @@ def test_a_tag_that_cannot_say_who_ran_the_plant_is_refused(tank: Tank, wide: Pa
 
 
 def test_the_commands_suggest_the_role_and_say_who_ran_the_plant(
-    tank: Tank, wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: Any, tank: Tank, wide: Path
 ) -> None:
-    monkeypatch.chdir(wide)
     values = with_crews(tank, wide, rotating(tank))
     head = "time,LI-1.PV,LC-1.SP,LC-1.OP,LC-1.MODE"
     text = (wide / "log.csv").read_text().replace(f"{head},CREW", f"{head},Shift")
     rows = [f"{row},pump {number % 97} noisy" for number, row in enumerate(text.splitlines())]
     rows[0] = f"{head},Shift,Shift notes"
     (wide / "log.csv").write_text("\n".join(rows) + "\n")
-    assert main(["init", "log.csv"]) == 0
+    command("init", "log.csv")
     drafted = (wide / "plant.toml").read_text()
     assert 'name = "Shift"\nrole = "behaviour"  # TODO who ran the plant' in drafted
     assert '# "Shift notes" holds no numbers' in drafted
     values["tag"][-1]["tag"] = "Shift"
     (wide / "plant.toml").write_text(toml_of(values))
-    capsys.readouterr()
-    assert main(["convert", "plant.toml", "--out", "tank.h5"]) == 0
-    assert "episodes by who ran the plant: C 3, A 2, B 4" in capsys.readouterr().out.splitlines()
-    assert main(["inspect", "tank.h5"]) == 0
-    out = capsys.readouterr().out
+    out = command("convert", "plant.toml", "--out", "tank.h5")
+    assert "episodes by who ran the plant: C 3, A 2, B 4" in out.splitlines()
+    out = command("inspect", "tank.h5")
     assert "behaviour  episodes" in out
     assert stamp(int(tank.at[0]))[:10] in out

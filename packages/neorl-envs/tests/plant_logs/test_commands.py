@@ -5,96 +5,72 @@ import copy
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from neorl_envs import read_dataset
-from neorl_envs._command.main import main
 from neorl_envs.inspection import dataset_report
 from neorl_envs.plant_logs import convert_log, plant_log_from_dict, read_plant_log
 
 from .conftest import WIDE, Tank, toml_of, wide_lines
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
-
-
-def test_a_log_is_drafted_and_converted(
-    tank: Tank, wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(wide)
-    assert main(["convert", "log.csv"]) == 2
-    assert "no plant.toml beside it; draft one: neorl-envs init log.csv" in capsys.readouterr().err
-    assert main(["init", "log.csv"]) == 0
-    assert "4 tags, 7 lines to complete" in capsys.readouterr().out
+def test_a_log_is_drafted_and_converted(command: Any, wide: Path) -> None:
+    error = command.refused("convert", "log.csv")
+    assert "no plant.toml beside it; draft one: neorl-envs init log.csv" in error
+    assert "4 tags, 7 lines to complete" in command("init", "log.csv")
     drafted = read_plant_log("plant.toml")
     assert [tag.role for tag in drafted.tags] == ["observation", "setpoint", "manipulated", "mode"]
     assert drafted.sampling.period_s == 60
-    assert main(["init", "log.csv"]) == 2
-    assert "plant.toml exists; choose another --out" in capsys.readouterr().err
+    assert "plant.toml exists; choose another --out" in command.refused("init", "log.csv")
     text = Path("plant.toml").read_text()
     text = text.replace('expression = "0"', 'expression = "-abs(LI_1_PV - LC_1_SP)"')
     Path("plant.toml").write_text(text)
-    assert main(["convert", "plant.toml", "--out", "tank.h5"]) == 0
-    assert "Next: neorl-envs inspect tank.h5" in capsys.readouterr().out
+    out = command("convert", "plant.toml", "--out", "tank.h5")
+    assert "Next: neorl-envs inspect tank.h5" in out
     dataset = read_dataset("tank.h5")
     assert dataset.n_rows > 200
     # Another log with the same configuration.
     (wide / "later.csv").write_text((wide / "log.csv").read_text())
-    assert main(["convert", "plant.toml", "later.csv", "--out", "later.h5"]) == 0
+    command("convert", "plant.toml", "later.csv", "--out", "later.h5")
     assert read_dataset("later.h5").content_hash == dataset.content_hash
-    capsys.readouterr()
-    assert main(["convert", "log.csv", "--json"]) == 0
+    printed = json.loads(command("convert", "log.csv", "--json"))
     np.testing.assert_array_equal(read_dataset("log.h5").time, dataset.time)
-    printed = json.loads(capsys.readouterr().out)
     assert (printed["file"], printed["rows"]) == ("log.h5", dataset.n_rows)
     assert printed["ingestion"] == dataset.attributes["ingestion"]
     assert any("is still" in line or "still marked TODO" in line for line in printed["warnings"])
 
 
-def test_a_draft_that_nobody_completed_is_told(
-    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(wide)
+def test_a_draft_that_nobody_completed_is_told(command: Any, wide: Path) -> None:
     note = "the reward is constant: nothing can be learned from it"
-    assert main(["init", "log.csv"]) == 0
-    capsys.readouterr()
-    assert main(["convert", "plant.toml", "--out", "draft.h5"]) == 0
-    out = capsys.readouterr().out
+    command("init", "log.csv")
+    out = command("convert", "plant.toml", "--out", "draft.h5")
     assert "warning: the reward is constant (0): nothing can be learned from it" in out
     assert "warning: the unit of LI_1_PV, LC_1_SP, LC_1_OP" in out
     assert "warning: 7 lines of plant.toml are still marked TODO" in out
-    assert f"warning: {note}" in (main(["inspect", "draft.h5"]), capsys.readouterr().out)[1]
+    assert f"warning: {note}" in command("inspect", "draft.h5")
     text = Path("plant.toml").read_text().replace('"0"', '"-abs(LI_1_PV - LC_1_SP)"')
     text = text.replace('"?"', '"m"').replace("# TODO", "#")
     Path("plant.toml").write_text(text.replace("# length = 500", "length = 50"))
-    assert main(["convert", "plant.toml", "--out", "done.h5"]) == 0
-    assert "warning" not in capsys.readouterr().out
+    assert "warning" not in command("convert", "plant.toml", "--out", "done.h5")
     assert note not in dataset_report(read_dataset("done.h5"))["notes"]
 
 
-def test_what_of_a_log_cannot_be_used_is_told(
-    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_of_a_log_cannot_be_used_is_told(command: Any, wide: Path) -> None:
     """A range in another unit, or too few episodes, costs a training; the conversion says so."""
-    monkeypatch.chdir(wide)
-    assert main(["init", "log.csv"]) == 0
+    command("init", "log.csv")
     text = Path("plant.toml").read_text()
     high = next(line for line in text.splitlines() if line.startswith("high = "))
     Path("plant.toml").write_text(text.replace(high, "high = 1.1", 1))
-    capsys.readouterr()
-    assert main(["convert", "plant.toml", "--out", "log.h5"]) == 0
-    out = capsys.readouterr().out
+    out = command("convert", "plant.toml", "--out", "log.h5")
     dataset = read_dataset("log.h5")
     outside = dataset.attributes["ingestion"]["tags"]["LI_1_PV"]["outside the range"]
     assert outside > 20
     assert f"warning: {outside} values of LI_1_PV lie outside its range, " in out
     Path("plant.toml").write_text(text)
-    assert main(["convert", "plant.toml", "--out", "whole.h5"]) == 0
-    out = capsys.readouterr().out
+    out = command("convert", "plant.toml", "--out", "whole.h5")
     n = read_dataset("whole.h5").n_episodes
     assert n < 4
     needed = (
@@ -105,15 +81,12 @@ def test_what_of_a_log_cannot_be_used_is_told(
     assert "lie outside" not in out
     assert "never moves" not in out
     (wide / "held.csv").write_text(_with_column((wide / "log.csv").read_text(), "LC-1.OP", "50.0"))
-    assert main(["convert", "plant.toml", "held.csv", "--out", "held.h5"]) == 0
-    assert "warning: LC_1_OP never moves: it is 50 ? in every row" in capsys.readouterr().out
+    out = command("convert", "plant.toml", "held.csv", "--out", "held.h5")
+    assert "warning: LC_1_OP never moves: it is 50 ? in every row" in out
 
 
-def test_a_fraction_that_is_declared_as_percent_is_told(
-    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(wide)
-    assert main(["init", "log.csv"]) == 0
+def test_a_fraction_that_is_declared_as_percent_is_told(command: Any, wide: Path) -> None:
+    command("init", "log.csv")
     head, valve = Path("plant.toml").read_text().split('name = "LC_1_OP"')
     low, high = (
         next(line for line in valve.splitlines() if line.startswith(end)) for end in ("low", "high")
@@ -122,29 +95,23 @@ def test_a_fraction_that_is_declared_as_percent_is_told(
     valve = valve.replace(low, "low = 0.0", 1).replace(high, "high = 100.0", 1)
     whole = head + 'name = "LC_1_OP"' + valve
     Path("plant.toml").write_text(whole)
-    assert main(["convert", "plant.toml", "--out", "percent.h5"]) == 0
-    assert "as a fraction of 1 would" not in capsys.readouterr().out
+    assert "as a fraction of 1 would" not in command("convert", "plant.toml", "--out", "percent.h5")
     Path("plant.toml").write_text(whole.replace("high = 100.0", "high = 100.0\nfactor = 0.01", 1))
-    assert main(["convert", "plant.toml", "--out", "fraction.h5"]) == 0
-    told = capsys.readouterr().out
+    told = command("convert", "plant.toml", "--out", "fraction.h5")
     assert "warning: LC_1_OP lies between 0." in told
     assert "write factor = 100 for it in plant.toml" in told
 
 
-def test_rows_that_the_export_lost_are_counted(
-    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_the_export_lost_are_counted(command: Any, wide: Path) -> None:
     """Held values filled a quarter of the rows without a word."""
-    monkeypatch.chdir(wide)
-    assert main(["init", "log.csv"]) == 0
-    assert main(["convert", "plant.toml", "--out", "whole.h5"]) == 0
-    assert "no observed or manipulated tag has a sample" not in capsys.readouterr().out
+    command("init", "log.csv")
+    out = command("convert", "plant.toml", "--out", "whole.h5")
+    assert "no observed or manipulated tag has a sample" not in out
     before = read_dataset("whole.h5").attributes["ingestion"].get("empty_periods", 0)
     head, *rows = Path("log.csv").read_text().splitlines()
     lost = [row for i, row in enumerate(rows) if i % 4 != 1]
     Path("log.csv").write_text("\n".join([head, *lost]) + "\n")
-    assert main(["convert", "plant.toml", "--out", "log.h5"]) == 0
-    out = capsys.readouterr().out
+    out = command("convert", "plant.toml", "--out", "log.h5")
     dataset = read_dataset("log.h5")
     empty = dataset.attributes["ingestion"]["empty_periods"]
     assert empty == len(rows) - len(lost) + before
@@ -153,11 +120,8 @@ def test_rows_that_the_export_lost_are_counted(
     assert any(f"{empty} periods have no sample" in n for n in dataset_report(dataset)["notes"])
 
 
-def test_an_hour_that_comes_twice_is_told(
-    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_hour_that_comes_twice_is_told(command: Any, wide: Path) -> None:
     """Under the wrong zone both hours fell together and were masked without a word."""
-    monkeypatch.chdir(wide)
     lines = [line.replace("Z,", ",") for line in (wide / "log.csv").read_text().splitlines()]
     stamps = [f"2024-10-27 {h:02d}:{m:02d}:00" for h in (1, 2, 2, 3) for m in range(60)]
     rows = [
@@ -165,9 +129,8 @@ def test_an_hour_that_comes_twice_is_told(
         for stamp, line in zip(stamps, lines[1:], strict=False)
     ]
     (wide / "autumn.csv").write_text("\n".join([lines[0], *rows]) + "\n")
-    assert main(["init", "autumn.csv", "--out", "autumn.toml"]) == 0
-    assert main(["convert", "autumn.toml", "--out", "a.h5"]) == 0
-    out = capsys.readouterr().out
+    command("init", "autumn.csv", "--out", "autumn.toml")
+    out = command("convert", "autumn.toml", "--out", "a.h5")
     expected = (
         "a row is earlier than the row above: if the clocks were set back there, set "
         "log.time_zone in autumn.toml to the time zone of the log, and set log.ambiguous"
@@ -176,8 +139,7 @@ def test_an_hour_that_comes_twice_is_told(
     assert "differ from another value with the same timestamp, and count as missing" in out
     text = Path("autumn.toml").read_text().replace("# ambiguous", "ambiguous")
     Path("autumn.toml").write_text(text.replace('"UTC"', '"Europe/Vienna"'))
-    assert main(["convert", "autumn.toml", "--out", "b.h5"]) == 0
-    assert "differ from another value" not in capsys.readouterr().out
+    assert "differ from another value" not in command("convert", "autumn.toml", "--out", "b.h5")
 
 
 def _with_column(text: str, name: str, value: str) -> str:
@@ -189,11 +151,8 @@ def _with_column(text: str, name: str, value: str) -> str:
     return "\n".join([head, *held]) + "\n"
 
 
-def test_the_tag_that_masks_most_rows_is_named(
-    tank: Tank, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tag_that_masks_most_rows_is_named(command: Any, tank: Tank, tmp_path: Path) -> None:
     """A laboratory value every 30 rows masked 97 % of them; only their number was told."""
-    monkeypatch.chdir(tmp_path)
     lines = wide_lines(tank)
     rows = [f"{line},{'3.1' if i % 30 == 0 else ''}" for i, line in enumerate(lines[1:101])]
     Path("log.csv").write_text("\n".join([lines[0] + ",QI-9", *rows]) + "\n")
@@ -201,8 +160,7 @@ def test_the_tag_that_masks_most_rows_is_named(
     lab = {"name": "lab", "tag": "QI-9", "role": "observation", "low": 0.0, "high": 9.0}
     values["tag"].append(lab)
     Path("plant.toml").write_text(toml_of(values))
-    assert main(["convert", "plant.toml", "--out", "log.h5"]) == 0
-    out = capsys.readouterr().out
+    out = command("convert", "plant.toml", "--out", "log.h5")
     counted = read_dataset("log.h5").attributes["ingestion"]
     # A value counts for one period behind its own: of each 30 rows two know it, of 99 rows eight.
     assert counted["unknown"] == {"lab": {"rows": 91, "alone": 91, "mean_spacing_s": 1800.0}}
@@ -217,25 +175,22 @@ def test_the_tag_that_masks_most_rows_is_named(
         "it is logged on change), or remove the tag"
     )
     assert expected in out.splitlines()
-    assert main(["inspect", "log.h5"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
+    text = " ".join(command("inspect", "log.h5").split())
     words = "lab is unknown in 91 rows, in 91 of them alone; its values are 30 min apart"
     assert words in text
     Path("plant.toml").write_text(toml_of(values).replace("9.0", "9.0\nlargest_gap_s = 1800"))
-    assert main(["convert", "plant.toml", "--out", "whole.h5"]) == 0
-    assert "unknown in" not in capsys.readouterr().out
+    assert "unknown in" not in command("convert", "plant.toml", "--out", "whole.h5")
     assert int(np.asarray(read_dataset("whole.h5").transitions.mask).sum()) == 98
     late = [f"{lines[0]},QI-9", *(f"{row.rpartition(',')[0]}," for row in rows[:30]), *rows[30:]]
     Path("log.csv").write_text("\n".join(late) + "\n")
-    assert main(["convert", "plant.toml", "--out", "late.h5"]) == 0
-    out = capsys.readouterr().out
+    out = command("convert", "plant.toml", "--out", "late.h5")
     assert "lab is unknown in 30 of 99 rows" in out
     assert "its largest_gap_s, 30 min, bridges that, so these rows are before its first" in out
     assert "logged on change" not in out
 
 
 def test_the_hint_to_install_the_extra_works_without_an_index_of_ours(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    command: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It named neorl-envs[etl], which is on no index: the name could be anyone's."""
     monkeypatch.setitem(sys.modules, "neorl_envs.plant_logs", None)
@@ -249,21 +204,15 @@ def test_the_hint_to_install_the_extra_works_without_an_index_of_ours(
     plain = builtins.__import__
     monkeypatch.setattr(builtins, "__import__", refused)
     (tmp_path / "log.csv").write_text("time,a\n")
-    assert main(["init", str(tmp_path / "log.csv")]) == 2
-    line = capsys.readouterr().err
+    line = command.refused("init", tmp_path / "log.csv")
     assert 'pip install "./packages/neorl-envs[etl]"' in line
     assert " neorl-envs[" not in line
 
 
-def test_a_failed_conversion_leaves_nothing(
-    wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(wide)
-    assert main(["init", "log.csv"]) == 0
+def test_a_failed_conversion_leaves_nothing(command: Any, wide: Path) -> None:
+    command("init", "log.csv")
     (wide / "log.csv").write_text((wide / "log.csv").read_text().replace("1.25,", "high,", 1))
-    capsys.readouterr()
-    assert main(["convert", "plant.toml"]) == 2
-    error = capsys.readouterr().err
+    error = command.refused("convert", "plant.toml")
     assert "tag 'LC_1_SP', row 42: expected a number, got 'high'" in error
     assert len(error.splitlines()) == 1
     assert sorted(path.name for path in wide.iterdir()) == ["log.csv", "plant.toml"]
@@ -300,17 +249,14 @@ DRAFTS = {
 
 
 @pytest.mark.parametrize("case", DRAFTS)
-def test_drafts_of_other_exports(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_drafts_of_other_exports(command: Any, tmp_path: Path, case: str) -> None:
     text, expected = DRAFTS[case]
     Path("log.csv").write_text(text)
-    assert main(["init", "log.csv"]) == 0
+    command("init", "log.csv")
     drafted = Path("plant.toml").read_text()
     for words in expected:
         assert words in drafted
-    assert main(["convert", "plant.toml", "--out", "log.h5"]) == 0
+    command("convert", "plant.toml", "--out", "log.h5")
     assert read_dataset("log.h5").n_rows >= 15
 
 
@@ -323,15 +269,11 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_logs_of_which_nothing_can_be_drafted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_logs_of_which_nothing_can_be_drafted(command: Any, tmp_path: Path, case: str) -> None:
     name, content, message = BAD[case]
     if content is not None:
         Path(name).write_text(content)
-    assert main(["init", name]) == 2
-    error = capsys.readouterr().err
+    error = command.refused("init", name)
     assert message in error
     assert len(error.splitlines()) == 1
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from neorl_core import InputError
 from neorl_envs import DatasetError
-from neorl_envs._command.main import main
 from neorl_envs.plant_logs import convert_log, draft_plant_log, plant_log_from_dict
 from neorl_envs.plant_logs._draft import split_unit
 
@@ -280,17 +279,13 @@ def test_an_order_of_day_and_month_that_nothing_decides_is_doubted(tmp_path: Pat
     assert "# TODO is the month or the day first?" in draft_plant_log(path)
 
 
-def test_ranges_come_from_all_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ranges_come_from_all_files(command: Any, tmp_path: Path) -> None:
     """Those of the first file alone cost two thirds of the rows of the others."""
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
     (tmp_path / "export").mkdir()
     for i in range(3):
         column = [f"{10 * i + m / 10:g}" for m in range(20)]
         write(tmp_path / "export" / f"{i}.csv", ["A"], [column])
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", *(f"export/{i}.csv" for i in range(3)), "--out", "plant.toml"]) == 0
+    command("init", *(f"export/{i}.csv" for i in range(3)), "--out", "plant.toml")
     values = tomllib.loads(Path("plant.toml").read_text())
     assert values["log"]["files"] == ["export/0.csv", "export/1.csv", "export/2.csv"]
     assert values["name"] == "export", "0, 1 and 2 have nothing in common but their folder"
@@ -298,8 +293,7 @@ def test_ranges_come_from_all_files(
     assert values["tag"][0]["high"] > 21.9
     with pytest.raises(DatasetError, match=r"other\.csv: no column 'A'"):
         draft_plant_log("export/0.csv", write(tmp_path / "other.csv", ["B"], [["1"]]))
-    assert main(["init"]) == 2
-    assert "name the log to look at: neorl-envs init export.csv" in capsys.readouterr().err
+    assert "name the log to look at: neorl-envs init export.csv" in command.refused("init")
 
 
 def test_a_log_is_named_by_what_its_files_have_in_common(tmp_path: Path) -> None:
@@ -310,19 +304,17 @@ def test_a_log_is_named_by_what_its_files_have_in_common(tmp_path: Path) -> None
 
 
 def test_a_second_log_in_a_folder_has_a_configuration_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Any, tmp_path: Path
 ) -> None:
     """It replaced the first one under --overwrite."""
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
-    monkeypatch.chdir(tmp_path)
     for name in ("first", "second"):
         write(tmp_path / f"{name}.csv", ["A"], [["1.5", "1.6", "1.7"]])
-        assert main(["init", f"{name}.csv"]) == 0
-        assert main(["init", f"{name}.csv"]) == 2
-    assert "second.toml exists" in capsys.readouterr().err
+        command("init", f"{name}.csv")
+        error = command.refused("init", f"{name}.csv")
+    assert "second.toml exists" in error
     assert tomllib.loads(Path("plant.toml").read_text())["log"]["files"] == ["first.csv"]
     assert tomllib.loads(Path("second.toml").read_text())["log"]["files"] == ["second.csv"]
-    assert main(["convert", "second.csv"]) == 0
+    command("convert", "second.csv")
     assert Path("second.h5").is_file()
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from neorl_core import InputError
 from neorl_envs import Dataset
-from neorl_envs._command.main import main
 from neorl_envs.plant_logs import convert_log, plant_log_from_dict
 from neorl_envs.plant_logs._configuration_file import plain
 
@@ -104,18 +103,13 @@ def test_what_ran_before_and_after_is_judged_without_the_period(tank: Tank, wide
     assert one["rows"] == 6
 
 
-def test_the_commands_say_what_was_left_out_and_why(
-    tank: Tank, wide: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(wide)
+def test_the_commands_say_what_was_left_out_and_why(command: Any, tank: Tank, wide: Path) -> None:
     period = f'\n[[exclude]]\nfrom = "{at(tank, 50)}"\nto = "{at(tank, 70)}"\n'
     text = toml_of(WIDE) + period + 'reason = "level sensor failed"\n'
     (wide / "plant.toml").write_text(text)
-    main(["convert", "plant.toml", "--out", "tank.h5"])
     words = f"excluded: 21 rows from {at(tank, 50)} to {at(tank, 70)}: level sensor failed"
-    assert words in capsys.readouterr().out.splitlines()
-    main(["inspect", "tank.h5"])
-    assert words in capsys.readouterr().out
+    assert words in command("convert", "plant.toml", "--out", "tank.h5").splitlines()
+    assert words in command("inspect", "tank.h5")
 
 
 DAY = dt.datetime.fromtimestamp(START, dt.UTC).strftime("%Y-%m-%d")

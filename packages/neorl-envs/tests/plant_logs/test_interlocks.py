@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from neorl_core import InputError
 from neorl_envs import Dataset
-from neorl_envs._command.main import main
 from neorl_envs.inspection import dataset_report, report_text
 from neorl_envs.plant_logs import (
     DeclaredInterlocks,
@@ -293,15 +292,13 @@ def test_masked_rows_do_not_count(locked: Tank, tmp_path: Path) -> None:
 
 
 def test_convert_warns_of_an_interlock_that_the_log_contradicts(
-    tank: Tank, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: Any, tank: Tank, tmp_path: Path
 ) -> None:
     exported(tank, tmp_path)
     table = '[[interlock]]\nname = "high level"\nwhen = "level > 1.25"\nset = { valve = 0.0 }\n'
     (tmp_path / "plant.toml").write_text(toml_of(WIDE) + table)
-    assert main(["convert", str(tmp_path / "plant.toml")]) == 0
-    assert (
-        "warning: interlock high level (valve = 0 % while level > 1.25)" in capsys.readouterr().out
-    )
+    out = command("convert", tmp_path / "plant.toml")
+    assert "warning: interlock high level (valve = 0 % while level > 1.25)" in out
 
 
 def test_the_draft_shows_an_interlock(tank: Tank, tmp_path: Path) -> None:

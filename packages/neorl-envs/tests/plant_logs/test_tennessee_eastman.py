@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from neorl_envs import read_dataset
-from neorl_envs._command.main import main
 from neorl_envs.inspection import dataset_report
 from neorl_envs.plant_logs import convert_log, plant_log_from_dict, read_plant_log
 
@@ -77,18 +76,16 @@ def test_a_case_comes_back_number_by_number(shared_data: Any, tmp_path: Path, ca
 
 
 def test_a_draft_of_a_real_log_converts_and_is_inspected(
-    shared_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Any, shared_data: Any, tmp_path: Path
 ) -> None:
     """What stands still keeps a range; roles follow the names; the log alone is named."""
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
-    monkeypatch.chdir(tmp_path)
     source = export(Path(shared_data("tep", "idv2", "u.dat")).parent, tmp_path / "idv2.csv")
-    assert main(["init", "idv2.csv"]) == 0
+    command("init", "idv2.csv")
     drafted = read_plant_log("plant.toml")
     roles = [tag.role for tag in drafted.tags]
     assert roles.count("manipulated") == 12
     assert drafted.sampling.period_s == PERIOD_S
-    assert main(["convert", "idv2.csv", "--out", "idv2.h5"]) == 0
+    command("convert", "idv2.csv", "--out", "idv2.h5")
     dataset = read_dataset("idv2.h5")
     columns: Any = dataset.transitions
     assert dataset.n_rows >= SAMPLES - 2

@@ -13,7 +13,6 @@ import pytest
 
 from neorl_core import InputError
 from neorl_envs import Dataset, collect_log, environment_names, make
-from neorl_envs._command.main import main
 from neorl_envs.published import (
     SIZES,
     SPREAD,
@@ -148,18 +147,16 @@ def test_what_is_not_the_published_log_is_said(mixed: Dataset) -> None:
 
 
 def test_the_command_says_whether_the_log_is_the_published_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
     words = ["collect", "SupplyChain-v0", "--quality", "expert"]
-    assert main([*words, "--size", "small", "--out", str(tmp_path / "a.h5")]) == 0
-    output = capsys.readouterr().out
+    output = command(*words, "--size", "small", "--out", tmp_path / "a.h5")
     assert "sha256:" in output
     said = ("equal to the published log", "no hash is published for", "NOT bit for bit")
     assert sum(text in output for text in said) == 1
-    assert main([*words, "--steps", "60", "--out", str(tmp_path / "b.h5")]) == 0
-    assert "there is no published log" in capsys.readouterr().out
-    assert main([*words, "--size", "large", "--out", str(tmp_path / "c.h5")]) == 2
+    out = command(*words, "--steps", "60", "--out", tmp_path / "b.h5")
+    assert "there is no published log" in out
+    command.refused(*words, "--size", "large", "--out", tmp_path / "c.h5")
     with pytest.raises(InputError, match="size must be 'small' or 'full', got 'large'"):
         log_size("SupplyChain-v0", "large")
 

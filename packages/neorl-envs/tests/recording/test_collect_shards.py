@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from neorl_envs import Dataset, DatasetError, collect_log, make, read_dataset
-from neorl_envs._command.main import main
 from neorl_envs.datasets import require_content_hash
 from neorl_envs.recording import _collect, collect_shards
 
@@ -113,19 +112,15 @@ def test_another_log_does_not_go_on_there(tmp_path: Path) -> None:
         collected(path, rows=0)
 
 
-def test_the_command_collects_and_goes_on(
-    at_once: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_collects_and_goes_on(command: Any, at_once: Dataset, tmp_path: Path) -> None:
     path = tmp_path / "log.shards.json"
     words = ["collect", "CSTR-v0", "--steps", str(STEPS), "--seed", "3", "--out", str(path)]
-    assert main([*words, "--shard-rows", str(ROWS)]) == 0
-    assert at_once.content_hash in capsys.readouterr().out
+    assert at_once.content_hash in command(*words, "--shard-rows", ROWS)
     for wrong, message in (
         ([*words, "--shard-rows", str(ROWS)], "exists; choose another --out"),
         (words, "names a manifest: give --shard-rows as well"),
         ([*words, "--shard-rows", "-1"], "--shard-rows must be an integer of at least 0, got -1"),
         ([*words[:-1], str(tmp_path / "a.h5"), "--shard-rows", "9"], "ends with .shards.json"),
     ):
-        assert main(wrong) == 2
-        assert message in capsys.readouterr().err
-    assert main([*words, "--shard-rows", str(ROWS), "--overwrite"]) == 0
+        assert message in command.refused(*wrong)
+    command(*words, "--shard-rows", ROWS, "--overwrite")

@@ -11,7 +11,6 @@ import pytest
 from neorl_core import CostChannel, InputError, Spec, highs
 from neorl_core.control import ConstantPolicy
 from neorl_envs import environment_names, make
-from neorl_envs._command.main import main
 from neorl_envs.plants import RobotAssembly, register_plant
 from neorl_envs.scoring import (
     TEST_MODES,
@@ -144,15 +143,10 @@ def test_every_plant_has_a_mode_of_test() -> None:
         assert all(factor != 1 for factor in factors.values())
 
 
-def test_the_command_scores_both_modes(
-    vessel: Any, tank: Any, tmp_path: Any, monkeypatch: Any, capsys: Any
-) -> None:
+def test_the_command_scores_both_modes(command: Any, vessel: Any, tank: Any, tmp_path: Any) -> None:
     register_plant("Vessel-v0", type(vessel))  # forgotten after the test, as the tank is
-    monkeypatch.setattr("neorl_envs._command.main.prepare_process", lambda: None)
-    monkeypatch.chdir(tmp_path)
     words = ["score", "Vessel-v0", "--episodes", "4", "--shift", "area", "2"]
-    assert main([*words, "--json"]) == 0
-    output = json.loads(capsys.readouterr().out)
+    output = json.loads(command(*words, "--json"))
     assert output["format"] == "neorl-scores"
     assert output["train"]["score"] == pytest.approx(-12.75)
     assert output["test"]["score"] == pytest.approx(-11.375)
@@ -162,8 +156,7 @@ def test_the_command_scores_both_modes(
         text + "def made():\n    return ConstantPolicy(jnp.full(1, 50.0))\n"
     )
     limit = ["--challenge.limit", "level", "0", "0.5", "--challenge.delay", "1"]
-    assert main([*words, "--policy", "scored_policy:made", *limit]) == 0
-    output = capsys.readouterr().out
+    output = command(*words, "--policy", "scored_policy:made", *limit)
     assert "return -10 ± 0, score -15 ± 0, level_limit within its limit in 0 %" in output
     assert "0 ± 0 lost in test (area x 2)" in output
     bad = {
@@ -177,7 +170,6 @@ def test_the_command_scores_both_modes(
         "delay must be": [*words, "--challenge.delay", "-1"],
     }
     for message, line in bad.items():
-        assert main(line) == 2
-        output = capsys.readouterr().err
+        output = command.refused(*line)
         assert message in output
         assert len(output.splitlines()) == 1
