@@ -1,11 +1,14 @@
 """Conversion of a continuous linear plant to its exact model at the sampling instants."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from neorl_core._internal.checks import checked_positive
-from neorl_core.linear_systems._least_squares import checked_matrix, checked_square
+from neorl_core._internal.checks import checked_positive, floats, require_rank
+from neorl_core._internal.precision import checked_wide
 
 
 def zero_order_hold(
@@ -42,9 +45,8 @@ def zero_order_hold(
 
     Source: Van Loan, Computing integrals involving the matrix exponential, 1978.
     """
-    a = checked_square("a", a)
+    a, b = _checked(a, b)
     n = a.shape[0]
-    b = checked_matrix("b", b, (n, None), "state, act")
     dt = checked_positive("dt", dt)
     inputs = b.shape[1]
     block = jnp.zeros((n + inputs, n + inputs), jnp.result_type(a, b))
@@ -56,6 +58,24 @@ def zero_order_hold(
     block = block.at[:n, :n].set(a * dt).at[:n, n:].set(input_block / units)
     step = _exponential(block)
     return step[:n, :n], step[:n, n:] * units
+
+
+def _checked(a: Any, b: Any) -> tuple[Array, Array]:
+    """Both as floats; raises an error for half precision or a shape that does not fit."""
+    require_rank("a", a, 2, "state, state")
+    require_rank("b", b, 2, "state, act")
+    square, shape = np.shape(a), np.shape(b)
+    if square[0] != square[1] or square[0] < 1:
+        raise ValueError(
+            f"a must be square with axes (state, state), got shape {square}; "
+            "check that it is the matrix of one system; for a batch of them use jax.vmap"
+        )
+    if shape[0] != square[0]:
+        raise ValueError(
+            f"b must have the axes (state, act) of sizes ({square[0]}, any), got shape {shape}; "
+            "transpose it or check the other matrices"
+        )
+    return checked_wide("a", floats(a)), checked_wide("b", floats(b))
 
 
 DEGREE, MOST_SQUARINGS = 14, 18

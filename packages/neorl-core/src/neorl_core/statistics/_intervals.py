@@ -291,7 +291,7 @@ def bootstrap_interval(
     Source: Efron, Better bootstrap confidence intervals, Journal of the American Statistical
     Association 82 (1987) 171.
     """
-    samples = checked_samples(samples, 2)
+    samples = checked_samples(samples)
     level = checked_probability("level", level)
     resamples = checked_integer("resamples", resamples, 1, "give the number of draws")
     require_key(key)
@@ -312,13 +312,13 @@ def percentile_interval(
     return Interval(estimate, ends[0], ends[1])
 
 
-def checked_samples(samples: Any, minimum: int) -> Any:
+def checked_samples(samples: Any) -> Any:
     samples = jax.tree.map(jnp.asarray, samples)
     leaves = jax.tree.leaves(samples)
     if not leaves:
         raise ValueError("samples hold no array; give one row per sample along the first axis")
     for leaf in leaves:
-        require_length("samples", leaf, minimum)
+        require_length("samples", leaf, 2)
     lengths = sorted({leaf.shape[0] for leaf in leaves})
     if len(lengths) > 1:
         raise ValueError(
