@@ -398,11 +398,6 @@ def map_unchecked(path: Path) -> Dataset:
         return read_neorl_hdf5(file, str(path), memory_map=True)
 
 
-def map_checked_rows(path: Path) -> np.ndarray:
-    """A copy of the mask of a dataset file, whose columns are checked to be valid and mappable."""
-    return np.array(map_unchecked(path).transitions.mask)
-
-
 def require_file_hash(dataset: Dataset, source: str) -> None:
     """Raises a ``DatasetError`` unless the columns of a mapped file have its recorded hash."""
     _require_hash(source, dataset.content_hash, content_digest(dataset))

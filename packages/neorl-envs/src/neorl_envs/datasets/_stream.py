@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int
 
 from neorl_core import Transition
 from neorl_envs.datasets._checks import FLAGS, DatasetError
-from neorl_envs.datasets._file import DTYPES, map_checked_rows, open_hdf5
+from neorl_envs.datasets._file import DTYPES, map_unchecked, open_hdf5
 from neorl_envs.datasets._shards import stored_files
 
 # Location of the rows of a log in one or several files, for readers that read them in pieces.
@@ -80,7 +80,7 @@ def opened_rows(
     masks, files, row = [], [], 0
     shapes: dict[str, tuple[int, ...]] = {}
     for part in stored_files(path):
-        masks.append(map_checked_rows(part))
+        masks.append(np.array(map_unchecked(part).transitions.mask))
         offsets = {}
         with open_hdf5(part) as file:
             for name in fields:
