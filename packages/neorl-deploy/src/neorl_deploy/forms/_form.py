@@ -81,12 +81,11 @@ class Form(NamedTuple):
     words: dict[str, tuple[str, ...]]
 
 
-def form_of(bundle: Bundle, name: str = "") -> Form:
+def form_of(bundle: Bundle) -> Form:
     """The form of a bundle's guarded step.
 
     Args:
         bundle: A verified bundle with the NumPy form.
-        name: Name of the block; empty for one made from the bundle's own.
 
     Raises:
         NoFormError: If the step holds something that a controller cannot compute; it is named.
@@ -102,7 +101,7 @@ def form_of(bundle: Bundle, name: str = "") -> Form:
         raise NoFormError(f"{bundle.path} has no form for a controller: {error}") from error
     graph = drafted.graph
     return Form(
-        name=word(name or f"neorl_{bundle.path.stem}"),
+        name=word(f"neorl_{bundle.path.stem}"),
         nodes=tuple(graph.nodes),
         tables=tuple(graph.tables),
         inputs=tuple(drafted.inputs),

@@ -22,16 +22,15 @@ ELEMENTS = {"VAR_INPUT": "inputVars", "VAR_OUTPUT": "outputVars"}
 """Elements of groups of variables; of other keywords, ``localVars``."""
 
 
-def plcopen_xml(form: Form, *, long: bool = False, made: datetime.datetime | None = None) -> str:
+def plcopen_xml(form: Form, *, long: bool = False) -> str:
     """A form as a PLCopen document with one function block and no instance of it.
 
     Args:
         form: The form.
         long: Whether to compute in ``LREAL`` (double precision) instead of ``REAL``.
-        made: When the document was made; ``None`` for now.
     """
     block = block_of(form, long=long)
-    made = made or datetime.datetime.now(datetime.UTC)
+    made = datetime.datetime.now(datetime.UTC)
     project = ElementTree.Element("project", NAMESPACES)
     about = {"companyName": "", "productName": "neorl", "productVersion": form.digest}
     about["creationDateTime"] = made.isoformat(timespec="seconds")
