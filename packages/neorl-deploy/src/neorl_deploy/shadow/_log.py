@@ -61,12 +61,7 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
                     f"{path} has no {missing[0]!r} (it holds {sorted(members)}); expected the "
                     "arrays of NeoRL-2"
                 )
-            declared = sum(members[key].file_size for key in keys)
-            if declared > max(UNPACKED_AT_MOST, UNPACKED_RATIO * path.stat().st_size):
-                raise DeployError(
-                    f"{path}: the archive declares {declared} bytes, far more than the file can "
-                    "hold"
-                )
+            _require_size(path, "archive", sum(members[key].file_size for key in keys))
             for key in keys:
                 _require_numbers(path, key, archive, members[key])
         with np.load(path, allow_pickle=False) as archive:
@@ -170,11 +165,12 @@ def read_dataset_file(path: Path) -> Stored:
     return Stored(spec, attributes, columns, digest)
 
 
-def require_size(path: Path, name: str, size: int) -> None:
+def _require_size(path: Path, kind: str, declared: int) -> None:
     """Raises if more is declared than a file of this size can contain."""
-    largest = max(UNPACKED_AT_MOST, UNPACKED_RATIO * path.stat().st_size)
-    if size > largest:
-        raise DeployError(f"{path}: {name} declares {size} bytes, far more than the file can hold")
+    if declared > max(UNPACKED_AT_MOST, UNPACKED_RATIO * path.stat().st_size):
+        raise DeployError(
+            f"{path}: the {kind} declares {declared} bytes, far more than the file can hold"
+        )
 
 
 def _check_head(path: Path, file: h5py.File) -> None:
@@ -209,7 +205,7 @@ def _columns(path: Path, file: h5py.File) -> dict[str, np.ndarray]:
     present = {name: code for name, code in OPTIONAL_COLUMNS.items() if name in file}
     stored = {name: _column(path, file, name, code) for name, code in (COLUMNS | present).items()}
     declared = sum(math.prod(column.shape) * column.dtype.itemsize for column in stored.values())
-    require_size(path, "the file", declared)
+    _require_size(path, "file", declared)
     columns = {name: column[()] for name, column in stored.items()}
     for name in FLAGS:
         if name in columns and (columns[name] > 1).any():
