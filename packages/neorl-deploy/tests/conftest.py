@@ -30,6 +30,7 @@ from neorl_core import (
 from neorl_core.control import PID
 from neorl_core.infrastructure import head
 from neorl_core.testing import configure_tests
+from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.runtime import Runtime
@@ -72,6 +73,35 @@ SPEC = Spec(
     dt=30.0,
     horizon=40,
 )
+
+
+class Command:
+    """``neorl-deploy`` as a person types it."""
+
+    def __init__(self, capsys):
+        self._capsys = capsys
+
+    def run(self, *words):
+        """The exit code, and what is printed as a result and as an error."""
+        code = main([str(word) for word in words])
+        return code, *self._capsys.readouterr()
+
+    def __call__(self, *words):
+        """The result of a command that succeeds."""
+        code, result, _ = self.run(*words)
+        assert code == 0
+        return result
+
+    def refused(self, *words, code=2):
+        """The error of a command that cannot be carried out."""
+        ended, _, error = self.run(*words)
+        assert ended == code
+        return error
+
+
+@pytest.fixture
+def command(capsys):
+    return Command(capsys)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError, AuditLog, records, verify_chain
 from neorl_deploy.audit import _log as writer
 from neorl_deploy.bundle import Signer
@@ -159,20 +158,18 @@ def test_a_start_reads_the_last_file_and_what_a_crash_kept_it_from_repeating(fol
     assert log.standing("stage") == {"kind": "stage", "at": 2, "standing": True, "n": 13}
 
 
-def test_the_next_start_records_that_the_log_did_not_end_with_its_head(tmp_path, capsys):
+def test_the_next_start_records_that_the_log_did_not_end_with_its_head(command, tmp_path):
     AuditLog(tmp_path, dict).close()
     noted = verify_chain(tmp_path)
     line, _ = line_of(noted.head, {"kind": "note", "n": 1})
     noted.files[0].write_bytes(noted.files[0].read_bytes() + line)
     AuditLog(tmp_path, dict).close()
     verify_chain(tmp_path, head=noted.head)
-    assert main(["verify", str(tmp_path), "--show"]) == 0
-    shown = capsys.readouterr().out
+    shown = command("verify", tmp_path, "--show")
     assert "named record 0 at this start, while the log ended with record 1: a crash, or" in shown
     (tmp_path / "head.json").write_text("{}")
     AuditLog(tmp_path, dict).close()
-    assert main(["verify", str(tmp_path), "--show"]) == 0
-    assert "could not be read at this start" in capsys.readouterr().out
+    assert "could not be read at this start" in command("verify", tmp_path, "--show")
 
 
 def test_rotation_keeps_so_many_files_and_says_what_it_removed(tmp_path):
@@ -300,7 +297,7 @@ def test_a_check_holds_one_record_at_a_time_and_parses_no_period(tmp_path, monke
     assert len(parsed) <= 3  # the opening of the file, and the head
 
 
-def test_a_removal_is_signed_and_a_forged_one_is_found(tmp_path, capsys):
+def test_a_removal_is_signed_and_a_forged_one_is_found(command, tmp_path):
     """The forger keeps to the rule of the log, and has no key."""
     keys = {}
     for name in ("plant", "forger"):
@@ -316,9 +313,8 @@ def test_a_removal_is_signed_and_a_forged_one_is_found(tmp_path, capsys):
     written(log, 60, largest=1500, files=4, signer=keys["plant"])
     noted = verify_chain(log, trusted_key=trusted)
     assert noted.first > 0
-    assert main(["verify", str(log), "--public-key", str(tmp_path / "plant.pub")]) == 0
-    assert main(["verify", str(log), "--public-key", str(tmp_path / "forger.pub")]) == 2
-    assert "signed by" in capsys.readouterr().err
+    command("verify", log, "--public-key", tmp_path / "plant.pub")
+    assert "signed by" in command.refused("verify", log, "--public-key", tmp_path / "forger.pub")
     AuditLog(log, dict, files=writer.AS_BEFORE).close()  # without the key, it removes nothing
     noted = verify_chain(log, trusted_key=trusted)
     assert len(noted.files) == 5

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from neorl_deploy import BundleError
-from neorl_deploy._command.main import main
 from neorl_deploy.bundle import _files, read_bundle
 from neorl_deploy.bundle._manifest import _forms
 
@@ -129,21 +128,20 @@ def mutants(exported, rng, count):
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.nightly)])
-def test_no_resealed_mutant_raises_anything_but_one_line(bundle, exported, capsys, count):
+def test_no_resealed_mutant_raises_anything_but_one_line(command, bundle, exported, count):
     rng, refused, before = np.random.default_rng(count), 0, {}
     for files in mutants(exported, rng, count):
         for name, data in files.items():
             if before.get(name) != data:
                 (bundle / name).write_bytes(data)
         before = files
-        for command in ("verify", "inspect"):
-            code = main([command, str(bundle)])
-            printed = capsys.readouterr()
+        for verb in ("verify", "inspect"):
+            code, out, error = command.run(verb, bundle)
             assert code in (0, 2)
-            assert printed.err.count("\n") == (1 if code else 0)
-            for line in printed.out.splitlines():
+            assert error.count("\n") == (1 if code else 0)
+            for line in out.splitlines():
                 assert line.isprintable(), line
-            assert "\nEvery byte is as signed" not in printed.out
+            assert "\nEvery byte is as signed" not in out
         refused += code == 2
     assert refused > count / 3
 
@@ -179,16 +177,15 @@ FORGED = "0001\nEvery byte is as signed with your key.\x1b[8m"
         ("verdict", "sentence"),
     ],
 )
-def test_no_text_of_a_manifest_forges_or_hides_a_line(bundle, capsys, place):
+def test_no_text_of_a_manifest_forges_or_hides_a_line(command, bundle, place):
     document = manifest_of(bundle)
     parent = document
     for key in place[:-1]:
         parent = parent[key]
     parent[place[-1]] = FORGED
     resealed(bundle, manifest__json=document, verdict__json=document["verdict"])
-    for command in ("verify", "inspect"):
-        assert main([command, str(bundle)]) == 0
-        out = capsys.readouterr().out
+    for name in ("verify", "inspect"):
+        out = command(name, bundle)
         assert "\x1b" not in out
         assert not any(line.startswith("Every byte") for line in out.splitlines())
     assert r"\x1b[8m" in out
@@ -283,12 +280,11 @@ def test_a_pipe_put_in_place_after_the_listing_is_not_waited_for(bundle, monkeyp
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
-def test_a_name_that_no_folder_can_have_is_one_line(tmp_path, capsys, name):
-    assert main(["verify", str(tmp_path / name)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+def test_a_name_that_no_folder_can_have_is_one_line(command, tmp_path, name):
+    assert command.refused("verify", tmp_path / name).count("\n") == 1
 
 
-def test_a_folder_that_may_not_be_read_is_one_line(bundle, monkeypatch, capsys):
+def test_a_folder_that_may_not_be_read_is_one_line(command, bundle, monkeypatch):
     """As an unprivileged user meets it; the tests may run as one whom no permission stops."""
     import pathlib
 
@@ -296,5 +292,4 @@ def test_a_folder_that_may_not_be_read_is_one_line(bundle, monkeypatch, capsys):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(pathlib.Path, "is_file", denied)
-    assert main(["verify", str(bundle)]) == 2
-    assert capsys.readouterr().err.endswith("Permission denied\n")
+    assert command.refused("verify", bundle).endswith("Permission denied\n")

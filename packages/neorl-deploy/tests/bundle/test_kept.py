@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from neorl_deploy import BundleError
-from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.bundle._promise import (
     JAX_RELEASES,
@@ -59,16 +58,15 @@ def test_it_opens_and_answers_as_it_did(kept):
         assert (one.flags, one.alarms) == (two.flags, two.alarms)
 
 
-def test_it_names_the_release_and_the_promise(kept, capsys):
+def test_it_names_the_release_and_the_promise(command, kept):
     programs = kept.manifest.document["programs"]
     assert (programs["jax"], programs["promised_until"]) == ("0.10.2", "2026-12-17")
     assert programs["form_of_record"] == kept.manifest.form_of_record == "numpy"
-    assert main(["verify", str(KEPT)]) == 0
-    said = capsys.readouterr()
-    assert "by JAX 0.10.2; a JAX released until 2026-12-17 is promised to open them" in said.out
-    assert "weights.npz, 79 KiB; the form of record" in said.out
-    assert "Warning: its programs are by JAX 0.10.2" in said.out
-    assert "neorl-deploy renew" in said.out
+    out = command("verify", KEPT)
+    assert "by JAX 0.10.2; a JAX released until 2026-12-17 is promised to open them" in out
+    assert "weights.npz, 79 KiB; the form of record" in out
+    assert "Warning: its programs are by JAX 0.10.2" in out
+    assert "neorl-deploy renew" in out
 
 
 @pytest.mark.parametrize(

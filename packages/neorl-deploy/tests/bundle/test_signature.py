@@ -7,7 +7,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
 
 from neorl_deploy import BundleError, DeployError
-from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle, read_public_key
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.runtime import load_bundle
@@ -52,15 +51,13 @@ def signed(original, tmp_path):
     return shutil.copytree(original, tmp_path / "plant.bundle")
 
 
-def test_a_signed_bundle_names_its_key(signed, key, capsys):
+def test_a_signed_bundle_names_its_key(command, signed, key):
     public = read_public_key(key.with_suffix(".pub.pem"))
     assert read_bundle(signed).signed_by == public
     assert read_bundle(signed, trusted_key=public).signed_by == public
-    capsys.readouterr()
-    assert main(["verify", str(signed)]) == 0
-    assert "anybody can sign: only --public-key detects a forger" in capsys.readouterr().out
-    assert main(["verify", str(signed), "--public-key", str(key.with_suffix(".pub.pem"))]) == 0
-    assert "Every byte is as signed with your key." in capsys.readouterr().out
+    assert "anybody can sign: only --public-key detects a forger" in command("verify", signed)
+    out = command("verify", signed, "--public-key", key.with_suffix(".pub.pem"))
+    assert "Every byte is as signed with your key." in out
 
 
 def test_a_key_that_is_not_there_is_named_with_how_to_make_one(finished_run, tmp_path):
@@ -108,10 +105,9 @@ def test_every_byte_of_the_signature_file_counts(signed):
             read_bundle(signed)
 
 
-def test_another_key_is_refused(signed, tmp_path, capsys):
+def test_another_key_is_refused(command, signed, tmp_path):
     other = write_key(tmp_path / "other.pem").with_suffix(".pub.pem")
-    assert main(["verify", str(signed), "--public-key", str(other)]) == 2
-    assert "was demanded" in capsys.readouterr().err
+    assert "was demanded" in command.refused("verify", signed, "--public-key", other)
 
 
 def test_unusable_keys_are_refused(finished_run, tmp_path, key):

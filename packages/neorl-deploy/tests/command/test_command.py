@@ -35,18 +35,17 @@ def test_the_command_answers_without_importing_numpy(words):
     assert done.returncode == (2 if words == ["exprot"] else 0), done.stderr
 
 
-def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys):
+def test_the_three_commands_without_arguments(command, run_directory, monkeypatch):
     """Row N34: export, verify and replay work without arguments."""
     monkeypatch.chdir(run_directory.parent.parent)
-    assert main(["export"]) == 0
-    out, err = capsys.readouterr()
+    code, out, err = command.run("export")
+    assert code == 0
     stages = ["reading iql-0 of runs/0001 and its guard", "lowering the programs for cpu"]
     stages += ["answering the test vectors", "comparing the answers of a fresh process"]
     assert err.splitlines() == [f"export, {i} of 4: {stages[i - 1]}" for i in (1, 2, 3, 4)]
     assert "0001/policy.bundle" in out
     assert "Verdict of run 0001: deploy" in out
-    assert main(["replay"]) == 0
-    out = capsys.readouterr().out
+    out = command("replay")
     assert "Shadow over 200 rows of 5 episodes" in out
     assert "rate_active" in out
     assert "the limit on the rate of\n  change acts wherever" in out
@@ -55,17 +54,14 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
     assert "A typical episode" in out
     report = json.loads((run_directory / "replay.json").read_text())
     assert report["bundle"]["verdict"] == "deploy"
-    assert main(["verify", "runs/0001/policy.bundle", "--self-test"]) == 0
-    out = capsys.readouterr().out
+    out = command("verify", "runs/0001/policy.bundle", "--self-test")
     assert "  jacket between 280 and 320 K\n" in out
     assert "Fallback, where the policy cannot act (pid): valve holds level" in out
     assert "Every file matches checksums.json" in out
     assert "does not rule out a forger: compare the digest" in out
     assert "Every byte" not in out
-    assert main(["export"]) == 2
-    assert "exists; choose another place with --out" in capsys.readouterr().err
-    assert main(["verify", "runs/0001/policy.bundle", "--json"]) == 0
-    verified = json.loads(capsys.readouterr().out)
+    assert "exists; choose another place with --out" in command.refused("export")
+    verified = json.loads(command("verify", "runs/0001/policy.bundle", "--json"))
     until = read_bundle("runs/0001/policy.bundle").manifest.promised_until
     assert verified.pop("digest") == f"sha256:{report['bundle']['digest']}"
     assert verified == {
@@ -80,33 +76,31 @@ def test_the_three_commands_without_arguments(run_directory, monkeypatch, capsys
         "jax": jax.__version__,
         "promised_until": until and until.isoformat(),
     }
-    assert main(["inspect", "runs/0001/policy.bundle"]) == 0
-    out = capsys.readouterr().out
+    out = command("inspect", "runs/0001/policy.bundle")
     assert "280 to 400 K" in out
     assert "Costs that the verdict judges but no part of the bundle enforces\n  " in out
     assert "valve rises by at most 0.5 % per second and falls by at most 0.5 % per second" in out
     assert "jacket may change at any rate" in out
-    assert main(["inspect", "runs/0001/policy.bundle", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["format"] == "neorl-bundle"
+    out = command("inspect", "runs/0001/policy.bundle", "--json")
+    assert json.loads(out)["format"] == "neorl-bundle"
 
 
-def test_a_policy_that_must_not_be_deployed_is_exported_loudly_and_gated(run_directory, capsys):
+def test_a_policy_that_must_not_be_deployed_is_exported_loudly_and_gated(command, run_directory):
     path = run_directory / "verdict.json"
     document = json.loads(path.read_text())
     reason = "The guarded iql-0 should not be deployed: its gain in return is not above 0."
     failed = {**document["clauses"][0], "bound": -1.0, "holds": False}
     refusal = {"answer": "do not deploy", "sentence": reason, "clauses": [failed]}
     path.write_text(json.dumps({**document, **refusal}))
-    assert main(["export", str(run_directory), "--require-deploy"]) == 3
-    assert "'do not deploy'; nothing was written" in capsys.readouterr().err
+    error = command.refused("export", run_directory, "--require-deploy", code=3)
+    assert "'do not deploy'; nothing was written" in error
     assert not (run_directory / "policy.bundle").exists()
-    assert main(["export", str(run_directory)]) == 0
-    out = capsys.readouterr().out
+    out = command("export", run_directory)
     assert "*** DO NOT DEPLOY ***" in out
     assert reason in out
     bundle = str(run_directory / "policy.bundle")
-    assert main(["verify", bundle]) == 0
-    assert main(["verify", bundle, "--require-deploy"]) == 3
+    command("verify", bundle)
+    command.refused("verify", bundle, "--require-deploy", code=3)
 
 
 @pytest.mark.parametrize(
@@ -120,25 +114,24 @@ def test_a_policy_that_must_not_be_deployed_is_exported_loudly_and_gated(run_dir
         (["inspect", "no.bundle"], "does not exist"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_two(tmp_path, monkeypatch, capsys, arguments, message):
+def test_bad_input_is_one_line_and_exit_code_two(
+    command, tmp_path, monkeypatch, arguments, message
+):
     monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
+    error = command.refused(*arguments)
     assert message in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["verify", "replay", "inspect"])
-def test_a_run_in_place_of_its_bundle_is_told(run_directory, exported, capsys, command):
-    assert main([command, str(run_directory)]) == 2
-    error = capsys.readouterr().err
+@pytest.mark.parametrize("name", ["verify", "replay", "inspect"])
+def test_a_run_in_place_of_its_bundle_is_told(command, run_directory, exported, name):
+    error = command.refused(name, run_directory)
     assert (
         f"is a run without a bundle; make one with `neorl-deploy export {run_directory}`" in error
     )
     bundle = shutil.copytree(exported, run_directory / "policy.bundle")
-    assert main([command, str(run_directory)]) == 2
-    error = capsys.readouterr().err
+    error = command.refused(name, run_directory)
     assert f"{run_directory} is a run; name its bundle, {bundle}\n" in error
     assert error.count("\n") == 1
     assert main(["export", str(bundle)]) == 2
@@ -168,27 +161,25 @@ def test_a_mistyped_word_is_one_line_with_the_nearest_name(arguments, message, c
     assert error.count("\n") == 1
 
 
-def test_a_check_that_would_be_skipped_is_refused(exported, tmp_path, capsys):
-    assert main(["verify", str(exported), "--head", "7c1f"]) == 2
-    assert "--head applies to an audit log, and" in capsys.readouterr().err
+def test_a_check_that_would_be_skipped_is_refused(command, exported, tmp_path):
+    error = command.refused("verify", exported, "--head", "7c1f")
+    assert "--head applies to an audit log, and" in error
     loop = tmp_path / "loop"
     (loop / "audit").mkdir(parents=True)
     (loop / "orders").mkdir()
     (loop / "audit" / "audit-000001.jsonl").write_text("")
-    assert main(["verify", str(loop), "--require-deploy", "--self-test"]) == 2
-    assert "--self-test or --require-deploy applies to a bundle, and" in capsys.readouterr().err
-    assert main(["verify", str(loop), "--head", "7c1f"]) == 2
-    assert "the whole hash of a record (64 digits), got '7c1f'" in capsys.readouterr().err
-    assert main(["inspect", str(loop)]) == 2
-    assert f"`neorl-deploy verify {loop}` checks its audit log" in capsys.readouterr().err
+    error = command.refused("verify", loop, "--require-deploy", "--self-test")
+    assert "--self-test or --require-deploy applies to a bundle, and" in error
+    error = command.refused("verify", loop, "--head", "7c1f")
+    assert "the whole hash of a record (64 digits), got '7c1f'" in error
+    assert f"`neorl-deploy verify {loop}` checks its audit log" in command.refused("inspect", loop)
 
 
 @pytest.mark.parametrize("words", [["verify", "--self-test"], ["replay"], ["http"]])
-def test_without_jax_the_form_that_needs_none_is_named(exported, monkeypatch, capsys, words):
+def test_without_jax_the_form_that_needs_none_is_named(command, exported, monkeypatch, words):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     form = [] if words == ["replay"] else ["--form", "stablehlo"]
-    assert main([*words, str(exported), *form]) == 2
-    error = capsys.readouterr().err
+    error = command.refused(*words, exported, *form)
     assert 'pip install "./packages/neorl-deploy[jax]"; or add --form numpy' in error
 
 
@@ -228,28 +219,27 @@ def test_the_origin_of_a_policy_is_said_as_far_as_it_is_recorded():
         (["neorl-deploy", "export", "--sign", "line"], "line2.bundle"),
     ],
 )
-def test_bash_completes(typed, expected, capsys, tmp_path):
+def test_bash_completes(command, typed, expected, tmp_path):
     (tmp_path / "line2.bundle").mkdir()
-    assert main(["completion", "bash"]) == 0
+    script = command("completion", "bash")
     words = f"COMP_WORDS=({' '.join(typed)}); COMP_CWORD={len(typed) - 1}"
     call = '_shtab_neorl_deploy neorl-deploy; echo "${COMPREPLY[@]}"'
-    code = f"{capsys.readouterr().out}\n{words}; {call}"
+    code = f"{script}\n{words}; {call}"
     done = subprocess.run(
         ["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == expected
 
 
-def test_completion_without_its_library_says_what_to_install(monkeypatch, capsys):
+def test_completion_without_its_library_says_what_to_install(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["completion", "bash"]) == 2
-    assert 'pip install "./packages/neorl-deploy[completion]"' in capsys.readouterr().err
+    error = command.refused("completion", "bash")
+    assert 'pip install "./packages/neorl-deploy[completion]"' in error
 
 
-def test_the_other_shells_complete_the_same_words(capsys):
+def test_the_other_shells_complete_the_same_words(command):
     for shell in ("zsh", "fish", "tcsh", "powershell"):
-        assert main(["completion", shell]) == 0
-        script = capsys.readouterr().out
+        script = command("completion", shell)
         assert "self-test" in script
         assert "rollout" in script
 
@@ -262,20 +252,17 @@ def test_the_version_is_printed(capsys):
 
 
 def test_the_next_line_of_an_export_works_wherever_the_bundle_lies(
-    run_directory, tmp_path, monkeypatch, capsys
+    command, run_directory, tmp_path, monkeypatch
 ):
     monkeypatch.delenv("HATCH_ENV_ACTIVE", raising=False)
     monkeypatch.chdir(run_directory.parent.parent)
     bundle = tmp_path / "line 2.bundle"
 
-    def next_words():
-        (line,) = re.findall(r"(?m)^Next: neorl-deploy (.+)$", capsys.readouterr().out)
-        return shlex.split(line)
-
-    assert main(["export", "runs/0001", "--out", str(bundle)]) == 0
-    words = next_words()
+    out = command("export", "runs/0001", "--out", bundle)
+    (line,) = re.findall(r"(?m)^Next: neorl-deploy (.+)$", out)
+    words = shlex.split(line)
     assert words == ["replay", str(bundle), "runs/0001/dataset.h5"]
-    assert main(words) == 0
+    command(*words)
     assert _replay_arguments(run_directory / "policy.bundle", run_directory).endswith(
         "/policy.bundle"
     )
@@ -283,15 +270,15 @@ def test_the_next_line_of_an_export_works_wherever_the_bundle_lies(
     assert shlex.split(_replay_arguments(bundle, run_directory)) == [str(bundle), "LOG.h5"]
 
 
-def test_a_place_for_the_numbers_that_cannot_be_written(exported, finished_run, tmp_path, capsys):
+def test_a_place_for_the_numbers_that_cannot_be_written(command, exported, finished_run, tmp_path):
     place = tmp_path / "none" / "replay.json"
     log = str(finished_run / "dataset.h5")
-    assert main(["replay", str(exported), log, "--json", str(place)]) == 2
-    printed = capsys.readouterr()
-    assert "choose a place with --json" in printed.err
-    assert printed.out == "", "the refusal comes before the replay, not after it"
+    code, out, error = command.run("replay", exported, log, "--json", place)
+    assert code == 2
+    assert "choose a place with --json" in error
+    assert out == "", "the refusal comes before the replay, not after it"
     place = tmp_path / "replay.json"
-    assert main(["replay", str(exported), log, "--json", str(place)]) == 0
+    command("replay", exported, log, "--json", place)
     assert json.loads(place.read_text())["log"]["path"] == log
 
 
@@ -304,32 +291,29 @@ def test_a_place_for_the_numbers_that_cannot_be_written(exported, finished_run, 
         ("line.bundle/numbers.json", "it lies in a bundle"),
     ],
 )
-def test_numbers_replace_no_file_of_another_kind(run_directory, exported, capsys, name, message):
+def test_numbers_replace_no_file_of_another_kind(command, run_directory, exported, name, message):
     shutil.copytree(exported, run_directory / "line.bundle")
     place, log = run_directory / name, str(run_directory / "dataset.h5")
     files = {path: path.read_bytes() for path in run_directory.rglob("*") if path.is_file()}
-    assert main(["replay", str(exported), log, "--json", str(place)]) == 2
-    printed = capsys.readouterr()
-    assert f"cannot write {place}: {message}" in printed.err
-    assert printed.err.count("\n") == 1
+    error = command.refused("replay", exported, log, "--json", place)
+    assert f"cannot write {place}: {message}" in error
+    assert error.count("\n") == 1
     assert {path: path.read_bytes() for path in run_directory.rglob("*") if path.is_file()} == files
 
 
 def test_a_replay_of_another_log_leaves_the_first_numbers(
-    bundle, log_columns, write_log, tmp_path, capsys
+    command, bundle, log_columns, write_log, tmp_path
 ):
     logs = [tmp_path / "june.h5", tmp_path / "july.h5"]
     for log, episodes in zip(logs, (2, 3), strict=True):
         write_log(log, log_columns(episodes))
-    assert main(["replay", str(bundle), str(logs[0])]) == 0
-    assert main(["replay", str(bundle), str(logs[0])]) == 0, "the same log again"
+    command("replay", bundle, logs[0])
+    command("replay", bundle, logs[0])  # the same log again
     first = (tmp_path / "replay.json").read_bytes()
-    capsys.readouterr()
-    assert main(["replay", str(bundle), str(logs[1])]) == 2
-    error = capsys.readouterr().err
+    error = command.refused("replay", bundle, logs[1])
     assert f"holds the replay of another log, {logs[0]}; choose a place with --json" in error
     assert (tmp_path / "replay.json").read_bytes() == first
-    assert main(["replay", str(bundle), str(logs[1]), "--json", str(tmp_path / "july.json")]) == 0
+    command("replay", bundle, logs[1], "--json", tmp_path / "july.json")
 
 
 def test_a_closed_pipe_is_no_error(exported):

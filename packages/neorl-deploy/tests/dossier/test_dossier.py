@@ -13,7 +13,6 @@ from urllib.parse import unquote
 import pytest
 
 from neorl_deploy import DeployError
-from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditLog
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.dossier import HEADINGS, NOT_PROVIDED, dossier, evidence_of
@@ -165,15 +164,12 @@ def test_a_bundle_without_its_run_says_what_is_sealed(run: Path, tmp_path: Path)
     assert "run.json" not in text
 
 
-def test_the_command_writes_it_beside_the_bundle(
-    run: Path, loop: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_it_beside_the_bundle(command, run: Path, loop: Path) -> None:
     bundle = run / "policy.bundle"
-    assert main(["dossier", str(bundle), "--loop", str(loop)]) == 0
+    assert "not provided" in command("dossier", bundle, "--loop", loop)
     assert (run / "policy-dossier.md").read_text().startswith("# Evidence for policy.bundle")
-    assert "not provided" in capsys.readouterr().out
-    assert main(["dossier", str(bundle), "--out", str(bundle / "x.md")]) == 2
-    assert main(["dossier", str(bundle), "--loop", str(run)]) == 2
+    command.refused("dossier", bundle, "--out", bundle / "x.md")
+    command.refused("dossier", bundle, "--loop", run)
     read_bundle(bundle)
 
 

@@ -12,7 +12,6 @@ import pytest
 from neorl_agents import load_policy, save_policy
 from neorl_core.control import ConstantPolicy
 from neorl_deploy import DeployError
-from neorl_deploy._command.main import main
 from neorl_deploy._command.text import limit_lines
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
@@ -206,12 +205,12 @@ sys.exit(main(["export", {str(run_directory)!r}]))
     assert sorted(run_directory.rglob("*")) == before
 
 
-def test_ctrl_c_leaves_nothing_behind(run_directory, monkeypatch, capsys):
+def test_ctrl_c_leaves_nothing_behind(command, run_directory, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("neorl_deploy.export._assemble.prove_parity", stopped)
     before = sorted(run_directory.rglob("*"))
-    assert main(["export", str(run_directory)]) == 130
-    assert capsys.readouterr().err.endswith("\nneorl-deploy: stopped; nothing was left behind\n")
+    error = command.refused("export", run_directory, code=130)
+    assert error.endswith("\nneorl-deploy: stopped; nothing was left behind\n")
     assert sorted(run_directory.rglob("*")) == before

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from neorl_deploy import DeployError
-from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import _jax_operations, _renew, renew_bundle
 from neorl_deploy.runtime import OPERATION_NAMES, Runtime, load_bundle
@@ -24,14 +23,13 @@ def test_every_operation_has_its_meaning_in_jax_too():
     assert {*_jax_operations.PLAIN, *_jax_operations.WITH_SETTINGS} == OPERATION_NAMES
 
 
-def test_a_renewed_bundle_decides_as_before_and_names_the_old_one(tmp_path, capsys):
+def test_a_renewed_bundle_decides_as_before_and_names_the_old_one(command, tmp_path):
     out = tmp_path / "line2-2027.bundle"
-    assert main(["renew", str(KEPT), "--out", str(out)]) == 0
-    said = capsys.readouterr()
+    said = command("renew", KEPT, "--out", out)
     before, after = read_bundle(KEPT), read_bundle(out)
-    assert "On 1000 steps the new program answers as the sealed operations" in said.out
-    assert f"renewed    from sha256:{before.digest}, whose programs were by JAX" in said.out
-    assert "begins stopped, until a release" in said.out
+    assert "On 1000 steps the new program answers as the sealed operations" in said
+    assert f"renewed    from sha256:{before.digest}, whose programs were by JAX" in said
+    assert "begins stopped, until a release" in said
     entry = after.manifest.document["provenance"]["renewals"]
     assert entry == [
         {

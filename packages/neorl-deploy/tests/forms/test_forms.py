@@ -29,7 +29,6 @@ from neorl_agents.networks import init_mlp, tanh
 from neorl_agents.policies import ResidualPolicy
 from neorl_core import Affine, unit_interval
 from neorl_core.control import StateFeedback
-from neorl_deploy._command.main import main
 from neorl_deploy.bundle import ArrayEntry, read_bundle
 from neorl_deploy.export import ExportOptions, export_run
 from neorl_deploy.forms import (
@@ -515,14 +514,14 @@ def test_forms_lie_beside_the_bundle_with_a_test_sheet(bundle):
         assert {name: numbers[name] for name in answer} == answer
 
 
-def test_the_command_prints_a_sealed_bundle_and_says_where(bundle, capsys):
-    assert main(["export", str(bundle), "--form", "st", "--lreal"]) == 0
+def test_the_command_prints_a_sealed_bundle_and_says_where(command, bundle):
+    out = command("export", bundle, "--form", "st", "--lreal")
     files = [bundle.with_name(f"neorl_plant{end}") for end in (".st", "-test-sheet.csv")]
-    assert capsys.readouterr().out.splitlines() == [f"wrote {path}" for path in files]
+    assert out.splitlines() == [f"wrote {path}" for path in files]
     assert "FUNCTION_BLOCK neorl_plant" in files[0].read_text()
     kept = shutil.copytree(KEPT, bundle.with_name("kept.bundle"))
-    assert main(["export", str(kept), "--form", "st"]) == 2
-    assert "a loop without a fixed number of turns" in capsys.readouterr().err
+    error = command.refused("export", kept, "--form", "st")
+    assert "a loop without a fixed number of turns" in error
     assert not [*bundle.parent.glob("neorl_kept*")]
 
 

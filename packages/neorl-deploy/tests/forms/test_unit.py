@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neorl_deploy._command.main import main
 from neorl_deploy.bundle import Bundle, read_bundle
 from neorl_deploy.forms import write_unit
 
@@ -149,7 +148,7 @@ def test_channels_have_their_units(unit: Unit) -> None:
         assert unit.units[f"sent_{channel.name}"] == channel.unit
 
 
-def test_the_command_writes_it_beside_the_bundle(bundle: Path) -> None:
-    assert main(["export", str(bundle), "--form", "fmu"]) == 0
+def test_the_command_writes_it_beside_the_bundle(command, bundle: Path) -> None:
+    command("export", bundle, "--form", "fmu")
     names = zipfile.ZipFile(bundle.with_name("neorl_plant.fmu")).namelist()
     assert "modelDescription.xml" in names

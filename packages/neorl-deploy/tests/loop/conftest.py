@@ -1,7 +1,6 @@
 """A plant and clocks that a test sets, beside the sealed bundle of the package's tests."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -168,6 +167,3 @@ def make(fresh, document):
         return Bench(made, plant, clock, runtime)
 
     return bench
-
-
-NAN = math.nan

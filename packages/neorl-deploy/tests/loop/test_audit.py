@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError, records, replay_decisions, verify_chain
 from neorl_deploy.loop import Mode, Quality, audit_log, recorder
 from neorl_deploy.runtime import Runtime
@@ -47,9 +46,8 @@ def test_what_was_decided_is_decided_again_to_the_same_bits(driven, fresh):
     assert 4 <= sum(with_carry) <= 14  # orders, restarts and the first of each file
 
 
-def test_the_events_of_a_log_are_printed_with_who_when_and_why(driven, capsys):
-    assert main(["verify", str(driven), "--show"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_the_events_of_a_log_are_printed_with_who_when_and_why(command, driven):
+    lines = command("verify", driven, "--show").splitlines()
     events = [line for line in lines if " UTC  record " in line]
     assert sum("operator 7" in line for line in events) == 2  # one stop in each part
     assert any(f"from {Mode.CLOSED_LOOP} to " in line for line in events)
@@ -60,7 +58,7 @@ def test_the_events_of_a_log_are_printed_with_who_when_and_why(driven, capsys):
     assert any(line.startswith("No record was changed since") for line in lines)
 
 
-def test_every_file_names_what_decided_where_and_for_whom(make, fresh, tmp_path, capsys):
+def test_every_file_names_what_decided_where_and_for_whom(command, make, fresh, tmp_path):
     """A wrong scale of the past is found, because the tag map of the time is named."""
     tags = make().loop.tags
     wrong = dataclasses.replace(
@@ -78,8 +76,7 @@ def test_every_file_names_what_decided_where_and_for_whom(make, fresh, tmp_path,
     assert {"python", "numpy"} <= set(first["versions"])
     assert first["machine"]
     assert first["account"]
-    assert main(["verify", str(tmp_path), "--show"]) == 0
-    assert capsys.readouterr().out.count("the tag map is sha256:") == 2
+    assert command("verify", tmp_path, "--show").count("the tag map is sha256:") == 2
 
 
 def test_a_loop_by_numpy_alone_is_decided_again_in_the_form_that_decided(make, fresh, tmp_path):
@@ -114,24 +111,20 @@ def test_another_decision_and_another_bundle_are_noticed(driven, fresh, make, tm
         replay_decisions(tmp_path / "other", fresh.bundle, runtime=fresh)
 
 
-def test_verify_tells_a_log_from_a_bundle(driven, exported, capsys, monkeypatch):
-    assert main(["verify", str(driven.parent)]) == 0
-    output = capsys.readouterr().out
+def test_verify_tells_a_log_from_a_bundle(command, driven, exported):
+    output = command("verify", driven.parent)
     assert "records in" in output
     head = output.split("head ")[1].split()[0]
-    assert main(["verify", str(driven), "--decided-by", str(exported), "--head", head]) == 0
-    output = capsys.readouterr().out
+    output = command("verify", driven, "--decided-by", exported, "--head", head)
     assert "49 decisions were computed again and are identical" in output
     assert "up to the record that you noted" in output
-    assert main(["verify", str(driven), "--head", head, "--show", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(command("verify", driven, "--head", head, "--show", "--json"))
     assert (document["head"], document["compared_with"]) == (head, head)
     assert document["decisions_recomputed"] is None
     assert any("operator 7" in event for event in document["events"])
     path = next(driven.glob("*.jsonl"))
     path.write_bytes(path.read_bytes().replace(b"operator 7", b"operator 8"))
-    assert main(["verify", str(driven)]) == 2
-    assert "was changed" in capsys.readouterr().err
+    assert "was changed" in command.refused("verify", driven)
 
 
 def test_every_written_action_was_recorded_before(make, fresh, tmp_path):

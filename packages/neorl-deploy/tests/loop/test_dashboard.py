@@ -12,7 +12,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from neorl_deploy import DeployError
-from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError
 from neorl_deploy.dashboard import live_page, still_page
 from neorl_deploy.loop import Board, Mode, Quality, audit_log, flag_sentences, recorder
@@ -110,12 +109,11 @@ def test_a_browser_shows_the_page_at_both_widths_and_asks_nobody(driven, fresh, 
     assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", page)
 
 
-def test_a_page_needs_a_whole_log_of_its_bundle(driven, fresh, exported, tmp_path, capsys):
+def test_a_page_needs_a_whole_log_of_its_bundle(command, driven, fresh, exported, tmp_path):
     _, _, folder = driven
     out = tmp_path / "page.html"
-    assert main(["shadow", str(folder), str(exported), "--html", str(out)]) == 0
-    assert main(["shadow", str(folder), str(exported), "--html", str(out)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    command("shadow", folder, exported, "--html", out)
+    assert "exists already" in command.refused("shadow", folder, exported, "--html", out)
     log = audit_log(tmp_path / "empty", fresh.bundle)
     log.close()
     with pytest.raises(AuditError, match="holds no recorded control period to show"):

@@ -428,16 +428,14 @@ def test_a_check_names_a_reversed_valve_and_a_wrong_scale(bench, check, capsys):
     assert check(text, "pump")[0] == 2
 
 
-def test_one_command_starts_a_plant_and_its_tag_map_fits(exported, tmp_path, monkeypatch, capsys):
+def test_one_command_starts_a_plant_and_its_tag_map_fits(command, exported, tmp_path, monkeypatch):
     monkeypatch.setattr("signal.signal", lambda *_: None)
     out = tmp_path / "simulated.toml"
-    command = ["simulate", str(exported), "--port", str(free_port()), "--out", str(out)]
-    assert main([*command, "--grant", "--scans", "2"]) == 0
-    shown = capsys.readouterr().out
+    words = ["simulate", exported, "--port", free_port(), "--out", out]
+    shown = command(*words, "--grant", "--scans", "2")
     assert f"serve {exported} {out}" in shown
     assert "the plant's own controllers act" in shown
     tags = read_tags(out, read_bundle(exported))
     assert tags.block is not None
     assert {output.tag for output in tags.outputs} < tags.writable
-    assert main(command) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "exists already" in command.refused(*words)

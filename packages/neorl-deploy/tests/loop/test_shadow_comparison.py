@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 
-from neorl_deploy._command.main import main
 from neorl_deploy.audit import AuditError
 from neorl_deploy.loop import Mode, audit_log, recorder
 from neorl_deploy.shadow import shadow_comparison
@@ -53,17 +52,15 @@ def test_every_proposal_is_compared_with_what_was_done_in_its_place(watched_loop
     assert result.report["filter"]["changed"] > 0
 
 
-def test_the_command_prints_and_writes_the_numbers(watched_loop, exported, capsys, tmp_path):
+def test_the_command_prints_and_writes_the_numbers(command, watched_loop, exported, tmp_path):
     folder, _ = watched_loop
-    assert main(["shadow", str(folder), str(exported)]) == 0
-    output = capsys.readouterr().out
+    output = command("shadow", folder, exported)
     for words in ("Agreement with what was done", "Predicted benefit", "Drift", "The filter"):
         assert words in output
     report = json.loads((folder / "shadow.json").read_text())
     assert set(report["agreement"]) == {"valve", "jacket"}
-    assert main(["shadow", str(folder), str(exported)]) == 0  # made anew
-    assert main(["shadow", str(tmp_path), str(exported)]) == 2
-    assert "has no audit log" in capsys.readouterr().err
+    command("shadow", folder, exported)  # made anew
+    assert "has no audit log" in command.refused("shadow", tmp_path, exported)
 
 
 def test_a_changed_log_and_one_without_two_periods_are_refused(watched_loop, fresh, make, tmp_path):

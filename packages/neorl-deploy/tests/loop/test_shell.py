@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from neorl_deploy import DeployError
-from neorl_deploy._command.main import main
 from neorl_deploy.loop import (
     HUNG_EXIT_CODE,
     ActuatorLocks,
@@ -197,16 +196,14 @@ time.sleep(60)
     assert "the loop has hung for 0.2 s" in done.stderr
 
 
-def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys):
+def test_from_a_bundle_to_a_running_loop(command, exported, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "tank_of_the_test.py").write_text(CONNECTION)
-    assert main(["init", str(exported)]) == 0
-    out = capsys.readouterr().out
+    out = command("init", exported)
     assert "7 entries are left to complete (marked TODO)" in out
     assert f"neorl-deploy serve {exported} tags.toml" in out
-    assert main(["init", str(exported)]) == 2
-    assert "tags.toml exists already" in capsys.readouterr().err
+    assert "tags.toml exists already" in command.refused("init", exported)
     text = (tmp_path / "tags.toml").read_text()
     for tag in ("LI", "TI", "PI", "LC.OP", "LC.OP", "TC.SP", "TC.SP"):
         text = text.replace('"TODO"', f'"{tag}"', 1)
@@ -216,35 +213,33 @@ def test_from_a_bundle_to_a_running_loop(exported, tmp_path, monkeypatch, capsys
     monkeypatch.setattr("neorl_deploy.runtime._load.require_trial", lambda *_: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("neorl_deploy._command.loop_commands.settle_memory", lambda: None)
-    assert main(["serve", str(exported), "tags.toml", "--steps", "1"]) == 0
-    output = capsys.readouterr().out
+    output = command("serve", exported, "tags.toml", "--steps", "1")
     assert "Running in shadow, recorded in the folder loop" in output
     assert (
         "closed\nEnded in shadow; the loop no longer writes to the plant\nHead of the audit log: "
         in output
     )
-    assert main(["verify", "loop", "--head", output.split()[-1]]) == 0
-    assert "2 records in 1 file\n" in capsys.readouterr().out
+    assert "2 records in 1 file\n" in command("verify", "loop", "--head", output.split()[-1])
     text = text.replace("valve = 40.0", "valve = 40.0\nstamped = false")
     for file, code in (("unstamped.toml", 2), ("accepted.toml", 0)):
         (tmp_path / file).write_text(text)
-        command = ["serve", str(exported), file, "--steps", "1", "--directory", "unstamped"]
-        assert main([*command, "--form", "numpy"]) == code
+        words = ["--steps", "1", "--directory", "unstamped", "--form", "numpy"]
+        ended, _, error = command.run("serve", exported, file, *words)
+        assert ended == code
+        assert ("unstamped.toml, level: it has no time stamp, so max_age" in error) == (code == 2)
         text = re.sub(r"max_age = [0-9.]+", "max_age = inf", text)
-    error = capsys.readouterr().err
-    assert "unstamped.toml, level: it has no time stamp, so max_age = 90 cannot tell" in error
-    assert main(["init", str(exported), "--out", "other.toml", "--rollout", "rollout.toml"]) == 0
+    command("init", exported, "--out", "other.toml", "--rollout", "rollout.toml")
     plan = (tmp_path / "rollout.toml").read_text()
     (tmp_path / "rollout.toml").write_text(plan.replace("[280.0, 400.0]", "[300.0, 350.0]"))
-    command = ["serve", str(exported), "tags.toml", "--steps", "1", "--rollout", "rollout.toml"]
-    assert main([*command, "--form", "numpy", "--directory", "second"]) == 0
-    assert main(["mode", "rollout", "--by", "shift leader", "--directory", "second"]) == 2
-    assert "before a release" not in capsys.readouterr().out
+    words = ["serve", exported, "tags.toml", "--steps", "1", "--rollout", "rollout.toml"]
+    words += ["--form", "numpy", "--directory", "second"]
+    assert "before a release" not in command(*words)
+    command.refused("mode", "rollout", "--by", "shift leader", "--directory", "second")
     (tmp_path / "second" / "process").write_text("running")  # as a process that was killed
-    assert main([*command, "--form", "numpy", "--directory", "second"]) == 0
-    assert "not closed before a release (the last process did not end" in capsys.readouterr().out
+    out = command(*words)
+    assert "not closed before a release (the last process did not end" in out
     with loop_lock(tmp_path / "loop"):
-        assert main(["mode", "closed-loop", "--by", "shift leader"]) == 0
+        command("mode", "closed-loop", "--by", "shift leader")
     assert len(list((tmp_path / "loop" / "orders").glob("*.json"))) == 1
 
 

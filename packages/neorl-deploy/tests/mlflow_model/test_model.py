@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from neorl_deploy import BundleError, DeployError
-from neorl_deploy._command.main import main
 from neorl_deploy.mlflow_model import DATA, BundleModel, _load_pyfunc, write_mlflow_model
 from neorl_deploy.runtime import LastSent
 
@@ -64,13 +63,12 @@ def test_a_row_that_is_none_is_one_line(model, row, words):
         model.predict([ROW], {"temperature": 1})
 
 
-def test_the_folder_holds_the_bundle_and_words_alone(folder, exported, bundle, tmp_path, capsys):
+def test_the_folder_holds_the_bundle_and_words_alone(command, folder, exported, bundle, tmp_path):
     files = {path.name for path in folder.rglob("*") if path.is_file()}
     assert files == {"MLmodel", "requirements.txt", *os.listdir(exported)}
     assert str(exported) not in (folder / "MLmodel").read_text()
-    assert main(["mlflow", str(exported), "--out", str(folder)]) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert main(["mlflow", str(exported), "--out", str(tmp_path / "model")]) == 0
+    assert "exists already" in command.refused("mlflow", exported, "--out", folder)
+    command("mlflow", exported, "--out", tmp_path / "model")
     (bundle / "weights.npz").write_bytes(b"other")
     with pytest.raises(BundleError, match=r"weights\.npz"):
         write_mlflow_model(bundle, tmp_path / "other")

@@ -12,7 +12,6 @@ import pytest
 from jax import export
 
 from neorl_deploy import BundleError, NotDeployable
-from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.runtime import LastSent, Runtime, load_bundle, open_programs
 from neorl_deploy.shadow import read_log, replay
@@ -88,13 +87,12 @@ def test_a_manifest_that_says_other_things_than_its_programs_is_not_loaded(bundl
         (lambda d: d["constraints"].update(constraints=[]), "a channel has no box"),
     ],
 )
-def test_numpy_alone_finds_answers_that_break_the_stated_limits(bundle, capsys, change, message):
+def test_numpy_alone_finds_answers_that_break_the_stated_limits(command, bundle, change, message):
     document = manifest_of(bundle)
     change(document)
     constraints = canonical(document["constraints"])
     reseal(bundle, manifest__json=canonical(document), constraints__json=constraints)
-    assert main(["verify", str(bundle)]) == 2
-    error = capsys.readouterr().err
+    error = command.refused("verify", bundle)
     assert message in error
     assert error.count("\n") == 1
 

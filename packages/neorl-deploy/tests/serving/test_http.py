@@ -13,7 +13,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from neorl_deploy import DeployError
-from neorl_deploy._command.main import main
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.runtime import LastSent, Runtime
 from neorl_deploy.serving import ServingLimits, serve_http
@@ -311,7 +310,7 @@ def test_a_bucket_fills_with_time():
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
 
 
-def test_a_token_that_is_none_and_an_open_door_are_refused(runtime, tmp_path, exported, capsys):
+def test_a_token_that_is_none_and_an_open_door_are_refused(command, runtime, tmp_path, exported):
     path = tmp_path / "token"
     with pytest.raises(DeployError, match="cannot read the token"):
         read_token(path)
@@ -326,8 +325,7 @@ def test_a_token_that_is_none_and_an_open_door_are_refused(runtime, tmp_path, ex
         read_token(path)
     with pytest.raises(DeployError, match="can be reached from other machines"):
         serve_http(runtime, host="0.0.0.0")
-    assert main(["http", str(exported), "--host", "0.0.0.0"]) == 2
-    assert "require a token" in capsys.readouterr().err
+    assert "require a token" in command.refused("http", exported, "--host", "0.0.0.0")
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(DeployError, match=f"cannot listen on 127.0.0.1:{port}"):
