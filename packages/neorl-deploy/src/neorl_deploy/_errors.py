@@ -1,5 +1,7 @@
 """Errors of the package, each with the exit code of the command."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import ClassVar
 
 
@@ -17,6 +19,19 @@ class NotDeployable(DeployError):  # noqa: N818 - an outcome, not a fault
     """The verdict forbids the requested operation."""
 
     exit_code: ClassVar[int] = 3
+
+
+@contextlib.contextmanager
+def needs(feature: str, extra: str) -> Iterator[None]:
+    """Imports of what an extra installs; without it, an error names the line that installs it.
+
+    Raises:
+        DeployError: If an import fails.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise missing_extra(feature, extra, error) from error
 
 
 def missing_extra(feature: str, extra: str, error: ImportError, *, other: str = "") -> DeployError:

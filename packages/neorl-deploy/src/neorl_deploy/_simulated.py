@@ -11,7 +11,7 @@ import time
 from collections.abc import Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from neorl_deploy._errors import missing_extra
+from neorl_deploy._errors import needs
 from neorl_deploy.bundle._manifest import ChannelEntry, Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.loop._block import (
@@ -196,11 +196,9 @@ class OpcUaServer:
     kind = "opcua"
 
     def __init__(self, port: int) -> None:
-        try:
+        with needs("a simulated plant", "opcua"):
             import asyncua
             from asyncua import ua
-        except ImportError as error:
-            raise missing_extra("a simulated plant", "opcua", error) from error
         # It listens on this machine alone, so its warnings of an open connection are no news.
         logging.getLogger("asyncua").addHandler(logging.NullHandler())
         self._asyncua, self._ua = asyncua, ua

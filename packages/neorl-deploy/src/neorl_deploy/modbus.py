@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy._errors import DeployError, needs
 from neorl_deploy.loop._plant import PlantError, Quality, Reading, require_address, require_timeout
 from neorl_deploy.loop._tags import TagMap
 
@@ -98,11 +98,9 @@ class ModbusPlant:
         word_order: str = "big",
         insecure: bool = False,
     ) -> None:
-        try:
+        with needs("a connection of kind modbus", "modbus"):
             from pymodbus import ModbusException
             from pymodbus.client import ModbusTcpClient
-        except ImportError as error:
-            raise missing_extra("a connection of kind modbus", "modbus", error) from error
         require_timeout(timeout)
         parts = require_address(
             address,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy._errors import DeployError, needs
 from neorl_deploy.loop._plant import PlantError, Quality, Reading, require_address, require_timeout
 from neorl_deploy.loop._tags import TagMap
 
@@ -64,10 +64,8 @@ class MqttPlant:
         password_file: str = "",
         insecure: bool = False,
     ) -> None:
-        try:
+        with needs("a connection of kind mqtt", "mqtt"):
             from paho.mqtt import client as paho
-        except ImportError as error:
-            raise missing_extra("a connection of kind mqtt", "mqtt", error) from error
         require_timeout(timeout)
         secured = str(address).startswith("mqtts:")
         example, port = SCHEMES[secured]

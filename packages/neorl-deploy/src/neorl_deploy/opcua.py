@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_deploy._errors import missing_extra
+from neorl_deploy._errors import needs
 from neorl_deploy.loop._check import EngineeringRange
 from neorl_deploy.loop._plant import PlantError, Quality, Reading, require_address, require_timeout
 from neorl_deploy.loop._tags import TagMap
@@ -71,11 +71,9 @@ class OpcUaPlant:
         password_file: str = "",
         insecure: bool = False,
     ) -> None:
-        try:
+        with needs("a connection of kind opcua", "opcua"):
             import asyncua
             from asyncua import ua
-        except ImportError as error:
-            raise missing_extra("a connection of kind opcua", "opcua", error) from error
         logging.getLogger("asyncua").addHandler(logging.NullHandler())  # the loop reports failures
         require_timeout(timeout)
         require_address(

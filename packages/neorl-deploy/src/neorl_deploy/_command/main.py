@@ -23,7 +23,7 @@ from neorl_deploy._command.loop_commands import (
 )
 from neorl_deploy._command.switches import NUMPY_FORM, prepare_jax, require_jax
 from neorl_deploy._command.text import command_prefix, one_line
-from neorl_deploy._errors import DeployError, NotDeployable, missing_extra
+from neorl_deploy._errors import DeployError, NotDeployable, needs
 
 if TYPE_CHECKING:  # only reading a bundle needs NumPy; the help text of a command does not
     from neorl_deploy.bundle._read import Bundle
@@ -252,10 +252,8 @@ def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPar
 
 
 def _completion(options: argparse.Namespace) -> int:
-    try:
+    with needs("completion", "completion"):
         import shtab
-    except ModuleNotFoundError as error:
-        raise missing_extra("completion", "completion", error) from None
     parser = _parser()
     for command in _commands(parser).values():
         for action in command._actions:

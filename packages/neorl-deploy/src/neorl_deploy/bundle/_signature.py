@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from neorl_deploy._errors import BundleError, DeployError, missing_extra
+from neorl_deploy._errors import BundleError, DeployError, needs
 from neorl_deploy.bundle._strict_json import dump_canonical, head, parse_strict
 
 ALGORITHM = "ed25519"
@@ -149,10 +149,8 @@ def _signature_file(claim: dict[str, str], signature: str) -> bytes:
 
 
 def _cryptography() -> tuple[Any, Any, Any]:
-    try:
+    with needs("a signature", "sign"):
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError as error:
-        raise missing_extra("a signature", "sign", error) from error
     return serialization, ed25519, InvalidSignature

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from neorl_deploy._errors import NotDeployable, missing_extra
+from neorl_deploy._errors import NotDeployable, needs
 from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._files import program_names
 from neorl_deploy.bundle._read import Bundle
@@ -107,8 +107,6 @@ def export_run(
 
 def _on_cpu() -> contextlib.AbstractContextManager[Any]:
     """Computes answers on the CPU, where parity is checked, even if an accelerator is present."""
-    try:
+    with needs("an export", "export"):
         import jax
-    except ImportError as error:
-        raise missing_extra("an export", "export", error) from error
     return jax.default_device(jax.devices("cpu")[0])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy._errors import DeployError, needs
 from neorl_deploy.bundle._manifest import PARITY_TOLERANCE, ArrayEntry
 from neorl_deploy.bundle._test_vectors import relative_difference
 from neorl_deploy.export._numpy_form import NoSuchOperationError, operation_list
@@ -68,11 +68,9 @@ def policy_onnx(candidate: PolicyArtefact) -> bytes:
     """
     import jax
 
-    try:
+    with needs("an export to ONNX", "onnx"):
         import onnx
         from onnx.reference import ReferenceEvaluator
-    except ImportError as error:
-        raise missing_extra("an export to ONNX", "onnx", error) from error
     policy: Any = candidate.policy
     carry = policy.initial_carry()
     if jax.tree.leaves(carry):

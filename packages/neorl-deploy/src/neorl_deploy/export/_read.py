@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy._errors import DeployError, needs
 from neorl_deploy.bundle._manifest import ChannelEntry
 from neorl_deploy.bundle._test_vectors import relative_difference
 from neorl_deploy.runtime._runtime import SELF_TEST_TOLERANCE
@@ -55,12 +55,10 @@ def guarded_policy(run: Run) -> GuardedParts:
         DeployError: If a part is damaged, belongs to another plant or is not the one that the run
             judged, or a policy acts differently here than where it was trained.
     """
-    try:
+    with needs("an export", "export"):
         from neorl_agents import ArtefactError, load_policy
         from neorl_safety.constraints import constraints_from_dict
         from neorl_safety.guards import guard_with, settings_from_dict
-    except ImportError as error:
-        raise missing_extra("an export", "export", error) from error
     try:
         candidate, fallback = load_policy(run.candidate), load_policy(run.fallback)
         constraints = constraints_from_dict(run.constraints)

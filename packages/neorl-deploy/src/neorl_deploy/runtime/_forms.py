@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._errors import BundleError, DeployError, missing_extra
+from neorl_deploy._errors import BundleError, DeployError, needs
 from neorl_deploy.bundle import _files as bundle_files
 from neorl_deploy.bundle._files import program_names, seal
 from neorl_deploy.bundle._manifest import ArrayEntry
@@ -171,13 +171,11 @@ def open_programs(bundle: Bundle) -> Programs:
         )
     device_for(bundle)
     with one_line_of(bundle, "its programs cannot be read"):
-        try:
+        with needs("running a bundle", "jax"):
             programs = Programs(
                 export.deserialize(bytearray(bundle.files[bundle_files.STEP])),
                 export.deserialize(bytearray(bundle.files[bundle_files.INITIAL_CARRY])),
             )
-        except ImportError as error:
-            raise missing_extra("running a bundle", "jax", error) from error
         _require_described(bundle, programs)
     return programs
 
@@ -287,10 +285,8 @@ def device_for(bundle: Bundle) -> Any:
 
 
 def jax_module() -> Any:
-    try:
+    with needs("running a bundle", "jax"):
         import jax
-    except ImportError as error:
-        raise missing_extra("running a bundle", "jax", error) from error
     return jax
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._errors import BundleError, missing_extra
+from neorl_deploy._errors import BundleError, needs
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._strict_json import parse_strict
 from neorl_deploy.runtime._decision import Decision
@@ -198,11 +198,9 @@ def application(runtime: Runtime, *, name: str = "policy", limits: ServingLimits
     Raises:
         DeployError: If the extra ``http`` is not installed.
     """
-    try:
+    with needs("serving over HTTP", "http"):
         import fastapi
         import prometheus_client
-    except ImportError as error:
-        raise missing_extra("serving over HTTP", "http", error) from error
     bounds = ServingLimits() if limits is None else limits
     app = fastapi.FastAPI(title="neorl bundle", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.ready = True

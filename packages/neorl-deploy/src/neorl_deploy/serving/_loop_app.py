@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from neorl_deploy._errors import BundleError, DeployError, missing_extra
+from neorl_deploy._errors import BundleError, DeployError, needs
 from neorl_deploy.bundle._strict_json import parse_strict
 from neorl_deploy.dashboard import live_page
 from neorl_deploy.loop import Board, Mode
@@ -56,12 +56,10 @@ def loop_application(
     Raises:
         DeployError: If the extra ``http`` is not installed.
     """
-    try:
+    with needs("serving over HTTP", "http"):
         import fastapi
         import prometheus_client
         from fastapi.responses import HTMLResponse, JSONResponse, Response
-    except ImportError as error:
-        raise missing_extra("serving over HTTP", "http", error) from error
     bounds = ServingLimits() if limits is None else limits
     bucket = Bucket(bounds.rate, bounds.burst)
     registry = prometheus_client.CollectorRegistry()

@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Any
 
-from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy._errors import DeployError, needs
 from neorl_deploy.runtime._runtime import Runtime
 from neorl_deploy.serving._app import application
 from neorl_deploy.serving._limits import ServingLimits
@@ -61,10 +61,8 @@ def make_server(runtime: Runtime, *, host: str, port: int, name: str, limits: Se
 
 def server_of(app: Any, host: str, port: int) -> Any:
     """The server of an application, not yet started."""
-    try:
+    with needs("serving over HTTP", "http"):
         import uvicorn
-    except ImportError as error:
-        raise missing_extra("serving over HTTP", "http", error) from error
 
     class Server(uvicorn.Server):
         """Reports on its open connections that it is not ready before it ends."""

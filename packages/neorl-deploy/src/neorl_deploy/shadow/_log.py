@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from neorl_deploy._errors import DeployError, missing_extra
+from neorl_deploy._errors import DeployError, needs
 from neorl_deploy.bundle._strict_json import head, require_head
 
 if TYPE_CHECKING:
@@ -141,10 +141,8 @@ class Stored(NamedTuple):
 
 def read_dataset_file(path: Path) -> Stored:
     """Reads a dataset file; any defect is a :class:`DeployError` of one line."""
-    try:
+    with needs("reading a dataset file", "replay"):
         import h5py
-    except ImportError as error:
-        raise missing_extra("reading a dataset file", "replay", error) from error
     try:
         with h5py.File(path, "r") as file:
             _check_head(path, file)
