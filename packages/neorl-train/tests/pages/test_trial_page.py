@@ -85,8 +85,9 @@ def test_a_trial_begins_with_the_changed_parameters_and_the_gain(tmp_path, noisy
     told += ["Predicted gain in return over PID: 2 [1.5, 2.5] EUR per episode", plan]
     assert [box.index(line) for line in told] == sorted(box.index(line) for line in told)
     assert sentences[0] not in box
-    # A number without an interval has none, and a run that trained nothing has no curves.
-    assert "1 [1, 1]" not in re.sub("<[^>]*>|\xa0", " ", page)
+    # A number without an interval has none, but the digits that decide; and no training, no curves.
+    assert ">1.00 EUR<" in page
+    assert ">1 \N{LESS-THAN OR EQUAL TO} 5 EUR<" in page
     assert "Learning curves" not in page
     assert "<dt>Seeds" not in page
     moved = page[page.index("Predicted by the plant model of the log") :].partition("</table>")[0]

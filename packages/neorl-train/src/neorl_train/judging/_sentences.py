@@ -38,12 +38,12 @@ def rule_of(level: float, episode_margin: float) -> str:
     An infinite ``episode_margin`` is no requirement on single episodes.
     """
     bounds = f"{confidence(level)} bounds"
-    rule = f"return above the reference and every cost within its limit, by {bounds}"
+    rule = f"return above that of today's controller, and every cost within its limit, by {bounds}"
     if math.isinf(episode_margin):
         return rule
     return (
         f"{rule}; and at most {short(100 * episode_margin)} % more of the episodes over a limit "
-        "or tripped than with the reference"
+        "or tripped than with today's controller"
     )
 
 

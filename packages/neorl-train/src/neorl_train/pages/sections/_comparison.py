@@ -157,7 +157,7 @@ def by_start(
     for panel, (candidate, reference, label, limit) in zip(panels[1:], costs, strict=True):
         count = np.arange(1, len(candidate) + 1)
         panel.plot(
-            count, np.sort(reference), color=CLASSICAL, ls=(0, (4, 2)), lw=1.3, label="reference"
+            count, np.sort(reference), color=CLASSICAL, ls=(0, (4, 2)), lw=1.3, label="today's"
         )
         panel.plot(count, np.sort(candidate), color=LEARNERS[0], lw=1.8, label="candidate")
         top = window([0.0, limit, *candidate, *reference])[1]

@@ -145,7 +145,7 @@ def learning_picture(inputs: Inputs) -> Html:
         "Thin lines are seeds, thick ones their mean. "
         + (
             "Return and cost are means over a few starts that the verdict does not use; dashed "
-            "lines are the reference and the log; the horizontal line of a cost is its limit. "
+            "lines are today's controller and the log; the horizontal line of a cost is its limit. "
             if inputs.simulated
             else "Return is the mean over a few episodes whose seeds the scores do not use; the "
             "dashed line is the log. "

@@ -42,7 +42,7 @@ def display(row: PolicyRow, tables: ResultTables) -> Html:
     if row.name == tables.candidate and row.guarded:
         notes.append("candidate")
     if row.name == tables.reference and not row.guarded:
-        notes.append("reference")
+        notes.append("today's")
     badges = [tag("span", note, class_="badge") for note in notes]
     return join([tag("span", name), *badges])
 

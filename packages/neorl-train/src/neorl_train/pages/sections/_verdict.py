@@ -134,11 +134,12 @@ def _row(clause: Clause) -> list[Content]:
     estimate = Estimate(clause.value, clause.low, clause.high)
     digits = sign_digits(estimate, decimals([estimate]))
     sign = "\N{GREATER-THAN SIGN}" if clause.relation == ">" else "\N{LESS-THAN OR EQUAL TO}"
-    estimate_words = with_decimals(clause.value, digits)
-    if clause.low < clause.high:
-        estimate_words += f" {interval(estimate, digits)}"
+    estimate_words = f"{with_decimals(clause.value, digits)} {interval(estimate, digits)}"
+    bound = with_decimals(clause.bound, digits)
+    if not clause.low < clause.high:  # a worst case has no width that would tell the digits
+        estimate_words, bound = significant(clause.value), short(clause.bound, beside=clause.limit)
     limit = with_unit(number(clause.limit), clause.unit)
-    required = f"{with_decimals(clause.bound, digits)} {sign} {limit}"
+    required = f"{bound} {sign} {limit}"
     if clause.is_share:
         estimate_words = fraction_interval(estimate)
         required = f"{percent(clause.bound)} {sign} {percent(clause.limit)}"
