@@ -134,6 +134,13 @@ def check_log(
     In float32 or wider; the discount is NaN if it is traced and outside [0, 1].
     """
     discount = checked_probability("discount", discount, closed=True)
+    if np.ndim(data.log_ratio) == 1:
+        # As one trajectory, a log of many would have the weight 1: its own return, no estimate.
+        raise ValueError(
+            "log_ratio must have the axes (trajectory, time), got shape "
+            f"{np.shape(data.log_ratio)}; put each episode into a row of its own, padded to one "
+            "length, and mark the padding false in mask"
+        )
     require_rank("log_ratio", data.log_ratio, 2, "trajectory, time")
     require_same_shape("log_ratio", data.log_ratio, "reward", data.reward)
     if data.mask is not None:

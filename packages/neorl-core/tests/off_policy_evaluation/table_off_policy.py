@@ -140,6 +140,11 @@ def log_refusals(shape, words):
         Refusal(
             words, (good._replace(log_ratio=jnp.ones(()), reward=jnp.ones(())),), {"discount": 1.0}
         ),
+        Refusal(
+            "each episode into a row of its own",
+            (good._replace(log_ratio=jnp.ones(shape[-1]), reward=jnp.ones(shape[-1])),),
+            {"discount": 1.0},
+        ),
         Refusal("log_ratio and reward", (good._replace(reward=short),), {"discount": 1.0}),
         Refusal("log_ratio and mask", (good._replace(mask=short > 0),), {"discount": 1.0}),
         Refusal("one step or more", (nothing,), {"discount": 1.0}),

@@ -208,7 +208,7 @@ def require_members(name: str, values: ArrayLike, other: str, of_one: ArrayLike)
 
 
 def require_length(name: str, value: ArrayLike, minimum: int) -> None:
-    """Raises an error if the first axis of an array is missing or shorter than ``least``."""
+    """Raises an error if the first axis of an array is missing or shorter than ``minimum``."""
     if np.ndim(value) < 1 or np.shape(value)[0] < minimum:
         raise ValueError(
             f"{name} needs a first axis of length {minimum} or more, got shape {np.shape(value)}; "
@@ -237,7 +237,7 @@ def checked_integer(name: str, value: Any, minimum: int | None = None, advice: s
     """Converts an integer of Python or NumPy, or an array without axes, to an int.
 
     Raises an error for a float, which would be truncated, for a boolean, and for a traced value. If
-    ``least`` is given, it also raises one for a smaller integer, with ``advice`` on what to do.
+    ``minimum`` is given, it also raises one for a smaller integer, with ``advice`` on what to do.
     """
     try:
         number = operator.index(value)
