@@ -11,8 +11,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import html
+import json
 import os
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +36,8 @@ MOST_CHANGES = 20
 """Changes of mode that are listed one by one."""
 SHEETS = "change-*.html"
 CONFIG = "config.toml"
+NOT_DECISIVE = ("output", "checkpoints", "devices")
+"""Sections of a configuration that do not influence results."""
 
 
 class Statement(NamedTuple):
@@ -177,10 +181,32 @@ def _development(evidence: Evidence) -> Iterator[Statement]:
         if record.get(key):
             yield evidence.recorded(text.format(record[key]), key)
     if evidence.run is not None and (evidence.run / CONFIG).is_file():
-        yield Statement("Every setting of the run", evidence.run / CONFIG)
+        file, sealed = evidence.run / CONFIG, record.get("config_hash")
+        same = settings_digest(file) == sealed
+        text = (
+            "Every setting of the run, with that digest" if same else "Settings that were changed"
+        )
+        yield Statement(
+            text if sealed else "Settings of the run, of which no digest is sealed", file
+        )
     for kind, names in (record.get("origins") or {}).items():
         for name, origin in names.items():
             yield evidence.recorded(f"From third parties: {kind} {name}, {origin}", "origins")
+
+
+def settings_digest(file: Path) -> str:
+    """The digest of all settings that decide a result, as the record of a run states it.
+
+    Raises:
+        DeployError: If the file is not TOML.
+    """
+    try:
+        settings = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise DeployError(f"{file} is not the configuration of a run: {error}") from error
+    decisive = {name: settings[name] for name in settings if name not in NOT_DECISIVE}
+    text = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _logic(evidence: Evidence) -> Iterator[Statement]:

@@ -27,7 +27,8 @@ RECORD = {
     "status": "finished",
     "id": "5eed",
     "started": "2026-11-20T08:00:00+00:00",
-    "config_hash": "sha256:c0ffee",
+    # printf '{"data":{"seed":0}}' | sha256sum
+    "config_hash": "sha256:ce1867ba3369f316ea8b0b4e6b2a9570a0de209885753a77acbf521eb61156e8",
     "dataset": {"rows": 1200, "episodes": 12},
     "changes": ["gain of inlet: 1 -> 2 % per m"],
     "controllers": ["inlet holds level at 1 m"],
@@ -49,7 +50,7 @@ def run(tmp_path: Path) -> Path:
     shutil.copytree(KEPT, folder / "policy.bundle")
     with_record(folder / "policy.bundle", RECORD)
     (folder / "run.json").write_text(json.dumps(RECORD))
-    (folder / "config.toml").write_text("[data]\n")
+    (folder / "config.toml").write_text("[output]\ndirectory = 'runs'\n[data]\nseed = 0\n")
     (folder / "replay.json").write_text("{}")
     (folder / "change-LC 1.html").write_text("<p>sheet</p>")
     return folder
@@ -155,11 +156,27 @@ def test_another_run_beside_the_bundle_is_not_used(run: Path) -> None:
     assert evidence_of(read_bundle(other / "policy.bundle")).run is None
 
 
+def test_settings_that_were_changed_after_the_run_are_told(run: Path) -> None:
+    assert "Every setting of the run, with that digest" in str(written(run))
+    (run / "config.toml").write_text("[data]\nseed = 1\n")
+    text = str(written(run))
+    assert "Settings that were changed" in text
+    assert "Every setting" not in text
+    (run / "config.toml").write_text("[data")
+    with pytest.raises(DeployError, match=r"config\.toml is not the configuration of a run"):
+        written(run)
+
+
 def test_a_bundle_without_its_run_says_what_is_sealed(run: Path, tmp_path: Path) -> None:
     alone = tmp_path / "received/line2.bundle"
     shutil.copytree(run / "policy.bundle", alone)
     text = dossier(evidence_of(read_bundle(alone)), alone.parent)
-    for words in ("1200 rows in 12 episodes", "gain of inlet: 1", "digest sha256:c0ffee", "08:00"):
+    for words in (
+        "1200 rows in 12 episodes",
+        "gain of inlet: 1",
+        f"digest {RECORD['config_hash']}",
+        "08:00",
+    ):
         assert words in text
     assert "run.json" not in text
 
