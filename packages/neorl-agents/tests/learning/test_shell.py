@@ -180,9 +180,15 @@ class Stray(Unnamed):
         return parameters, {"critics": parameters["actor"]}
 
 
+class Single(Stray):
+    def fresh(self, spec, key):
+        return {"actor": super().fresh(spec, key)[0], "critics": None}
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
+        (Single, r"Single\.fresh must return two dictionaries, .*got a dict"),
         (Unnamed, r"Unnamed\.rates has no learning rate for the parameter 'actor'; add"),
         (
             Stray,

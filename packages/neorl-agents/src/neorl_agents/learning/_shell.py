@@ -270,8 +270,7 @@ def _init(
     key: PRNGKeyArray,
     spec: Spec,
 ) -> LearnerState:
-    parameters, targets = learner.fresh(spec, key)
-    _require_names(learner, parameters, targets)
+    parameters, targets = _named(learner, learner.fresh(spec, key))
     optimisers = {
         name: init_optimiser(
             learner.optimiser_of(name), value, getattr(learner, learner.rates[name])
@@ -282,8 +281,16 @@ def _init(
     return LearnerState(parameters, targets, optimisers, counters, preparation, context)
 
 
-def _require_names(learner: BaseLearner, parameters: Any, targets: Any) -> None:
+def _named(learner: BaseLearner, fresh: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The two dictionaries of ``fresh``, whose names must fit each other and the rates."""
     name = type(learner).__name__
+    two = isinstance(fresh, tuple) and len(fresh) == 2
+    if not two or not all(isinstance(part, dict) for part in fresh):
+        raise InputError(
+            f"{name}.fresh must return two dictionaries, the parameters and the targets (`return "
+            f"parameters, {{}}` if nothing follows them), got a {type(fresh).__name__}"
+        )
+    parameters, targets = fresh
     for parameter in parameters:
         if parameter not in learner.rates:
             raise InputError(
@@ -296,3 +303,4 @@ def _require_names(learner: BaseLearner, parameters: Any, targets: Any) -> None:
                 f"{name}.fresh returns a target {target!r}, but no parameter has this name; its "
                 f"parameters are {', '.join(parameters)}"
             )
+    return parameters, targets

@@ -48,4 +48,7 @@ def _as_array(path: tuple, leaf: object) -> jax.Array:
         return jnp.asarray(leaf, dtype=jnp.float32)
     if isinstance(leaf, np.ndarray | np.number):
         return jnp.asarray(leaf, dtype=jax.dtypes.canonicalize_dtype(leaf.dtype))
-    raise TypeError(f"{where} is a {type(leaf).__name__}; expected a number or an array")
+    raise TypeError(
+        f"{where} is a {type(leaf).__name__}; expected a number or an array, so make text a static "
+        "field, such as equinox.field(static=True)"
+    )
