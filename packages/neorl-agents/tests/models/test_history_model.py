@@ -349,7 +349,8 @@ def test_the_history_reaches_past_a_dead_time_that_noise_hides():
     """A lag of 10 steps behind a dead time of 8 under a sluggish loop, with moves by hand.
 
     The response to a step is ``1 - exp(-(t - 8) / 10)``. One step ahead, 16 past steps predict only
-    0.9 % better than 8; with 8, the response after 20 steps would be a third of what it is.
+    0.9 % better than 8, and the shortest good history would be 8. With it, the response after 20
+    steps would be a third of what it is.
     """
     rng = np.random.default_rng(0)
     pole, length, level, load, drift, integral, by_hand = np.exp(-0.1), 200, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -376,7 +377,7 @@ def test_the_history_reaches_past_a_dead_time_that_noise_hides():
     )  # fmt: skip
     spec = Spec((Channel("x", "m", -90, 90),), SPEC.action, (), dt=1.0, horizon=length)
     settings = HistoryModelSettings(
-        history=(1, 2, 4, 8, 16), ahead=(2, 5, 10, 20, 50, 100), members=1, updates=1, width=4
+        history=(1, 2, 4, 8, 16), longest=True, members=1, updates=1, width=4
     )
     fitted = fit_history_model(log_rows(log, spec), spec, jax.random.key(0), settings=settings)
     assert fitted.history == 16

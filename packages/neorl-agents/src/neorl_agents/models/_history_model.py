@@ -213,11 +213,11 @@ class HistoryModelSettings:
     """Settings for fitting a model.
 
     Attributes:
-        history: Numbers of past steps to choose from: the smallest whose linear part predicts
-            held-out episodes one step ahead within 2 % of the best is taken.
-        ahead: Numbers of steps at which free runs with the logged actions are compared too. A
-            longer history is then taken if the smallest whose mean error is within 2 % of the best
-            is longer: noise hides a dead time one step ahead, and disturbances many steps ahead.
+        history: Numbers of past steps to choose from, by what their linear part leaves of held-out
+            episodes one step ahead.
+        longest: Whether the longest history within 2 % of the best is taken; else the shortest.
+            Measurements are inputs too, so their noise biases a short history, and feedback ties
+            that bias to the actions. A long one tends to the true response, with more variance.
         members: Number of networks that learn the residual of the linear part.
         updates: Number of gradient steps of each.
         batch_size: Rows of a gradient step.
@@ -229,7 +229,7 @@ class HistoryModelSettings:
     """
 
     history: tuple[int, ...] = (1, 2, 4, 8)
-    ahead: tuple[int, ...] = ()
+    longest: bool = False
     members: int = 3
     updates: int = 3_000
     batch_size: int = 256
@@ -379,18 +379,10 @@ def _chosen_history(
 ) -> int:
     if len(settings.history) == 1:
         return settings.history[0]
-    lengths = np.diff(np.append(np.unique(rows.start), len(rows.start)))
-    ahead = [n for n in settings.ahead if n <= lengths.max()]
-    measured = [_errors_one_ahead(rows, scales, predicted, settings)]
-    if ahead:
-        measured.append(_errors_many_ahead(rows, scales, predicted, settings, np.asarray(ahead)))
-    return max(_smallest(settings.history, errors) for errors in measured)
-
-
-def _smallest(histories: Sequence[int], errors: Sequence[float]) -> int:
-    """The smallest history with an error within 2 % of the best."""
+    errors = _errors_one_ahead(rows, scales, predicted, settings)
     acceptable = 1.02 * min(errors)
-    return next(h for h, e in zip(histories, errors, strict=True) if e <= acceptable)
+    within = [h for h, e in zip(settings.history, errors, strict=True) if e <= acceptable]
+    return max(within) if settings.longest else within[0]
 
 
 def _columns_of(history: int, longest: int, n_obs: int, n_predicted: int, n_action: int) -> Any:
@@ -428,95 +420,6 @@ def _errors_one_ahead(
         squares = np.mean((test_target - predictions) ** 2, axis=0)
         errors.append(float(np.mean(np.sqrt(squares) / total_spread)))
     return errors
-
-
-FOLDS = 3
-"""Parts of the episodes, each of which a fit to the others predicts."""
-PLACES = 150
-"""Largest number of places in a part at which free runs begin."""
-
-
-def _errors_many_ahead(
-    rows: LogRows,
-    scales: Scales,
-    predicted: tuple[int, ...],
-    settings: HistoryModelSettings,
-    ahead: np.ndarray,
-) -> list[float]:
-    """Error of every history's linear part in free runs, in units of that of no change.
-
-    It is the mean over channels and over the numbers of steps ``ahead``.
-    """
-    longest = max(settings.history)
-    first, number = np.unique(rows.start, return_inverse=True)
-    lengths = np.diff(np.append(first, len(rows.start)))
-    whole = np.flatnonzero(rows.start + lengths[number] - np.arange(len(number)) >= ahead[-1])
-    indices = np.arange(0, len(number), max(1, 4 * len(number) // settings.rows))
-    inputs, target = _inputs_of_rows(rows, scales, predicted, longest, indices)[0]
-    sizes = rows.obs.shape[1], len(predicted), rows.action.shape[1]
-    errors = []
-    for history in settings.history:
-        columns, squares = _columns_of(history, longest, *sizes), []
-        for fold in range(FOLDS):
-            begin = whole[number[whole] % FOLDS == fold]
-            if not len(begin):
-                continue
-            fitted = number[indices] % FOLDS != fold
-            coefficients = _ridge(inputs[fitted][:, columns], target[fitted], settings.ridge)
-            begin = begin[:: max(1, len(begin) // PLACES)]
-            squares.append(
-                _free_errors(rows, scales, predicted, history, coefficients, begin, ahead)
-            )
-        error, unchanged = np.sqrt(np.mean(np.concatenate(squares, axis=1), axis=1))
-        ratio = error / np.maximum(unchanged, 1e-12)
-        errors.append(float(np.where(np.isfinite(ratio), ratio, np.inf).mean()))
-    return errors
-
-
-def _free_errors(
-    rows: LogRows,
-    scales: Scales,
-    predicted: tuple[int, ...],
-    history: int,
-    coefficients: np.ndarray,
-    begin: np.ndarray,
-    ahead: np.ndarray,
-) -> Float[np.ndarray, "two place ahead predicted"]:
-    """Squared errors of free runs of a linear map with the logged actions, and of no change.
-
-    On the host: a few matrix products cost less than a program for every history.
-    """
-    columns = list(predicted)
-    obs_rows, action_rows = histories(rows, begin, history)
-    obs, actions = rows.obs[obs_rows].astype(np.float64), rows.action[action_rows]
-    of_obs, of_action, of_change = (
-        np.asarray(scale, np.float64) for scale in (scales.obs, scales.action, scales.change)
-    )
-    first, errors, unchanged = obs[:, -1, columns], [], []
-
-    def standardised(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        return np.clip((values - scale[0]) / scale[1], -CLIP, CLIP)
-
-    for step in range(ahead[-1]):
-        actions = np.concatenate([actions, rows.action[begin + step][:, None]], axis=1)
-        change = (obs[:, :-1] - obs[:, -1:])[..., columns] / of_change[1]
-        parts = (
-            standardised(obs[:, -1], of_obs),
-            np.clip(PAST * change, -CLIP, CLIP).reshape(len(begin), -1),
-            standardised(actions, of_action).reshape(len(begin), -1),
-        )
-        inputs = np.concatenate(parts, axis=1)
-        change = (inputs @ coefficients[:-1] + coefficients[-1]) * of_change[1] + of_change[0]
-        after = rows.next_obs[begin + step].astype(np.float64)
-        logged = after[:, columns]
-        after[:, columns] = obs[:, -1, columns] + change
-        if step + 1 in ahead:
-            errors.append((after[:, columns] - logged) ** 2)
-            unchanged.append((first - logged) ** 2)
-        after = np.clip(after, np.asarray(scales.low), np.asarray(scales.high))
-        obs = np.concatenate([obs[:, 1:], after[:, None]], axis=1)
-        actions = actions[:, 1:]
-    return np.stack([np.stack(errors, axis=1), np.stack(unchanged, axis=1)])
 
 
 def _with_end(outcome: np.ndarray, ends: bool) -> Float[Array, "rows out"]:

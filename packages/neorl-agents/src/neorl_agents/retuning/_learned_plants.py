@@ -197,8 +197,6 @@ LEAD = 8
 """Steps in which a filtered derivative forgets that it did not know the rows before the cut."""
 LONGEST = 16
 """Past steps that a model of running operation may read."""
-AHEAD = (2, 5, 10, 20, 50, 100)
-"""Steps of the free runs that choose how many it reads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,8 +215,8 @@ class PlantFacts:
         running: Whether the episodes of the log were cut out of running operation. The first steps
             of each (:data:`LEAD`, or a tenth of the episode) are then repeated as logged while the
             controller follows, so that it acts from the state of its action in force. Such a log is
-            one of feedback, whose dead times nobody declares: histories of up to
-            :data:`LONGEST` steps are compared, also in free runs over :data:`AHEAD` steps.
+            one of feedback and noise: of histories of up to :data:`LONGEST` steps the longest that
+            predicts as well as the best is taken.
     """
 
     rates: tuple[float, ...] = ()
@@ -392,13 +390,13 @@ def model_settings(settings: HistoryModelSettings, facts: PlantFacts) -> History
     """Settings of the model of a log: for running operation, with longer histories to choose from.
 
     Args:
-        settings: Settings of a model; a single history, or steps ahead, are kept as they are.
+        settings: Settings of a model; a single history is kept as it is.
         facts: Declarations about the plant.
     """
-    if not facts.running or settings.ahead or len(settings.history) == 1:
+    if not facts.running or len(settings.history) == 1:
         return settings
     histories = tuple(dict.fromkeys((*settings.history, LONGEST)))
-    return dataclasses.replace(settings, history=histories, ahead=AHEAD)
+    return dataclasses.replace(settings, history=histories, longest=True)
 
 
 def split_episodes(
