@@ -4,7 +4,9 @@ The plant is the published transfer matrix: a gain, a lag and a dead time in min
 from reflux, steam and feed to the top and the bottom composition. Two sluggish loops run it, with
 moves of set points and stretches in manual, and the log is cut without regard to either.
 
-Source: Wood and Berry, Terminal composition control of a binary distillation column, 1973.
+Source: Wood and Berry, Terminal composition control of a binary distillation column, 1973; gains
+that are published for it: Luyben, Simple method for tuning SISO controllers in multivariable
+systems, Ind. Eng. Chem. Process Des. Dev. 25 (1986) 654.
 """
 
 import equinox as eqx
@@ -20,7 +22,8 @@ from neorl_agents.models import (
     replayed_plant,
     visited_rows,
 )
-from neorl_agents.retuning import PlantFacts, RetuneSettings, learned_plants, replayed
+from neorl_agents.retuning import PlantFacts, RetuneSettings, learned_plants, replayed, retune
+from neorl_agents.retuning._loops_together import sensitivity_together
 from neorl_core import Channel, Spec, Transition
 from neorl_core.control import standard_pid
 
@@ -141,3 +144,68 @@ def test_a_model_of_the_wrong_sign_repeats_the_log_and_errs_after_moves(plants):
     np.testing.assert_allclose(
         returns, np.broadcast_to(plants.logged[own], returns.shape), rtol=2e-3
     )
+
+
+LUYBEN = (0.375, -0.075), (8.29 * 60, 23.6 * 60)
+
+
+def published(gain, integral, *, sampled=False):
+    """``G K`` of the published transfer functions with PIs, at many frequencies.
+
+    Continuous, or with a hold and controllers every minute, as in the recording.
+    """
+    s = 1j * np.geomspace(1e-3, np.pi if sampled else 10, 20_000)  # radians per minute
+    z = np.exp(s)
+
+    def path(k, lag, dead):
+        pole = np.exp(-1 / lag)
+        whole = k * (1 - pole) * z**-dead / (z - pole)
+        return whole if sampled else k * np.exp(-dead * s) / (lag * s + 1)
+
+    minutes = np.asarray(integral) / 60
+    rise = 1 - 1 / z if sampled else s
+    controllers = np.asarray(gain)[:, None] * (1 + 1 / (minutes[:, None] * rise))
+    plant = np.asarray([[path(*one) for one in row[:2]] for row in PATHS])
+    return np.moveaxis(plant * controllers[None], 2, 0)
+
+
+def test_the_transfer_functions_and_the_gains_are_those_of_the_literature():
+    """Luyben's gains are those at which the largest log modulus of two loops is 4 dB."""
+    loop = published(*LUYBEN)
+    w = np.linalg.det(np.eye(2) + loop) - 1
+    assert (20 * np.log10(np.abs(w / (1 + w)))).max() == pytest.approx(4, abs=0.1)
+
+
+def tuning(gain, integral):
+    loops = standard_pid(
+        gain=gain, integral_time=integral, setpoint=0.0, low=-2.0, high=2.0, dt=SPEC.dt,
+        measured=[0, 1],
+    )  # fmt: skip
+    return TrackingPID(loops, (2, 3))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.6])
+def test_loops_together_are_as_robust_as_by_the_published_transfer_functions(plants, factor):
+    gain, integral = LUYBEN
+    gain = tuple(factor * one for one in gain)
+    sensitivity = np.linalg.inv(np.eye(2) + published(gain, integral, sampled=True))
+    expected = np.abs(np.diagonal(sensitivity, axis1=1, axis2=2)).max()
+    found = sensitivity_together(plants.model, tuning(gain, integral))
+    assert found == pytest.approx(expected, rel=0.15)
+
+
+def test_loops_that_ring_together_are_refused_and_calmer_ones_on_the_way_are_not(plants):
+    """Larger gains than Luyben's, at which each loop alone has a peak sensitivity below 2."""
+    gain, integral = LUYBEN
+    today = tuning(gain, integral)
+    factors = np.array([1.2, 1.8])
+    loop = published(factors * gain, integral, sampled=True)
+    assert max(np.abs(1 / (1 + loop[:, i, i])).max() for i in range(2)) < 2
+    # Steps of half a logarithm of the gain and the integral time of each loop.
+    ringing = np.stack([np.log(factors) / 0.5, np.zeros(2)], axis=1).ravel()
+    table = retune(plants, today, 0, QUICK, proposed={"a": ringing}).table
+    said = {
+        one.name: [x.sentence for x in one.refused_by if x.subject == "together"] for one in table
+    }
+    assert "ring when all of them are closed: the peak sensitivity of a loop is" in said["a 1"][0]
+    assert not said["a 0.0625"]

@@ -54,6 +54,8 @@ class ChoiceRule:
             (:func:`judging_modes`). A model with a larger one is not used.
         near: Fraction of a limit above which an episode counts as over it, because rare peaks are
             predicted too low.
+        together: Largest peak sensitivity of a loop while all loops of a bank are closed, unless
+            today's bank has a larger one. Of running operation alone, whose plant is linear enough.
     """
 
     z: float = 1.96
@@ -67,6 +69,7 @@ class ChoiceRule:
     trust: float = 0.2
     held_out: float = 0.1
     near: float = 0.8
+    together: float = 2.0
 
     def farthest(self, incumbent: float) -> float:
         """Distance from the log's data that is not penalised, in standard deviations per step.
@@ -102,13 +105,15 @@ class Refusal(NamedTuple):
             incumbent's, ``"error"`` the error of the model on logged episodes, ``"agreement"``
             another estimator than the networks, ``"support"`` the distance from the data of the
             log, ``"excitation"`` what the log does not show, ``"divergence"`` a rollout that
-            diverges, and ``"way"`` a predicted loss on the way to the candidate.
+            diverges, ``"way"`` a predicted loss on the way to the candidate, and ``"together"``
+            loops that would ring when all of them are closed.
         sentence: The reason with its numbers.
     """
 
     subject: Literal[
-        "return", "costs", "error", "agreement", "support", "excitation", "divergence", "way"
-    ]
+        "return", "costs", "error", "agreement", "support", "excitation", "divergence", "way",
+        "together",
+    ]  # fmt: skip
     sentence: str
 
 

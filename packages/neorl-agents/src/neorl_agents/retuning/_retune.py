@@ -25,6 +25,7 @@ from neorl_agents.retuning._learned_plants import (
     RetuneSettings,
     evaluate_candidates,
 )
+from neorl_agents.retuning._loops_together import sensitivity_together
 from neorl_agents.retuning._residual import fit_residual, with_authority
 from neorl_agents.retuning._search import SearchResult, limits_of, search
 from neorl_core import InputError, Policy
@@ -83,7 +84,8 @@ def retune(
     and in some of its networks. The result of the search, and points on the way to it, are the
     candidates. They are judged on unseen episodes, in all networks and in the linear part.
     :class:`ChoiceRule` refuses some of them; among the rest, the one with the largest lower bound
-    of the gain is chosen. If none is left, the incumbent stays.
+    of the gain is chosen. If none is left, the incumbent stays. Of a log of running operation,
+    loops are refused too that would ring when all of them are closed together.
 
     Args:
         plants: Result of :func:`learned_plants`.
@@ -120,6 +122,7 @@ def retune(
     table = _without_gaps(
         evaluate_candidates(plants, candidates, TODAY, settings.rule, searched=candidates)
     )
+    table = _without_ringing(table, candidates, plants, settings.rule)
     chosen = choose(table, TODAY)
     policy = candidates[chosen]
     values = zip(
@@ -296,3 +299,37 @@ def _without_gaps(table: tuple[Prediction, ...]) -> tuple[Prediction, ...]:
             one = dataclasses.replace(one, refused_by=(*one.refused_by, Refusal("way", reason)))
         result.append(one)
     return (today, *result)
+
+
+def _without_ringing(
+    table: tuple[Prediction, ...],
+    candidates: Mapping[str, Policy],
+    plants: LearnedPlants,
+    rule: ChoiceRule,
+) -> tuple[Prediction, ...]:
+    """Refuses loops of which each may be robust alone, and all of them closed together are not.
+
+    Points on the way from today's loops are candidates as well, so they are detuned together. If
+    today's loops are unstable with the model, it says nothing about others.
+    """
+    if not plants.evaluation_plant.episodes.lead.shape[1]:  # no log of running operation
+        return table
+    today = sensitivity_together(plants.model, candidates[TODAY])
+    if not np.isfinite(today):
+        return table
+    allowed, result = max(rule.together, today), list(table[:1])
+    for one in table[1:]:
+        peak = sensitivity_together(plants.model, candidates[one.name])
+        if peak > allowed:
+            found = f"the peak sensitivity of a loop is {peak:.2f}, today {today:.2f}"
+            if np.isinf(peak):
+                found = "they are unstable"
+            reason = (
+                f"its loops ring when all of them are closed: {found}, and at most {allowed:.2f} "
+                "is allowed"
+            )
+            one = dataclasses.replace(
+                one, refused_by=(*one.refused_by, Refusal("together", reason))
+            )
+        result.append(one)
+    return tuple(result)

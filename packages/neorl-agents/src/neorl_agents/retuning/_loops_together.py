@@ -1,0 +1,140 @@
+"""How robust loops are while all of them are closed, on the linear part of a plant model."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Complex, Float
+
+from neorl_agents.controllers import TrackingPID
+from neorl_agents.models import HistoryModel
+from neorl_agents.models._history_model import PAST
+from neorl_core import Policy
+from neorl_core.control import PID
+
+POINTS = 400
+"""Frequencies at which the loops are judged, from a thousandth of the sampling rate up to half."""
+
+
+class LinearPart(NamedTuple):
+    """``x_{t+1} = sum_k states[k] x_{t-k} + sum_k inputs[k] u_{t-k}``, as deviations.
+
+    Attributes:
+        states: Weights of the predicted channels, this row's first, shape ``(lag, obs, obs)``.
+        inputs: Weights of the actions, this row's first, shape ``(lag, obs, act)``.
+    """
+
+    states: Float[np.ndarray, "lag obs obs"]
+    inputs: Float[np.ndarray, "lag obs act"]
+
+    def response(self, z: Complex[np.ndarray, " point"]) -> Complex[np.ndarray, "point obs act"]:
+        """The frequency response at points of the unit circle."""
+        past, inputs = (
+            np.einsum("kij,kw->wij", part, z[None] ** -np.arange(len(part))[:, None])
+            for part in self
+        )
+        return np.linalg.solve(z[:, None, None] * np.eye(past.shape[1]) - past, inputs)
+
+
+def linear_part(model: HistoryModel) -> LinearPart:
+    """The linear part of a plant model without its networks, in physical units.
+
+    Channels that are not predicted are taken as constant.
+    """
+    weights = np.asarray(model.dynamics.linear, np.float64)
+    of_obs, of_action, of_change = (
+        np.asarray(scale, np.float64)[1]
+        for scale in (model.scales.obs, model.scales.action, model.scales.change)
+    )
+    columns, history = list(model.predicted), model.history
+    count, n_obs, n_action = len(columns), model.spec.n_obs, model.spec.n_action
+    first = n_obs + (history - 1) * count
+    now, differences, actions = weights[:n_obs], weights[n_obs:first], weights[first:-1]
+    change = of_change[:, None]
+    # The oldest row comes first among the inputs of the model.
+    past = [
+        PAST * change * block.T / of_change
+        for block in differences.reshape(history - 1, count, count)[::-1]
+    ]
+    newest = np.eye(count) + change * now[columns].T / of_obs[columns] - sum(past)
+    inputs = [change * block.T / of_action for block in actions.reshape(-1, count, n_action)[::-1]]
+    return LinearPart(np.stack([newest, *past]), np.stack(inputs))
+
+
+def sensitivity_together(model: HistoryModel, policy: Policy) -> float:
+    """Largest peak sensitivity of a loop while all other loops of a bank are closed too.
+
+    With the frequency response ``G`` of the linear part and the controllers ``K`` of the bank,
+    ``S = (I + G K)^-1`` and the result is the maximum of ``|S_ii|`` over loops and frequencies: how
+    much a disturbance of one measurement, with whatever the other loops make of it, grows in it.
+    For a single loop it is the usual ``Ms``. It does not depend on units.
+
+    Args:
+        model: Model of a plant in running operation.
+        policy: The bank, which may read its setpoints from the observation.
+
+    Returns:
+        The peak; infinite if the closed loops are unstable. NaN if the policy is no bank of two or
+        more PIDs that act on predicted channels.
+
+    Source: Skogestad and Postlethwaite, Multivariable feedback control, 2005, chapter 10.
+    """
+    loops = policy.loops if isinstance(policy, TrackingPID) else policy
+    if not isinstance(loops, PID):
+        return np.nan
+    gains = [np.asarray(leaf, np.float64) for leaf in (loops.kp, loops.ki, loops.kd, loops.tau)]
+    acting = [i for i in range(len(loops.measured)) if any(gain[i] for gain in gains[:3])]
+    places = {channel: place for place, channel in enumerate(model.predicted)}
+    if len(acting) < 2 or any(loops.measured[i] not in places for i in acting):
+        return np.nan
+    kp, ki, kd, tau = (gain[acting] for gain in gains)
+    rows, dt = [places[loops.measured[i]] for i in acting], float(loops.dt)
+    part = linear_part(model)
+    part = part._replace(inputs=part.inputs[:, :, acting])
+    bank = _Bank(kp, ki * dt, kd / (tau + dt), tau / (tau + dt), rows)
+    if not _largest_pole(part, bank) < 1:
+        return np.inf
+    z = np.exp(1j * np.geomspace(2e-3 * np.pi, np.pi, POINTS))
+    rise = (1 - 1 / z)[:, None]
+    controllers = kp + bank.ki / rise + bank.kd * rise / (1 - bank.kept / z[:, None])
+    loop = part.response(z)[:, rows, :] * controllers[:, None, :]
+    sensitivity = np.linalg.inv(np.eye(len(acting)) + loop)
+    return float(np.abs(np.diagonal(sensitivity, axis1=1, axis2=2)).max())
+
+
+class _Bank(NamedTuple):
+    """PIDs by rows: gain, integral gain, slope gain, what a slope keeps, measured channels."""
+
+    kp: Float[np.ndarray, " loop"]
+    ki: Float[np.ndarray, " loop"]
+    kd: Float[np.ndarray, " loop"]
+    kept: Float[np.ndarray, " loop"]
+    rows: list[int]
+
+
+def _largest_pole(part: LinearPart, bank: _Bank) -> float:
+    """Largest absolute value of the poles of the closed loops."""
+    lags, count, _ = part.states.shape
+    n_loop, held = len(bank.rows), len(part.inputs) - 1
+    # Rows of the state: measurements newest first, outputs newest first, integrals, slopes, and
+    # the last measurement of every loop.
+    sizes = np.cumsum([lags * count, held * n_loop, n_loop, n_loop, n_loop])
+    state = np.eye(sizes[-1])
+    past, sent, integral, slope, last = np.split(state, sizes[:-1])
+    past = past.reshape(lags, count, -1)
+    measured = past[0][bank.rows]
+
+    def times(gain: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return gain[:, None] * rows
+
+    # A loop without an integral has no such state, whose pole would be one.
+    integral = times(bank.ki != 0, integral) - times(bank.ki, measured)
+    slope = times(bank.kept, slope) + times(bank.kd, measured - last)
+    output = integral - times(bank.kp, measured) - slope
+    outputs = np.concatenate([output[None], sent.reshape(held, n_loop, -1)])
+    following = np.einsum("kij,kjs->is", part.states, past)
+    following += np.einsum("kij,kjs->is", part.inputs, outputs)
+    after = [
+        following, past[:-1].reshape(-1, len(state)), outputs[:-1].reshape(-1, len(state)),
+        integral, slope, measured,
+    ]  # fmt: skip
+    return float(np.abs(np.linalg.eigvals(np.concatenate(after))).max())
