@@ -132,14 +132,18 @@ def test_an_hour_that_comes_twice_is_told(command: Any, wide: Path) -> None:
     command("init", "autumn.csv", "--out", "autumn.toml")
     out = command("convert", "autumn.toml", "--out", "a.h5")
     expected = (
-        "a row is earlier than the row above: if the clocks were set back there, set "
-        "log.time_zone in autumn.toml to the time zone of the log, and set log.ambiguous"
+        "left out: 60 rows from 2024-10-27 02:00:00 to 2024-10-27 02:59:00: their stamps are those "
+        "of rows above them, as when clocks are set back, and values that differ from those count "
+        'as missing; state the zone as log.time_zone in plant.toml, with log.ambiguous = "order"'
     )
-    assert expected in out
+    assert expected in out.splitlines()
+    assert expected in " ".join(command("inspect", "a.h5").split())
     assert "differ from another value with the same timestamp, and count as missing" in out
     text = Path("autumn.toml").read_text().replace("# ambiguous", "ambiguous")
     Path("autumn.toml").write_text(text.replace('"UTC"', '"Europe/Vienna"'))
-    assert "differ from another value" not in command("convert", "autumn.toml", "--out", "b.h5")
+    out = command("convert", "autumn.toml", "--out", "b.h5")
+    assert "differ from another value" not in out
+    assert "left out: 60 rows from" not in out
 
 
 def _with_column(text: str, name: str, value: str) -> str:

@@ -275,6 +275,9 @@ def test_the_hour_that_daylight_saving_repeats(tank: Tank, tmp_path: Path, how: 
     dataset = converted(tmp_path, values)
     counted = dataset.attributes["ingestion"]
     assert counted["in_a_repeated_hour"] == 120
+    hours = [tuple(one.values())[:3] for one in counted.get("repeated_hours", ())]
+    begin, end = "2024-10-27 02:00:00", "2024-10-27 02:59:00"
+    assert hours == ([] if how == "order" else [(begin, end, 120 if how == "mask" else 60)])
     if how == "order":
         rows = np.arange(1, 239)
         check_known(dataset, tank, rows)

@@ -1,7 +1,9 @@
 """``neorl-train loop``: from a table to an answer, and what it refuses."""
 
 import json
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -58,6 +60,29 @@ def test_a_mistake_is_one_line_before_any_work(
     assert message in told.err
     assert told.err.count("\n") == 1
     assert not told.out
+
+
+@pytest.mark.parametrize("day", ["2024-03-31", "2024-10-27"])
+def test_the_hour_that_clocks_repeat_is_told_and_the_one_that_they_skip_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], day: str
+) -> None:
+    """A log in Vienna's local time without a zone, with few rows so that nothing is identified."""
+    begin = np.datetime64(f"{day}T00:00", "s").astype(int).item() - 3600
+    lines = ["time,LIC-7.PV,LIC-7.SP,LIC-7.OP"]
+    for minute in range(180):
+        local = datetime.fromtimestamp(begin + 60 * minute, ZoneInfo("Europe/Vienna"))
+        lines.append(f"{local:%Y-%m-%d %H:%M:%S},{40 + np.sin(minute):.3f},45.0,{minute}")
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(lines) + "\n")
+    assert main(["loop", str(path)]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "left out" in line]
+    if day == "2024-03-31":
+        assert not told
+        return
+    (line,) = told
+    assert line.startswith(f"left out: 60 rows from {day} 02:00:00 to {day} 02:59:00: their stamps")
+    assert main(["loop", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left_out"] == [line]
 
 
 def test_a_file_that_is_absent_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,7 @@ class LoopRecord:
         ranges_known: Whether both ranges were declared; otherwise they are those of the rows, and
             what is measured against them, such as saturation, is only a guess.
         mode_known: Whether the log says who acted; otherwise every row counts as automatic.
+        left_out: What of the log is not in the rows and why, in sentences.
     """
 
     name: str
@@ -56,6 +57,7 @@ class LoopRecord:
     tags: dict[str, str] = dataclasses.field(default_factory=dict)
     ranges_known: bool = True
     mode_known: bool = True
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         columns = {name: getattr(self, name) for name in (*FIELDS, "automatic", "segment")}

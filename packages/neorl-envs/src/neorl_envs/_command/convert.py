@@ -107,8 +107,9 @@ def _print(out: Path, counts: dict[str, int], dataset: Any) -> None:
         f"from {counted.get('of the running plant', 0)} rows of the running "
         f"plant{_masked_reasons(counted)}"
     )
-    for one in dataset.attributes["ingestion"].get("excluded", ()):
-        print(f"excluded: {excluded_text(one)}")
+    for name, word in (("excluded", "excluded"), ("repeated_hours", "left out")):
+        for one in dataset.attributes["ingestion"].get(name, ()):
+            print(f"{word}: {excluded_text(one)}")
     if dataset.behaviour is not None:
         names = dataset.attributes["behaviours"]
         numbers = np.bincount(np.asarray(dataset.behaviour), minlength=len(names))
@@ -257,7 +258,7 @@ def _contradictory(path: Path, counts: dict[str, Any]) -> list[str]:
     if not tags.get(worst):
         return []
     out_of_order, clock = counts["out_of_order"], ""
-    if out_of_order:
+    if out_of_order and not counts.get("repeated_hours"):  # which say the same and more
         rows = "a row is" if out_of_order == 1 else f"{out_of_order} rows are"
         clock = (
             f"; {rows} earlier than the row above: if the clocks were set back there, set "

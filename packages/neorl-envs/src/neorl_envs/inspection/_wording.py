@@ -130,7 +130,7 @@ def origin_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def excluded_text(one: Mapping[str, Any]) -> str:
-    """Number of rows that an ``[[exclude]]`` period removed, with the reason."""
+    """Number of rows that an ``[[exclude]]`` period or a repeated hour lost, with the reason."""
     count = f"{one['rows']} {'row' if one['rows'] == 1 else 'rows'}"
     return f"{count} from {one['from']} to {one['to']}: {one['reason']}"
 
@@ -180,12 +180,13 @@ def _ingestion(ingestion: Mapping[str, Any]) -> list[str]:
         lines.append(f"ingestion: plant.toml does not declare the tags {_names(unknown)}")
     if counts := _object(ingestion.get("rows")):
         lines.append(f"rows: {_counts_text(counts)}")
-    excluded = ingestion.get("excluded")
-    lines += [
-        f"excluded: {excluded_text(one)}"
-        for one in (excluded if isinstance(excluded, list) else ())
-        if isinstance(one, dict) and {"from", "to", "reason", "rows"} <= one.keys()
-    ]
+    for name, word in (("excluded", "excluded"), ("repeated_hours", "left out")):
+        periods = ingestion.get(name)
+        lines += [
+            f"{word}: {excluded_text(one)}"
+            for one in (periods if isinstance(periods, list) else ())
+            if isinstance(one, dict) and {"from", "to", "reason", "rows"} <= one.keys()
+        ]
     lines += [
         f"values of {tag} that were not used: {_counts_text(_object(counts))}"
         for tag, counts in _object(ingestion.get("tags")).items()
@@ -195,7 +196,7 @@ def _ingestion(ingestion: Mapping[str, Any]) -> list[str]:
         for tag, counts in _object(ingestion.get("unknown")).items()
     ]
     known = {*COUNTS, "rows_read", "samples", "offsets_from_utc", "unknown_tags", "empty_periods"}
-    known |= {"rows", "excluded", "tags", "unknown"}
+    known |= {"rows", "excluded", "repeated_hours", "tags", "unknown"}
     rest = _plain({name: value for name, value in ingestion.items() if name not in known})
     return [*lines, *([f"ingestion: {', '.join(rest)}"] if rest else [])]
 

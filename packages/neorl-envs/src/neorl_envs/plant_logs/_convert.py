@@ -301,6 +301,7 @@ def _attributes(
             "out_of_order": tally.out_of_order,
             "in_a_repeated_hour": tally.ambiguous,
             **({"unreadable_stamps": tally.unreadable} if tally.unreadable else {}),
+            **({"repeated_hours": tally.lost} if tally.lost else {}),
             "offsets_from_utc": sorted(tally.offsets),
             "tags": {name: dict(counter) for name, counter in sorted(tally.tags.items())},
             "unknown_tags": sorted(tally.unknown)[:50],

@@ -1,6 +1,9 @@
 """Converts the timestamps of a log to UTC nanoseconds: time zones, offsets, daylight saving."""
 
 import dataclasses
+from datetime import datetime
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
@@ -16,6 +19,44 @@ NUMBERS = {"epoch_s": 10**9, "epoch_ms": 10**6}
 YEARS = 1678, 2261
 """First and last year that nanoseconds since 1970 can represent in 64 bits."""
 HALF_AN_HOUR = 1800 * 10**9
+MOST_SET_BACK = 3 * 3600 * 10**9
+"""A row that is earlier than the one above by half an hour to this is one of a clock set back."""
+DAY = 86_400 * 10**9
+
+
+class Repeated(NamedTuple):
+    """Rows of an hour that clocks pass twice, which are not or not all used.
+
+    Attributes:
+        begin: First stamp, nanoseconds of local time where rows are masked, else of UTC.
+        end: Last stamp.
+        rows: Number of the rows.
+        masked: Whether ``log.ambiguous`` leaves them out; else stamps of a wide table stand in it
+            twice, and values that differ are left out.
+    """
+
+    begin: int
+    end: int
+    rows: int
+    masked: bool
+
+    def entry(self, zone: str) -> dict[str, str | int]:
+        """The same for a JSON document, with local times and the reason in words."""
+        reason = (
+            "their stamps are those of rows above them, as when clocks are set back, and values "
+            "that differ from those count as missing; state the zone as log.time_zone in "
+            'plant.toml, with log.ambiguous = "order"'
+        )
+        if self.masked:
+            reason = (
+                'clocks pass this hour twice, and log.ambiguous = "mask" leaves it out; "order" '
+                "reads both hours of a wide table"
+            )
+        seen = ZoneInfo("UTC" if self.masked else zone)
+        begin, end = (
+            f"{datetime.fromtimestamp(at // 10**9, seen):%Y-%m-%d %H:%M:%S}" for at in self[:2]
+        )
+        return {"from": begin, "to": end, "rows": self.rows, "reason": reason}
 
 
 @dataclasses.dataclass
@@ -32,6 +73,8 @@ class Clock:
         latest: Stamp of the last row read.
         repeated: State of the repeated hour: its day, the newest stamp in it, and whether its
             second pass has begun.
+        lost: Rows of repeated hours that are not or not all used.
+        again: Stamp up to which rows stand in the log for the second time; ``None`` for none.
     """
 
     files: Files
@@ -42,6 +85,8 @@ class Clock:
     out_of_order: int = 0
     latest: int = -(2**62)
     repeated: tuple[int, int, bool] = (0, 0, False)
+    lost: list[Repeated] = dataclasses.field(default_factory=list)
+    again: int | None = None
 
     def nanoseconds(self, column: pl.Series, rows: pl.Series) -> pl.Series:
         """Converts stamps to nanoseconds since 1970 UTC; null for a row that is to be left out.
@@ -133,6 +178,7 @@ class Clock:
                 " earliest, latest or order",
             )
         if how == "mask":
+            self._mask(naive.to_physical().filter(repeated).to_numpy())
             both = pl.DataFrame({"at": early, "twice": repeated})
             return both.select(pl.when(~pl.col("twice")).then("at")).to_series()
         if how == "order" and repeated.any():
@@ -175,6 +221,38 @@ class Clock:
             before = np.append(self.latest, stamps[:-1])
             self.out_of_order += int((stamps < before).sum())
             self.latest = int(stamps[-1])
+            if self.files.layout == "wide":
+                self._find_again(stamps, before)
+
+    def _mask(self, local: np.ndarray) -> None:
+        """Counts rows of repeated hours that are left out, by their day."""
+        for day in np.unique(local // DAY):
+            stamps = local[local // DAY == day]
+            if not (self.lost and self.lost[-1].masked and self.lost[-1].begin // DAY == day):
+                self.lost.append(Repeated(int(stamps.min()), int(stamps.max()), 0, masked=True))
+            self._extend(stamps)
+
+    def _find_again(self, stamps: np.ndarray, before: np.ndarray) -> None:
+        """Finds rows whose stamps stand above them already, because the clock was set back."""
+        back, row = before - stamps, 0
+        while row < len(stamps):
+            if self.again is None:
+                set_back = (back[row:] >= HALF_AN_HOUR) & (back[row:] <= MOST_SET_BACK)
+                if not set_back.any():
+                    return
+                row += int(np.argmax(set_back))
+                self.again = int(before[row])
+                self.lost.append(Repeated(int(stamps[row]), int(stamps[row]), 0, masked=False))
+            over = np.flatnonzero(stamps[row:] > self.again)
+            stop = row + int(over[0]) if len(over) else len(stamps)
+            self._extend(stamps[row:stop])
+            self.again = None if len(over) else self.again
+            row = stop
+
+    def _extend(self, stamps: np.ndarray) -> None:
+        last = self.lost[-1]
+        begin, end = min(last.begin, int(stamps.min())), max(last.end, int(stamps.max()))
+        self.lost[-1] = Repeated(begin, end, last.rows + len(stamps), last.masked)
 
 
 def _datetime(column: pl.Series, pattern: str) -> pl.Series:

@@ -234,6 +234,7 @@ class Tally:
         out_of_order: Number of rows with an earlier stamp than the row above.
         unreadable: Number of rows left out because their stamp cannot be read.
         ambiguous: Number of rows in an hour that is repeated when daylight saving ends.
+        lost: Rows of repeated hours that are not or not all used, with times and reason.
         offsets: UTC offsets that occurred in stamps.
         tags: For every tag, the number of values lost by reason: ``"bad quality"``,
             ``"missing"``, ``"outside the range"``, ``"repeated"``, ``"contradicting"``.
@@ -249,6 +250,7 @@ class Tally:
     out_of_order: int = 0
     ambiguous: int = 0
     unreadable: int = 0
+    lost: list[dict[str, str | int]] = dataclasses.field(default_factory=list)
     offsets: set[str] = dataclasses.field(default_factory=set)
     tags: dict[str, Counter[str]] = dataclasses.field(default_factory=dict)
     unknown: set[str] = dataclasses.field(default_factory=set)
@@ -311,6 +313,7 @@ def blocks(
         tally.out_of_order += clock.out_of_order
         tally.ambiguous += clock.ambiguous_rows
         tally.unreadable += clock.unreadable
+        tally.lost += [one.entry(config.log.time_zone) for one in clock.lost]
         tally.offsets |= clock.offsets
     _require_decided(config, tally)
 

@@ -54,6 +54,7 @@ from neorl_train.configuration._sections import CandidateConfig
 from neorl_train.data._behaviours import incumbent_episodes, own_episodes
 from neorl_train.data._data_warnings import log_warnings
 from neorl_train.data._experience import Experience, training_sample
+from neorl_train.data._loop_records import left_out
 from neorl_train.judging._evaluate import return_unit
 from neorl_train.judging._pool import COMPARED, LEARNER, RESIDUAL, RETUNED, Candidate, Pool
 from neorl_train.judging._rollouts import recorded_episodes
@@ -295,7 +296,7 @@ def with_plants(
     except InputError as error:
         raise InputError(f"retuning {name}: {error}") from error
     material = material._replace(plants=plants, incumbent=known[name], loops=reports)
-    return material, [*notes, *beside, *checked]
+    return material, [*left_out(dataset), *notes, *beside, *checked]
 
 
 def _others(

@@ -151,7 +151,17 @@ def _record(dataset: Dataset, loop: LoopTags, guessed: set[str]) -> LoopRecord:
         },
         ranges_known=not guessed & {loop.measurement, loop.output},
         mode_known=manual is not None,
+        left_out=left_out(dataset),
     )  # fmt: skip
+
+
+def left_out(dataset: Dataset) -> tuple[str, ...]:
+    """The hours that clocks passed twice and whose rows a converted log lost, in sentences."""
+    hours = dataset.attributes.get("ingestion", {}).get("repeated_hours", ())
+    return tuple(
+        f"left out: {one['rows']} rows from {one['from']} to {one['to']}: {one['reason']}"
+        for one in hours
+    )
 
 
 def _require_one_unit(

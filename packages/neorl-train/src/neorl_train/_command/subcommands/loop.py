@@ -174,11 +174,13 @@ def command(arguments: list[str]) -> None:
     every = read_records(options)
     records = tuple(record for record in every if record.judgeable)
     few = [record.name for record in every if not record.judgeable]
+    left_out = list(dict.fromkeys(text for record in every for text in record.left_out))
     for record in records:
         typed_faceplate(options, record)  # What is missing is said before any work.
     if options.json:
         documents = [report_document(report) for report in loop_reports(records)]
-        print_json("loops", {"log": str(options.log), "loops": documents, "too_few_rows": few})
+        document = {"log": str(options.log), "loops": documents, "too_few_rows": few}
+        print_json("loops", document | {"left_out": left_out})
         return
     first = every[0]
     print(
@@ -186,6 +188,8 @@ def command(arguments: list[str]) -> None:
         f"{first.days:.3g} days, {len(every)} loop{'s' * (len(every) > 1)}",
         flush=True,
     )
+    for text in left_out:
+        print(text, flush=True)
     for name in few:
         print(f"\n{name}: CANNOT TELL\n  Too few rows have a measurement and an output.")
     for report in loop_reports(records):
