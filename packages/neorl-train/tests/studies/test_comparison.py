@@ -95,6 +95,13 @@ def test_the_paired_test_is_that_of_scipy_and_is_adjusted_for_all_rows(compariso
     expected = wilcoxon(np.mean(seeds, axis=0), steady, correction=True).pvalue
     assert len(steady) > 60
     np.testing.assert_allclose(row.p_value, expected, rtol=1e-3)
+    # A controller is compared as it is, not behind a guard.
+    (other,) = [
+        one for one in comparison.rows[:9] if one.run == "0001" and one.role == "classical"
+        and one.p_value is not None
+    ]  # fmt: skip
+    expected = wilcoxon(results[other.policy, False].returns, steady, correction=True).pvalue
+    np.testing.assert_allclose(other.p_value, expected, rtol=1e-3)
     tested = [one for one in comparison.rows if one.p_value is not None]
     assert all(one.adjusted is None for one in comparison.rows if one.policy == one.incumbent)
     # Holm: the smallest of m is multiplied by m, and the order is kept.

@@ -554,8 +554,8 @@ def _overall_of_policy(
         role=known[0] if known else "learner",
         tasks=len(parts),
         failed=sum(failed for _, _, failed in parts),
-        last=_interquartile_mean(scores, level),
-        best=_interquartile_mean(_table(bests), level) if complete else None,
+        last=interquartile_estimate(scores, level),
+        best=interquartile_estimate(_table(bests), level) if complete else None,
         profile=tuple(map(float, profile)),
     )
 
@@ -566,8 +566,8 @@ def _table(columns: Sequence[Sequence[float]]) -> np.ndarray:
     return np.asarray([column[:seeds] for column in columns], np.float64).T
 
 
-def _interquartile_mean(scores: np.ndarray, level: float) -> Estimate:
-    """Interquartile mean; seeds are resampled within each task."""
+def interquartile_estimate(scores: np.ndarray, level: float) -> Estimate:
+    """Interquartile mean of scores ``(seed, task)``; seeds are resampled within each task."""
     with jax.enable_x64(True):
         if len(scores) < 2:
             return Estimate(float(interquartile_mean(scores)), math.nan, math.nan)

@@ -1,22 +1,18 @@
 """Compares several runs: their differences, a row for each policy, and learners over plants."""
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from neorl_core import InputError
 from neorl_core.statistics import (
     holm,
-    interquartile_mean,
     performance_profile,
-    stratified_bootstrap_interval,
 )
 from neorl_train.judging._results import LOG, MEAN, Evaluation, read_evaluation
 from neorl_train.judging._summary import (
@@ -28,6 +24,7 @@ from neorl_train.judging._summary import (
 from neorl_train.judging._tables import Estimate, PolicyRow, PooledRow, ResultTables, Role
 from neorl_train.judging._verdict import Verdict, read_verdict
 from neorl_train.runs._directory import FINISHED, RunDirectory
+from neorl_train.studies._benchmark import interquartile_estimate
 
 
 def baselines(
@@ -260,7 +257,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
         pooled, paired = _pooled_row(tables, group), {}
         if pooled is not None:
             gain = pooled.fresh_seeds or pooled.difference
-            paired = _paired_fields(evaluation, names, gain, pooled.each_seed)
+            paired = _paired_fields(evaluation, group, gain, pooled.each_seed)
         rows.append(
             ComparedRow(
                 **common,
@@ -270,7 +267,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
                 policy=group,
                 role="learner",
                 seeds=len(members),
-                returns=_pooled_return(evaluation, names),
+                returns=_pooled_return(evaluation, group),
                 answer=answer.answer if tables.candidate in names else "",
             )
         )
@@ -279,7 +276,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
             continue
         gain, paired = row.difference, {}
         if tables.environment and row.name != tables.reference and gain is not None:
-            paired = _paired_fields(evaluation, [row.name], gain, [gain])
+            paired = _paired_fields(evaluation, row.name, gain, [gain])
         rows.append(
             ComparedRow(
                 **common,
@@ -296,11 +293,11 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
 
 
 def _paired_fields(
-    evaluation: Evaluation, names: Sequence[str], gain: Estimate, each_seed: Sequence[Estimate]
+    evaluation: Evaluation, name: str, gain: Estimate, each_seed: Sequence[Estimate]
 ) -> dict[str, Any]:
     """Fields of a row that is paired with the incumbent."""
     each = tuple(seed.value for seed in each_seed)
-    return {"gain": gain, "each_seed": each, "p_value": _p_value(evaluation, names)}
+    return {"gain": gain, "each_seed": each, "p_value": _p_value(evaluation, name)}
 
 
 def _worst_fields(members: Sequence[PolicyRow]) -> dict[str, Any]:
@@ -354,31 +351,23 @@ def _pooled_row(tables: ResultTables, group: str) -> PooledRow | None:
     return None
 
 
-def _pooled_return(evaluation: Evaluation, names: Sequence[str]) -> Estimate:
+def _pooled_return(evaluation: Evaluation, group: str) -> Estimate:
     """Mean over seeds and starts; intervals are over the starts."""
-    returns = _returns(evaluation, names)
+    returns = seed_returns(evaluation, group)
     if returns is None:
-        return next(row.returns for row in evaluation.tables.rows if row.name in names)
-    return mean_estimates(returns[:, None], level=evaluation.tables.level)[0]
+        return next(row.returns for row in evaluation.tables.rows if row.group == group)
+    return mean_estimates(returns.mean(axis=0)[:, None], level=evaluation.tables.level)[0]
 
 
-def _returns(evaluation: Evaluation, names: Sequence[str]) -> np.ndarray | None:
-    """Return of every start, averaged over the policies; guarded ones if there are any."""
-    results = [result for result in evaluation.results if result.name in names]
-    guarded = [result for result in results if result.guarded] or results
-    return np.mean([result.episodes.returns for result in guarded], axis=0) if guarded else None
-
-
-def _p_value(evaluation: Evaluation, names: Sequence[str]) -> float | None:
+def _p_value(evaluation: Evaluation, name: str) -> float | None:
     """The p value of the paired differences to the incumbent; ``None`` if there is no incumbent."""
     reference = evaluation.tables.reference
-    if not evaluation.tables.environment or reference in names:
+    if not evaluation.tables.environment or name == reference:
         return None
-    incumbent = next((r for r in evaluation.results if r.name == reference and not r.guarded), None)
-    returns = _returns(evaluation, names)
+    returns, incumbent = (seed_returns(evaluation, one) for one in (name, reference))
     if returns is None or incumbent is None:
         return None
-    return wilcoxon_p_value(returns - incumbent.episodes.returns)
+    return wilcoxon_p_value((returns - incumbent).mean(axis=0))
 
 
 def _flat(run: RunDirectory, evaluation: Evaluation) -> dict[str, str]:
@@ -435,8 +424,6 @@ def _learner_settings(
 
 THRESHOLDS = tuple(round(0.5 * step, 1) for step in range(-8, 9))
 """Thresholds of a profile: gains in standard deviations of the incumbent's return."""
-
-_SEED = 20_260_101
 
 
 @dataclasses.dataclass(frozen=True)
@@ -498,22 +485,16 @@ def _aggregate(
     for row in rows:
         by_source.setdefault(row.source, []).extend(g / row.spread for g in row.each_seed)
     seeds = min(map(len, by_source.values()))
-    scores = np.asarray([values[:seeds] for values in by_source.values()], np.float32).T
+    scores = np.asarray([values[:seeds] for values in by_source.values()], np.float64).T
     judged = [row for row in rows if row.answer]
+    profile = performance_profile(scores.astype(np.float32), jnp.asarray(THRESHOLDS))
     return LearnerAggregate(
         learner=learner,
         settings=settings,
         sources=tuple(by_source),
         seeds=seeds,
-        score=_score(scores, level),
-        profile=tuple(map(float, performance_profile(scores, jnp.asarray(THRESHOLDS)))),
+        score=interquartile_estimate(scores, level),
+        profile=tuple(map(float, profile)),
         deployed=sum(row.answer == "deploy" for row in judged),
         judged=len(judged),
     )
-
-
-def _score(scores: np.ndarray, level: float) -> Estimate:
-    if len(scores) < 2:
-        return Estimate(float(interquartile_mean(scores)), math.nan, math.nan)
-    interval = stratified_bootstrap_interval(scores, jax.random.key(_SEED), level=level)
-    return Estimate(float(interval.estimate), float(interval.low), float(interval.high))
