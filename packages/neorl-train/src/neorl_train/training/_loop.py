@@ -267,25 +267,22 @@ def loop_chunks(
             checkpoints.close()
 
 
+@dataclasses.dataclass
 class _Loop:
-    def __init__(
-        self,
-        parallel: SeedQueues,
-        algorithm: Learner,
-        plan: Plan,
-        watcher: Watcher,
-        checkpoints: Checkpoints | LeaderCheckpoints | None,
-        validate: Validate | None,
-    ) -> None:
-        self.parallel, self.plan, self.watcher = parallel, plan, watcher
-        self.algorithm = algorithm
-        self.name = type(algorithm).__name__
-        self.per_update = algorithm.batches_per_update
-        self.checkpoints, self.validate = checkpoints, validate
-        self.validated = False
-        self.pending: tuple[int, list[dict[str, jax.Array]]] | None = None
-        self.before: dict[int, dict[str, Any]] = {}
-        self.values: dict[int, float] = {}
+    parallel: SeedQueues
+    algorithm: Learner
+    plan: Plan
+    watcher: Watcher
+    checkpoints: Checkpoints | LeaderCheckpoints | None
+    validate: Validate | None
+    validated: bool = False
+    pending: tuple[int, list[dict[str, jax.Array]]] | None = None
+    before: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    values: dict[int, float] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.name = type(self.algorithm).__name__
+        self.per_update = self.algorithm.batches_per_update
 
     def begin(self) -> int:
         """Restores and compiles; returns the step to continue from."""

@@ -61,6 +61,10 @@ class Collection(eqx.Module):
             return policy
         return guard(policy, self.constraints, self.fallback, self.spec)
 
+    def recorded(self, policy: Policy) -> Policy:
+        """The same, where rows hold the actions that the policy requested."""
+        return self.guarded(ProposalRecorder(policy, self.spec.n_action))
+
 
 class ProposalCarry(NamedTuple):
     """Carry of a :class:`ProposalRecorder` policy.
@@ -180,6 +184,29 @@ def collect_step(
     return after, rows, jax.tree.map(lambda x: jnp.sum(x, axis=0, dtype=x.dtype), counts)
 
 
+def collect_steps(
+    collection: Collection,
+    policy: Policy,
+    running: Running,
+    counts: Counts,
+    keys: PRNGKeyArray,
+    *,
+    costs: bool,
+) -> tuple[Running, Counts, Transition]:
+    """As :func:`collect_step` for every key; rows have the leading axes ``(step, env)``."""
+
+    def step(
+        carry: tuple[Running, Counts], key: PRNGKeyArray
+    ) -> tuple[tuple[Running, Counts], Transition]:
+        running, counts = carry
+        running, rows, new_counts = collect_step(collection, policy, running, key)
+        rows = rows if costs else rows._replace(cost=None)
+        return (running, jax.tree.map(jnp.add, counts, new_counts)), rows
+
+    (running, counts), rows = jax.lax.scan(step, (running, counts), keys)
+    return running, counts, rows
+
+
 def _step(
     collection: Collection, policy: Policy, running: Running, key: PRNGKeyArray
 ) -> tuple[Running, Transition, Counts]:
@@ -270,6 +297,20 @@ def online_metrics(spec: Spec, counts: Counts) -> dict[str, Float[Array, ""]]:
     }
 
 
+class PlantSource(eqx.Module):
+    """What sources of batches from a plant share.
+
+    Attributes:
+        collection: How rows are collected.
+    """
+
+    collection: Collection
+
+    def metrics(self, memory: Any) -> Metrics:
+        """Totals since the beginning; ``online_return`` is the mean over the finished episodes."""
+        return online_metrics(self.collection.spec, memory.counts)
+
+
 class ReplayMemory(NamedTuple):
     """State that is passed from update to update.
 
@@ -292,7 +333,7 @@ class ReplayMemory(NamedTuple):
     counts: Counts
 
 
-class PlantReplay(eqx.Module):
+class PlantReplay(PlantSource):
     """Several steps of every episode, then one prioritised batch from a buffer.
 
     After each update, the learner's ``priorities(state)`` become the sampling priorities of the
@@ -300,14 +341,12 @@ class PlantReplay(eqx.Module):
     for them. Rows contain the actions that the policy requested.
 
     Attributes:
-        collection: How rows are collected.
         steps: Steps of every episode before each update; static.
         capacity: Number of rows that the buffer can store; static.
         first_steps: Steps of every episode before the first update; static.
         cycle: Number of updates after each collection; always one; static.
     """
 
-    collection: Collection
     steps: int = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
     first_steps: int = eqx.field(static=True)
@@ -317,7 +356,7 @@ class PlantReplay(eqx.Module):
         self, learner: Any, state: LearnerState, tables: Any, keys: TrainingKeys
     ) -> ReplayMemory:
         """The memory before the first update: the buffer holds as many rows as that needs."""
-        policy = self._policy(learner, state)
+        policy = self.collection.recorded(learner.explore(state))
         episode_key, steps_key = jax.random.split(keys.begin)
         running = begin_episodes(self.collection, policy, episode_key)
         rows = example_rows(self.collection.spec, running, costs="cost" in learner.fields)
@@ -351,7 +390,7 @@ class PlantReplay(eqx.Module):
         memory = memory._replace(
             tree=tree, largest=jnp.maximum(memory.largest, jnp.max(drawable)).astype(jnp.float32)
         )
-        policy = self._policy(learner, state)
+        policy = self.collection.recorded(learner.explore(state))
         memory = self._collect(policy, memory, jax.random.split(steps_key, self.steps))
         sample = sample_priorities(memory.tree, rows_key, batch=learner.batch_size)
         weights = priority_weights(
@@ -371,27 +410,12 @@ class PlantReplay(eqx.Module):
         rows = jax.tree.map(lambda x: x[memory.drawn], memory.ring.rows)
         return jax.tree.map(lambda x: x[None, None], Batch(rows, weight=memory.weights))
 
-    def metrics(self, memory: ReplayMemory) -> Metrics:
-        """Totals since the beginning; ``online_return`` is the mean over the finished episodes."""
-        return online_metrics(self.collection.spec, memory.counts)
-
-    def _policy(self, learner: Any, state: LearnerState) -> Policy:
-        recorder = ProposalRecorder(learner.explore(state), self.collection.spec.n_action)
-        return self.collection.guarded(recorder)
-
     def _collect(self, policy: Policy, memory: ReplayMemory, keys: PRNGKeyArray) -> ReplayMemory:
         """One step of every episode for each key; new rows receive the largest priority."""
         costs = memory.ring.rows.cost is not None
-
-        def step(
-            carry: tuple[Running, Counts], key: PRNGKeyArray
-        ) -> tuple[tuple[Running, Counts], Transition]:
-            running, counts = carry
-            running, rows, new_counts = collect_step(self.collection, policy, running, key)
-            rows = rows if costs else rows._replace(cost=None)
-            return (running, jax.tree.map(jnp.add, counts, new_counts)), rows
-
-        (running, counts), rows = jax.lax.scan(step, (memory.running, memory.counts), keys)
+        running, counts, rows = collect_steps(
+            self.collection, policy, memory.running, memory.counts, keys, costs=costs
+        )
         rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
         count = rows.reward.shape[0]
         new = jnp.arange(max(count - self.capacity, 0), count, dtype=jnp.int32)
@@ -417,13 +441,12 @@ class PlantMemory(NamedTuple):
     counts: Counts
 
 
-class PlantAndLog(eqx.Module):
+class PlantAndLog(PlantSource):
     """One step of every episode, then updates on the log and on a buffer of collected rows.
 
     With ``share`` zero no log is needed.
 
     Attributes:
-        collection: How rows are collected.
         beyond: Return that is assumed to follow a truncated episode, in the unit of the reward.
         share: Fraction of the log in every batch; static.
         capacity: Number of rows that the online buffer can store; static.
@@ -431,7 +454,6 @@ class PlantAndLog(eqx.Module):
         cycle: Calls of ``update`` after every step; static.
     """
 
-    collection: Collection
     beyond: Float[Array, ""]
     share: float = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
@@ -491,10 +513,6 @@ class PlantAndLog(eqx.Module):
 
         return jax.vmap(draw)(numbers)
 
-    def metrics(self, memory: PlantMemory) -> Metrics:
-        """Totals since the beginning; ``online_return`` is the mean over the finished episodes."""
-        return online_metrics(self.collection.spec, memory.counts)
-
     def rollouts(self, steps: int) -> "PlantRollouts":
         """Rollouts on the same plant, for a learner that is trained only on its own policy.
 
@@ -523,7 +541,7 @@ class PlantAndLog(eqx.Module):
         return PlantMemory(running, replay, jax.tree.map(jnp.add, memory.counts, new_counts))
 
 
-class PlantRollouts(eqx.Module):
+class PlantRollouts(PlantSource):
     """A fresh rollout of every episode for each update, with the present policy.
 
     A batch is the whole rollout, with leading axes ``(step, env)``; its rows are consecutive, and a
@@ -531,11 +549,9 @@ class PlantRollouts(eqx.Module):
     requested, regardless of changes by guard and plant.
 
     Attributes:
-        collection: How rows are collected.
         steps: Steps of every episode for one update; static.
     """
 
-    collection: Collection
     steps: int = eqx.field(static=True)
     cycle: int = eqx.field(static=True, default=1)
 
@@ -543,7 +559,7 @@ class PlantRollouts(eqx.Module):
         self, learner: Explorer, state: LearnerState, tables: Any, keys: TrainingKeys
     ) -> PlantMemory:
         """The first episodes, and space for the rows of a rollout."""
-        policy = self._policy(learner, state)
+        policy = self.collection.recorded(learner.explore(state))
         running = begin_episodes(self.collection, policy, keys.begin)
         row = example_rows(self.collection.spec, running, costs="cost" in learner.fields)
         rows = jax.tree.map(lambda x: jnp.zeros((self.steps, *x.shape), x.dtype), row)
@@ -559,19 +575,16 @@ class PlantRollouts(eqx.Module):
         key: PRNGKeyArray,
     ) -> PlantMemory:
         """A rollout with the present policy; episodes continue from one update to the next."""
-        policy = self._policy(learner, state)
-        costs = "cost" in learner.fields
-
-        def step(
-            carry: tuple[Running, Counts], step_key: PRNGKeyArray
-        ) -> tuple[tuple[Running, Counts], Transition]:
-            running, counts = carry
-            running, rows, new_counts = collect_step(self.collection, policy, running, step_key)
-            rows = rows if costs else rows._replace(cost=None)
-            return (running, jax.tree.map(jnp.add, counts, new_counts)), rows
-
+        policy = self.collection.recorded(learner.explore(state))
         keys = jax.random.split(jax.random.fold_in(key, number), self.steps)
-        (running, counts), rows = jax.lax.scan(step, (memory.running, memory.counts), keys)
+        running, counts, rows = collect_steps(
+            self.collection,
+            policy,
+            memory.running,
+            memory.counts,
+            keys,
+            costs="cost" in learner.fields,
+        )
         return PlantMemory(running, rows, counts)
 
     def batches(
@@ -584,11 +597,3 @@ class PlantRollouts(eqx.Module):
     ) -> Any:
         """The whole rollout as the batch of the one update."""
         return jax.tree.map(lambda x: x[None], memory.rows)
-
-    def metrics(self, memory: PlantMemory) -> Metrics:
-        """Totals since the beginning; ``online_return`` is the mean over the finished episodes."""
-        return online_metrics(self.collection.spec, memory.counts)
-
-    def _policy(self, learner: Explorer, state: LearnerState) -> Policy:
-        recorder = ProposalRecorder(learner.explore(state), self.collection.spec.n_action)
-        return self.collection.guarded(recorder)
