@@ -75,18 +75,19 @@ def settings(source, *, loops=(LOOP,), **sections):
 
 
 def digests(config):
-    return resolve(config).given_policies
+    return resolve(config).facts["given_policies"]
 
 
 def test_a_file_is_what_runs_today_and_is_called_like_it(log, old):
     for source in ("CSTR-v0", log):
         given = settings(source, loops=(), evaluation={"incumbent": str(old)})
         complete = resolve(given)
+        given_policies = complete.facts["given_policies"]
         config = complete.run.config
         assert config.evaluation.incumbent == str(old)
-        assert list(complete.given_policies) == [str(old)]
+        assert list(given_policies) == [str(old)]
         material, controllers, (line,) = with_controllers(
-            Material(config, CSTR.spec, complete.run.environment, digests=complete.given_policies)
+            Material(config, CSTR.spec, complete.run.environment, digests=given_policies)
         )
         assert list(controllers) == ["old"]
         assert f"old (from {old}): gain of T_c " in line
@@ -143,7 +144,7 @@ def test_a_loop_without_a_bias_takes_it_from_the_first_rows_of_the_log(log):
 def test_a_declared_controller_can_be_the_fallback(log):
     fallback = {"kind": "classical", "controller": "dcs"}
     complete = resolve(settings(log, fallback=fallback))
-    assert complete.fallback == "the declared controller dcs"
+    assert complete.facts["fallback"] == "the declared controller dcs"
 
 
 def test_files_that_cannot_be_what_runs_today_are_refused_in_one_line(log, old, tmp_path):

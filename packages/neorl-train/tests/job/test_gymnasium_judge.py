@@ -148,12 +148,13 @@ def test_a_curve_has_at_least_ten_points(log):
 def test_a_declared_limit_is_spoken_of(log):
     """Who declares a limit on a published log wants to hear of the guard."""
     silent = resolve(settings(log))
-    assert (silent.notes, silent.speaks_of_guard) == ([], False)
+    assert (silent.notes, silent.facts["speaks_of_guard"]) == ([], False)
     spoken = resolve(settings(log, limits={"high": {"action_0": 1.0}}))
-    assert spoken.speaks_of_guard
+    facts = spoken.facts
+    assert facts["speaks_of_guard"]
     assert spoken.notes[0].startswith("no rate of change is declared for action_0")
-    assert "action_0 between -2 and 1" in spoken.limits
-    assert not any("?" in line for line in (*spoken.notes, *spoken.limits, spoken.fallback))
+    assert "action_0 between -2 and 1" in facts["limits"]
+    assert not any("?" in line for line in (*spoken.notes, *facts["limits"], facts["fallback"]))
 
 
 @pytest.mark.parametrize(

@@ -84,23 +84,16 @@ class Resolved:
 
     Attributes:
         run: Settings and sources that its stages read.
-        limits: Limits as text, one sentence each.
-        replaced: Limits of the source that the run replaces, as text.
-        fallback: Description of the fallback, as text.
         notes: Warnings about what the user did not declare, or declared without effect.
-        origins: Distribution of everything supplied by third parties.
-        given_policies: Digest of every file of ``evaluation.policies``, and of the incumbent's.
-        speaks_of_guard: Whether the summary names limits, fallback and supervision.
+        facts: Entries of the record of the run: its limits, those of the source that it replaces
+            and its fallback, as text; the distribution of everything supplied by third parties; the
+            digest of every file of ``evaluation.policies``, and of the incumbent's; and whether the
+            summary names limits, fallback and supervision.
     """
 
     run: ResolvedRun
-    limits: list[str]
-    replaced: list[str]
-    fallback: str
     notes: list[str]
-    origins: dict[str, dict[str, str]]
-    given_policies: dict[str, str]
-    speaks_of_guard: bool
+    facts: dict[str, Any]
 
 
 def resolve(config: Config) -> Resolved:
@@ -166,11 +159,6 @@ def resolve(config: Config) -> Resolved:
     quiet = _wants_no_guard(config, run, dataset)
     return Resolved(
         run=run,
-        limits=limit_sentences,
-        replaced=[
-            sentence for sentence in _sentences(declared, spec) if sentence not in limit_sentences
-        ],
-        fallback=text,
         notes=loop_notes
         + incumbent_notes
         + untrained_notes(config, kind.usual_hyperparameters(config))
@@ -178,9 +166,16 @@ def resolve(config: Config) -> Resolved:
         + ([] if environment or quiet else _guard_warnings(config, limits, text, spec))
         + ([] if run.judge is None else [*run.judge.notes])
         + _limits_of_the_log(config, environment, dataset),
-        origins=origins(config, constraints, run.judge),
-        given_policies=given_policies,
-        speaks_of_guard=not quiet,
+        facts={
+            "limits": limit_sentences,
+            "replaced_limits": [
+                one for one in _sentences(declared, spec) if one not in limit_sentences
+            ],
+            "fallback": text,
+            "origins": origins(config, constraints, run.judge),
+            "given_policies": given_policies,
+            "speaks_of_guard": not quiet,
+        },
     )
 
 

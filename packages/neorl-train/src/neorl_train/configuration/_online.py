@@ -1,7 +1,7 @@
 """Training on a simulated plant, from scratch or after a log: sections, checks of collection."""
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from neorl_agents import Explorer
 from neorl_agents.online import require_fine_tunable, rows_of_the_log
@@ -74,28 +74,8 @@ class OnlineConfig:
     capacity: int = setting(100_000, low=1)
 
 
-class CollectionSettings(Protocol):
-    """Protocol of the settings for collecting experience on a plant."""
-
-    @property
-    def environments(self) -> int:
-        """Number of parallel episodes."""
-        ...
-
-    @property
-    def updates_per_step(self) -> int:
-        """Critic gradient steps for every step of the plant."""
-        ...
-
-    @property
-    def warm_up(self) -> int:
-        """Steps of the plant before the first update."""
-        ...
-
-    @property
-    def capacity(self) -> int:
-        """Number of rows that the buffer can store."""
-        ...
+CollectionSettings: TypeAlias = FineTuningConfig | OnlineConfig
+"""The settings for collecting experience on a plant."""
 
 
 def check_collection(
@@ -111,7 +91,7 @@ def check_collection(
     """Refuses settings with which a learner cannot collect on a plant and learn at the same time.
 
     Args:
-        settings: Section of the configuration, or another one with the same four numbers.
+        settings: Section of the configuration.
         algorithm: Learner with plain numbers.
         chunk: Critic gradient steps in one call of the compiled program.
         where: Name of the section, for messages.
