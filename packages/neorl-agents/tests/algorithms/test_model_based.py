@@ -1,8 +1,9 @@
-"""One update of every learner on rollouts beside its equations, and what rollouts give it."""
+"""One update of learners on rollouts beside their equations, and what rollouts give them.
+
+The forms with soft values are compared with recorded updates, in ``rollouts``.
+"""
 
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -13,17 +14,14 @@ from scipy import special, stats
 
 from neorl_agents import COMBO, MOBILE, MOPO, RAMBO, MOReL
 from neorl_agents.algorithms._soft_actor import temperature_step
-from neorl_agents.algorithms.model_based._combo import conservative_loss
 from neorl_agents.algorithms.model_based._mobile import inconsistency
 from neorl_agents.algorithms.model_based._morel import halt_threshold
 from neorl_agents.algorithms.model_based._rambo import (
-    adversarial_scale,
     mixture_log_density,
     standardise,
 )
 from neorl_agents.learning import unit_rows
 from neorl_agents.models import Calibration, DynamicsModel, Moments, PredictedStep
-from neorl_agents.networks import MLP, identity
 from neorl_agents.testing import make_problem, sized
 
 from .test_equations import bellman, first, squared
@@ -73,13 +71,6 @@ def soft_target(parity, done, rows, key, *, reward=None, entropy=1.0):
     return bellman(rows, done.algorithm.discount, following)
 
 
-def test_mopo_and_morel_are_soft_actor_critics(parity):
-    done = parity.update(MOPO, model=MODEL)
-    rows, keys = first(done.rows), parity.split(done.key, 3)
-    check_soft_steps(parity, done, keys[1], soft_target(parity, done, rows, keys[0]), rows)
-    assert MOReL.learn is MOPO.learn
-
-
 def changes(parity, done, parameters, rows):
     """Means and deviations of every member's change of the observation."""
     inputs = np.clip(np.concatenate([rows.obs, rows.action], -1), -8, 8)
@@ -101,14 +92,10 @@ def layers(net, x):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("variant", ["soft", "original"])
-def test_mobile(parity, variant):
-    """The original with ``deterministic_backup=True``, as OfflineRL-Kit's script has it."""
-    original = variant == "original"
-    done = parity.update(
-        MOBILE, model=MODEL, n_samples=2, penalty_weight=0.7, share=0.25, variant=variant,
-        warmer=0.7 * original,
-    )  # fmt: skip
+def test_mobile(parity):
+    """As its authors wrote it, with ``deterministic_backup=True``."""
+    options = {"n_samples": 2, "penalty_weight": 0.7, "share": 0.25, "variant": "original"}
+    done = parity.update(MOBILE, model=MODEL, warmer=0.7, **options)
     s, rows, keys = done.before, first(done.rows), parity.split(done.key, 3)
     mean, std = changes(parity, done, s.context["model"].parameters, rows)
     noise_key, action_key = parity.split(parity.split(keys[2], 2)[0], 2)
@@ -119,13 +106,11 @@ def test_mobile(parity, variant):
     penalty = values.mean(0).std(0, ddof=1)
     penalty[:2] = 0  # of a batch of 8 a quarter is of the log
     np.testing.assert_allclose(done.metrics["inconsistency"], penalty[2:].mean(), rtol=1e-6)
-    reward, entropy = rows.reward - 0.7 * penalty, 0.0 if original else 1.0
-    target = soft_target(parity, done, rows, keys[0], reward=reward, entropy=entropy)
+    reward = rows.reward - 0.7 * penalty
+    target = soft_target(parity, done, rows, keys[0], reward=reward, entropy=0.0)
     assert np.any(target < 0)
-    if original:
-        target = np.maximum(target, 0)
-        assert done.before.parameters["log_temperature"] > 0, "the temperature is above one"
-    check_soft_steps(parity, done, keys[1], target, rows)
+    assert done.before.parameters["log_temperature"] > 0, "the temperature is above one"
+    check_soft_steps(parity, done, keys[1], np.maximum(target, 0), rows)
 
 
 @pytest.mark.nightly
@@ -160,20 +145,16 @@ def test_combo(parity, states):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("variant", ["soft", "original"])
-def test_rambo(parity, variant):
-    """The step of the members that predict the change, with advantages from the new critics."""
-    original = variant == "original"
-    done = parity.update(
-        RAMBO, model=MODEL, adversarial_weight=0.3, share=0.5, variant=variant,
-        warmer=0.7 * original,
-    )  # fmt: skip
+def test_rambo(parity):
+    """As its authors wrote it: the members' step on the change, advantages from new critics."""
+    options = {"adversarial_weight": 0.3, "share": 0.5, "variant": "original"}
+    done = parity.update(RAMBO, model=MODEL, warmer=0.7, **options)
     a, s, after, rows = done.algorithm, done.before, done.after, first(done.rows)
     own_key, model_key = parity.split(done.key, 2)
     keys = parity.split(own_key, 3)
     target = soft_target(parity, done, rows, keys[0])
     check_soft_steps(parity, done, keys[1], target, rows)
-    member_key, noise_key, action_key = parity.split(model_key, 3)
+    member_key, noise_key, _ = parity.split(model_key, 3)
     known, led = (jax.tree.map(lambda x, p=p: x[p], rows) for p in (slice(0, 4), slice(4, 8)))
     mean, std = changes(parity, done, s.parameters, led)
     with jax.enable_x64(True):
@@ -185,16 +166,12 @@ def test_rambo(parity, variant):
     outputs = np.stack([layers(parity.member(networks, i), inputs) for i in range(3)])[chosen]
     theirs, ours = model.preparation, s.preparation
     paid = outputs[:, 0] * theirs.reward_unit + theirs.reward_offset - ours.reward_offset
-    action, _ = drawn(parity, after.parameters["actor"], following, action_key)
-    valued_by = after.targets["critics"]
-    if original:
-        action = np.tanh(np.split(parity.network(after.parameters["actor"], following), 2, -1)[0])
-        valued_by = after.parameters["critics"]
-    value = parity.values(valued_by, following, action).min(0)
+    action = np.tanh(np.split(parity.network(after.parameters["actor"], following), 2, -1)[0])
+    value = parity.values(after.parameters["critics"], following, action).min(0)
     here = parity.values(after.parameters["critics"], led.obs, led.action).min(0)
     goes_on = outputs[:, 1] <= 0
     advantage = paid / ours.reward_unit + a.discount * goes_on * value - here
-    advantage = (advantage - advantage.mean()) / (advantage.std(ddof=int(original)) + 1e-6)
+    advantage = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-6)
     truth, counted = known.next_obs - known.obs, model.parameters["structure"].predicted
 
     def loss(members):
@@ -290,70 +267,6 @@ def test_the_model_sees_what_the_learner_sees_and_its_rate_ends_with_it():
         replace(learner, model=replace(learner.model, members=0)).validate()
 
 
-@cache
-def recorded_terms():
-    """What OfflineRL-Kit's own methods made of these numbers; the tests' names are its fields."""
-    with np.load(Path(__file__).parent / "fixtures/rollout_terms.npz") as arrays:
-        return SimpleNamespace(**arrays)
-
-
-def test_mobiles_penalty_is_that_of_offlinerl_kit():
-    terms = recorded_terms()
-    obs = terms.next_draws
-    action = np.tanh(obs @ terms.acting)
-    inputs = np.concatenate([obs, action], -1)
-    values = np.min([inputs @ plane[:-1] + plane[-1] for plane in terms.critics], axis=0)
-    with jax.enable_x64(True):
-        actual = inconsistency(jnp.asarray(values))
-    np.testing.assert_allclose(actual, terms.inconsistency, rtol=1e-12)
-
-
-def test_rambos_adversarial_loss_is_that_of_offlinerl_kit():
-    """But for a sample deviation over the batch, where ours is that of the batch itself."""
-    terms, batch = recorded_terms(), np.arange(8)
-    std = np.exp(terms.log_variance / 2)
-    mean = terms.mean + np.pad(terms.obs, ((0, 0), (0, 1)))  # rewards are predicted as they are
-    step = (mean + std * terms.noise)[terms.chosen, batch]
-    following, reward = step[:, :-1], step[:, -1]
-    planes = terms.critics
-
-    def least(obs, action):
-        inputs = np.concatenate([obs, action], -1)
-        return np.min([inputs @ plane[:-1] + plane[-1] for plane in planes], axis=0)
-
-    value = least(following, np.tanh(following @ terms.acting))
-    goes_on = ~terms.terminated[:, 0]
-    advantage = reward + 0.9 * goes_on * value - least(terms.obs, terms.action)
-    with jax.enable_x64(True):
-        moments = Moments(jnp.asarray(mean), jnp.asarray(std))
-        density = np.asarray(DENSITY(moments, jnp.asarray(step), jnp.ones(5)))
-        ours = np.mean(density * np.asarray(standardise(jnp.asarray(advantage), None)))
-    constant = 5 * np.log(2 * np.pi) / 2
-    np.testing.assert_allclose(density.mean() - constant, terms.log_density, rtol=1e-6)
-    np.testing.assert_allclose(ours * np.sqrt(7 / 8), terms.adversarial_loss, rtol=1e-4)
-
-
-def test_rambos_weight_has_the_strength_that_it_has_in_offlinerl_kit():
-    """``policy/model_based/rambo.py``: own losses are means over channels, without a half."""
-    rng, n, weight, members = np.random.default_rng(0), 6, 3e-4, 3
-    mean, truth = rng.normal(size=(members, 8, n + 1)), rng.normal(size=(8, n + 1))
-    log_variance = rng.normal(size=mean.shape)
-    # Theirs, with the reward as the last channel; the adversary is any number beside it.
-    squares = (np.square(mean - truth) * np.exp(-log_variance)).mean((1, 2))
-    theirs = (squares + log_variance.mean((1, 2))).sum() + weight * 1.7
-    reward_part = (
-        np.square(mean - truth)[..., -1] * np.exp(-log_variance[..., -1]) + log_variance[..., -1]
-    ).sum() / (8 * (n + 1))
-    # The loss of the model is the log-likelihood, as its own tests show; the constant aside.
-    own = -stats.norm.logpdf(truth, mean, np.exp(log_variance / 2))[..., :-1].sum((0, -1))
-    constant = members * n * np.log(2 * np.pi) / 2
-    with jax.enable_x64(True):
-        scale = float(adversarial_scale(jnp.ones(n)))
-    ours = own.mean() - constant + weight * scale * 1.7
-    assert scale == (n + 1) / 2
-    np.testing.assert_allclose(ours, scale * (theirs - reward_part), rtol=1e-9)
-
-
 def temperature_after(learner, updates):
     """The temperature if the entropy is too large in every update."""
     spec, statistics = make_problem().spec, make_problem().statistics
@@ -376,30 +289,3 @@ def test_a_temperature_can_leave_its_start_within_a_short_run():
     np.testing.assert_allclose(temperature_after(published, 2_000), np.exp(-0.2), rtol=0.01)
     # Adam's steps are at most about the rate, so this bounds a run of the default length.
     assert np.exp(-small.temperature_learning_rate * 30_000) < 1e-3 < np.exp(-1e-4 * 30_000)
-
-
-def test_combos_loss_is_that_of_offlinerl_kit():
-    """With one action of each kind: of several its soft maximum is over three at a time."""
-    terms = recorded_terms()
-    with jax.enable_x64(True):
-        planes = jnp.asarray(terms.critics)
-        critics = MLP(
-            (planes[:, :-1, None],), (planes[:, -1:],), activation=identity, output=identity
-        )
-        rows = SimpleNamespace(
-            obs=jnp.asarray(terms.obs), action=jnp.asarray(terms.action), mask=None
-        )
-        of_policy = [np.tanh(obs @ terms.acting) for obs in (terms.obs, terms.next_obs)]
-        actions = np.stack([terms.uniform, *of_policy], axis=1)
-        density = [-np.mean(obs**2, axis=-1) for obs in (terms.obs, terms.next_obs)]
-        density = np.stack([np.full(8, -2 * np.log(2)), *density], axis=1)
-        following = np.concatenate([terms.next_obs, of_policy[1]], -1)
-        least = np.min([following @ plane[:-1] + plane[-1] for plane in terms.critics], axis=0)
-        target = terms.reward[:, 0] + 0.9 * ~terms.terminated[:, 0] * least
-        logged = jnp.arange(8) < 4
-        first = jax.tree.map(lambda x: x[:1], critics)
-        loss = jax.jit(lambda: conservative_loss(
-            first, rows, jnp.asarray(target), (jnp.asarray(actions), jnp.asarray(density)),
-            logged, jnp.ones(8, bool), weight=0.6,
-        )[0])()  # fmt: skip
-    np.testing.assert_allclose(loss, terms.combo_loss, rtol=1e-9)
