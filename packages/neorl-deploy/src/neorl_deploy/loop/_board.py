@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import collections
-import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from neorl_deploy.bundle._manifest import Manifest
-from neorl_deploy.loop._cycle import Cycle
+from neorl_deploy.loop._cycle import Cycle, or_null
 from neorl_deploy.loop._flag_sentences import flag_sentences
 from neorl_deploy.loop._modes import WRITING, Mode
 
@@ -60,9 +59,9 @@ class Board:
             self._points.append(
                 {
                     "at": cycle.at.wall,
-                    "obs": _json(cycle.measured.obs),
-                    "received": _json(cycle.received),
-                    "action": _json(cycle.decision.action),
+                    "obs": or_null(cycle.measured.obs),
+                    "received": or_null(cycle.received),
+                    "action": or_null(cycle.decision.action),
                     "mode": str(cycle.mode),
                     "fallback": fell_back,
                 }
@@ -141,7 +140,3 @@ def channel_entries(manifest: Manifest) -> dict[str, list[dict[str, Any]]]:
         side: [{"name": c.name, "unit": c.unit, "low": c.low, "high": c.high} for c in channels]
         for side, channels in (("obs", manifest.obs), ("action", manifest.action))
     }
-
-
-def _json(values: Iterable[Any]) -> list[float | None]:
-    return [float(value) if math.isfinite(value) else None for value in values]

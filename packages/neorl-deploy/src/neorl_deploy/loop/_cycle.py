@@ -231,14 +231,14 @@ def cycle_record(cycle: Cycle, carry: np.ndarray | None) -> dict[str, Any]:
         "mode": str(cycle.mode),
         "before": str(cycle.before),
         "reason": cycle.reason,
-        "obs": _json(measured.obs),
-        "ages": _json(measured.ages),
+        "obs": or_null(measured.obs),
+        "ages": or_null(measured.ages),
         "faults": measured.faults,
-        "received": _json(cycle.received),
+        "received": or_null(cycle.received),
         "taking_over": cycle.taking_over,
-        "action": _json(decision.action),
+        "action": or_null(decision.action),
         "flags": decision.flags,
-        "intervention": _json(decision.intervention),
+        "intervention": or_null(decision.intervention),
         "limits": [int(bits) for bits in decision.limits],
         "alarms": decision.alarms,
         "planned": cycle.written,
@@ -247,5 +247,6 @@ def cycle_record(cycle: Cycle, carry: np.ndarray | None) -> dict[str, Any]:
     }
 
 
-def _json(values: Iterable[Any]) -> list[float | None]:
+def or_null(values: Iterable[Any]) -> list[float | None]:
+    """Numbers as JSON holds them: null for one that is not finite."""
     return [float(value) if math.isfinite(value) else None for value in values]
