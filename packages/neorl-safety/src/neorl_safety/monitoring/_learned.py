@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core import InputError, Policy, Spec, as_arrays, highs, lows
-from neorl_safety.monitoring._monitor import Memoryless, MonitorInput, Score, score_of
+from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
 
 # Monitors based on learned models: an ensemble's disagreement, a safety critic's value.
 
@@ -18,7 +18,7 @@ from neorl_safety.monitoring._monitor import Memoryless, MonitorInput, Score, sc
 Apply = Callable[[Any, Array, Array], Array]
 
 
-class CriticMonitor(Memoryless):
+class CriticMonitor(eqx.Module):
     """The value that a safety critic assigns to the action that the policy proposes.
 
     Attributes:
@@ -31,12 +31,16 @@ class CriticMonitor(Memoryless):
     threshold: Float[Array, ""]
     apply: Apply = eqx.field(static=True)
 
+    def initial_carry(self) -> tuple[()]:
+        """An empty carry: the monitor has no memory."""
+        return ()
+
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The critic's value; infinite where it is NaN."""
         return carry, score_of(self.apply(self.critic, inputs.obs, inputs.action), self.threshold)
 
 
-class EnsembleMonitor(Memoryless):
+class EnsembleMonitor(eqx.Module):
     """The standard deviation of the outputs of an ensemble.
 
     Attributes:
@@ -48,6 +52,10 @@ class EnsembleMonitor(Memoryless):
     members: Any
     threshold: Float[Array, ""]
     apply: Apply = eqx.field(static=True)
+
+    def initial_carry(self) -> tuple[()]:
+        """An empty carry: the monitor has no memory."""
+        return ()
 
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The largest standard deviation over the members, among all outputs."""

@@ -54,14 +54,6 @@ class Monitor(Protocol):
         ...
 
 
-class Memoryless(eqx.Module):
-    """What monitors without a memory have in common."""
-
-    def initial_carry(self) -> tuple[()]:
-        """An empty carry: the monitor has no memory."""
-        return ()
-
-
 def score_of(value: Float[Array, ""], threshold: Float[Array, ""]) -> Score:
     """Compares a value with its threshold; NaN in either of them is an alarm."""
     # A value that cannot be computed counts as the worst, also in the maxima of a calibration.

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from neorl_core import InputError
-from neorl_safety.monitoring._monitor import Memoryless, MonitorInput, Score, score_of
+from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
 
 # Distance of an observation from the log on which a policy was trained.
 
@@ -16,7 +16,7 @@ LEAST_VARIANCE = 1e-6
 """Smallest variance in any direction, as a fraction of the largest."""
 
 
-class MahalanobisMonitor(Memoryless):
+class MahalanobisMonitor(eqx.Module):
     """``|L^-1 (x - mean)|^2`` with ``L L' = covariance`` (Hotelling's T2).
 
     Attributes:
@@ -28,6 +28,10 @@ class MahalanobisMonitor(Memoryless):
     mean: Float[Array, " obs"]
     whitening: Float[Array, "obs obs"]
     threshold: Float[Array, ""]
+
+    def initial_carry(self) -> tuple[()]:
+        """An empty carry: the monitor has no memory."""
+        return ()
 
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The squared distance from the mean, scaled by the covariance of the log."""
@@ -57,7 +61,7 @@ def mahalanobis_monitor(obs: Float[np.ndarray, "row obs"]) -> MahalanobisMonitor
     return MahalanobisMonitor(_array(mean), _array(whitening), jnp.asarray(jnp.inf, jnp.float32))
 
 
-class NeighbourMonitor(Memoryless):
+class NeighbourMonitor(eqx.Module):
     """Distance to the k-th nearest of a few rows that represent the log.
 
     Attributes:
@@ -73,6 +77,10 @@ class NeighbourMonitor(Memoryless):
     scale: Float[Array, " obs"]
     threshold: Float[Array, ""]
     neighbours: int = eqx.field(static=True)
+
+    def initial_carry(self) -> tuple[()]:
+        """An empty carry: the monitor has no memory."""
+        return ()
 
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The distance in standard deviations."""

@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from neorl_core import InputError, Spec, highs, lows
-from neorl_safety.monitoring._monitor import Memoryless, MonitorInput, Score, score_of
+from neorl_safety.monitoring._monitor import MonitorInput, Score, score_of
 
 TOLERANCE = 0.05
 """Fraction of the measuring range by which a reading may lie outside it."""
 
 
-class RangeMonitor(Memoryless):
+class RangeMonitor(eqx.Module):
     """Alarms while a channel is outside its measuring range; see :func:`range_monitor`.
 
     Attributes:
@@ -27,6 +27,10 @@ class RangeMonitor(Memoryless):
     low: Float[Array, " obs"]
     high: Float[Array, " obs"]
     tolerance: Float[Array, ""]
+
+    def initial_carry(self) -> tuple[()]:
+        """An empty carry: the monitor has no memory."""
+        return ()
 
     def __call__(self, carry: tuple[()], inputs: MonitorInput) -> tuple[tuple[()], Score]:
         """The largest distance outside a range, as a fraction of the range; NaN gives infinity."""
