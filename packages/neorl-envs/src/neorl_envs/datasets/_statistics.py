@@ -28,7 +28,7 @@ from neorl_envs.datasets._dataset import Dataset
 RewardOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-class _Moments(NamedTuple):
+class Moments(NamedTuple):
     """Count, mean, sum of squared deviations and range, in float64."""
 
     count: int
@@ -132,7 +132,7 @@ def _field(parts: Any) -> FieldStatistics:
     total = None
     for part in parts:
         if len(part):
-            total = _moments(part) if total is None else _merge_moments(total, _moments(part))
+            total = moments(part) if total is None else merge_moments(total, moments(part))
     assert total is not None  # the caller has checked that at least one row is used
     std = np.sqrt(total.squares / total.count)
     return FieldStatistics(
@@ -141,16 +141,18 @@ def _field(parts: Any) -> FieldStatistics:
     )
 
 
-def _moments(rows: np.ndarray) -> _Moments:
+def moments(rows: np.ndarray) -> Moments:
+    """The moments of some rows."""
     mean = rows.mean(axis=0)
     squares = ((rows - mean) ** 2).sum(axis=0)
-    return _Moments(len(rows), mean, squares, rows.min(axis=0), rows.max(axis=0))
+    return Moments(len(rows), mean, squares, rows.min(axis=0), rows.max(axis=0))
 
 
-def _merge_moments(a: _Moments, b: _Moments) -> _Moments:
+def merge_moments(a: Moments, b: Moments) -> Moments:
+    """The moments of all rows of two parts (Chan, Golub and LeVeque 1979)."""
     count = a.count + b.count
     delta = b.mean - a.mean
-    return _Moments(
+    return Moments(
         count,
         a.mean + delta * b.count / count,
         a.squares + b.squares + delta**2 * a.count * b.count / count,

@@ -10,6 +10,7 @@ import numpy as np
 from neorl_core import Channel
 from neorl_envs.datasets._checks import blocks
 from neorl_envs.datasets._dataset import Dataset
+from neorl_envs.datasets._statistics import Moments, merge_moments, moments
 
 # Sample of a log for expensive statistics: whole episodes, evenly spread over the log.
 
@@ -249,20 +250,11 @@ def channel_entries(
     mask: Any = dataset.transitions.mask
     low, high = (np.array([getattr(c, end) for c in channels]) for end in ("low", "high"))
     span = high - low
-    n = 0
-    total = np.zeros(len(channels))
-    square, near, outside = total.copy(), total.copy(), total.copy()
-    least, most = np.full(len(channels), np.inf), np.full(len(channels), -np.inf)
+    seen: Moments | None = None
+    near, outside = np.zeros(len(channels)), np.zeros(len(channels))
     histogram = np.zeros((len(channels), BINS), np.int64)
     for part in used_blocks(column, mask):
-        mean = part.mean(axis=0)
-        if n:  # Chan, Golub and LeVeque (1979)
-            square += ((part - mean) ** 2).sum(axis=0)
-            square += (mean - total / n) ** 2 * n * len(part) / (n + len(part))
-        else:
-            square = ((part - mean) ** 2).sum(axis=0)
-        total, n = total + part.sum(axis=0), n + len(part)
-        least, most = np.minimum(least, part.min(axis=0)), np.maximum(most, part.max(axis=0))
+        seen = moments(part) if seen is None else merge_moments(seen, moments(part))
         close = (part <= low + SATURATED * span) | (part >= high - SATURATED * span)
         near += close.sum(axis=0)
         # A range limit rounded to float32 may lie slightly outside the range.
@@ -278,11 +270,11 @@ def channel_entries(
             "unit": channel.unit,
             "low": channel.low,
             "high": channel.high,
-            **(_numbers(least[i], total[i] / n, most[i], square[i] / n) if n else {}),
-            "coverage": float((most[i] - least[i]) / span[i]) if n else 0.0,
-            "saturated": float(near[i] / n) if n else 0.0,
-            "outside": float(outside[i] / n) if n else 0.0,
-            "constant": bool(n == 0 or least[i] == most[i]),
+            **({} if seen is None else _numbers(seen, i)),
+            "coverage": 0.0 if seen is None else float((seen.high - seen.low)[i] / span[i]),
+            "saturated": 0.0 if seen is None else float(near[i] / seen.count),
+            "outside": 0.0 if seen is None else float(outside[i] / seen.count),
+            "constant": seen is None or bool(seen.low[i] == seen.high[i]),
             "longest_flat_s": float(flat[i] * dataset.spec.dt),
             "histogram": histogram[i].tolist(),
         }
@@ -290,9 +282,10 @@ def channel_entries(
     ]
 
 
-def _numbers(least: float, mean: float, most: float, variance: float) -> dict[str, float]:
-    numbers = {"min": least, "mean": mean, "max": most, "std": np.sqrt(variance)}
-    return {name: float(value) for name, value in numbers.items()}
+def _numbers(seen: Moments, i: int) -> dict[str, float]:
+    std = np.sqrt(seen.squares / seen.count)
+    numbers = {"min": seen.low, "mean": seen.mean, "max": seen.high, "std": std}
+    return {name: float(value[i]) for name, value in numbers.items()}
 
 
 def movement(dataset: Dataset) -> list[dict[str, Any]]:
