@@ -93,8 +93,13 @@ CHANGES = {
     "no scale": (_set("output", 0, scale=0.0), "valve: scale must be finite and not zero"),
     "no tolerance": (_set("output", 0, tolerance=0.0), "valve: tolerance must be above zero"),
     "an odd rule": (_set("input", 0, uncertain="maybe"), 'uncertain must be "good" or "bad"'),
-    "limits upside down": (_set("input", 0, low=3.0), "low must be below high"),
-    "one tag for two": (_set("output", 1, tag="LC.OP"), "written for two channels"),
+    "an empty tag": (_set("output", 0, read_back=""), "valve: no tag is written yet"),
+    "limits upside down": (_set("input", 0, low=3.0), "low must be below high, got 3 and"),
+    "a negative age": (
+        _set("input", 0, max_age=-1.0),
+        "max_age must be above zero seconds, got -1",
+    ),
+    "one tag for two": (_set("output", 1, tag="LC.OP"), r"the tag LC\.OP is named for two values"),
     "no part": (_loop(late=1.5), "late must be above 0 and at most 1"),
     "half a period": (_loop(most_misses=2.5), "must be an integer above zero"),
     "a block without a beat": (

@@ -386,20 +386,40 @@ def _check(tags: TagMap, manifest: Manifest, source: str) -> None:
         if TODO in addresses or "" in addresses:
             raise DeployError(f"{where}: no tag is written yet; complete every TODO")
         if not math.isfinite(row.scale) or row.scale == 0 or not math.isfinite(row.offset):
-            raise DeployError(f"{where}: scale must be finite and not zero, offset finite")
+            raise DeployError(
+                f"{where}: scale must be finite and not zero, and offset finite, got {row.scale:g} "
+                f"and {row.offset:g}"
+            )
         if isinstance(row, Output):
-            if not 0 < row.tolerance < math.inf:
-                raise DeployError(f"{where}: tolerance must be above zero and finite")
-            if not row.raw_low < row.raw_high:
-                raise DeployError(f"{where}: raw_low must be below raw_high")
-            continue
-        if row.uncertain not in ("good", "bad"):
-            raise DeployError(f'{where}: uncertain must be "good" or "bad", got {row.uncertain!r}')
-        if not row.low < row.high or min(row.max_age, row.frozen) <= 0:
-            raise DeployError(f"{where}: low must be below high, max_age and frozen above zero")
-        if not 0 <= row.hold < math.inf:
-            raise DeployError(f"{where}: hold must be finite and not negative, got {row.hold:g}")
+            _check_output(row, where)
+        else:
+            _check_input(row, where)
     _check_loop(tags, manifest, source)
+
+
+def _check_output(row: Output, where: str) -> None:
+    if not 0 < row.tolerance < math.inf:
+        raise DeployError(
+            f"{where}: tolerance must be above zero and finite, got {row.tolerance:g}"
+        )
+    if not row.raw_low < row.raw_high:
+        raise DeployError(
+            f"{where}: raw_low must be below raw_high, got {row.raw_low:g} and {row.raw_high:g}"
+        )
+
+
+def _check_input(row: Input, where: str) -> None:
+    if row.uncertain not in ("good", "bad"):
+        raise DeployError(f'{where}: uncertain must be "good" or "bad", got {row.uncertain!r}')
+    if not row.low < row.high:
+        raise DeployError(f"{where}: low must be below high, got {row.low:g} and {row.high:g}")
+    for name in ("max_age", "frozen"):
+        if getattr(row, name) <= 0:
+            raise DeployError(
+                f"{where}: {name} must be above zero seconds, got {getattr(row, name):g}"
+            )
+    if not 0 <= row.hold < math.inf:
+        raise DeployError(f"{where}: hold must be finite and not negative, got {row.hold:g}")
 
 
 def _check_loop(tags: TagMap, manifest: Manifest, source: str) -> None:
@@ -418,7 +438,10 @@ def _check_loop(tags: TagMap, manifest: Manifest, source: str) -> None:
                 f"{source}, [block]: tag is the proposal and read_back the set point; they differ"
             )
     if len(set(written)) < len(written):
-        raise DeployError(f"{source}: one tag would be written for two channels")
+        twice = next(tag for tag in written if written.count(tag) > 1)
+        raise DeployError(
+            f"{source}: the tag {twice} is named for two values that are written; give each its own"
+        )
     orders = {tag: name for name, tag in tags.named.items() if name not in ("heartbeat", "owner")}
     if own := [tag for tag in written if tag in orders]:
         raise DeployError(

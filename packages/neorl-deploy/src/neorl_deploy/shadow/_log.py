@@ -58,8 +58,8 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, np.ndarray]:
             missing = [key for key in keys if key not in members]
             if missing:
                 raise DeployError(
-                    f"{path} has no {missing[0]!r} (it holds {sorted(members)}); expected the "
-                    "arrays of NeoRL-2"
+                    f"{path} has no {missing[0]!r} (it holds {', '.join(sorted(members))}); "
+                    f"expected the arrays of NeoRL-2: {', '.join(keys)}"
                 )
             _require_size(path, "archive", sum(members[key].file_size for key in keys))
             for key in keys:
@@ -354,7 +354,11 @@ def _read_neorl2(path: Path) -> Log:
     obs, action = (np.asarray(arrays[key], np.float32) for key in ("obs", "action"))
     ended = (arrays["done"] != 0) | (arrays["truncated"] != 0)
     if obs.ndim != 2 or action.ndim != 2 or ended.shape != obs.shape[:1]:
-        raise DeployError(f"{path}: the arrays have shapes that do not match")
+        got = ", ".join(f"{key} {arrays[key].shape}" for key in NEORL2_KEYS)
+        raise DeployError(
+            f"{path}: the arrays have shapes that do not match: obs and action must be (row, "
+            f"channel), done and truncated (row,), got {got}"
+        )
     log = Log(
         source=str(path),
         obs=obs,
