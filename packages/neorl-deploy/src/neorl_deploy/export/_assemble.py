@@ -25,7 +25,8 @@ from neorl_deploy.bundle._signature import Signer
 from neorl_deploy.bundle._strict_json import dump_canonical, dump_compact, head
 from neorl_deploy.bundle._test_vectors import sequence_vectors, single_vectors, vector_archive
 from neorl_deploy.export._read import GuardedParts, Reference, entries, perturbed_observations
-from neorl_deploy.export._stablehlo import OUTPUTS, Exported
+from neorl_deploy.export._stablehlo import Exported
+from neorl_deploy.runtime._forms import OUTPUTS
 from neorl_deploy.runtime._trial import note_trial
 from neorl_deploy.training_run import Run, data_hash, evaluation_summary, trim
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from neorl_safety.guards import GuardedPolicy
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-OUTPUTS = ("action", "flags", "limits", "intervention", "alarms")
-"""What a step returns after the arrays of the carry."""
 
 
 class Exported(NamedTuple):
