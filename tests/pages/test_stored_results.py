@@ -219,3 +219,18 @@ def test_plants_keep_the_margins_that_change_sheets_promise() -> None:
     page = Path(__file__).parents[2] / "docs/pages/how-to/change-a-loop.md"
     (shown,) = re.findall(r"in (\d+) of (\d+) proposals", page.read_text(encoding="utf-8"))
     assert [int(number) for number in shown] == [sum(kept), len(kept)]
+
+
+def test_models_of_few_moves_of_the_set_point_keep_their_promises_or_are_refused() -> None:
+    """With three, four, six and ten moves; with two nothing is fitted."""
+    rows = benchmark("loop_moves")
+    assert {row["moves"] for row in rows} == {2, 3, 4, 6, 10}
+    assert not any(row["said"] for row in rows if row["moves"] == 2)
+    few = [row for row in rows if row["moves"] == 3]
+    assert sum("why" in row for row in few) == pytest.approx(len(few) / 2, abs=0.1 * len(few))
+    said = [row for row in rows if row["said"]]
+    kept = [row["sensitivity"][1] <= 2.0 and row["gain_margin"][1] >= 1.7 for row in said]
+    assert np.mean(kept) >= 0.95
+    page = Path(__file__).parents[2] / "docs/pages/explanation/loops.md"
+    (shown,) = re.findall(r"(\d+) of (\d+) proposals kept", page.read_text(encoding="utf-8"))
+    assert [int(number) for number in shown] == [sum(kept), len(kept)]

@@ -125,14 +125,17 @@ def draw_cases(kind: str, count: int, seed: int) -> Cases:
     )  # fmt: skip
 
 
-def simulate(cases: Cases, rows: int, seed: int) -> Rows:
-    """The rows of the loops, after they have settled for a fifth of as many rows."""
+def simulate(cases: Cases, rows: int, seed: int, *, still: int = 0) -> Rows:
+    """The rows of the loops, after they have settled for a fifth of as many rows.
+
+    Set points move at random, not before row ``still`` of the settling.
+    """
     rng = np.random.default_rng(seed)
     count, warm = len(cases.gain), rows // 5
     total = rows + warm
     setpoint = np.full((count, total), 50.0)
     for case, moves in enumerate(cases.moves):
-        for start in np.sort(rng.integers(0, total, int(moves))):
+        for start in np.sort(rng.integers(still, total, int(moves))):
             setpoint[case, start:] = 50 + rng.uniform(-5, 5)
     draws = rng.standard_normal((3, total, count))
     signs = np.sign(cases.gain)
