@@ -90,8 +90,7 @@ def trial_steps(
 def one_at_a_time(changes: Sequence[LoopChange]) -> list[LoopChange]:
     """Lets the plan of every change begin with the others that were proposed with it.
 
-    A sheet judges its loop while the others run as they do today. On four tanks of an outside
-    simulator each of two loops gained what was predicted, and both together rang.
+    A sheet judges its loop while the others run as they do today.
     """
     if len(changes) < 2:
         return list(changes)
