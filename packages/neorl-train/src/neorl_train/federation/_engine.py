@@ -10,6 +10,7 @@ import numpy as np
 from neorl_agents import Algorithm, Learner
 from neorl_agents.learning import for_run
 from neorl_core import InputError, Policy
+from neorl_train._process.progress import Reporter
 from neorl_train.data._training_data import TrainingData
 from neorl_train.federation._client import (
     Client,
@@ -29,6 +30,7 @@ from neorl_train.federation._settings import (
     check_federation,
 )
 from neorl_train.runs._checkpoints import Checkpoints
+from neorl_train.runs._records import Records
 from neorl_train.training._plan import Plan, check_learner, check_trainable
 
 
@@ -61,10 +63,6 @@ class RoundRecord(NamedTuple):
     bytes_plain: int = 0
     error: float = 0.0
 
-    def line(self) -> dict[str, Any]:
-        """The record as plain JSON."""
-        return self._asdict()
-
     @property
     def answered(self) -> list[str]:
         """Names of the sites whose updates were used."""
@@ -79,21 +77,6 @@ def worst_text(record: RoundRecord) -> str:
     return "; ".join(
         f"{name}: {outcome}" for name, outcome in record.outcomes.items() if outcome != ANSWERED
     )
-
-
-def combined_round(
-    coordinator: Coordinator, vector: Vector, updates: Mapping[str, Update], record: RoundRecord
-) -> tuple[Vector, RoundRecord]:
-    """The common parameters after the answers of a round, and the record of the round.
-
-    Args:
-        coordinator: The server.
-        vector: The common parameters before the round.
-        updates: Usable answers by site, in the order of the sites.
-        record: The record so far; the outcome of a site whose numbers are not finite is replaced.
-    """
-    value, record = combined_answers(coordinator, len(vector), updates, record)
-    return vector if value is None else vector + value, record
 
 
 def combined_answers(
@@ -404,6 +387,21 @@ def never() -> bool:
 
 def ignore(record: RoundRecord) -> None:
     """Ignores all events."""
+
+
+def recorded_rounds(
+    records: Records, reporter: Reporter, seed: int, *, votes: bool = False
+) -> Watch:
+    """Writes a line about every round, and shows its progress; votes change no parameters."""
+
+    def watch(record: RoundRecord) -> None:
+        records.write({"seed": seed, **record._asdict()})
+        records.sync()
+        answered = f"{len(record.answered)} of {len(record.outcomes)} answered"
+        text = answered if votes else f"{answered}, change {record.change:.3g}"
+        reporter.update(record.round + 1, text)
+
+    return watch
 
 
 def federate(

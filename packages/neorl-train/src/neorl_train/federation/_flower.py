@@ -27,7 +27,7 @@ from neorl_train.federation._engine import (
     LATE,
     NOT_DRAWN,
     RoundRecord,
-    combined_round,
+    combined_answers,
     failed_rounds,
 )
 from neorl_train.federation._messages import (
@@ -419,7 +419,8 @@ class Rounds:
             bytes_up=sum(n_bytes(update) for update in updates.values()),
             bytes_down=4 * size * len(results), bytes_plain=4 * size * len(updates),
         )  # fmt: skip
-        self.vector, record = combined_round(self.coordinator, self.vector, updates, record)
+        value, record = combined_answers(self.coordinator, size, updates, record)
+        self.vector = self.vector if value is None else self.vector + value
         self.watch(record)
         self.failed = failed_rounds(
             self.failed,

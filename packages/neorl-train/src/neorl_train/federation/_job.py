@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -27,7 +28,7 @@ from neorl_train.configuration._sections import (
 from neorl_train.configuration._validation import configure, validate
 from neorl_train.data._experience import Experience
 from neorl_train.data._training_data import TrainingData
-from neorl_train.federation._engine import RoundRecord, federate, federation_checkpoints
+from neorl_train.federation._engine import federate, federation_checkpoints, recorded_rounds
 from neorl_train.federation._messages import Introduction, check_introductions
 from neorl_train.federation._privacy import epsilon
 from neorl_train.federation._retuning_job import retuning_results, searched_together
@@ -206,11 +207,14 @@ def _train(
             # Lines after the newest checkpoint will be written again.
             newest = max(checkpoints.steps(), default=0)
             records.keep(lambda line, s=seed, n=newest: line["seed"] != s or line["round"] < n)
-            round_watcher = _RoundWatcher(plan, seed, records, reporter, newest)
+            name = f"{plan.algorithm} on {len(plan.sites)} sites, seed {seed}"
+            rounds = plan.settings.federation.rounds
+            reporter.stage(name, total=rounds, done=newest, unit="rounds/s")
             with timings.stage(f"rounds of seed {seed}"), stop.later():
                 result = federate(
                     hyperparameters(config, plan.algorithm), data, plan.settings, seed=seed,
-                    faults=plan.faults, checkpoints=checkpoints, watch=round_watcher,
+                    faults=plan.faults, checkpoints=checkpoints,
+                    watch=recorded_rounds(records, reporter, seed),
                     print_line=reporter.print_line, stop=stop.requested,
                 )  # fmt: skip
             reporter.end()
@@ -227,23 +231,6 @@ def _plan_identity(plan: FederationPlan) -> dict[str, Any]:
         for section in ("output", "checkpoints", "evaluation"):
             site.pop(section)
     return plain
-
-
-class _RoundWatcher:
-    def __init__(
-        self, plan: FederationPlan, seed: int, records: Records, reporter: Reporter, done: int
-    ) -> None:
-        self._seed, self._records, self._reporter = seed, records, reporter
-        rounds = plan.settings.federation.rounds
-        name = f"{plan.algorithm} on {len(plan.sites)} sites, seed {seed}"
-        reporter.stage(name, total=rounds, done=done, unit="rounds/s")
-
-    def __call__(self, record: RoundRecord) -> None:
-        self._records.write({"seed": self._seed, **record.line()})
-        self._records.sync()
-        answered = len(record.answered)
-        text = f"{answered} of {len(record.outcomes)} answered, change {record.change:.3g}"
-        self._reporter.update(record.round + 1, text)
 
 
 LOCAL = "local"
@@ -282,15 +269,11 @@ class FederatedSite(RunKind):
             task.learner, task.seeds, task.plan.updates, policies, {}, finished=local.finished
         )
         task.watcher.begin(0)
-        task.watcher.validated(
-            task.plan.updates, [_on_host(task.validate(policy)) for policy in policies]
-        )
+        metrics = [jax.device_get(task.validate(policy)) for policy in policies]
+        floats = [{name: float(x) for name, x in of_seed.items()} for of_seed in metrics]
+        task.watcher.validated(task.plan.updates, floats)
         alone = dict(zip(local.seeds, local.policies, strict=True))
         return Learned(federated, compared={f"{task.name}_{LOCAL}": alone})
-
-
-def _on_host(metrics: Mapping[str, object]) -> dict[str, float]:
-    return {name: float(value) for name, value in metrics.items()}  # pyright: ignore[reportArgumentType]
 
 
 def federation_results(

@@ -16,7 +16,7 @@ from neorl_train._process.control import StopSignal
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates._retuned import retune_settings
 from neorl_train.data._experience import Experience
-from neorl_train.federation._engine import RoundRecord
+from neorl_train.federation._engine import recorded_rounds
 from neorl_train.federation._retuning import Proposals, RetuningSite, federate_retuning
 from neorl_train.federation._settings import FederationPlan
 from neorl_train.judging._results import read_evaluation
@@ -109,12 +109,7 @@ def _vote(
     rounds.unlink(missing_ok=True)  # those of a vote that was stopped
     records, number = Records(rounds), plan.settings.federation.rounds
     reporter.stage(f"searching gains at {len(sites)} sites", total=number, done=0, unit="rounds/s")
-
-    def watch(record: RoundRecord) -> None:
-        records.write({"seed": plan.seeds[0], **record.line()})
-        records.sync()
-        reporter.update(record.round + 1, f"{len(record.answered)} of {len(sites)} answered")
-
+    watch = recorded_rounds(records, reporter, plan.seeds[0], votes=True)
     try:
         proposals = federate_retuning(
             sites, plan.settings, seed=plan.seeds[0], faults=plan.faults, watch=watch,
