@@ -124,6 +124,29 @@ def vector_archive(sections: dict[str, dict[str, np.ndarray]]) -> bytes:
     return buffer.getvalue()
 
 
+def compared(
+    action: Sequence[ChannelEntry],
+    checked: int,
+    answers: tuple[np.ndarray, np.ndarray],
+    stored: Mapping[str, np.ndarray],
+) -> tuple[float, bool]:
+    """How far answers to test vectors are from the stored ones.
+
+    Args:
+        action: Manipulated channels.
+        checked: The flags that must be equal, as bits.
+        answers: Actions and flags, one row per vector.
+        stored: ``action``, ``rounding`` and ``flags`` of the vectors.
+
+    Returns:
+        The :func:`relative_difference` of the actions, and whether those flags are equal.
+    """
+    actions, flags = answers
+    difference = relative_difference(action, actions, stored["action"], stored["rounding"])
+    bits = np.uint32(checked)
+    return difference, np.array_equal(flags & bits, stored["flags"] & bits)
+
+
 def relative_difference(
     action: Sequence[ChannelEntry],
     actual: np.ndarray,

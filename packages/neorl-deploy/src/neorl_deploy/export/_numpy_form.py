@@ -11,7 +11,7 @@ import numpy as np
 
 from neorl_deploy.bundle._files import seal
 from neorl_deploy.bundle._manifest import PARITY_TOLERANCE, ArrayEntry
-from neorl_deploy.bundle._test_vectors import relative_difference
+from neorl_deploy.bundle._test_vectors import compared
 from neorl_deploy.export._read import GuardedParts, entries
 from neorl_deploy.export._stablehlo import carry_entries, flat_step
 from neorl_deploy.runtime._decision import findings
@@ -567,15 +567,10 @@ def numpy_form(
     initial = [np.asarray(leaf) for leaf in jax.tree.leaves(policy.initial_carry())]
     run, worst, same_flags = as_function(operations), 0.0, True
     for section, stored in vectors.items():
-        actions, raised_flags = _answers(run, initial, stored, fresh=section == "single")
-        difference = relative_difference(
-            entries(spec.action), actions, stored["action"], stored["rounding"]
-        )
-        checked_bits = np.uint32(findings(manifest["flags"]))
-        worst = max(worst, difference)
-        same_flags = same_flags and np.array_equal(
-            raised_flags & checked_bits, stored["flags"] & checked_bits
-        )
+        answers = _answers(run, initial, stored, fresh=section == "single")
+        checked = findings(manifest["flags"])
+        difference, same = compared(entries(spec.action), checked, answers, stored)
+        worst, same_flags = max(worst, difference), same_flags and same
     if not (worst <= PARITY_TOLERANCE and same_flags):
         comparison = "equal" if same_flags else "different"
         return {}, f"its answers differ by {worst:.1e} of a channel's size, flags are {comparison}"

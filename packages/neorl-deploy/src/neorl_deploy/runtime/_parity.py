@@ -10,9 +10,7 @@ import sys
 from importlib.abc import MetaPathFinder
 from typing import Any
 
-import numpy as np
-
-from neorl_deploy.bundle._test_vectors import relative_difference, relative_rounding
+from neorl_deploy.bundle._test_vectors import compared, relative_rounding
 
 KEPT_OUT = ("equinox", "neorl_agents", "neorl_core", "neorl_safety", "neorl_train", "optax")
 
@@ -41,15 +39,10 @@ def parity(path: str) -> dict[str, Any]:
     differences, rounding, flags_equal = {}, 0.0, True
     for (form, runtime), section in itertools.product(forms.items(), ("single", "sequence")):
         vectors = runtime.bundle.test_vectors(section)
-        actions, flags = runtime.answers(section)
-        action = runtime.manifest.action
-        differences[form + section] = relative_difference(
-            action, actions, vectors["action"], vectors["rounding"]
-        )
+        action, answers = runtime.manifest.action, runtime.answers(section)
+        difference, same = compared(action, runtime.findings, answers, vectors)
+        differences[form + section], flags_equal = difference, flags_equal and same
         rounding = max(rounding, float(relative_rounding(action, vectors["rounding"]).max()))
-        findings = np.uint32(runtime.findings)
-        same = (flags & findings) == (vectors["flags"] & findings)
-        flags_equal = flags_equal and bool(same.all())
     return {
         **differences,
         "worst": max(differences.values()),

@@ -13,7 +13,7 @@ import numpy as np
 from neorl_deploy._errors import BundleError
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
-from neorl_deploy.bundle._test_vectors import relative_difference
+from neorl_deploy.bundle._test_vectors import compared
 from neorl_deploy.runtime._decision import (
     AS_PROPOSED,
     FALLBACK,
@@ -378,15 +378,12 @@ class Runtime:
             BundleError: If an action differs by more, or a flag about the inputs (not finite, out
                 of range, unknown) differs.
         """
-        checked_bits, worst = np.uint32(self.findings), 0.0
+        action, worst = self.manifest.action, 0.0
         for section in ("single", "sequence"):
             vectors = self.bundle.test_vectors(section)
-            actions, flags = self.answers(section)
-            difference = relative_difference(
-                self.manifest.action, actions, vectors["action"], vectors["rounding"]
-            )
+            answers = self.answers(section)
+            difference, same = compared(action, self.findings, answers, vectors)
             worst = max(worst, difference)
-            same = np.array_equal(flags & checked_bits, vectors["flags"] & checked_bits)
             if not (difference <= tolerance and same):
                 raise BundleError(
                     f"{self.bundle.path}: on this machine, the answers to the test vectors "
