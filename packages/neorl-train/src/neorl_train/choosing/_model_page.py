@@ -274,7 +274,7 @@ def _sums(check: PlantModelCheck) -> Html:
     ]
     return join(
         [
-            picture(sums_figure, check, name="sums", alt=text, caption=text),
+            picture(sums_figure, check, name="sums", caption=text),
             table(
                 "Sums of reward and costs over the episodes that were left out of the fit.",
                 columns,
@@ -303,9 +303,7 @@ def _episodes(check: PlantModelCheck) -> Html:
         )
         parts.append(tag("h3", title))
         parts.append(
-            picture(
-                episode_figure, check, episode, name=f"episode-{episode}", alt=text, caption=text
-            )
+            picture(episode_figure, check, episode, name=f"episode-{episode}", caption=text)
         )
     return join(parts)
 
@@ -331,7 +329,7 @@ def _ahead(check: PlantModelCheck) -> Html:
     ]
     return join(
         [
-            picture(ahead_figure, check, name="ahead", alt=text, caption=text),
+            picture(ahead_figure, check, name="ahead", caption=text),
             table("Errors in standard deviations of each channel.", columns, rows),
         ]
     )

@@ -200,7 +200,7 @@ def _violations(assessment: Assessment) -> Html:
     )
     parts: list[Content] = []
     if _style.installed():
-        parts.append(picture(overview, assessment, name="overview", alt=text, caption=text))
+        parts.append(picture(overview, assessment, name="overview", caption=text))
     else:
         parts.append(missing())
     parts.append(_violation_table(assessment))
@@ -312,9 +312,7 @@ def _cases(assessment: Assessment) -> Html:
             "the right: when the filter changed the action, and when the fallback acted."
         )
         parts.append(tag("h3", case.title))
-        parts.append(
-            picture(case_figure, case, assessment, name=f"case{number_}", alt=text, caption=text)
-        )
+        parts.append(picture(case_figure, case, assessment, name=f"case{number_}", caption=text))
     return join(parts)
 
 

@@ -173,11 +173,11 @@ def missing() -> Html:
     )
 
 
-def picture(draw: Any, *arguments: Any, name: str, alt: str, caption: str | Html) -> Html:
-    """A figure with its caption, or nothing if it cannot be drawn."""
+def picture(draw: Any, *arguments: Any, name: str, caption: str) -> Html:
+    """A figure with its caption, also for who cannot see it; nothing if it cannot be drawn."""
     if not installed():
         return Html("")
-    svg = Html(svg_figure(draw, *arguments, name=name, alt=alt))
+    svg = Html(svg_figure(draw, *arguments, name=name, alt=caption))
     return figure(svg, caption)
 
 

@@ -227,9 +227,7 @@ def start_picture(inputs: Inputs) -> Html:
         f"{len(gains)} starts. Left: difference in return, episode by episode, sorted. Right: cost "
         "of each episode, sorted, and its limit."
     )
-    return picture(
-        by_start, gains, costs, tables.reward_unit, name="starts", alt=text, caption=text
-    )
+    return picture(by_start, gains, costs, tables.reward_unit, name="starts", caption=text)
 
 
 def cost_picture(inputs: Inputs) -> Html:
@@ -246,7 +244,7 @@ def cost_picture(inputs: Inputs) -> Html:
     )
     zero_costs = [c.name for j, c in enumerate(tables.spec.cost) if j not in costs]
     extra = f" No policy ever caused the cost {enumeration(zero_costs)}." if zero_costs else ""
-    return picture(return_against_cost, tables, costs, name="costs", alt=text, caption=text + extra)
+    return picture(return_against_cost, tables, costs, name="costs", caption=text + extra)
 
 
 def acting_picture(inputs: Inputs) -> Html:
@@ -255,4 +253,4 @@ def acting_picture(inputs: Inputs) -> Html:
         "Fractions of all steps in which the policy's own action reached the plant, in which the "
         "guard changed it to keep its range and rate of change, and in which the fallback acted."
     )
-    return picture(who_acts, inputs.evaluation.tables, name="acts", alt=text, caption=text)
+    return picture(who_acts, inputs.evaluation.tables, name="acts", caption=text)

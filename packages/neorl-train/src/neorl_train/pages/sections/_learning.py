@@ -155,9 +155,7 @@ def learning_picture(inputs: Inputs) -> Html:
         + "Held-out distance is the mean squared distance to the logged action on episodes that "
         "were not trained on, in units of half the range."
     )
-    return picture(
-        learning_curves, inputs.validations, panels, name="learning", alt=text, caption=text
-    )
+    return picture(learning_curves, inputs.validations, panels, name="learning", caption=text)
 
 
 def learning_panels(inputs: Inputs) -> list[Panel]:

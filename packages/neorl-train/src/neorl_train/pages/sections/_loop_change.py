@@ -122,7 +122,7 @@ def steps_picture(change: LoopChange, name: str) -> Html:
         f"of the load by {_one(change.output_unit)} (right): today dashed, proposed solid; the "
         f"bands cover {change.members} models that the log allows."
     )
-    return picture(draw_steps, change, name=name, alt=text, caption=text)
+    return picture(draw_steps, change, name=name, caption=text)
 
 
 def _one(unit: str) -> str:
@@ -198,7 +198,7 @@ class Trend(Protocol):
 def trend_picture(change: Trend, name: str) -> Html:
     """The log: measurement under its setpoint, and the output."""
     text = f"{change.loop} in the log: measurement, its setpoint dashed above it, and output."
-    return picture(draw_trend, change, name=name, alt=text, caption=text)
+    return picture(draw_trend, change, name=name, caption=text)
 
 
 def draw_trend(change: Trend) -> Any:
@@ -226,7 +226,7 @@ def profile_picture(change: LoopChange, name: str) -> Html:
         "From calm to tight: integrated error after a load over today's, by the gain over today's. "
         "A dot may be proposed, a cross is refused by a rule."
     )
-    return picture(draw_profile, change, name=name, alt=text, caption=text)
+    return picture(draw_profile, change, name=name, caption=text)
 
 
 def draw_profile(change: LoopChange) -> Any:

@@ -48,7 +48,6 @@ def stretch_pictures(inputs: Inputs) -> Html:
             evaluation.bands,
             setpoints_of(inputs.config),
             name=f"stretch{index}",
-            alt=text,
             caption=text,
         )
         content = shown if shown.text else paragraph(text)

@@ -272,7 +272,6 @@ def trend_pictures(inputs: Inputs) -> Html:
             tables.spec,
             evaluation.bands,
             name=f"trend{number}",
-            alt=text,
             caption=text,
         )
         if trace.label in TITLES:
