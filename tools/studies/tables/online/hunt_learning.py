@@ -9,8 +9,9 @@ Everything else is the default of the source's release 1.4.0: two agents, 100 tu
 step of each agent an epoch. ``source`` is our program with the source's semantics, which equals
 its own turn by turn and step by step (``tools/studies/oracles/sorrel_treasure_hunt.py``). ``Sorrel`` is
 the source itself: ``tools/studies/benchmarks/treasure_hunt/original.py head 2 1.0 2000 --score SEED``
-prints what ``add`` reads. ``mended, one step`` keeps the source's target, one reward and a discount
-of 0.99 cubed, on windows that stay inside their episode. A score is the reward of an epoch, both agents together, in the mean over a
+prints what ``add`` reads. It begins with random actions alone, and so do two ways, where the
+default begins with six of ten. ``mended, one step`` keeps the source's target, one reward and a
+discount of 0.99 cubed, on windows that stay inside their episode. A score is the reward of an epoch, both agents together, in the mean over a
 hundred epochs; every seed is one cell of the file, so that a measurement that was cut short goes
 on.
 """
@@ -35,6 +36,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "source": {"semantics": "head"},
     "mended": {"n_step": 3, "discount": 0.99},
     "mended, one step": {},
+    "source, all random at first": {"semantics": "head", "epsilon": 1.0},
+    "mended, one step, all random at first": {"epsilon": 1.0},
 }
 SEEDS, BLOCK = range(5), 100
 
@@ -56,7 +59,7 @@ def main() -> None:
     elif args.what == "add":
         for path in args.files:
             printed = json.loads(path.read_text())
-            keep("Sorrel", printed["seed"], printed["reward"])
+            keep("Sorrel, all random at first", printed["seed"], printed["reward"])
     print(table())
 
 
