@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from neorl_core import InputError
-from neorl_core.infrastructure import Binder, write_text
+from neorl_core.infrastructure import write_text
+from neorl_train.judging._results import from_plain, to_plain
 
 TODAY, PROPOSED = "today", "proposed"
 
@@ -200,9 +199,9 @@ class LogFacts:
 
 
 def write_changes(path: Path, changes: Sequence[LoopChange]) -> None:
-    """Stores changes as JSON; infinities are text, because JSON has no number for them."""
-    content = [_plain(dataclasses.asdict(change)) for change in changes]
-    write_text(path, json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+    """Stores changes as JSON."""
+    text = json.dumps(to_plain(tuple(changes)), ensure_ascii=False, allow_nan=False)
+    write_text(path, text + "\n")
 
 
 def read_changes(path: Path) -> list[LoopChange]:
@@ -214,27 +213,7 @@ def read_changes(path: Path) -> list[LoopChange]:
     if not path.is_file():
         return []
     try:
-        content = _numbers(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return list(from_plain(tuple[LoopChange, ...], content))
+    except (OSError, ValueError):  # every InputError is a ValueError
         raise InputError(f"{path} is damaged; run it again, or restore it") from None
-    return list(Binder().bound(tuple[LoopChange, ...], content, str(path)))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"float {value}"
-    return value
-
-
-def _numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _numbers(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_numbers(one) for one in value]
-    if isinstance(value, str) and value.startswith("float "):
-        return float(value.removeprefix("float "))
-    return value
