@@ -90,13 +90,13 @@ def _steps() -> dict[str, Callable[[], Any]]:
     import jax.numpy as jnp
     import optax
 
-    from neorl_agents.networks import init_critics, init_mlp
+    from neorl_agents.networks import ensemble, init_mlp
     from neorl_agents.optimisers import descend, init_optimiser
 
     key = jax.random.key(0)
     parameters: Any = (
         init_mlp((12, 64, 64, 3), key),
-        init_critics((15, 64, 64), key, initialiser="uniform"),
+        ensemble(2, lambda member: init_mlp((15, 64, 64, 1), member), key),
     )
     bare = optax.adam(3e-4)
 

@@ -14,7 +14,7 @@ import pytest
 
 from neorl_agents import ALGORITHMS, AWAC, BC, CQL, EDAC, FQL, IQL, SACN, TD3BC, XQL, CalQL, ReBRAC
 from neorl_agents.algorithms import _rebrac, _td3_bc
-from neorl_agents.networks import init_critics, init_mlp, tanh
+from neorl_agents.networks import ensemble, init_mlp, tanh
 from neorl_agents.testing import make_problem, sized, statistics_of
 from neorl_core import Transition, as_arrays, highs, lows
 
@@ -133,7 +133,7 @@ def test_no_gradient_reaches_an_actor_that_is_held(learner):
     )
     actor_key, critic_key = jax.random.split(jax.random.key(0))
     actor = init_mlp((3, 8, 2), actor_key, output=tanh)
-    critics = init_critics((5, 8), critic_key)
+    critics = ensemble(2, lambda key: init_mlp((5, 8, 1), key), critic_key)
     slope = jax.jit(jax.grad(learner._actor_loss, has_aux=True))
     gradient, free = slope(actor, critics, rows, jnp.asarray(0.01))
     assert free["held_at_bound"] == 0

@@ -244,7 +244,6 @@ class LimitFacts(NamedTuple):
         name: Name of the cost channel.
         steps: Fraction of the steps that count against the limit.
         episodes: Number of episodes with such a step.
-        of_episodes: Number of episodes in the log.
         learnable: Whether something can be learned: some steps count and some do not; a cost must
             not be constant.
         claim: Statement about the limit that this log supports, in words.
@@ -253,7 +252,6 @@ class LimitFacts(NamedTuple):
     name: str
     steps: float
     episodes: int
-    of_episodes: int
     learnable: bool
     claim: str
 
@@ -316,7 +314,7 @@ def _facts(
             f"{share}; {bounds}. The log does not show what leads to a violation, so a low "
             "predicted risk says nothing about this limit"
         )
-    return LimitFacts(name, float(counted.mean()), episodes, total, varies, claim)
+    return LimitFacts(name, float(counted.mean()), episodes, varies, claim)
 
 
 def _exact_limits(count: int, total: int) -> tuple[float, float]:

@@ -43,15 +43,12 @@ class Plausible(NamedTuple):
             ``(process, 4)``.
         weights: Their probabilities.
         second: Probability that there is a second lag.
-        sharpness: Power of the likelihood; below one where blocks of rows differ by more than
-            their error allows.
     """
 
     first: Lags
     numbers: Float[np.ndarray, "process 4"]
     weights: Float[np.ndarray, " process"]
     second: float
-    sharpness: float
 
     def members(self, count: int) -> Float[np.ndarray, "member 4"]:
         """Some processes, drawn evenly by their probabilities."""
@@ -114,13 +111,13 @@ def plausible(data: Moments, start: Lags) -> Plausible:
     top = max(float(every.max()) for every in both)
     if not np.isfinite(top):  # A corner of the range: what fits best is all that there is.
         alone = np.array([[one.gain, one.lag, 0.0, one.delay]])
-        return Plausible(one, alone, np.ones(1), 0.0, sharpness)
+        return Plausible(one, alone, np.ones(1), 0.0)
     masses = [float(np.mean(np.exp(every - top))) for every in both]
     numbers = np.concatenate([_numbers(np.concatenate(every)) for every in drawn])
     weights = np.exp(np.concatenate(both) - top)
     second = masses[1] / sum(masses)
     first = two if second > 0.5 else one
-    return Plausible(first, numbers, weights / weights.sum(), second, sharpness)
+    return Plausible(first, numbers, weights / weights.sum(), second)
 
 
 def profiled_errors(

@@ -56,7 +56,6 @@ class TuningPoint(NamedTuple):
         margins: Its margins over the members.
         load_error: Integrated error after a step of the load by one output unit, mean over the
             members, measured units times seconds; infinite if a member is unstable.
-        load_travel: Way of the output after that step, in output units, likewise.
         noise: Standard deviation of the output's moves from row to row by the measurement's noise,
             in output units.
         refusals: Why it is not proposed, in words; empty if it may be.
@@ -66,7 +65,6 @@ class TuningPoint(NamedTuple):
     gains: PIDGains
     margins: MarginTable
     load_error: float
-    load_travel: float
     noise: float
     refusals: tuple[str, ...]
 
@@ -240,12 +238,9 @@ def _points(
 def _point(search: _Search, time: float, gains: PIDGains, judged: LoopJudgement) -> TuningPoint:
     margins = margin_table(judged)
     noise = _noise_moves(gains, search.period, search.noise)
-    figures = judged.load_figures
-    error, travel = (
-        float(np.mean(column)) if margins.stable else math.inf
-        for column in (figures.absolute_error, figures.travel)
-    )
-    point = TuningPoint(time, gains, margins, error, travel, noise, ())
+    errors = judged.load_figures.absolute_error
+    error = float(np.mean(errors)) if margins.stable else math.inf
+    point = TuningPoint(time, gains, margins, error, noise, ())
     return point._replace(refusals=tuple(_refusals(point, search)))
 
 

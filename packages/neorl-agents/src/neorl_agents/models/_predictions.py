@@ -96,7 +96,6 @@ CLIP = 8.0
 
 Uncertainty = Literal["disagreement", "aleatoric", "discrepancy"]
 """Measure of a prediction's uncertainty; see :func:`uncertainty_of`."""
-UNCERTAINTIES: tuple[Uncertainty, ...] = ("disagreement", "aleatoric", "discrepancy")
 
 Termination = Callable[[Array, Array, Array], Array]
 """Function from observation, action and next observation (physical units) to an end flag."""

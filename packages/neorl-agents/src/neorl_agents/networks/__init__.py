@@ -10,7 +10,6 @@ from neorl_agents.networks._activations import relu as relu
 from neorl_agents.networks._activations import tanh as tanh
 from neorl_agents.networks._budgeted_choice import BudgetedChoice as BudgetedChoice
 from neorl_agents.networks._critics import first_q_value as first_q_value
-from neorl_agents.networks._critics import init_critics as init_critics
 from neorl_agents.networks._critics import q_values as q_values
 from neorl_agents.networks._critics import sampled_q_values as sampled_q_values
 from neorl_agents.networks._encoders import ENCODERS as ENCODERS
@@ -103,7 +102,6 @@ __all__ = [
     "graph_layout",
     "heaviest_component",
     "identity",
-    "init_critics",
     "init_graph_attention",
     "init_graph_convolution",
     "init_graph_network",

@@ -1,44 +1,10 @@
 """Ensembles of action-value networks, stacked along a leading axis."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from neorl_agents.networks._encoders import Encoding, Network, init_network
-from neorl_agents.networks._mlp import Initialiser, ensemble
-
-
-def init_critics(
-    widths: tuple[int, ...],
-    key: PRNGKeyArray,
-    *,
-    initialiser: Initialiser = "uniform",
-    members: int = 2,
-    encoding: Encoding | None = None,
-    **options: Any,
-) -> Network:
-    """``members`` networks from ``(obs, action)`` to one number, with independent weights.
-
-    Args:
-        widths: Lengths of the input and of the hidden layers.
-        key: Random key; consumed.
-        initialiser: Initialiser of the weights of every member.
-        members: Number of networks.
-        encoding: Form of the observation in the inputs; ``None`` is the observation itself.
-        **options: Further options of :func:`init_mlp`.
-
-    Returns:
-        The stacked networks.
-    """
-
-    def critic(member_key: PRNGKeyArray) -> Network:
-        return init_network(
-            (*widths, 1), member_key, encoding=encoding, initialiser=initialiser, **options
-        )
-
-    return ensemble(members, critic, key)
+from neorl_agents.networks._encoders import Network
 
 
 def q_values(

@@ -57,8 +57,6 @@ A distribution adds its own through the entry points ``neorl.candidates``, a scr
 
 CLASSICAL = (FITTED, IMITATED, DECLARED)
 """Families of controllers that are evaluated as such, also if they are not delivered."""
-BEFORE_TRAINING = (*CLASSICAL, TUNED, GIVEN)
-"""Families that may refuse a log, so they are asked before anything is trained."""
 OWN = (LEARNER, AVERAGE, *CLASSICAL, TUNED, RETUNED, RESIDUAL, GIVEN)
 """The families of this package, in the order in which their names are listed."""
 BEST = "best"

@@ -1,6 +1,6 @@
 """Shared parts of on-policy learners: sampling of actions, value function, advantages."""
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,8 +34,6 @@ ActionKind = Literal["squashed", "choice"]
 """``"squashed"``: a tanh-Gaussian over all channels. ``"choice"``: one channel is chosen, which
 gets the high end of its range, and all others get their low end; for plants that only act on the
 largest channel, such as LoadBalance."""
-
-ACTION_KINDS: tuple[ActionKind, ...] = get_args(ActionKind)
 
 LOG_STD_RANGE = (-5.0, 1.0)
 
