@@ -108,9 +108,11 @@ def seconds(learner: Any, data: Any, updates: int, chunk: int) -> float:
     from neorl_train.training import Plan
 
     started_at = time.process_time()
-    (train if isinstance(data, TrainingData) else train_online)(
-        learner, data, (0,), Plan(updates, chunk, updates)
-    )
+    plan = Plan(updates, chunk, updates)
+    if isinstance(data, TrainingData):
+        train(learner, data, (0,), plan)
+    else:
+        train_online(learner, data, (0,), plan)
     return time.process_time() - started_at
 
 
