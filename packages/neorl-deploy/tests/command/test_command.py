@@ -134,8 +134,8 @@ def test_a_run_in_place_of_its_bundle_is_told(command, run_directory, exported, 
     error = command.refused(name, run_directory)
     assert f"{run_directory} is a run; name its bundle, {bundle}\n" in error
     assert error.count("\n") == 1
-    assert main(["export", str(bundle)]) == 2
-    assert f"{bundle} is a sealed bundle already; print it" in capsys.readouterr().err
+    error = command.refused("export", bundle)
+    assert f"{bundle} is a sealed bundle already; print it" in error
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_the_tables_of_a_log_act_in_its_run_and_keep_below_takes_its_model_from_
     write_dataset(tmp_path / "log.h5", log)
     source = {"source": str(tmp_path / "log.h5")}
     result = resolve(configure(data=source, penalty={}, limits={"rate_down": {"valve": 0.5}}))
-    text = "\n".join(result.limits)
+    text = "\n".join(result.facts["limits"])
     assert "valve rises by at most 0.1 % per second and falls by at most 0.5" in text
     assert "valve between -9 and 1 % while flow is above 5 m3/h" in text
     assert "level at most 2 m, by a linear model: its prediction one step ahead keeps 50 %" in text
@@ -190,7 +190,7 @@ def test_the_tables_of_a_log_act_in_its_run_and_keep_below_takes_its_model_from_
     assert kinds == ["while", "barrier"]
     again = resolve(result.run.config)
     assert again.run.config.limits == result.run.config.limits
-    assert again.limits == result.limits
+    assert again.facts["limits"] == result.facts["limits"]
     by_the_log_alone = resolve(configure(data=source, penalty={}))
     assert not [note for note in by_the_log_alone.notes if "rate of change" in note]
 

@@ -61,7 +61,9 @@ def test_a_named_simulator_gives_a_log_what_its_plant_declares(log):
         assert getattr(named.run.config, section) == getattr(plant.run.config, section)
     expected = dataclasses.replace(plant.run.config.evaluation, environment="CSTR-v0")
     assert named.run.config.evaluation == expected
-    assert (named.limits, named.fallback, named.notes) == (plant.limits, plant.fallback, [])
+    for fact in ("limits", "fallback"):
+        assert named.facts[fact] == plant.facts[fact]
+    assert named.notes == []
     assert named.run.judged_spec == plant.run.judged_spec
 
 
