@@ -186,6 +186,8 @@ def test_agents_learn_to_hunt() -> None:
     ours = last("mended, one step")
     low = ours.mean() - 2.776 * ours.std(ddof=1) / len(ours) ** 0.5  # Student, 95 %
     assert low > max(result["random"])
+    default = compared("mended, one step", "source")
+    assert default[1] > -0.01 * last("source").mean()
     ways = ("source", "mended, one step")
     random = ", all random at first"
     beside_sorrel = [compared(way + random, "Sorrel" + random) for way in ways]
@@ -205,7 +207,7 @@ def test_agents_learn_to_hunt() -> None:
     said = [float(x) for found in (less, bounds, more) for x in found.groups()]
     expected = [-beside[0] for beside in beside_sorrel]
     expected += [x for beside in beside_sorrel for x in beside[1:]]
-    expected += compared("mended, one step", "source")
+    expected += default
     np.testing.assert_allclose(said, expected, atol=0.051)
 
 
