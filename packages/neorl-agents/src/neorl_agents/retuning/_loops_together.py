@@ -1,13 +1,16 @@
 """How robust loops are while all of them are closed, on the linear part of a plant model."""
 
+from functools import partial
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Complex, Float
+from jaxtyping import Array, Complex, Float
 
 from neorl_agents.controllers import TrackingPID
 from neorl_agents.models import HistoryModel
-from neorl_agents.models._history_model import PAST
 from neorl_core import Policy
 from neorl_core.control import PID
 
@@ -40,24 +43,20 @@ def linear_part(model: HistoryModel) -> LinearPart:
 
     Channels that are not predicted are taken as constant.
     """
-    weights = np.asarray(model.dynamics.linear, np.float64)
-    of_obs, of_action, of_change = (
-        np.asarray(scale, np.float64)[1]
-        for scale in (model.scales.obs, model.scales.action, model.scales.change)
-    )
-    columns, history = list(model.predicted), model.history
-    count, n_obs, n_action = len(columns), model.spec.n_obs, model.spec.n_action
-    first = n_obs + (history - 1) * count
-    now, differences, actions = weights[:n_obs], weights[n_obs:first], weights[first:-1]
-    change = of_change[:, None]
-    # The oldest row comes first among the inputs of the model.
-    past = [
-        PAST * change * block.T / of_change
-        for block in differences.reshape(history - 1, count, count)[::-1]
-    ]
-    newest = np.eye(count) + change * now[columns].T / of_obs[columns] - sum(past)
-    inputs = [change * block.T / of_action for block in actions.reshape(-1, count, n_action)[::-1]]
-    return LinearPart(np.stack([newest, *past]), np.stack(inputs))
+    of_obs, of_past, of_action = (np.asarray(part, np.float64) for part in _weights(model))
+    inputs = np.concatenate([of_action[:, None], of_past[:, ::-1]], axis=1)
+    states = of_obs[:, ::-1, list(model.predicted)]
+    return LinearPart(states.swapaxes(0, 1), inputs.swapaxes(0, 1))
+
+
+@eqx.filter_jit
+def _weights(model: HistoryModel) -> tuple[Array, Array, Array]:
+    """How the prediction depends on the last observations, the past actions, and the action."""
+    # It is affine within the bounds of its inputs, so that its slope at the means is all of it.
+    obs, action = model.scales.obs[0], model.scales.action[0]
+    past = [jnp.tile(mean, (model.history, 1)) for mean in (obs, action)]
+    linear = partial(model.next_obs, member=jnp.asarray(-1))
+    return jax.jacobian(linear, argnums=(0, 1, 2))(*past, action)
 
 
 def sensitivity_together(model: HistoryModel, policy: Policy) -> float:
