@@ -1,8 +1,9 @@
 """Constraints-penalised Q-learning."""
 
+import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +43,14 @@ from neorl_core.targets import td_target
 LOG_STD_RANGE = (-20.0, 2.0)
 LOG_PENALTY = 5.0
 """Bound on the magnitude of a penalty's logarithm."""
+
+
+class OutOfDistribution(NamedTuple):
+    """States with actions of the policy, and which of them are out of the log's distribution."""
+
+    obs: Float[Array, "row obs"]
+    actions: Float[Array, "row act"]
+    mask: Bool[Array, " row"]
 
 
 class CPQ(BaseLearner):
@@ -84,7 +93,7 @@ class CPQ(BaseLearner):
         model_learning_rate: Learning rate of the autoencoder.
         penalty_learning_rate: Learning rate of the logarithms of the penalties.
         kl_weight: Weight of the divergence in the autoencoder.
-        ood_quantile: Fraction of the sampled actions that is taken as in distribution.
+        ood_quantile: Fraction of the sampled actions that is taken as in distribution; static.
         ood_level: Cost of actions out of distribution to aim at, as a multiple of ``d_j``.
         allowed_violations: Mean number of steps per episode that may exceed a limit per step.
         n_samples: Actions of the policy in every state of step 2; static.
@@ -100,7 +109,7 @@ class CPQ(BaseLearner):
     model_learning_rate: float = setting(1e-3, above=0)
     penalty_learning_rate: float = setting(1e-4, above=0)
     kl_weight: float = setting(0.5, low=0)
-    ood_quantile: float = setting(0.75, above=0, below=1)
+    ood_quantile: float = setting(0.75, above=0, below=1, static=True)
     ood_level: float = setting(1.5, low=1)
     allowed_violations: float = setting(0.1, above=0)
     n_samples: int = setting(10, low=1, static=True)
@@ -145,12 +154,12 @@ class CPQ(BaseLearner):
         state, model_loss = autoencoder_step(self, state, rows, model_key)
 
         actor = state.parameters["actor"]
-        ood_actions, ood = self._out_of_distribution(state, rows, ood_key)
+        ood = self._out_of_distribution(state, rows, ood_key)
         target = cost_targets(state, rows, _sample(actor, rows.next_obs, cost_key), self.discount)
         penalty = jnp.exp(state.parameters["log_penalty"])
         loss = partial(_penalised_cost_loss, level=self.ood_level * limits)
         state, cost_loss, (ood_value, cost_q) = self.descend(
-            state, "cost_critics", loss, rows, target, ood_actions, ood, penalty
+            state, "cost_critics", loss, rows, target, ood, penalty
         )
         penalty_step = self.penalty_learning_rate * penalty * (self.ood_level * limits - ood_value)
         log_penalty = jnp.clip(
@@ -191,17 +200,30 @@ class CPQ(BaseLearner):
 
     def _out_of_distribution(
         self, state: LearnerState, rows: UnitRows, key: PRNGKeyArray
-    ) -> tuple[Float[Array, "sample batch act"], Bool[Array, "sample batch"]]:
-        """Actions of the policy, and which of them are out of the autoencoder's distribution."""
+    ) -> OutOfDistribution:
+        """Actions of the policy that are out of the autoencoder's distribution."""
         keys = jax.random.split(key, self.n_samples)
         sample = partial(_sample, state.parameters["actor"], rows.obs)
         actions = jax.vmap(sample)(keys)
         kl = jax.vmap(
             lambda action: divergence(*latent(state.parameters["encoder"], rows.obs, action))
         )(actions)
+        n_rows = len(rows.obs)
         if rows.mask is not None:
-            kl = jnp.where(rows.mask[None], kl, jnp.nan)
-        return actions, kl >= jnp.nanquantile(kl, self.ood_quantile)
+            kl, n_rows = jnp.where(rows.mask[None], kl, -jnp.inf), jnp.sum(rows.mask)
+        # The cost critics' gradient of the other actions is zero, so they are left out of it.
+        farthest = jax.lax.top_k(kl.ravel(), self._n_beyond(len(rows.obs)))[1]
+        return OutOfDistribution(
+            rows.obs[farthest % len(rows.obs)],
+            actions.reshape(kl.size, -1)[farthest],
+            jnp.arange(len(farthest)) < self._n_beyond(n_rows),
+        )
+
+    def _n_beyond(self, n_rows: Any) -> Any:
+        """Number of sampled actions that are not below the quantile."""
+        n = self.n_samples * n_rows
+        below = self.ood_quantile * (n - 1)
+        return n - (math.ceil(below) if isinstance(n, int) else jnp.ceil(below))
 
 
 def _sample(
@@ -214,8 +236,7 @@ def _penalised_cost_loss(
     critics: Network,
     rows: UnitRows,
     target: Float[Array, "cost batch"],
-    actions: Float[Array, "sample batch act"],
-    ood: Bool[Array, "sample batch"],
+    ood: OutOfDistribution,
     penalty: Float[Array, " cost"],
     *,
     level: Float[Array, " cost"],
@@ -226,9 +247,8 @@ def _penalised_cost_loss(
     critics and costs.
     """
     loss, mean_value = cost_critic_loss(critics, rows, target)
-    values = jax.vmap(lambda action: cost_values(critics, rows.obs, action), out_axes=1)(actions)
-    flat = values.reshape(values.shape[0], -1)
-    ood_value = jax.vmap(masked_mean, in_axes=(0, None))(flat, ood.reshape(-1))
+    values = cost_values(critics, ood.obs, ood.actions)
+    ood_value = jax.vmap(masked_mean, in_axes=(0, None))(values, ood.mask)
     return loss - jnp.sum(penalty * (ood_value - level)), (ood_value, mean_value)
 
 
