@@ -42,6 +42,8 @@ examples:
   neorl-deploy dossier line2.bundle --loop loop
   neorl-deploy renew line2.bundle --out line2-2027.bundle --sign plant-private.pem
   neorl-deploy init line2.bundle --plant plant.toml
+  neorl-deploy simulate line2.bundle
+  neorl-deploy check line2.bundle tags.toml --by engineer --step valve
   neorl-deploy serve line2.bundle tags.toml
   neorl-deploy serve line2.bundle tags.toml --form stablehlo
   neorl-deploy init line2.bundle --rollout rollout.toml
@@ -56,7 +58,8 @@ examples:
   neorl-deploy completion zsh > ~/.zfunc/_neorl-deploy      (a folder of your fpath)
   neorl-deploy completion fish > ~/.config/fish/completions/neorl-deploy.fish
 
-exit codes: 0 done; 2 bad input; 3 the verdict is not "deploy" (only with --require-deploy)
+exit codes: 0 done; 2 bad input, or what was checked is not right; 3 the verdict is not "deploy"
+(only with --require-deploy)
 """
 RENEWAL = """\
 Makes the programs of a bundle anew from its sealed NumPy form, with the JAX that is installed

@@ -14,16 +14,16 @@ commands:
   run [CONFIG.toml | LOG | PLANT] [--OPTION VALUE ...]
                                            train, evaluate, decide and report
   finetune RUN [--OPTION VALUE ...]        train learners of a run further on a simulated plant
-  resume RUN                               continue an interrupted run with bit-identical results
-  evaluate RUN [--OPTION VALUE ...]        evaluate a finished run on fresh starts, without training
-  compare RUN RUN ... [--OPTION VALUE ...] compare several runs in one table
+  resume [RUN]                             continue an interrupted run with bit-identical results
+  evaluate [RUN] [--OPTION VALUE ...]      evaluate a finished run on fresh starts, without training
+  compare RUN ... [--OPTION VALUE ...]     compare runs, or the learners of one, in one table
   sweep SWEEP.toml [--OPTION VALUE ...]    run every combination of settings, or search over them
   benchmark [FILE.toml | FOLDER] [--OPTION VALUE ...]
                                            score learners x plants x logs x seeds; resumable
   baselines PLANT_OR_LOG [--OPTION VALUE ...]
                                            show the classical controllers in the same tables
-  safety-report RUN                        count violations with and without the filter
-  inspect RUN [--report] [--track]         show the settings, progress and results of a run; write
+  safety-report RUN|ARTEFACT|BUNDLE        count violations with and without the filter
+  inspect [RUN] [--report] [--track]       show the settings, progress and results of a run; write
                                            its report again, copy its records into MLflow
   list [RUNS]                              list environments, algorithms and runs
   loop LOG [--OPTION VALUE ...]            say what ails the control loops of a log: retune, mend
@@ -35,8 +35,8 @@ commands:
   federate [FILE.toml | SOURCE SOURCE ... | FOLDER] [--OPTION VALUE ...]
                                            train one policy at sites that share no data
 
-RUN is a run directory or its number in ./runs, such as 0001. `inspect` and `resume` use the
-newest run there unless one is named.
+RUN is a run directory or its number in ./runs, such as 0001. `resume`, `evaluate` and `inspect`
+use the newest run there unless one is named.
 
 examples:
   neorl-train run

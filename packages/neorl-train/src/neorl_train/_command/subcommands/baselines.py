@@ -23,7 +23,7 @@ examples:
   neorl-train baselines CSTR-v0
   neorl-train baselines CSTR-v0 --starts 1000 --quality expert --output table.md
   neorl-train baselines log.h5 --controllers pid lqg mpc
-  neorl-train baselines log.h5 --controllers lqg --classical.manipulated level valve \
+  neorl-train baselines log.h5 --controllers lqg --classical.manipulated level valve \\
       --classical.setpoint level 1.2
   neorl-train baselines plant.h5 --json
 """

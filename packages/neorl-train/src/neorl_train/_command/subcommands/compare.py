@@ -1,4 +1,4 @@
-"""``neorl-train compare RUN RUN ...``: compares several runs in one table."""
+"""``neorl-train compare RUN ...``: compares runs, or the learners of one, in one table."""
 
 import dataclasses
 import json
@@ -8,9 +8,9 @@ from neorl_core import InputError
 from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.shared import named_run
 
-USAGE = """neorl-train compare RUN RUN ... [--OPTION VALUE ...]
+USAGE = """neorl-train compare RUN ... [--OPTION VALUE ...]
 
-Puts the results of several finished runs into one table: every learner behind its guard with all
+Puts the results of finished runs into one table: every learner behind its guard with all
 its seeds, every controller, what differs between the configurations, the paired gain over
 today's controller, limits, trips and verdicts. A run on a log without a simulator shows the
 predicted gain of its candidate instead. Learners that ran on two plants or more are also compared
@@ -46,7 +46,7 @@ class CompareOptions:
 
 
 def command(arguments: list[str]) -> None:
-    """``neorl-train compare RUN RUN ... [--OPTION VALUE ...]``."""
+    """``neorl-train compare RUN ... [--OPTION VALUE ...]``."""
     count = next((i for i, w in enumerate(arguments) if w.startswith("-")), len(arguments))
     runs, words = arguments[:count], arguments[count:]
     options = parse_options(CompareOptions, words, program="neorl-train compare RUN ...")
