@@ -39,8 +39,8 @@ Trains one policy at several sites. No row of a log leaves its site: sites excha
 once, for a common scale, sums and ranges of the channels. FILE.toml has the sections of a run,
 which all sites share, and one section [sites.NAME] for each site with its own settings, such as
 sites.NAME.data.source. Without a file, each SOURCE (a log or a plant) is a site.
-With --federation.method retuning the sites exchange only ranks of gains, and every site takes the
-gains that its own log supports.
+With --federation.method retuning the sites exchange tunings and their votes on them, and every
+site takes what the others prefer and its own log supports.
 FOLDER is that of an earlier federation, which is continued with bit-identical results. Every site
 becomes a run with evaluation, verdict and report, which compares the policy with training on that
 site alone and with the plant's controllers.
