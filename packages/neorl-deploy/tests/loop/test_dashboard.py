@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from neorl_deploy import DeployError
 from neorl_deploy.audit import AuditError
 from neorl_deploy.dashboard import live_page, still_page
-from neorl_deploy.loop import Board, Mode, Quality, audit_log, flag_sentences, recorder
+from neorl_deploy.loop import Board, Mode, Quality, audit_log, recorder
+from neorl_deploy.runtime import flag_sentences
 from neorl_deploy.serving import ServingLimits, beside
 from neorl_safety.filters import Flag
 

@@ -131,6 +131,9 @@ def test_the_second_fallback_acts_where_the_first_cannot(acting):
     decisions = drive(acting, [MIDDLE] * 3 + [lost] * 12)
     assert all(fallback_used(acting, decisions[3:]))
     assert decisions[-1].action == pytest.approx([40.0, 300.0], abs=1e-3)
+    reason = acting.events[-1].reason
+    assert "a measurement is missing" in reason
+    assert "nonfinite" not in reason
 
 
 def test_sealed_ages_are_asked_for_and_old_measurements_lost(acting):

@@ -14,8 +14,8 @@ from neorl_deploy.audit import AuditError, records, verify_chain
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.loop._board import POINTS, channel_entries, lost_since
-from neorl_deploy.loop._flag_sentences import flag_sentences
 from neorl_deploy.loop._modes import WRITING
+from neorl_deploy.runtime._flag_sentences import flag_sentences
 
 HOLE = "/*DATA*/null/*END*/"
 

@@ -16,7 +16,6 @@ from neorl_deploy.loop._control import ControlLoop as ControlLoop
 from neorl_deploy.loop._cycle import Cycle as Cycle
 from neorl_deploy.loop._cycle import audit_log as audit_log
 from neorl_deploy.loop._cycle import recorder as recorder
-from neorl_deploy.loop._flag_sentences import flag_sentences as flag_sentences
 from neorl_deploy.loop._inputs import Measurements as Measurements
 from neorl_deploy.loop._inputs import judge_readings as judge_readings
 from neorl_deploy.loop._locks import ActuatorLocks as ActuatorLocks
@@ -107,7 +106,6 @@ __all__ = [
     "draft_plan",
     "draft_tags",
     "drop_old_orders",
-    "flag_sentences",
     "judge_readings",
     "loop_lock",
     "next_mode",

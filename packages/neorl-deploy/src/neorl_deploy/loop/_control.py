@@ -14,7 +14,6 @@ from neorl_deploy.bundle._manifest import DEPLOY, TRIAL
 from neorl_deploy.loop._block import COUNTERS
 from neorl_deploy.loop._contract import objection, watch_owner
 from neorl_deploy.loop._cycle import Cycle, Memory
-from neorl_deploy.loop._flag_sentences import flag_sentences
 from neorl_deploy.loop._inputs import (
     Measurements,
     fault_changes,
@@ -38,7 +37,8 @@ from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Reading
 from neorl_deploy.loop._tags import TagMap
 from neorl_deploy.loop._writing import Writer, good
 from neorl_deploy.runtime._decision import WITHOUT_STATE, Decision, no_decision
-from neorl_deploy.runtime._runtime import NO_CAUSES, Runtime
+from neorl_deploy.runtime._flag_sentences import causes_in_words
+from neorl_deploy.runtime._runtime import Runtime
 from neorl_deploy.runtime._state import StateError
 
 UNNAMED = "it runs on another machine or writes without a lock, and no tag of the plant names it"
@@ -531,9 +531,7 @@ class ControlLoop:
             return ""
         stop = [f"stopped by {runtime.stopped}"] if runtime.stopped else []
         causes = [f"{channel}: {fault}" for channel, fault in measured.faults.items()]
-        causes += [f"monitor {name} alarms" for name in runtime.alarm_names(decision.alarms)]
-        flags = [n for n in runtime.flag_names(decision.flags) if n not in NO_CAUSES]
-        causes += flag_sentences(flags, lost=bool(measured.faults))
+        causes += causes_in_words(runtime.manifest, decision, lost=bool(measured.faults))
         return "; ".join([*stop, *dict.fromkeys(causes)]) or "the guard"
 
     def _record_cycle(self, cycle: Cycle, notes: list[str]) -> Cycle:

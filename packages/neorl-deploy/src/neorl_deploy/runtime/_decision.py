@@ -128,7 +128,7 @@ class Event(NamedTuple):
         step: Number of decisions before the event.
         kind: ``"emergency stop"``, ``"release"``, ``"reset"``, ``"restart"``,
             ``"fallback acts"`` or ``"policy acts"``.
-        reason: Its cause as text: a person, or names of flags and monitors.
+        reason: Its cause in words: a person, monitors that alarm, sentences of flags.
     """
 
     step: int

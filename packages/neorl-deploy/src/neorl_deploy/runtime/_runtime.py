@@ -29,6 +29,7 @@ from neorl_deploy.runtime._decision import (
     findings,
     vector,
 )
+from neorl_deploy.runtime._flag_sentences import causes_in_words
 from neorl_deploy.runtime._forms import OUTPUTS, STOPPED, FormName, one_line_of, open_form
 from neorl_deploy.runtime._state import (
     State,
@@ -43,9 +44,6 @@ SELF_TEST_TOLERANCE = 1e-5
 
 NOBODY = -1
 """Value of a guard's ``acted`` if neither its policy nor its fallback acted last."""
-
-NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
-"""Flags of a take-over that are not its cause, or that the monitors' names describe better."""
 
 
 class Runtime:
@@ -324,10 +322,9 @@ class Runtime:
         fell_back = bool(decision.flags & self._fallback_used)
         changed = fell_back != self._fell_back
         if changed:
-            causes = [name for name in self.flag_names(decision.flags) if name not in NO_CAUSES]
-            alarms = [f"monitor {name}" for name in self.alarm_names(decision.alarms)]
+            causes = causes_in_words(self.manifest, decision)
             who = FALLBACK if fell_back else POLICY
-            self._events.note(self._steps, who, ", ".join(causes + alarms) or "no alarm is left")
+            self._events.note(self._steps, who, "; ".join(causes) or "no alarm is left")
             self._fell_back = fell_back
         self._steps += 1
         if self._file is not None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Mapping
 
+from neorl_deploy.bundle._manifest import Manifest
+from neorl_deploy.runtime._decision import Decision
+
 FLAG_SENTENCES: Mapping[str, str] = types.MappingProxyType(
     {
         "request_nonfinite": "the policy proposes no valid number",
@@ -36,6 +39,9 @@ FLAG_SENTENCES: Mapping[str, str] = types.MappingProxyType(
 )
 """A sentence for every flag, by the name that a manifest gives it."""
 
+NO_CAUSES = frozenset({"fallback_used", "hand_over", "fallback_clipped", "monitor_alarm"})
+"""Flags of a take-over that are not its cause, or that the monitors' names describe better."""
+
 OF_A_LOST_MEASUREMENT = frozenset({"observation_nonfinite", "request_nonfinite"})
 """Flags that say nothing more where a measurement is lost."""
 
@@ -56,3 +62,10 @@ def flag_sentences(flags: Iterable[str], *, lost: bool = False) -> list[str]:
         for name in flags
         if not (lost and name in OF_A_LOST_MEASUREMENT)
     ]
+
+
+def causes_in_words(manifest: Manifest, decision: Decision, *, lost: bool = False) -> list[str]:
+    """Why policy or fallback acts in a decision: the monitors that alarm, then the flags."""
+    alarms = [f"monitor {name} alarms" for name in manifest.alarm_names(decision.alarms)]
+    flags = [name for name in manifest.flag_names(decision.flags) if name not in NO_CAUSES]
+    return alarms + flag_sentences(flags, lost=lost)
