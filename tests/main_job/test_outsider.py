@@ -1,5 +1,6 @@
 """A learner, a plant, a reader and a kind of constraint that others bring, through all commands."""
 
+import hashlib
 import json
 import re
 import runpy
@@ -10,6 +11,10 @@ import pytest
 OUTSIDER = Path(__file__).parents[1] / "outsider"
 RUNS = Path(__file__).parent / "outsider_runs"
 PAGE = Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "extend.md"
+CODE = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted((OUTSIDER / "src" / "outsider").glob("*.py")))
+).hexdigest()[:16]
+ORIGIN = f"outsider 0.1.0, code sha256:{CODE}"
 WORDS = "inflow at most 10 l/s while observation 0 is above 1.5"
 SCRIPT = """
 from neorl_deploy.export import export_run
@@ -33,8 +38,9 @@ register_kind("ceiling", CEILING)
 assert "Tank-v0" in environment_names() and make("Tank-v0") == Tank()
 assert read_dataset("log.table").spec == Tank().spec
 run = start(configure("table.toml", output={"directory": "registered"}), quiet=True)
+code = "registered, code sha256:CODE"
 assert run.record["origins"] == {
-    "algorithm": {"crr": "registered"},
+    "algorithm": {"crr": code},
     "reader": {"table": "registered"},
     "constraint": {"ceiling": "registered"},
 }, run.record["origins"]
@@ -72,9 +78,9 @@ def test_its_plant_learner_and_constraint_are_named_by_run_report_and_artefact(
     run = work / "runs" / "0001"
     record = json.loads((run / "run.json").read_text())
     assert record["origins"] == {
-        "algorithm": dict.fromkeys(learners, "outsider 0.1.0"),
-        "environment": {"Tank-v0": "outsider 0.1.0"},
-        "constraint": {"ceiling": "outsider 0.1.0"},
+        "algorithm": dict.fromkeys(learners, ORIGIN),
+        "environment": {"Tank-v0": ORIGIN},
+        "constraint": {"ceiling": ORIGIN},
     }
     assert WORDS in record["limits"]
     page = (run / "report.html").read_text()
@@ -84,7 +90,7 @@ def test_its_plant_learner_and_constraint_are_named_by_run_report_and_artefact(
     kinds = [c["kind"] for c in json.loads((run / "constraints.json").read_text())["constraints"]]
     assert kinds == ["box", "rate", "ceiling"]
     manifest = json.loads((run / "policy.bundle" / "manifest.json").read_text())
-    assert manifest["provenance"]["policy"]["metadata"]["origin"] == "outsider 0.1.0"
+    assert manifest["provenance"]["policy"]["metadata"]["origin"] == ORIGIN
     assert manifest["provenance"]["record"]["origins"] == record["origins"]
     assert WORDS in manifest["constraint_words"]
 
@@ -114,7 +120,7 @@ def test_its_family_of_candidates_joins_the_pool_and_is_exported_and_replayed(
     )
     run = tmp_path / "runs" / "0001"
     record = json.loads((run / "run.json").read_text())
-    assert record["origins"]["candidate"] == {"shift": "outsider 0.1.0"}
+    assert record["origins"]["candidate"] == {"shift": ORIGIN}
     assert [one["family"] for one in record["candidates"]] == ["retuned", "learner", "shift"]
     assert any(line.startswith("shift-0 (today's controller with") for line in record["choice"])
     assert json.loads((run / "verdict.json").read_text())["candidate"] == "shift-0"
@@ -138,7 +144,7 @@ def test_its_file_is_trained_on_by_its_reader_and_a_run_names_it(
     assert WORDS in done.stdout
     run = sorted((work / "runs").glob("0*"))[-1]
     record = json.loads((run / "run.json").read_text())
-    assert record["origins"]["reader"] == {"table": "outsider 0.1.0"}
+    assert record["origins"]["reader"] == {"table": ORIGIN}
     assert record["dataset"]["rows"] == 96
     inspected = command("neorl-train", "inspect", str(run), cwd=work, installed=installed).stdout
     assert re.search(r"reader +table, from outsider 0.1.0", inspected)
@@ -146,7 +152,7 @@ def test_its_file_is_trained_on_by_its_reader_and_a_run_names_it(
 
 @pytest.mark.nightly
 def test_the_same_by_calls_in_python(command, work: Path) -> None:
-    script = SCRIPT.replace("WORDS", WORDS)
+    script = SCRIPT.replace("WORDS", WORDS).replace("CODE", CODE)
     command("python", "-c", script, cwd=work, installed=OUTSIDER / "src")
 
 

@@ -17,7 +17,7 @@ from neorl_safety.constraints import constraints_from_dict
 from neorl_train._job.monitors import trend_arguments
 from neorl_train._job.resolved_run import ResolvedRun
 from neorl_train.data._experience import Experience
-from neorl_train.data._source import source_files
+from neorl_train.data._source import code_digest
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation, read_evaluation, write_evaluation
 from neorl_train.judging._rollouts import starts_key
@@ -115,16 +115,12 @@ def evaluation_inputs(
     """
     if any(record.get("origins", {}).values()) or record.get("fine_tunes"):
         return ""
-    code = hashlib.sha256()
-    for package in OWN_PACKAGES:
-        for path in source_files(package):
-            code.update(path.read_bytes())
     content = {
         "config": record["config_hash"],
         "log": record.get("dataset", {}).get("content_hash", ""),
         "policies": tree_digest(dict(policies)),
         "given": record.get("given_policies", {}),
-        "code": code.hexdigest(),
+        "code": code_digest(OWN_PACKAGES),
         "versions": {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "scipy")},
         "devices": [jax.default_backend(), jax.local_device_count()],
         **further,

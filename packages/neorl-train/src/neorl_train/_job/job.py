@@ -13,11 +13,12 @@ from typing import Any
 
 import jax
 
+from neorl_agents import ALGORITHMS
 from neorl_core import InputError
 from neorl_core.infrastructure import cache_fault, is_full_disk
 from neorl_core.infrastructure.command_line import one_line
 from neorl_train._job.evaluation import is_complete
-from neorl_train._job.resolution import Resolved, reopen, resolve
+from neorl_train._job.resolution import Resolved, origin_of, reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import all_stages
 from neorl_train._job.watcher import READY
@@ -156,16 +157,18 @@ PACKAGES = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "
 
 
 def _note_other_versions(run: RunDirectory, record: Mapping[str, Any], reporter: Reporter) -> None:
-    """Reports versions that differ from those with which the run began, and records both."""
-    versions = _versions()
-    last = (record.get("resumed_with") or [{}])[-1].get("versions", record["versions"])
+    """Reports versions and learners that differ from those of the beginning, and records both."""
+    began = record["versions"] | record.get("origins", {}).get("algorithm", {})
+    learners = {name: origin_of(ALGORITHMS, name) for name in record["algorithms"]}
+    versions = _versions() | {name: origin for name, origin in learners.items() if origin}
+    last = (record.get("resumed_with") or [{}])[-1].get("versions", began)
     if versions != last:
         entry = {"time": _now(), "versions": versions, "commit": source_commit()}
         run.update_record(resumed_with=[*record.get("resumed_with", []), entry])
     changed = [
-        f"{name} {record['versions'].get(name, 'unknown')}, this is {version}"
+        f"{name} {began.get(name, 'unknown')}, this is {version}"
         for name, version in versions.items()
-        if record["versions"].get(name) != version
+        if began.get(name) != version
     ]
     if changed:
         reporter.print_line(

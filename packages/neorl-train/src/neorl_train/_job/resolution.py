@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ from neorl_train.data._experience import check_batches, check_split, training_ro
 from neorl_train.data._source import (
     FileSource,
     RunSource,
+    code_digest,
     declared_penalty,
     is_streamed,
     known_plant,
@@ -385,7 +387,7 @@ def _guard_warnings(config: Config, limits: LimitsConfig, fallback: str, spec: S
 def origins(
     config: Config, constraints: Constraints, judge: GymnasiumJudge | None = None
 ) -> dict[str, dict[str, str]]:
-    """Distribution and version of every third-party learner, plant, reader and constraint.
+    """Distribution, version and code of every third-party learner, plant, reader and constraint.
 
     Returns:
         By kind (``"algorithm"``, ``"environment"``, ``"reader"``, ``"constraint"``,
@@ -413,5 +415,16 @@ def origins(
 
 
 def origin_of(table: Registry[Any], name: str) -> str:
-    """Distribution and version behind a name; a script may use names that no table contains."""
-    return table.origin(name) if name in table else "given by a script"
+    """Distribution and version behind a name, and a digest of its code, which a version may hide.
+
+    A distribution that is installed from its folder keeps its version while its files change.
+    """
+    if name not in table:
+        return "given by a script"
+    origin, entry = table.origin(name), table[name]
+    points = metadata.entry_points(group=table.group, name=name)
+    module = next((p.module for p in points), "")
+    if isinstance(entry, type):  # an object may be of a class of ours
+        module = entry.__module__
+    code = code_digest([module.partition(".")[0]]) if origin else ""
+    return f"{origin}, code sha256:{code[:16]}" if code else origin

@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
@@ -448,25 +448,25 @@ def _cached_log(data: DataConfig) -> Path:
 
 def plant_digest(source: str, inputs: Mapping[str, Any]) -> str:
     """A digest of a plant and given inputs, which changes with code and versions."""
-    module = type(make(source)).__module__
-    code = hashlib.sha256()
-    for package in dict.fromkeys(("neorl_core", "neorl_envs", module.partition(".")[0])):
-        for path in source_files(package):
-            code.update(path.read_bytes())
+    package = type(make(source)).__module__.partition(".")[0]
     content = {
         "source": source,
         "origin": plant_origin(source),
         **inputs,
-        "code": code.hexdigest(),
+        "code": code_digest(dict.fromkeys(("neorl_core", "neorl_envs", package))),
         "jax": metadata.version("jax"),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def source_files(package: str) -> list[Path]:
-    """The source files of an imported package or of a single-file module."""
-    file = getattr(sys.modules[package], "__file__", None)
-    if file is None:
-        return []
-    path = Path(file)
-    return sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+def code_digest(packages: Iterable[str]) -> str:
+    """SHA-256 of the source files of imported packages or single-file modules; empty for none."""
+    code, files = hashlib.sha256(), 0
+    for package in packages:
+        file = getattr(sys.modules.get(package), "__file__", None)
+        path = Path(file or "")
+        for source in sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]:
+            if source.is_file():
+                code.update(source.read_bytes())
+                files += 1
+    return code.hexdigest() if files else ""

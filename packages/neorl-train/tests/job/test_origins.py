@@ -1,0 +1,44 @@
+"""What a run records of a learner from elsewhere, whose version may hide that its code changed."""
+
+import hashlib
+import importlib
+from types import SimpleNamespace
+
+from neorl_agents import ALGORITHMS
+from neorl_train._job.job import _note_other_versions
+from neorl_train._job.resolution import origin_of
+from neorl_train.runs import create_run
+
+FILES = {"__init__.py": "", "law.py": "from neorl_agents import IQL\n\n\nclass Law(IQL): ...\n"}
+
+
+def test_code_that_changed_under_one_version_is_recorded_and_named_on_resuming(
+    tmp_path, monkeypatch
+):
+    info, package = tmp_path / "lawful-0.3.dist-info", tmp_path / "lawful"
+    for folder in (info, package):
+        folder.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lawful\nVersion: 0.3\n")
+    (info / "entry_points.txt").write_text("[neorl.algorithms]\nlawful = lawful.law:Law\n")
+    for name, text in FILES.items():
+        (package / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    digest = hashlib.sha256("".join(FILES.values()).encode()).hexdigest()[:16]
+    before = f"lawful 0.3, code sha256:{digest}"
+    assert origin_of(ALGORITHMS, "lawful") == before
+    assert origin_of(ALGORITHMS, "iql") == ""
+
+    record = {"algorithms": ["iql", "lawful"], "origins": {"algorithm": {"lawful": before}}}
+    run, lines = create_run(tmp_path / "runs", "", {**record, "versions": {}}), []
+    reporter = SimpleNamespace(print_line=lines.append)
+    _note_other_versions(run, run.record(), reporter)
+    assert "lawful" not in lines.pop()
+    (package / "law.py").write_text(FILES["law.py"] + "\n\nRATE = 2\n")
+    _note_other_versions(run, run.record(), reporter)
+    after = origin_of(ALGORITHMS, "lawful")
+    assert f"lawful {before}, this is {after}, so its results" in lines[-1]
+    assert [one["versions"].get("lawful") for one in run.record()["resumed_with"]] == [
+        before,
+        after,
+    ]
