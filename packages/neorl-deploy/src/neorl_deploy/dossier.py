@@ -180,6 +180,10 @@ def _development(evidence: Evidence) -> Iterator[Statement]:
     for key, text in facts.items():
         if record.get(key):
             yield evidence.recorded(text.format(record[key]), key)
+    resumed = record.get("resumed_with")
+    for later in resumed if isinstance(resumed, list) else ():
+        words = ", ".join(f"{name} {version}" for name, version in later["versions"].items())
+        yield evidence.recorded(f"Resumed at {later['time']} with {words}", "resumed_with")
     if evidence.run is not None and (evidence.run / CONFIG).is_file():
         file, sealed = evidence.run / CONFIG, record.get("config_hash")
         same = settings_digest(file) == sealed

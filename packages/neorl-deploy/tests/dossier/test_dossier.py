@@ -33,6 +33,7 @@ RECORD = {
     "changes": ["gain of inlet: 1 -> 2 % per m"],
     "controllers": ["inlet holds level at 1 m"],
     "origins": {"algorithm": {"mine": "my-learners 0.3"}},
+    "resumed_with": [{"time": "2026-11-21", "versions": {"mine": "my-learners 0.4"}}],
 }
 
 
@@ -142,6 +143,7 @@ def test_statements_say_what_the_files_hold(run: Path, loop: Path) -> None:
         "always inlet 40 %, outlet 40 %",
         "Nothing was judged",
         "mine, my-learners 0.3",
+        "Resumed at 2026-11-21 with mine my-learners 0.4",
     ):
         assert words in text
 
