@@ -10,7 +10,8 @@ import pytest
 from neorl_agents import ALGORITHMS, BC
 from neorl_agents.learning import WHOLE_RUN, require_answer, require_policy
 from neorl_agents.testing import algorithm_laws, sized
-from neorl_core import InputError
+from neorl_core import Channel, InputError, Spec
+from neorl_core.control import ConstantPolicy
 
 Learner = type("Learner", (), {})
 Pair = namedtuple("Pair", "a b")
@@ -50,9 +51,28 @@ def test_what_keeps_the_form_is_given_back_traced_too():
     assert float(after.a["weight"].sum()) == 12.0
 
 
-def test_a_policy_that_cannot_act_is_refused_by_what_it_lacks():
-    with pytest.raises(InputError, match=r"Learner\.policy must .* has no initial_carry, sent$"):
-        require_policy(Learner(), lambda obs: obs)
+def of(answer):
+    """A learner whose policy is the answer of a function of its state."""
+    return type("Odd", (BC,), {"policy": lambda _, state: answer(state)})()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda _: jnp.tanh, r"Odd\.policy must .* has no initial_carry, sent$"),
+        (lambda _: ConstantPolicy(jnp.ones(3)), r"the shape \(2,\), .* of a, b, got \(3,\)"),
+        (
+            lambda state: state.a["weight"] @ jnp.ones(2),
+            r"cannot be compiled: .*3,\) and \(2,",
+        ),
+        (lambda state: state.a["wait"], "there is no 'wait'; its state holds"),
+    ],
+)
+def test_a_policy_that_cannot_act_is_refused_by_what_it_lacks(answer, message):
+    channels = [Channel(name, "1", 0.0, 1.0) for name in "xyzab"]
+    spec = Spec(obs=(*channels[:3],), action=(*channels[3:],), cost=(), dt=1.0, horizon=9)
+    with pytest.raises(InputError, match=message):
+        require_policy(of(answer), STATE, spec)
 
 
 class Forgetful(BC):
@@ -90,6 +110,23 @@ def test_arrays_that_do_not_fit_are_reported_with_the_line_and_the_shapes_of_the
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("use", [jnp.ones, range, lambda n: jax.random.split(jax.random.key(0), n)])
+def test_a_number_that_decides_a_shape_must_be_static(use):
+    class Many(BC):
+        """Behaviour cloning whose networks depend on a number that is traced."""
+
+        members: int = 2
+
+        def fresh(self, spec, key):
+            use(self.members)
+            return super().fresh(spec, key)
+
+    laws = algorithm_laws(lambda: sized(Many(), hidden=(4,), batch_size=8))
+    message = r"^Many\.fresh cannot be compiled, test_contract.py line \d+ .* a shape static"
+    with pytest.raises(InputError, match=message):
+        laws["update_is_pure"]()
+
+
 SLIPS = {
     "a name that the state does not have": (
         lambda state, rows: state.with_averaged_targets("value", tau=0.1),
@@ -106,7 +143,7 @@ SLIPS = {
     ),
     "a decision by a number": (
         lambda state, rows: state if rows.obs.mean() > 0 else rows,
-        r"bool\[\]: use jnp\.where in place of Python's `if`; its rows",
+        r"bool\[\]: use jnp\.where in place of Python's `if`, .*; its rows",
     ),
 }
 

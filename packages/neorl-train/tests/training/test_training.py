@@ -7,6 +7,7 @@ import pytest
 
 from neorl_agents import BC
 from neorl_core import InputError
+from neorl_core.control import ConstantPolicy
 from neorl_train import train
 from neorl_train.runs import Checkpoints, tree_digest
 from neorl_train.training import Plan
@@ -217,11 +218,17 @@ def test_a_learner_that_breaks_the_contract_is_named_before_it_trains(make_line,
         def policy(self, state):
             return jnp.tanh
 
+    class Wide(line):
+        def policy(self, state):
+            return ConstantPolicy(jnp.tile(state.parameters["weight"][0], 2))
+
     plan = Plan(4, 2, 4)
     with pytest.raises(InputError, match=r"Forgetful\.update must return a state and a dictionary"):
         train(Forgetful(), line_data, (0,), plan)
     with pytest.raises(InputError, match=r"Mute\.policy must return a neorl_core\.Policy"):
         train(Mute(), line_data, (0,), plan)
+    with pytest.raises(InputError, match=r"Wide\.policy .* shape \(1,\), .* of valve, got \(2,\)"):
+        train(Wide(), line_data, (0,), plan)
 
 
 @pytest.mark.parametrize("learner", ["bc", BC, None])

@@ -1,16 +1,18 @@
 """Checks of third-party learners: of the class on request, of its results while tracing."""
 
+import contextlib
 import dataclasses
 import keyword
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from neorl_agents.learning._protocol import Algorithm
-from neorl_core import InputError, Policy, Transition, as_arrays
+from neorl_core import InputError, Policy, Spec, Transition, as_arrays
 
 _REQUIRED = (
     "fields",
@@ -117,17 +119,29 @@ def updated_once(algorithm: Any, state: Any, batch: Any, key: Any) -> tuple[Any,
 
     It names the learner, its line, both shapes, and the shapes of the given rows.
     """
-    try:
+    with in_one_line(algorithm, "update", state, f"; its rows are {_shapes(batch)}"):
         answer = algorithm.update(state, batch, key)
+    return require_answer(algorithm, state, answer)
+
+
+@contextlib.contextmanager
+def in_one_line(algorithm: Any, method: str, state: Any = None, more: str = "") -> Iterator[None]:
+    """An error while a method of a learner is traced as one line, which names the learner's own."""
+    try:
+        yield
     except InputError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise InputError(
-            f"{type(algorithm).__name__}.update cannot be compiled"
-            f"{_place(type(algorithm), error)}: {_reason(error, state)}; "
-            f"its rows are {_shapes(batch)}"
+            f"{type(algorithm).__name__}.{method} cannot be compiled"
+            f"{_place(type(algorithm), error)}: {_reason(error, state)}{more}"
         ) from error
-    return require_answer(algorithm, state, answer)
+
+
+_NEEDS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerIntegerConversionError,
+)
 
 
 def _reason(error: Exception, state: Any) -> str:
@@ -138,8 +152,11 @@ def _reason(error: Exception, state: Any) -> str:
         held = {part: ", ".join(getattr(state, part, ())) for part in ("parameters", "targets")}
         words = [f"{part} {names or '(none)'}" for part, names in held.items()]
         return f"there is no {reason}; its state holds the {' and the '.join(words)}"
-    if isinstance(error, jax.errors.ConcretizationTypeError):
-        return f"{reason.rstrip('.')}: use jnp.where in place of Python's `if`"
+    if isinstance(error, _NEEDS_VALUES) or "Shapes must be 1D" in reason:
+        return (
+            f"{reason.rstrip('.')}: use jnp.where in place of Python's `if`, and make a setting "
+            "that decides a shape static"
+        )
     if "'NoneType'" in reason:
         return f"{reason}: a field that is not among `reads` is None, and so may be the mask"
     return reason
@@ -214,26 +231,50 @@ def require_pair(method: str, result: Any) -> tuple[Any, dict[str, Any]]:
     )
 
 
-def require_policy(algorithm: Any, policy: Any) -> Policy:
-    """Returns the result of ``policy`` if it can act.
+def require_policy(algorithm: Any, state: Any, spec: Spec) -> Policy:
+    """Returns the policy of a state if it can act.
 
     Args:
         algorithm: Learner whose policy this is; named in messages.
-        policy: Return value of its ``policy``.
+        state: State of the learner.
+        spec: Channels of the policy.
 
     Returns:
         The policy.
 
     Raises:
-        InputError: If something is missing from the policy; the message names it and the learner.
+        InputError: If something is missing from the policy, it cannot be traced on one observation,
+            or its action has another shape than ``(act,)``; the message names it and the learner.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from neorl_agents import BC
+        >>> from neorl_core import Channel, Spec
         >>> from neorl_core.control import ConstantPolicy
-        >>> type(require_policy(BC(), ConstantPolicy(jnp.ones(1)))).__name__
+        >>> class Still(BC):
+        ...     def policy(self, state):
+        ...         return ConstantPolicy(state)
+        >>> level, valve = Channel("level", "m", 0, 2), Channel("valve", "%", 0, 100)
+        >>> spec = Spec(obs=(level,), action=(valve,), cost=(), dt=1.0, horizon=10)
+        >>> type(require_policy(Still(), jnp.ones(1), spec)).__name__
         'ConstantPolicy'
     """
+    obs = jax.ShapeDtypeStruct((spec.n_obs,), "float32")
+    with in_one_line(algorithm, "policy", state):
+        policy = _require_methods(algorithm, algorithm.policy(state))
+        _, action = jax.eval_shape(
+            lambda obs: policy(policy.initial_carry(), obs, jax.random.key(0)), obs
+        )
+    if action.shape != (spec.n_action,):
+        raise InputError(
+            f"{type(algorithm).__name__}.policy must return a policy whose action has the shape "
+            f"{(spec.n_action,)}, one number for each of "
+            f"{', '.join(channel.name for channel in spec.action)}, got {action.shape}"
+        )
+    return policy
+
+
+def _require_methods(algorithm: Any, policy: Any) -> Policy:
     if isinstance(policy, Policy):
         return policy
     missing = [part for part in ("initial_carry", "__call__", "sent") if not hasattr(policy, part)]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.learning._contract import require_pair
+from neorl_agents.learning._contract import in_one_line, require_pair
 from neorl_agents.learning._limits import require_costs, require_limits_in_log
 from neorl_agents.learning._protocol import Fit, Metrics
 from neorl_agents.learning._schedules import require_planned
@@ -270,7 +270,9 @@ def _init(
     key: PRNGKeyArray,
     spec: Spec,
 ) -> LearnerState:
-    parameters, targets = _named(learner, learner.fresh(spec, key))
+    with in_one_line(learner, "fresh"):
+        fresh = learner.fresh(spec, key)
+    parameters, targets = _named(learner, fresh)
     optimisers = {
         name: init_optimiser(
             learner.optimiser_of(name), value, getattr(learner, learner.rates[name])

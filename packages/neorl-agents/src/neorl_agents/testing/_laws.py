@@ -191,7 +191,7 @@ def _about(make: Callable[[], Learner], laws: tuple[Callable[["Subject"], None],
 def _it_has_the_face_of_an_algorithm(subject: Subject) -> None:
     plain, _, state = subject.started()
     check_algorithm("subject", type(plain))
-    require_policy(plain, plain.policy(state))
+    require_policy(plain, state, subject.problem.spec)
     _it_has_the_face_of_a_learner(subject)
 
 

@@ -239,11 +239,9 @@ def _queues(
     seeds: Sequence[int],
 ) -> SeedQueues:
     """The trainings of all seeds on a plant, each on its device."""
-    keys = [online_key(seed) for seed in seeds]
-    sources = as_arrays(source)
-    return SeedQueues(
-        as_arrays(learner), feed, begin, keys, seeds, devices_for(seeds), source=sources
-    )
+    keys, devices = [online_key(seed) for seed in seeds], devices_for(seeds)
+    sources, spec = as_arrays(source), source.collection.spec
+    return SeedQueues(as_arrays(learner), feed, begin, keys, seeds, devices, spec, source=sources)
 
 
 def _plant_and_log(

@@ -25,7 +25,7 @@ from neorl_agents.learning import (
     require_policy,
     train_chunk,
 )
-from neorl_core import InputError, Policy, Transition, as_arrays
+from neorl_core import InputError, Policy, Spec, Transition, as_arrays
 from neorl_core.infrastructure import factorises
 from neorl_train.data._training_data import StreamedData, TrainingData
 from neorl_train.training._memory import TrainingMemory, memory_of, tree_bytes
@@ -221,6 +221,7 @@ class SeedQueues:
         keys: Key of the chunks of every seed.
         seeds: Seeds of the training runs.
         devices: Devices, to which the seeds are assigned in turn.
+        spec: Channels of the policy.
         source: Source to use instead of that of the feed; it receives the feed's tables.
         programs: Compiled programs by device and number of updates, which trainings may share if
             their learners differ only in numbers; the first one that needs a program compiles it.
@@ -241,6 +242,7 @@ class SeedQueues:
         keys: Sequence[Any],
         seeds: Sequence[int],
         devices: Sequence[Device],
+        spec: Spec,
         *,
         source: Source | None = None,
         programs: dict[tuple[Device, int], Any] | None = None,
@@ -270,7 +272,7 @@ class SeedQueues:
         self.done = 0
         if isinstance(learner, Algorithm):
             jax.eval_shape(
-                lambda state: _require_policy(learner, state), self._trainings[0].learner
+                lambda state: _require_policy(learner, state, spec), self._trainings[0].learner
             )
 
     def _start(self, i: int, state: LearnerState) -> Training:
@@ -517,9 +519,9 @@ def devices_for(seeds: Sequence[int]) -> list[Device]:
     return list(jax.local_devices())[: len(seeds)]
 
 
-def _require_policy(algorithm: Algorithm, state: LearnerState) -> tuple[()]:
+def _require_policy(algorithm: Algorithm, state: LearnerState, spec: Spec) -> tuple[()]:
     """Refuses a policy that cannot act, before anything is compiled."""
-    require_policy(algorithm, algorithm.policy(state))
+    require_policy(algorithm, state, spec)
     return ()
 
 
@@ -590,4 +592,4 @@ def offline_seeds(
         feed = feed_for(learner, data, seeds, devices)
     chunk_keys = [chunks for _, chunks in keys]
     shared: Any = {"programs": programs, "form": form}
-    return SeedQueues(arrays, feed, begin, chunk_keys, seeds, devices, **shared)
+    return SeedQueues(arrays, feed, begin, chunk_keys, seeds, devices, data.spec, **shared)
