@@ -133,7 +133,7 @@ def kind_of(policy: Policy) -> str:
     raise TypeError(
         f"a {type(policy).__name__} cannot be stored in an artefact, which takes one of "
         f"{', '.join(kind.policy.__name__ for kind in POLICY_KINDS.values())}; add another class "
-        "with neorl_agents.artefact.POLICY_KINDS.register"
+        "by an entry point in neorl.policies, or with neorl_agents.artefact.POLICY_KINDS.register"
     )
 
 

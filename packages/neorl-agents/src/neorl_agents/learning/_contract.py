@@ -138,12 +138,6 @@ def in_one_line(algorithm: Any, method: str, state: Any = None, more: str = "") 
         ) from error
 
 
-_NEEDS_VALUES = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerIntegerConversionError,
-)
-
-
 def _reason(error: Exception, state: Any) -> str:
     """The first line of an error, and what to do about it where that is not plain."""
     lines = (line.strip() for line in str(error).splitlines())
@@ -152,7 +146,8 @@ def _reason(error: Exception, state: Any) -> str:
         held = {part: ", ".join(getattr(state, part, ())) for part in ("parameters", "targets")}
         words = [f"{part} {names or '(none)'}" for part, names in held.items()]
         return f"there is no {reason}; its state holds the {' and the '.join(words)}"
-    if isinstance(error, _NEEDS_VALUES) or "Shapes must be 1D" in reason:
+    needs_values = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
+    if isinstance(error, needs_values) or "JitTracer" in reason:  # a shape in a TypeError
         return (
             f"{reason.rstrip('.')}: use jnp.where in place of Python's `if`, and make a setting "
             "that decides a shape static"
