@@ -4,7 +4,14 @@ import hashlib
 import importlib
 from types import SimpleNamespace
 
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
 from neorl_agents import ALGORITHMS
+from neorl_core import InputError
+from neorl_core.control import ConstantPolicy
+from neorl_train._job.artefacts import write_policies
 from neorl_train._job.job import _note_other_versions
 from neorl_train._job.resolution import origin_of
 from neorl_train.runs import create_run
@@ -42,3 +49,13 @@ def test_code_that_changed_under_one_version_is_recorded_and_named_on_resuming(
         before,
         after,
     ]
+
+
+def test_a_policy_of_a_class_that_no_file_can_hold_is_one_line(tmp_path, make_log):
+    class Own(ConstantPolicy): ...
+
+    run, spec = create_run(tmp_path, "", {}), make_log().spec
+    policies, rows = {0: Own(jnp.zeros(spec.n_action))}, np.zeros((2, spec.n_obs))
+    message = r"^a Own cannot be stored .* entry point in neorl\.policies, .*, then resume the run$"
+    with pytest.raises(InputError, match=message):
+        write_policies(run, "mine", policies, spec, rows, {})

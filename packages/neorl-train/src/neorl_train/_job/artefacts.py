@@ -83,13 +83,20 @@ def write_policies(
     observations: np.ndarray,
     metadata: Mapping[str, Any],
 ) -> dict[str, str]:
-    """Writes one artefact per seed; returns the digest of every file by its name."""
+    """Writes one artefact per seed; returns the digest of every file by its name.
+
+    Raises:
+        InputError: If no kind of policy has the class of one.
+    """
     digests = {}
     for seed, policy in policies.items():
         path = run.policy(algorithm, seed)
         path.parent.mkdir(exist_ok=True)
         description = {"role": "learner", "algorithm": algorithm, "seed": seed, **metadata}
-        digests[path.name] = save_policy(path, policy, spec, observations, description)
+        try:
+            digests[path.name] = save_policy(path, policy, spec, observations, description)
+        except TypeError as error:
+            raise InputError(f"{error}, then resume the run") from error
     return digests
 
 
