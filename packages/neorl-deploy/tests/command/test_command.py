@@ -200,7 +200,9 @@ def test_a_log_is_replayed_without_jax(exported, finished_run, tmp_path):
 def test_the_origin_of_a_policy_is_said_as_far_as_it_is_recorded():
     recorded = {"algorithm": "bc", "seed": 0, "updates": 500, "source": "CSTR-v0"}
     assert _origin(recorded) == "bc, seed 0, 500 updates, on CSTR-v0"
-    assert _origin({"algorithm": "pid", "source": ""}) == "pid"
+    foreign = {**recorded, "origin": "my-learners 0.3"}
+    assert _origin(foreign) == "bc, from my-learners 0.3, seed 0, 500 updates, on CSTR-v0"
+    assert _origin({"algorithm": "pid", "origin": "", "source": ""}) == "pid"
     assert _origin(None) == ""
     assert _rows({"dataset": {"rows": 40, "episodes": 2}}) == ", 40 rows in 2 episodes"
     assert _rows({}) == ""

@@ -65,7 +65,10 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
 
 def _origin(metadata: Any) -> str:
     """What was trained, and on which data, as far as the run recorded it."""
-    forms = {"algorithm": "{}", "seed": "seed {}", "updates": "{} updates", "source": "on {}"}
+    forms = {
+        "algorithm": "{}", "origin": "from {}", "seed": "seed {}", "updates": "{} updates",
+        "source": "on {}",
+    }  # fmt: skip
     named = metadata if isinstance(metadata, dict) else {}
     known = {key: named[key] for key in forms if named.get(key) not in (None, "")}
     return ", ".join(forms[key].format(value) for key, value in known.items())
