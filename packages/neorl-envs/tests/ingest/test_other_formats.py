@@ -229,6 +229,14 @@ def test_rollouts_that_do_not_fit_are_named(chained: Dataset, toy: Dataset) -> N
     env.action_space = box
     with pytest.raises(DatasetError, match="the action space must have finite bounds"):
         spec_of_spaces(env, dt=1, horizon=2)
+    env = Pendulum()
+    assert [c.name for c in spec_of_spaces(env, dt=1, horizon=2).obs] == ["obs_0"]
+    env.metadata = {"observation_names": ("angle",), "action_names": ("torque", "brake")}
+    with pytest.raises(DatasetError, match="has 2 action_names, and its action space has 1"):
+        spec_of_spaces(env, dt=1, horizon=2)
+    env.metadata = {"observation_names": ("angle",)}
+    spec = spec_of_spaces(env, dt=1, horizon=2)
+    assert [c.name for c in (*spec.obs, *spec.action)] == ["angle", "action_0"]
     assert Rollout._fields[0] == "observations"
 
 

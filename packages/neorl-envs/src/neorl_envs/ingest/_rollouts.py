@@ -206,15 +206,18 @@ def check_rollout(episode: Rollout, where: str) -> None:
 def spec_of_spaces(
     env: gymnasium.Env, *, dt: float, horizon: int, costs: tuple[CostChannel, ...] = ()
 ) -> Spec:
-    """Builds a specification from one-dimensional box spaces, with numbered channels.
+    """Builds a specification from one-dimensional box spaces.
 
-    Units are unknown.
+    Units are unknown. Channels have the names that the environment declares in its metadata, as
+    ``observation_names`` and ``action_names``, or numbers.
 
     Raises:
-        DatasetError: If a space is not a one-dimensional box, or an action is not bounded.
+        DatasetError: If a space is not a one-dimensional box, an action is not bounded, or there
+            are more or fewer names than channels.
     """
     channels = {}
-    for kind, space in (("obs", env.observation_space), ("action", env.action_space)):
+    spaces = {"obs": env.observation_space, "action": env.action_space}
+    for (kind, space), entry in zip(spaces.items(), ("observation", "action"), strict=True):
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
             raise DatasetError(f"the {kind} space must be a box of one axis, got {space}")
         low, high = (np.asarray(end, np.float64) for end in (space.low, space.high))
@@ -222,8 +225,15 @@ def spec_of_spaces(
             raise DatasetError(f"the action space must have finite bounds, got {space}")
         # An unbounded range is cut to values whose squares do not overflow in single precision.
         low, high = np.maximum(low, -1e18), np.minimum(high, 1e18)
+        declared = env.unwrapped.metadata.get(f"{entry}_names")
+        names = declared or [f"{kind}_{i}" for i in range(len(low))]
+        if len(names) != len(low):
+            raise DatasetError(
+                f"the metadata of the environment has {len(names)} {entry}_names, and its {kind} "
+                f"space has {len(low)} channels; name each of them"
+            )
         channels[kind] = tuple(
-            Channel(f"{kind}_{i}", "?", float(a), float(b))
-            for i, (a, b) in enumerate(zip(low, high, strict=True))
+            Channel(name, "?", float(a), float(b))
+            for name, a, b in zip(names, low, high, strict=True)
         )
     return Spec(channels["obs"], channels["action"], costs, dt, horizon)
