@@ -67,18 +67,3 @@ def test_the_times_of_the_index_are_current() -> None:
     text = PAGE.read_text()
     assert text == with_times(text), "learner_numbers.py of the studies writes them anew"
     assert set(TIMES) == set(ALGORITHMS)
-
-
-def test_only_learners_that_the_page_calls_cheap_take_less_than_it_says() -> None:
-    text = " ".join(PAGE.read_text().split())
-    sentence = r"they mean ((?:`\w+`(?:, | and )?)+): .+? less than ([\d.]+) s"
-    ((listed, limit),) = re.findall(sentence, text)
-    cheap = {
-        name
-        for name, times in TIMES.items()
-        if sum(times.values()) < float(limit)
-        and not ALGORITHMS[name].keeps_limits
-        and name not in ON_PLANT
-    }
-    assert set(re.findall(r"`(\w+)`", listed)) - {"bc_safe"} == cheap
-    assert sum(TIMES["bc_safe"].values()) < float(limit)
