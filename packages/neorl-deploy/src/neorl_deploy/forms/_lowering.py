@@ -98,6 +98,9 @@ def lower(graph: Graph, listed: Operations, given: Sequence[Any]) -> list[np.nda
     Raises:
         NoFormError: If an operation cannot be printed for a controller; it is named.
     """
+    widths = [max(a.shape) for a in listed.constants if a.ndim == 2 and min(a.shape) > MAX_WIDTH]
+    if widths:  # its single numbers alone may be more than MAX_NODES, which would say less
+        raise NoFormError(f"a layer of {max(widths)} (at most {MAX_WIDTH})")
     values = [*given, *(_constants(graph, array) for array in listed.constants)]
     return _run(graph, listed.operations, listed.outputs, values)
 
