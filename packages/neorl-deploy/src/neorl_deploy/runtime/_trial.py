@@ -48,7 +48,8 @@ def require_trial(
     except subprocess.TimeoutExpired as error:
         raise BundleError(
             f"{bundle.path}: its programs did not answer the test vectors within {seconds:g} s in "
-            "a process of their own; do not run it"
+            "a process of their own; try again when this machine is idle, and do not run it if "
+            "they fail again"
         ) from error
     except OSError as error:
         raise BundleError(f"{bundle.path}: its programs could not be tried: {error}") from error
