@@ -47,7 +47,8 @@ def test_the_three_commands_without_arguments(command, run_directory, monkeypatc
     assert "Verdict of run 0001: deploy" in out
     out = command("replay")
     assert "Shadow over 200 rows of 5 episodes" in out
-    assert "rate_active" in out
+    assert "% of the steps an actuator moves as fast as it may" in out
+    assert "rate_active" not in out
     assert "the limit on the rate of\n  change acts wherever" in out
     assert "  valve between 0 and 100 %\n" in out
     assert "(pid): valve holds level at 1 m; jacket holds temperature at 335 K\n" in out

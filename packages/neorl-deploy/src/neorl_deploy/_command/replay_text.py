@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from neorl_deploy.runtime._flag_sentences import flag_sentences
 from neorl_deploy.shadow._replay import Replay
 
 # A text-mode trend plot of the logged and the proposed actions.
@@ -139,7 +140,7 @@ def _filter_lines(activity: dict[str, Any]) -> Iterator[str]:
         yield "  change acts wherever policy and log differ: in the loop it acts less often."
     for name, fraction in activity["flags"].items():
         if fraction:
-            yield f"  {name:<24} {fraction:>7.2%} of the steps"
+            yield f"  in {fraction:.2%} of the steps {flag_sentences([name])[0]}"
     for name, row in activity["channels"].items():
         limits = [k for k in row if k not in ("moved_mean", "moved_max", "unit") and row[k]]
         if limits:
