@@ -1,6 +1,7 @@
 """A configuration is typed, strict, complete and hashed; a bad value is named before anything."""
 
 import dataclasses
+import json
 import tomllib
 
 import pytest
@@ -322,3 +323,14 @@ def test_a_learner_that_only_a_script_knew_is_explained(load):
     )
     with pytest.raises(InputError, match=message):
         load("[algorithms.iqll]\ndiscount = 0.9")
+
+
+def test_a_learner_of_a_run_that_is_not_installed_is_named_with_its_origin(load, tmp_path):
+    origins = {"algorithm": {"mine": "my-learners 0.3", "iql": ""}}
+    (tmp_path / "run.json").write_text(json.dumps({"origins": origins}))
+    message = r"config\.toml: the learner mine of this run \(my-learners 0\.3\) is not installed"
+    with pytest.raises(InputError, match=message):
+        load("[algorithms.mine]\ndiscount = 0.9")
+    (tmp_path / "run.json").write_text("damaged")
+    with pytest.raises(InputError, match=r"unknown key in \[algorithms\] 'mine'"):
+        load("[algorithms.mine]\ndiscount = 0.9")

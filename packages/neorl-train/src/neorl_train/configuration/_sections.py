@@ -505,9 +505,25 @@ def load_toml(path: Path, default: T) -> T:
             f"`neorl-envs convert {path}`, and give the dataset file that this writes"
         )
     try:
+        _require_learners(path.with_name("run.json"), data)
         return update(default, _with_constraints(data))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def _require_learners(record: Path, data: Mapping[str, Any]) -> None:
+    """Names where a learner of a run came from, if this Python does not have it."""
+    if "algorithms" not in data or not record.is_file():
+        return
+    origins: dict[str, dict[str, str]] = {}
+    with contextlib.suppress(OSError, ValueError):  # a damaged record is named where it is read
+        origins = json.loads(record.read_text(encoding="utf-8")).get("origins", {})
+    for name, origin in origins.get("algorithm", {}).items():
+        if name not in ALGORITHMS:
+            raise InputError(
+                f"the learner {name} of this run ({origin}) is not installed here; install its "
+                "distribution, or in Python call ALGORITHMS.register before this"
+            )
 
 
 def read_toml(path: Path) -> dict[str, Any]:
