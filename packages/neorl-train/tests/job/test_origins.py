@@ -12,7 +12,7 @@ from neorl_agents import ALGORITHMS
 from neorl_core import InputError
 from neorl_core.control import ConstantPolicy
 from neorl_train._job.artefacts import write_policies
-from neorl_train._job.job import _note_other_versions
+from neorl_train._job.job import note_other_versions
 from neorl_train._job.resolution import origin_of
 from neorl_train.runs import create_run
 
@@ -39,10 +39,10 @@ def test_code_that_changed_under_one_version_is_recorded_and_named_on_resuming(
     record = {"algorithms": ["iql", "lawful"], "origins": {"algorithm": {"lawful": before}}}
     run, lines = create_run(tmp_path / "runs", "", {**record, "versions": {}}), []
     reporter = SimpleNamespace(print_line=lines.append)
-    _note_other_versions(run, run.record(), reporter)
+    note_other_versions(run, run.record(), reporter)
     assert "lawful" not in lines.pop()
     (package / "law.py").write_text(FILES["law.py"] + "\n\nRATE = 2\n")
-    _note_other_versions(run, run.record(), reporter)
+    note_other_versions(run, run.record(), reporter)
     after = origin_of(ALGORITHMS, "lawful")
     assert f"lawful {before}, this is {after}, so its results" in lines[-1]
     assert [one["versions"].get("lawful") for one in run.record()["resumed_with"]] == [

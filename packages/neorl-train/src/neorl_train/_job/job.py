@@ -148,7 +148,7 @@ def _require_resumable(run: RunDirectory, config: Config) -> None:
 
 
 def _reopen(run: RunDirectory, config: Config, reporter: Reporter) -> ResolvedRun:
-    _note_other_versions(run, run.record(), reporter)
+    note_other_versions(run, run.record(), reporter)
     return reopen(config)
 
 
@@ -156,7 +156,7 @@ PACKAGES = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "
 """Distributions whose versions influence a run."""
 
 
-def _note_other_versions(run: RunDirectory, record: Mapping[str, Any], reporter: Reporter) -> None:
+def note_other_versions(run: RunDirectory, record: Mapping[str, Any], reporter: Reporter) -> None:
     """Reports versions and learners that differ from those of the beginning, and records both."""
     began = record["versions"] | record.get("origins", {}).get("algorithm", {})
     learners = {name: origin_of(ALGORITHMS, name) for name in record["algorithms"]}
