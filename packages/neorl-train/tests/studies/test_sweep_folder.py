@@ -37,11 +37,11 @@ def test_runs_of_another_sweep_in_the_folder_and_settings_that_failed_are_named(
     cells = read_sweep(path, folder).cells()
     monkeypatch.setattr(_sweep, "run_job", refused)
     words = ["sweep", str(path), "--output", str(folder), "--no-together"]
-    assert main(words) == 0
-    said = capsys.readouterr().out
+    assert main(words) == 2
+    said, refusal = capsys.readouterr()
     assert "failed: training.algorithms td3_bc: no such plant" in said
     assert f"1 further run in {folder} has other settings and is not in these tables" in said
-    assert said.endswith("no run has finished\n")
+    assert "none of 2 runs has finished; their reasons are listed above" in refusal
     assert other.path not in _sweep.state_of(folder, cells).finished
     assert _sweep.state_of(folder, cells).others == 1
 
@@ -59,7 +59,7 @@ def test_a_sweep_prints_one_document_of_json_whatever_came_of_it(tmp_path, monke
     plan = printed(capsys)
     assert (plan["format"], plan["finished"]) == ("neorl-sweep-plan", 0)
     assert plan["runs"] == [{"training.algorithms": "td3_bc"}, {"training.algorithms": "bc"}]
-    assert main(words) == 0
+    assert main(words) == 2
     failed = [f"training.algorithms {name}: no such plant" for name in ("td3_bc", "bc")]
     document = printed(capsys)
     assert (document["rows"], document["failed"]) == ([], failed)

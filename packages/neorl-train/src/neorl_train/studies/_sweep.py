@@ -398,17 +398,19 @@ def carry_out(
     return failed
 
 
-def require_ended(left: int, total: int) -> None:
-    """Refuses success of a command that leaves runs, whose processes were lost or disk was full.
+def require_ended(left: int, finished: int, total: int) -> None:
+    """Refuses success of a command that leaves runs, or of which no run has finished.
 
     Raises:
-        InputError: If runs are left.
+        InputError: If runs are left, whose processes were lost or disk was full, or if all failed.
     """
     if left:
         raise InputError(
             f"{left} of {total} runs were stopped before they ended; give the same command again, "
             "which resumes them"
         )
+    if not finished:
+        raise InputError(f"none of {total} runs has finished; their reasons are listed above")
 
 
 def _train_together(

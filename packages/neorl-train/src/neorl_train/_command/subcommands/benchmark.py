@@ -131,4 +131,4 @@ def command(arguments: list[str]) -> None:
     else:
         print(benchmark_text(benchmark))
     print_line(f"files: {files[0].absolute()}, {', '.join(path.suffix for path in files[1:])}")
-    require_ended(benchmark.runs["left"], len(cells))
+    require_ended(benchmark.runs["left"], benchmark.runs["finished"], len(cells))

@@ -118,7 +118,7 @@ def command(arguments: list[str]) -> None:
         )
         state = state_of(sweep.directory, cells)
         _tables(sweep.directory, state, cells, failed, options)
-    require_ended(len(state.left), len(cells))
+    require_ended(len(state.left), len(state.finished), len(cells))
 
 
 def _printer(options: SweepOptions) -> Callable[[str], None]:
@@ -158,7 +158,7 @@ def _search(sweep: "SweepFile", options: SweepOptions) -> None:
     if best is not None:
         settings = " ".join(f"--{name} {value}" for name, value in best[0].items())
         print_line(f"best by the plant model, {best[1]:.4g}: {settings}")
-    require_ended(len(state.left), len(distinct))
+    require_ended(len(state.left), len(state.finished), len(distinct))
 
 
 def _tables(
@@ -193,7 +193,6 @@ def _tables(
             "compares any runs"
         )
     if not runs:
-        print_line("no run has finished")
         if options.json:
             print_json("comparison", {"rows": [], "failed": reasons, **further})
         return
