@@ -146,14 +146,14 @@ def _reason(error: Exception, state: Any) -> str:
         held = {part: ", ".join(getattr(state, part, ())) for part in ("parameters", "targets")}
         words = [f"{part} {names or '(none)'}" for part, names in held.items()]
         return f"there is no {reason}; its state holds the {' and the '.join(words)}"
+    if "'NoneType'" in reason:
+        return f"{reason}: a field that is not among `reads` is None, and so may be the mask"
     needs_values = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
     if isinstance(error, needs_values) or "JitTracer" in reason:  # a shape in a TypeError
         return (
             f"{reason.rstrip('.')}: use jnp.where in place of Python's `if`, and make a setting "
             "that decides a shape static"
         )
-    if "'NoneType'" in reason:
-        return f"{reason}: a field that is not among `reads` is None, and so may be the mask"
     return reason
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_agents.algorithms.constrained._autoencoder import RATES as AUTOENCODER_RATES
 from neorl_agents.algorithms.constrained._autoencoder import (
@@ -219,8 +219,8 @@ class CPQ(BaseLearner):
             jnp.arange(len(farthest)) < self._n_beyond(n_rows),
         )
 
-    def _n_beyond(self, n_rows: Any) -> Any:
-        """Number of sampled actions that are not below the quantile."""
+    def _n_beyond(self, n_rows: int | Int[Array, ""]) -> Any:
+        """Number of actions, sampled in so many rows, that are not below the quantile."""
         n = self.n_samples * n_rows
         below = self.ood_quantile * (n - 1)
         return n - (math.ceil(below) if isinstance(n, int) else jnp.ceil(below))
