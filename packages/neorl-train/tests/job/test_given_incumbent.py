@@ -233,7 +233,7 @@ def test_a_file_that_was_changed_is_noticed(log, tmp_path):
     artefact(file, CSTR, CSTR.tunings()["PI"])
     config = resolve(settings(log, loops=(), evaluation={"incumbent": str(file)})).run.config
     record = {"given_policies": digests(config), "config_hash": config_hash(config), "id": "1",
-              "versions": {}, "status": "failed"}  # fmt: skip
+              "algorithms": ["bc"], "versions": {}, "status": "failed"}  # fmt: skip
     run = create_run(tmp_path / "runs", dump_toml(config_to_dict(config)), record)
     assert list(log_context(run.path).controllers) == ["PI", "PI feed-forward", "old"]
     assert log_context(run.path).incumbent == "old"
