@@ -75,16 +75,17 @@ def main() -> None:
     parser.add_argument("plants", nargs="*", help="plants to measure, such as CSTR-v0")
     parser.add_argument("--learners", nargs="*", default=[], help="these alone")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"number of seeds ({SEEDS})")
+    parser.add_argument("--updates", type=int, default=UPDATES, help=f"updates ({UPDATES:,})")
     args = parser.parse_args()
     if args.what == "measure":
         keep_compiled_programs(cache_directory())
         for plant in args.plants:
-            measure(plant, args.learners, args.seeds)
+            measure(plant, args.learners, args.seeds, args.updates)
     else:
         print(page())
 
 
-def measure(plant: str, learners: list[str], seeds: int) -> None:
+def measure(plant: str, learners: list[str], seeds: int, updates: int) -> None:
     """Trains and judges what the plant's file does not hold yet."""
     env, path = make(plant), RESULTS / f"{plant}.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
@@ -106,13 +107,15 @@ def measure(plant: str, learners: list[str], seeds: int) -> None:
         known = results["learners"].get(name, {})
         if "failure" in known:
             continue
-        stand = of_length(known, UPDATES)
+        stand = of_length(known, updates)
+        others = [seed for seed in known.get("seeds", []) if seed not in stand]
         for seed in range(len(stand), seeds):
             started_at = time.process_time()
-            cell = trained(env, data, name, seed)
+            cell = trained(env, data, name, seed, updates)
             if "points" in cell:
                 stand = [*stand, cell]
-                cell = {"seeds": stand if len(stand) >= SEEDS else [*shorter(known), *stand]}
+                whole = updates == UPDATES and len(stand) >= SEEDS
+                cell = {"seeds": stand if whole else [*others, *stand]}
             # Others may have written meanwhile.
             results = json.loads(path.read_text())
             results["learners"][name] = cell
@@ -128,10 +131,6 @@ def of_length(cell: dict[str, Any], updates: int) -> list[dict[str, Any]]:
     return [seed for seed in cell.get("seeds", []) if seed["points"][-1]["updates"] == updates]
 
 
-def shorter(cell: dict[str, Any]) -> list[dict[str, Any]]:
-    return [seed for seed in cell.get("seeds", []) if seed["points"][-1]["updates"] < UPDATES]
-
-
 def store(path: Path, results: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
@@ -139,19 +138,20 @@ def store(path: Path, results: dict[str, Any]) -> None:
     partial.replace(path)
 
 
-def trained(env: Any, data: Any, name: str, seed: int) -> dict[str, Any]:
+def trained(env: Any, data: Any, name: str, seed: int, updates: int) -> dict[str, Any]:
     """The points of one training, with the device that it ran on, or the refusal of the log."""
     settings = {"hidden": tuple(BUDGET["hidden"]), "batch_size": BUDGET["batch_size"]}
     learner = sized(ALGORITHMS[name](), **settings)
     watcher, points = Chunks(name, seed), []
+    interval = min(INTERVAL, updates // 4)
 
     def judge(policy: Any) -> dict[str, Any]:
-        updates = INTERVAL * (len(points) + 1)
-        episodes = BUDGET["episodes"] if updates == UPDATES else EPISODES_OF_POINTS
-        points.append({"updates": updates} | judged(env, policy, episodes))
+        made = interval * (len(points) + 1)
+        episodes = BUDGET["episodes"] if made == updates else EPISODES_OF_POINTS
+        points.append({"updates": made} | judged(env, policy, episodes))
         return {}
 
-    plan = Plan(UPDATES, 1_000, INTERVAL)
+    plan = Plan(updates, 1_000, interval)
     try:
         train(learner, data, (seed,), plan, watcher=watcher, validate=judge)
     except InputError as error:
