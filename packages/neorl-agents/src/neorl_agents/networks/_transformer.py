@@ -95,11 +95,11 @@ class SequenceNetwork(eqx.Module):
         sent_known = jnp.concatenate(
             [steps.action_known[1:], jnp.zeros_like(steps.action_known[:1])]
         )
-        parts = [jax.vmap(body.returns)(steps.aim[:, :1]) + time]
+        parts = [_rows(body.returns, steps.aim[:, :1]) + time]
         if tokens_per_step == 4:
-            parts.insert(0, jax.vmap(body.costs)(steps.aim[:, 1:]) + time)
-        parts.append(jax.vmap(body.obs)(steps.obs) + time)
-        parts.append(jax.vmap(body.action)(previous_actions) + time)
+            parts.insert(0, _rows(body.costs, steps.aim[:, 1:]) + time)
+        parts.append(_rows(body.obs, steps.obs) + time)
+        parts.append(_rows(body.action, previous_actions) + time)
         known = jnp.stack([steps.obs_known] * (tokens_per_step - 1) + [sent_known], axis=1).reshape(
             -1
         )
@@ -113,12 +113,17 @@ class SequenceNetwork(eqx.Module):
             y = jax.vmap(block.attention_norm)(x)
             x = x + block.attention(y, y, y, mask=mask)
             y = jax.vmap(block.inner_norm)(x)
-            x = x + jax.vmap(block.outer)(gelu(jax.vmap(block.inner)(y)))
+            x = x + _rows(block.outer, gelu(_rows(block.inner, y)))
         x = jax.vmap(body.last_norm)(x).reshape(n, tokens_per_step, -1)
-        outputs = jax.vmap(body.head)(x[:, tokens_per_step - 2])
+        outputs = _rows(body.head, x[:, tokens_per_step - 2])
         if not self.shape.n_forecast:
             return outputs, jnp.zeros((n, 0), outputs.dtype)
-        return outputs, jax.vmap(body.forecast)(x[:, tokens_per_step - 1])
+        return outputs, _rows(body.forecast, x[:, tokens_per_step - 1])
+
+
+def _rows(layer: Any, x: Float[Array, "row inputs"]) -> Float[Array, "row outputs"]:
+    """``layer`` of every row, as one matrix product: under two ``vmap`` its own is half as fast."""
+    return x @ layer.weight.T + layer.bias[None]
 
 
 class _Block(eqx.Module):
