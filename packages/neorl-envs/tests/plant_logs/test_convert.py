@@ -4,8 +4,10 @@ import copy
 import gzip
 import math
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
@@ -15,6 +17,7 @@ from neorl_core import InputError
 from neorl_envs import Dataset, DatasetError, read_dataset, write_dataset
 from neorl_envs.plant_logs import _tables as tables
 from neorl_envs.plant_logs import convert_log, plant_log_from_dict
+from neorl_envs.plant_logs._stamps import Clock
 
 from .conftest import PERIOD, START, WIDE, Tank, stamp, wide_lines
 
@@ -286,6 +289,22 @@ def test_the_hour_that_daylight_saving_repeats(tank: Tank, tmp_path: Path, how: 
     else:  # both hours on one: their values contradict, and the other hour is a gap
         assert counted["tags"]["level"]["contradicting"] == 60
         assert dataset.n_rows < 180
+
+
+@pytest.mark.parametrize("minutes", [1, 30, 60])
+def test_both_passes_of_the_repeated_hour_are_read_at_every_interval(minutes: int) -> None:
+    """The oracle is the zone's own conversion to local time; one row is there twice.
+
+    At every minute it is one of the repeated hour, which is no jump of the clock.
+    """
+    at = np.arange(1_729_980_000, 1_730_005_200, 60 * minutes)
+    seen = [f"{datetime.fromtimestamp(t, ZoneInfo('Europe/Vienna')):%Y-%m-%d %H:%M:%S}" for t in at]
+    twice = 130 if minutes == 1 else 1
+    seen.insert(twice, seen[twice])
+    values = changed(log={"time_zone": "Europe/Vienna", "ambiguous": "order"})
+    clock = Clock(plant_log_from_dict(values, "plant.toml").log, "log.csv")
+    stamps = clock.nanoseconds(pl.Series(seen), pl.Series(range(len(seen))))
+    np.testing.assert_array_equal(stamps.to_numpy() // 10**9, np.insert(at, twice, at[twice]))
 
 
 def test_a_time_that_the_clocks_skip_is_refused(tank: Tank, tmp_path: Path) -> None:

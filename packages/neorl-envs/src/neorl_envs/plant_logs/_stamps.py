@@ -190,12 +190,14 @@ class Clock:
         """Rows of the repeated hour after the point at which its stamps jump back."""
         second_time = np.zeros(len(local), np.bool_)
         day, newest, second = self.repeated
+        # In a log of every hour the repeated stamp is the same one, which does not jump.
+        coarse = len(local) > 1 and np.median(np.diff(local)) >= HALF_AN_HOUR
+        back = 0 if coarse else HALF_AN_HOUR + 1
         for row in np.flatnonzero(repeated):
             stamp = int(local[row])
-            if stamp // (86_400 * 10**9) != day:
-                day, newest, second = stamp // (86_400 * 10**9), stamp, False
-            second = second or stamp < newest - HALF_AN_HOUR
-            newest = max(newest, stamp)
+            same_day = stamp // DAY == day
+            second = same_day and (second or stamp <= newest - back)
+            day, newest = stamp // DAY, max(newest, stamp) if same_day else stamp
             second_time[row] = second
         self.repeated = (day, newest, second)
         return second_time
