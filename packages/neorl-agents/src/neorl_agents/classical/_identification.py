@@ -14,6 +14,7 @@ from neorl_agents.classical._first_order import (
     whitening_filter,
 )
 from neorl_agents.classical._task import Log, ResolvedTask, spans
+from neorl_agents.controllers._pid_loops import states_of_lags
 from neorl_core import InputError, Spec
 from neorl_core.linear_systems import identify_arx, identify_subspace
 
@@ -174,20 +175,10 @@ def arx_errors(rows: Rows, model: ArxParts, delay: tuple[int, ...], before: int)
 
 def arx_states(model: ArxParts) -> StateParts:
     """The model as states of past outputs and past (delayed) inputs, newest first."""
-    a, b, offset = model
-    lags, outputs, inputs = len(a), a.shape[1], b.shape[2]
-    past, states = lags * outputs, lags * outputs + (lags - 1) * inputs
-    A, B = np.zeros((states, states)), np.zeros((states, inputs))
-    A[:outputs, :past] = np.concatenate(list(a), axis=1)
-    if lags > 1:
-        A[:outputs, past:] = np.concatenate(list(b[1:]), axis=1)
-        A[outputs:past, : past - outputs] = np.eye(past - outputs)
-        A[past + inputs :, past : states - inputs] = np.eye(states - past - inputs)
-        B[past : past + inputs] = np.eye(inputs)
-    B[:outputs] = b[0]
-    C = np.eye(outputs, states)
-    drift = np.concatenate([offset, np.zeros(states - outputs)])
-    return StateParts(A, B, C, drift, np.zeros(outputs))
+    a, b = states_of_lags(model.a, model.b)
+    outputs = len(model.offset)
+    drift = np.append(model.offset, np.zeros(len(a) - outputs))
+    return StateParts(a, b, np.eye(outputs, len(a)), drift, np.zeros(outputs))
 
 
 def fit_subspace(rows: Rows, order: int, delay: tuple[int, ...]) -> StateParts:

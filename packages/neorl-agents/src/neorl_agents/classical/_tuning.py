@@ -4,6 +4,7 @@ import numpy as np
 
 from neorl_agents.classical._first_order import FirstOrderModel, LagModel, regress_on_lags
 from neorl_agents.classical._task import Log
+from neorl_agents.controllers._pid_loops import closed_loop_radius
 from neorl_core import InputError
 from neorl_core.loops import PIDGains
 
@@ -160,11 +161,11 @@ def gain_margin(
     plant = regress_on_lags(
         log, output, act, outputs=OUTPUT_LAGS, inputs=inputs, roughness=roughness
     )
-    predictor = model if compensated else None
+    a, b = _with_predictor(plant, model if compensated else model._replace(gain=0.0))
 
     def is_stable(factor: float) -> bool:
-        matrix = _loop_matrix(plant, gains, model.dt, factor, predictor)
-        return bool(np.max(np.abs(np.linalg.eigvals(matrix))) < 1)
+        heavier = b * np.array([[factor], [1.0]])
+        return closed_loop_radius(a, heavier, np.ones((1, 2)), gains, model.dt) < 1
 
     low, high = (1.0, LARGEST) if is_stable(1.0) else (0.0, 1.0)
     if is_stable(high):
@@ -175,35 +176,17 @@ def gain_margin(
     return low
 
 
-def _loop_matrix(
-    plant: LagModel,
-    gains: PIDGains,
-    dt: float,
-    factor: float,
-    predictor: FirstOrderModel | None,
-) -> np.ndarray:
-    """Matrix of one period of the closed loop about its rest, without limits."""
-    n, m = len(plant.a), len(plant.b)
-    n_model_outputs = 0 if predictor is None else predictor.delay + 1
-    state = np.eye(n + m + 3 + n_model_outputs)
-    y, u, model_output = state[:n], state[n : n + m], state[n + m + 3 :]
-    integral, slope, last_measurement = state[n + m : n + m + 3]
-    measurement = y[0]
-    if predictor is not None:
-        newest = predictor.pole * model_output[0] + predictor.gain * u[0]
-        model_output = np.concatenate([newest[None], model_output[:-1]])
-        measurement = measurement + model_output[0] - model_output[-1]
-    slope = slope + dt / (gains.tau + dt) * ((measurement - last_measurement) / dt - slope)
-    integral = integral - gains.ki * dt * measurement
-    action = np.concatenate([(integral - gains.kp * measurement - gains.kd * slope)[None], u[:-1]])
-    next_output = plant.a @ y + factor * (plant.b @ action)
-    rows = (
-        next_output[None],
-        y[:-1],
-        action,
-        integral[None],
-        slope[None],
-        measurement[None],
-        model_output,
-    )
-    return np.concatenate(rows)
+def _with_predictor(plant: LagModel, model: FirstOrderModel) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of past rows for the measurement, and for what a Smith predictor adds to it.
+
+    That is ``w_t = m_t - m_{t-delay}`` with ``m_{t+1} = pole m_t + gain u_t``. If the model
+    integrates, only the inputs of the dead time remain.
+    """
+    a, b = np.zeros((len(plant.a), 2, 2)), np.zeros((len(plant.b), 2, 1))
+    a[:, 0, 0], b[:, 0, 0] = plant
+    if model.pole < 1:
+        a[0, 1, 1], b[0, 1] = model.pole, model.gain
+        b[model.delay, 1] -= model.gain
+    else:
+        b[: model.delay, 1] = model.gain
+    return a, b

@@ -10,9 +10,11 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from neorl_agents.controllers import TrackingPID
+from neorl_agents.controllers._pid_loops import closed_loop_radius
 from neorl_agents.models import HistoryModel
 from neorl_core import Policy
 from neorl_core.control import PID
+from neorl_core.loops import PIDGains
 
 POINTS = 400
 """Frequencies at which the loops are judged, from a thousandth of the sampling rate up to half."""
@@ -89,51 +91,12 @@ def sensitivity_together(model: HistoryModel, policy: Policy) -> float:
     rows, dt = [places[loops.measured[i]] for i in acting], float(loops.dt)
     part = linear_part(model)
     part = part._replace(inputs=part.inputs[:, :, acting])
-    bank = _Bank(kp, ki * dt, kd / (tau + dt), tau / (tau + dt), rows)
-    if not _largest_pole(part, bank) < 1:
+    measured = np.eye(part.states.shape[1])[rows]
+    if not closed_loop_radius(*part, measured, PIDGains(kp, ki, kd, tau), dt) < 1:
         return np.inf
     z = np.exp(1j * np.geomspace(2e-3 * np.pi, np.pi, POINTS))
-    rise = (1 - 1 / z)[:, None]
-    controllers = kp + bank.ki / rise + bank.kd * rise / (1 - bank.kept / z[:, None])
+    rise, kept = (1 - 1 / z)[:, None], tau / (tau + dt)
+    controllers = kp + ki * dt / rise + kd / (tau + dt) * rise / (1 - kept / z[:, None])
     loop = part.response(z)[:, rows, :] * controllers[:, None, :]
     sensitivity = np.linalg.inv(np.eye(len(acting)) + loop)
     return float(np.abs(np.diagonal(sensitivity, axis1=1, axis2=2)).max())
-
-
-class _Bank(NamedTuple):
-    """PIDs by rows: gain, integral gain, slope gain, what a slope keeps, measured channels."""
-
-    kp: Float[np.ndarray, " loop"]
-    ki: Float[np.ndarray, " loop"]
-    kd: Float[np.ndarray, " loop"]
-    kept: Float[np.ndarray, " loop"]
-    rows: list[int]
-
-
-def _largest_pole(part: LinearPart, bank: _Bank) -> float:
-    """Largest absolute value of the poles of the closed loops."""
-    lags, count, _ = part.states.shape
-    n_loop, held = len(bank.rows), len(part.inputs) - 1
-    # Rows of the state: measurements newest first, outputs newest first, integrals, slopes, and
-    # the last measurement of every loop.
-    sizes = np.cumsum([lags * count, held * n_loop, n_loop, n_loop, n_loop])
-    state = np.eye(sizes[-1])
-    past, sent, integral, slope, last = np.split(state, sizes[:-1])
-    past = past.reshape(lags, count, -1)
-    measured = past[0][bank.rows]
-
-    def times(gain: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return gain[:, None] * rows
-
-    # A loop without an integral has no such state, whose pole would be one.
-    integral = times(bank.ki != 0, integral) - times(bank.ki, measured)
-    slope = times(bank.kept, slope) + times(bank.kd, measured - last)
-    output = integral - times(bank.kp, measured) - slope
-    outputs = np.concatenate([output[None], sent.reshape(held, n_loop, -1)])
-    following = np.einsum("kij,kjs->is", part.states, past)
-    following += np.einsum("kij,kjs->is", part.inputs, outputs)
-    after = [
-        following, past[:-1].reshape(-1, len(state)), outputs[:-1].reshape(-1, len(state)),
-        integral, slope, measured,
-    ]  # fmt: skip
-    return float(np.abs(np.linalg.eigvals(np.concatenate(after))).max())
