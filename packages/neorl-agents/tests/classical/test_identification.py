@@ -5,7 +5,7 @@ import pytest
 
 from neorl_agents.classical import identify_plant
 from neorl_agents.classical._design import delayed
-from neorl_agents.classical._identification import Rows, Units, arx_errors, fit_arx
+from neorl_agents.classical._identification import Log, Units, arx_errors, fit_arx
 
 ONE = Units(np.zeros(1), np.ones(1))
 EPISODES, LENGTH = 6, 60
@@ -23,7 +23,7 @@ def recorded(a, b, delay, *, noise=0.0, seed=0):
         driven = sum(b[j] * sent[:, before + t - delay - j] for j in range(len(b)))
         y[:, now + 1] = sum(a[i] * y[:, now - i] for i in range(len(a))) + driven + e[:, t]
     flat, number = (-1, 1), np.arange(EPISODES * LENGTH)
-    return Rows(
+    return Log(
         y[:, 1:-1].reshape(flat),
         u.reshape(flat),
         y[:, 2:].reshape(flat),
@@ -48,9 +48,9 @@ def test_the_plant_with_inputs_on_their_way_moves_as_the_plant(delay):
     assert (model.delay, plant.chain) == ((delay,), (max(delay, 1),))
     state = np.zeros(len(plant.a))
     for t in range(LENGTH):
-        np.testing.assert_allclose(plant.controlled @ state, rows.y[t], atol=1e-6)
-        state = plant.a @ state + plant.b @ rows.u[t]
-        np.testing.assert_array_equal(plant.previous @ state, rows.u[t])
+        np.testing.assert_allclose(plant.controlled @ state, rows.obs[t], atol=1e-6)
+        state = plant.a @ state + plant.b @ rows.action[t]
+        np.testing.assert_array_equal(plant.previous @ state, rows.action[t])
 
 
 def test_noise_of_the_plant_asks_for_no_higher_order():

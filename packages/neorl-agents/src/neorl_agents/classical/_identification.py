@@ -13,7 +13,7 @@ from neorl_agents.classical._first_order import (
     lag_search,
     whitening_filter,
 )
-from neorl_agents.classical._task import Log, ResolvedTask, spans
+from neorl_agents.classical._task import Log, ResolvedTask, leading, spans
 from neorl_agents.controllers._pid_loops import states_of_lags
 from neorl_core import InputError, Spec
 from neorl_core.linear_systems import identify_arx, identify_subspace
@@ -67,18 +67,8 @@ class PlantModel(NamedTuple):
     inputs: Units
 
 
-class Rows(NamedTuple):
-    """Scaled columns of a log, and the first row of the piece that each row belongs to."""
-
-    y: np.ndarray
-    u: np.ndarray
-    next_y: np.ndarray
-    start: np.ndarray
-    last: np.ndarray
-
-
-def scaled_rows(log: Log, spec: Spec, resolved: ResolvedTask) -> tuple[Rows, Units, Units]:
-    """Rows for identification: measured outputs and all inputs, scaled."""
+def scaled_rows(log: Log, spec: Spec, resolved: ResolvedTask) -> tuple[Log, Units, Units]:
+    """Rows for identification: measured outputs and all inputs, scaled, as a log of their own."""
     measured = list(resolved.measured)
     y, next_y = log.obs[:, measured], log.next_obs[:, measured]
     outputs = Units(y.mean(axis=0), spans(spec.obs, measured))
@@ -94,7 +84,7 @@ def scaled_rows(log: Log, spec: Spec, resolved: ResolvedTask) -> tuple[Rows, Uni
                 f"the log has no movement in {names}, so no model can be fitted; record a log in "
                 "which it moves, or leave it out"
             )
-    rows = Rows(
+    rows = Log(
         (y - outputs.offset) / outputs.scale,
         (log.action - inputs.offset) / inputs.scale,
         (next_y - outputs.offset) / outputs.scale,
@@ -104,17 +94,15 @@ def scaled_rows(log: Log, spec: Spec, resolved: ResolvedTask) -> tuple[Rows, Uni
     return rows, outputs, inputs
 
 
-def split(rows: Rows) -> tuple[Rows, Rows]:
+def split(rows: Log) -> tuple[Log, Log]:
     """The first two thirds of the pieces, or of the rows of a single piece, and the rest."""
     starts = np.unique(rows.start)
     if len(starts) >= FOLD:
         cut = int(starts[len(starts) - len(starts) // FOLD])
     else:
-        cut = len(rows.y) - len(rows.y) // FOLD
-    earlier = Rows(*(column[:cut].copy() for column in rows))
-    earlier.last[-1] = True
-    delayed_input = Rows(*(column[cut:].copy() for column in rows))
-    return earlier, delayed_input._replace(start=np.maximum(delayed_input.start - cut, 0))
+        cut = len(rows.obs) - len(rows.obs) // FOLD
+    later = Log(*(column[cut:] for column in rows))
+    return leading(rows, cut), later._replace(start=np.maximum(later.start - cut, 0))
 
 
 class ArxParts(NamedTuple):
@@ -135,14 +123,14 @@ class StateParts(NamedTuple):
     bias: np.ndarray
 
 
-def fit_arx(rows: Rows, order: int, delay: tuple[int, ...]) -> ArxParts:
+def fit_arx(rows: Log, order: int, delay: tuple[int, ...]) -> ArxParts:
     """``A_i``, ``B_j`` and offset of :func:`neorl_core.linear_systems.identify_arx`, float64."""
     with jax.enable_x64(True):
         ends = jnp.asarray(rows.last)
         model = identify_arx(
-            jnp.asarray(rows.y),
-            jnp.asarray(rows.u),
-            jnp.asarray(rows.next_y),
+            jnp.asarray(rows.obs),
+            jnp.asarray(rows.action),
+            jnp.asarray(rows.next_obs),
             ends,
             jnp.zeros_like(ends),
             output_lags=order,
@@ -159,18 +147,18 @@ def fit_arx(rows: Rows, order: int, delay: tuple[int, ...]) -> ArxParts:
     return fitted
 
 
-def arx_errors(rows: Rows, model: ArxParts, delay: tuple[int, ...], before: int) -> np.ndarray:
+def arx_errors(rows: Log, model: ArxParts, delay: tuple[int, ...], before: int) -> np.ndarray:
     """One-step errors, on the rows that have ``before`` rows of their piece before them."""
     a, b, offset = model
-    indices = np.flatnonzero(np.arange(len(rows.y)) - rows.start >= before)
+    indices = np.flatnonzero(rows.age >= before)
     predicted = np.tile(offset, (len(indices), 1))
     for lag in range(len(a)):
-        predicted += rows.y[indices - lag] @ a[lag].T
+        predicted += rows.obs[indices - lag] @ a[lag].T
         delayed_input = np.stack(
-            [rows.u[indices - d - lag, i] for i, d in enumerate(delay)], axis=1
+            [rows.action[indices - d - lag, i] for i, d in enumerate(delay)], axis=1
         )
         predicted += delayed_input @ b[lag].T
-    return rows.next_y[indices] - predicted
+    return rows.next_obs[indices] - predicted
 
 
 def arx_states(model: ArxParts) -> StateParts:
@@ -181,16 +169,16 @@ def arx_states(model: ArxParts) -> StateParts:
     return StateParts(a, b, np.eye(outputs, len(a)), drift, np.zeros(outputs))
 
 
-def fit_subspace(rows: Rows, order: int, delay: tuple[int, ...]) -> StateParts:
+def fit_subspace(rows: Log, order: int, delay: tuple[int, ...]) -> StateParts:
     """``A, B, C, drift, bias`` of :func:`neorl_core.linear_systems.identify_subspace`."""
     longest = max(delay)
     # Inputs are shifted to when they act; the first rows of a piece, which lack them, are dropped.
-    delayed_input = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(delay)], axis=1)
-    keep = np.arange(len(rows.y)) - rows.start >= longest
+    delayed_input = np.stack([np.roll(rows.action[:, i], d) for i, d in enumerate(delay)], axis=1)
+    keep = rows.age >= longest
     with jax.enable_x64(True):
         ends = jnp.asarray(rows.last[keep])
         model = identify_subspace(
-            jnp.asarray(rows.y[keep]),
+            jnp.asarray(rows.obs[keep]),
             jnp.asarray(delayed_input[keep]),
             ends,
             jnp.zeros_like(ends),
@@ -317,7 +305,7 @@ FLOOR = 1e-6
 
 
 def identify_plant(
-    rows: Rows,
+    rows: Log,
     outputs: Units,
     inputs: Units,
     *,
@@ -361,7 +349,7 @@ def identify_plant(
 
 
 def _first_order_if_as_good(
-    plant: PlantModel, rows: Rows, train: Rows, held_out: Rows, longest: int
+    plant: PlantModel, rows: Log, train: Log, held_out: Log, longest: int
 ) -> PlantModel:
     """The first-order model of a single loop, if its one-step predictions are as good.
 
@@ -369,22 +357,21 @@ def _first_order_if_as_good(
     feedback with drifting loads, it fits the loads instead, which biases the dead time low.
     """
     exact = float(plant.residual[0]) <= FLOOR
-    if rows.y.shape[1] != 1 or rows.u.shape[1] != 1 or exact:
+    if rows.obs.shape[1] != 1 or rows.action.shape[1] != 1 or exact:
         return plant
-    early, delayed_input = _as_log(train), _as_log(held_out)
-    order = filter_order(early, longest)
-    if np.sum(delayed_input.age >= order + longest) < LEAST_ROWS:
+    order = filter_order(train, longest)
+    if np.sum(held_out.age >= order + longest) < LEAST_ROWS:
         return plant
     try:
-        first_order = identify_first_order(early, 0, 0, dt=1.0, longest=longest)
-        full_model = identify_first_order(_as_log(rows), 0, 0, dt=1.0, longest=longest)
+        first_order = identify_first_order(train, 0, 0, dt=1.0, longest=longest)
+        full_model = identify_first_order(rows, 0, 0, dt=1.0, longest=longest)
     except InputError:  # The pieces are too short for it, although not for an ARX model.
         return plant
-    whitening = whitening_filter(early, 0, 0, order=order, longest=longest)
-    error = lag_search(delayed_input, 0, 0, whitening, longest=longest).error(
+    whitening = whitening_filter(train, 0, 0, order=order, longest=longest)
+    error = lag_search(held_out, 0, 0, whitening, longest=longest).error(
         first_order.pole, first_order.delay, first_order.gain
     )
-    if error > (1 + 1 / np.sqrt(len(held_out.y))) * float(plant.residual[0]):
+    if error > (1 + 1 / np.sqrt(len(held_out.obs))) * float(plant.residual[0]):
         return plant
     one = np.ones((1, 1))
     return plant._replace(
@@ -401,16 +388,12 @@ def _first_order_if_as_good(
     )
 
 
-def _as_log(rows: Rows) -> Log:
-    return Log(rows.y, rows.u, rows.next_y, rows.start, rows.last)
-
-
 def _orders(orders: int) -> range:
     return range(1, orders + 1)
 
 
-def _delays(train: Rows, held_out: Rows, order: int, longest: int) -> tuple[int, ...]:
-    inputs, lags = train.u.shape[1], order - 1 + longest
+def _delays(train: Log, held_out: Log, order: int, longest: int) -> tuple[int, ...]:
+    inputs, lags = train.action.shape[1], order - 1 + longest
 
     def held_out_error(delay: tuple[int, ...]) -> float:
         errors = arx_errors(held_out, fit_arx(train, order, delay), delay, lags)
@@ -452,9 +435,9 @@ def _smallest_order(orders: range, errors: Callable[[int], np.ndarray]) -> tuple
 
 
 def _subspace_plant(
-    rows: Rows,
-    train: Rows,
-    held_out: Rows,
+    rows: Log,
+    train: Log,
+    held_out: Log,
     outputs: Units,
     inputs: Units,
     orders: int,
@@ -470,7 +453,7 @@ def _subspace_plant(
 
 
 def _subspace_model(
-    rows: Rows, order: int, delay: tuple[int, ...], outputs: Units, inputs: Units
+    rows: Log, order: int, delay: tuple[int, ...], outputs: Units, inputs: Units
 ) -> PlantModel:
     a, b, c, drift, bias = fit_subspace(rows, order, delay)
     size = len(c)
@@ -487,14 +470,16 @@ def _subspace_model(
     )
 
 
-def _filtered_errors(rows: Rows, model: PlantModel, settle: int) -> np.ndarray:
+def _filtered_errors(rows: Log, model: PlantModel, settle: int) -> np.ndarray:
     """One-step errors of an observer that runs through every piece."""
     gain = observer_gain(model, disturbance=0.0, noise=1.0)
     from_y, from_u, constant = start_maps(model)
-    delayed_input = np.stack([np.roll(rows.u[:, i], d) for i, d in enumerate(model.delay)], axis=1)
+    delayed_input = np.stack(
+        [np.roll(rows.action[:, i], d) for i, d in enumerate(model.delay)], axis=1
+    )
     first = rows.start + max(model.delay)
     state, errors = constant, []
-    for t, (y, u) in enumerate(zip(rows.y, delayed_input, strict=True)):
+    for t, (y, u) in enumerate(zip(rows.obs, delayed_input, strict=True)):
         if t < first[t]:
             continue
         if t == first[t]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from neorl_agents.sampling._histories import finite_column, row_flags
+from neorl_agents.sampling._histories import unmasked_pieces
 from neorl_core import Channel, InputError, Policy, Spec, Transition
 from neorl_core.infrastructure import unknown_name
 
@@ -45,21 +45,13 @@ def checked_log(log: Transition, spec: Spec) -> Log:
     ``InputError`` if a column is missing, has another shape than ``spec`` requires, holds a number
     that is not finite, or no row is left.
     """
-    _, ends, keep = row_flags(log, ("next_obs", "terminated", "truncated"), "a fit needs it")
-    total = len(ends)
-    # The row before a masked one is the last of its piece.
-    ends = ends | np.append(~keep[1:], True)
-    widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
-    columns = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
-    last, n_kept = ends[keep], int(keep.sum())
-    first = np.append(True, last[:-1])
-    start = np.maximum.accumulate(np.where(first, np.arange(n_kept), 0))
-    return Log(**columns, start=start, last=last)
+    rows = unmasked_pieces(log, spec, ("next_obs", "terminated", "truncated"), "a fit needs it")
+    return Log(**rows.columns, start=rows.start, last=rows.last)
 
 
 def leading(log: Log, rows: int) -> Log:
     """The first ``rows`` rows of the log."""
-    leading_rows = Log(*(column[:rows] for column in log))
+    leading_rows = Log(*(column[:rows].copy() for column in log))
     leading_rows.last[-1:] = True
     return leading_rows
 

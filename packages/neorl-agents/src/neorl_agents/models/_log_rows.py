@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neorl_agents.sampling._histories import finite_column, row_flags
+from neorl_agents.sampling._histories import unmasked_pieces
 from neorl_core import InputError, Spec, Transition
 
 
@@ -42,31 +42,23 @@ def log_rows(log: Transition, spec: Spec) -> LogRows:
             episode.
     """
     needed = ("next_obs", "reward", "terminated", "truncated")
-    terminated, ends, keep = row_flags(log, needed, "a plant model needs it")
-    total = len(ends)
-    ends = ends | np.append(~keep[1:], True)
-    widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
-    columns = {name: finite_column(log, name, (total, n), keep) for name, n in widths.items()}
+    pieces = unmasked_pieces(log, spec, needed, "a plant model needs it")
     reward = np.asarray(log.reward, np.float64)[:, None]
-    cost = np.zeros((total, 0)) if log.cost is None else np.asarray(log.cost, np.float64)
-    outcome = np.concatenate([reward, cost], axis=1)[keep]
+    cost = np.zeros((len(reward), 0)) if log.cost is None else np.asarray(log.cost, np.float64)
+    outcome = np.concatenate([reward, cost], axis=1)[pieces.keep]
     if not np.isfinite(outcome).all():
         raise InputError(
             "rewards and costs of the log must be finite, but one is not; repair it or mask its row"
         )
-    last = ends[keep]
-    number = np.arange(len(last))
-    first = np.append(True, last[:-1])
-    start = np.maximum.accumulate(np.where(first, number, 0)).astype(np.int32)
-    if last.sum() < 2:
+    if pieces.last.sum() < 2:
         raise InputError(
             "a plant model is checked on episodes that it was not fitted to, but the log has one "
             "episode; record more, or cut a long record into episodes when it is converted"
         )
-    float32_columns = {name: column.astype(np.float32) for name, column in columns.items()}
+    float32_columns = {name: column.astype(np.float32) for name, column in pieces.columns.items()}
     return LogRows(
-        **float32_columns, outcome=outcome.astype(np.float32), terminated=terminated[keep],
-        start=start, ends=last,
+        **float32_columns, outcome=outcome.astype(np.float32), terminated=pieces.terminated,
+        start=pieces.start.astype(np.int32), ends=pieces.last,
     )  # fmt: skip
 
 

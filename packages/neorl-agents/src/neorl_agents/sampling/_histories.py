@@ -20,7 +20,7 @@ from neorl_agents.sampling._rows import (
     on_host,
     unmasked_rows,
 )
-from neorl_core import InputError, Transition
+from neorl_core import InputError, Spec, Transition
 from neorl_core.replay import window_rows
 
 # The columns of a log on the host, checked in unmasked rows.
@@ -75,6 +75,38 @@ def finite_column(
             f"channel {channel}; repair it, or set the mask of the row to false"
         )
     return column[keep]
+
+
+class Pieces(NamedTuple):
+    """The unmasked rows of a log in pieces, which end with their episode and before a masked row.
+
+    Attributes:
+        columns: ``obs``, ``action`` and ``next_obs`` in float64, each of shape ``(row, channel)``.
+        terminated: Whether the plant ended the episode with a row, shape ``(row,)``.
+        start: First row of the piece of every row, shape ``(row,)``.
+        last: Whether a row is the last of its piece, shape ``(row,)``.
+        keep: Whether a row of the log is unmasked, shape ``(log row,)``.
+    """
+
+    columns: dict[str, np.ndarray]
+    terminated: np.ndarray
+    start: np.ndarray
+    last: np.ndarray
+    keep: np.ndarray
+
+
+def unmasked_pieces(log: Transition, spec: Spec, needed: Sequence[str], purpose: str) -> Pieces:
+    """The checked rows of a flat log.
+
+    Raises an ``InputError`` as :func:`row_flags` and :func:`finite_column` do.
+    """
+    terminated, ends, keep = row_flags(log, needed, purpose)
+    widths = {"obs": spec.n_obs, "action": spec.n_action, "next_obs": spec.n_obs}
+    columns = {name: finite_column(log, name, (len(ends), n), keep) for name, n in widths.items()}
+    last = (ends | np.append(~keep[1:], True))[keep]
+    first = np.append(True, last[:-1])
+    start = np.maximum.accumulate(np.where(first, np.arange(len(last)), 0))
+    return Pieces(columns, terminated[keep], start, last, keep)
 
 
 class HistoryTables(NamedTuple):
