@@ -1,6 +1,7 @@
 """PID loops fitted on a log: tuned from identified models, or imitated, or delay-compensated."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -194,12 +195,7 @@ def tuning_warnings(model: FirstOrderModel, margin: float | None, longest: int) 
             "because the plant is not of first order; raise closed_loop, or fit lqg or a PID with "
             "rule = 'lambda'"
         )
-    if model.delay == longest and longest > 0:
-        warnings.append(
-            f"its dead time is the longest that was tried, {longest} periods: either the true one "
-            "is longer, then raise longest_delay, or the input has no effect on this output, then "
-            "check the pairing"
-        )
+    warnings += delay_warnings((model.delay,), ["the loop"], longest)
     if model.gain_error > MOST_ERROR:
         warnings.append(
             f"the standard error of its gain is {model.gain_error:.0%} of the gain, because the "
@@ -277,12 +273,8 @@ class TunedPID:
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
         self.validate()
-        loops, models, resolved = _models(self, log, spec, task)
-        gains = [self._gains(model) for model in models]
-        bias = [_bias(model, resolved, i, loops) for i, model in enumerate(models)]
-        policy = _bank(gains, bias, resolved, spec, action_order(resolved, spec, "a PID"))
-        margins = _margins(self, loops, resolved, models, gains, compensated=False)
-        return FittedController(policy, _loop_reports(models, gains, margins, self.longest_delay))
+        fit = _tuned(self, self._gains, log, spec, task, "a PID")
+        return FittedController(fit.policy, fit.report)
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
         if self.rule == "lambda":
@@ -316,33 +308,22 @@ class SmithPID:
     def fit(self, log: Transition, spec: Spec, task: Task) -> FittedController:
         """See :class:`ClassicalController`."""
         self.validate()
-        loops, models, resolved = _models(self, log, spec, task)
-        gains = [self._gains(model) for model in models]
-        bias = [_bias(model, resolved, i, loops) for i, model in enumerate(models)]
-        order = action_order(resolved, spec, "a Smith predictor")
-        bank = _bank(gains, bias, resolved, spec, order)
-        model_parameters = {
-            name: np.array([getattr(models[i], name) for i in order]) for name in _MODEL
-        }
+        fit = _tuned(self, self._gains, log, spec, task, "a Smith predictor", compensated=True)
         policy = SmithPredictor(
-            controller=bank,
-            pole=_f32(model_parameters["pole"]),
-            gain=_f32(model_parameters["gain"]),
-            rest=_f32(np.array([bias[i] for i in order])),
-            delay=tuple(int(delay) for delay in model_parameters["delay"]),
-            measured=tuple(resolved.controlled[i] for i in order),
+            controller=fit.policy,
+            pole=_f32([model.pole for model in fit.models]),
+            gain=_f32([model.gain for model in fit.models]),
+            rest=_f32(fit.bias),
+            delay=tuple(model.delay for model in fit.models),
+            measured=fit.measured,
         )
-        margins = _margins(self, loops, resolved, models, gains, compensated=True)
-        return FittedController(policy, _loop_reports(models, gains, margins, self.longest_delay))
+        return FittedController(policy, fit.report)
 
     def _gains(self, model: FirstOrderModel) -> PIDGains:
         without_delay = model._replace(delay=0)
         factor = self.closed_loop * model.dead_time / without_delay.dead_time
         gains = simc(without_delay, closed_loop=max(factor, 1.0))
         return gains._replace(ki=0.0) if model.pole >= 1 else gains
-
-
-_MODEL = ("pole", "gain", "delay")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -406,16 +387,45 @@ class ImitatedPID:
         return FittedController(policy, {"loops": report})
 
 
-def _models(
-    settings: Any, log: Transition, spec: Spec, task: Task
-) -> tuple[Log, list[FirstOrderModel], ResolvedTask]:
-    """The first-order model of every loop."""
+class _Tuned(NamedTuple):
+    """Loops tuned from their models: in the order of the action channels, but for the report."""
+
+    policy: PID | TrackingPID
+    models: list[FirstOrderModel]
+    bias: list[float]
+    measured: tuple[int, ...]
+    report: dict[str, Any]
+
+
+def _tuned(
+    settings: Any,
+    rule: Callable[[FirstOrderModel], PIDGains],
+    log: Transition,
+    spec: Spec,
+    task: Task,
+    kind: str,
+    *,
+    compensated: bool = False,
+) -> _Tuned:
+    """Identifies every loop, and tunes it by a rule."""
     resolved = resolve(task, spec)
-    rows = leading(checked_log(log, spec), settings.rows)
-    pairs = zip(resolved.controlled, resolved.manipulated, strict=True)
-    longest = settings.longest_delay
-    models = [identify_first_order(rows, y, u, dt=spec.dt, longest=longest) for y, u in pairs]
-    return rows, models, resolved
+    order = action_order(resolved, spec, kind)
+    rows, longest = leading(checked_log(log, spec), settings.rows), settings.longest_delay
+    models, gains, bias, reports = [], [], [], []
+    for i, (y, u) in enumerate(zip(resolved.controlled, resolved.manipulated, strict=True)):
+        model = identify_first_order(rows, y, u, dt=spec.dt, longest=longest)
+        own, margin = rule(model), None
+        # The dead time may be longer than the longest that was tried.
+        if model.delay < longest:
+            margin = gain_margin(rows, y, u, own, model, longest=longest, compensated=compensated)
+        models.append(model)
+        gains.append(own)
+        bias.append(model.holding(float(np.mean(_setpoints(rows, resolved, i)))))
+        reports.append(_loop_report(model, own, margin, longest))
+    bank = _bank(gains, bias, resolved, spec, order)
+    measured = tuple(resolved.controlled[i] for i in order)
+    in_order = [models[i] for i in order], [bias[i] for i in order]
+    return _Tuned(bank, *in_order, measured, {"loops": reports})
 
 
 def _setpoints(log: Log, resolved: ResolvedTask, loop: int) -> np.ndarray:
@@ -423,11 +433,6 @@ def _setpoints(log: Log, resolved: ResolvedTask, loop: int) -> np.ndarray:
     if source >= 0:
         return log.obs[:, source]
     return np.full(len(log.obs), resolved.setpoint[loop])
-
-
-def _bias(model: FirstOrderModel, resolved: ResolvedTask, loop: int, log: Log) -> float:
-    """The input that holds the setpoint, according to the model."""
-    return model.holding(float(np.mean(_setpoints(log, resolved, loop))))
 
 
 def _bank(
@@ -458,52 +463,24 @@ def _bank(
     return pid_policy(loops, tuple(resolved.source[i] for i in order))
 
 
-def _margins(
-    settings: Any,
-    log: Log,
-    resolved: ResolvedTask,
-    models: list[FirstOrderModel],
-    gains: list[PIDGains],
-    *,
-    compensated: bool,
-) -> list[float | None]:
-    """The gain margin of every loop; none if its dead time may be longer than the longest tried."""
-    margins: list[float | None] = []
-    loops = zip(resolved.controlled, resolved.manipulated, gains, models, strict=True)
-    for y, u, loop_gains, model in loops:
-        longest = settings.longest_delay
-        delay_fits = model.delay < longest
-        margin = gain_margin(log, y, u, loop_gains, model, longest=longest, compensated=compensated)
-        margins.append(margin if delay_fits else None)
-    return margins
-
-
-def _loop_reports(
-    models: list[FirstOrderModel],
-    gains: list[PIDGains],
-    margins: list[float | None],
-    longest: int,
+def _loop_report(
+    model: FirstOrderModel, gains: PIDGains, margin: float | None, longest: int
 ) -> dict[str, Any]:
-    """Models, gains and warnings of all loops, for a report."""
-    loops = []
-    for model, loop_gains, margin in zip(models, gains, margins, strict=True):
-        settles = model.pole < 1
-        loops.append(
-            {
-                "gain": model.gain,
-                "pole": model.pole,
-                "static_gain": float(model.static_gain) if settles else None,
-                "gain_error": model.gain_error,
-                "slope": float(model.slope),
-                "time_constant": float(model.time_constant) if settles else None,
-                "delay": model.delay,
-                "share": model.share,
-                **loop_gains._asdict(),
-                "gain_margin": margin,
-                "warnings": tuning_warnings(model, margin, longest),
-            }
-        )
-    return {"loops": loops}
+    """Model, gains and warnings of a loop, for a report."""
+    settles = model.pole < 1
+    return {
+        "gain": model.gain,
+        "pole": model.pole,
+        "static_gain": float(model.static_gain) if settles else None,
+        "gain_error": model.gain_error,
+        "slope": float(model.slope),
+        "time_constant": float(model.time_constant) if settles else None,
+        "delay": model.delay,
+        "share": model.share,
+        **gains._asdict(),
+        "gain_margin": margin,
+        "warnings": tuning_warnings(model, margin, longest),
+    }
 
 
 def _f32(values: Any) -> jnp.ndarray:
