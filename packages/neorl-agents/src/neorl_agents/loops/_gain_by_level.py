@@ -13,7 +13,7 @@ from neorl_agents.loops._identification import (
     Moments,
     delayed,
     responses,
-    rows_with_history,
+    scaled_rows,
 )
 from neorl_agents.loops._record import LoopRecord
 
@@ -81,11 +81,7 @@ def gain_by_level(record: LoopRecord, data: Moments, model: Lags) -> GainByLevel
     (1993) 298; errors from blocks: Bester, Conley and Hansen, Inference with dependent data using
     cluster covariance estimators, J. Econometrics 165 (2011) 137.
     """
-    y = (record.measurement - np.nanmean(record.measurement)) / data.scale[0]
-    u = (record.output - np.nanmean(record.output)) / data.scale[1]
-    missing = ~(np.isfinite(y) & np.isfinite(u))
-    y, u = np.where(missing, 0.0, y), np.where(missing, 0.0, u)
-    now = rows_with_history(missing, record.segment)
+    y, u, now = scaled_rows(record.measurement, record.output, record.segment, data.scale)
     whitening = np.append(1.0, -model.noise)
 
     def whitened(series: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The figures of a loop's health, each with the word that an engineer would say of it."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -253,15 +254,13 @@ def _spaced(record: LoopRecord) -> LoopRecord:
     def spaced(column: np.ndarray, value: float | bool) -> np.ndarray:
         return np.insert(column, ends + 1, value)
 
-    return LoopRecord(
-        **{
-            **{field: getattr(record, field) for field in record.__dataclass_fields__},
-            "measurement": spaced(record.measurement, np.nan),
-            "output": spaced(record.output, np.nan),
-            "setpoint": spaced(record.setpoint, np.nan),
-            "automatic": spaced(record.automatic, False),
-            "segment": np.insert(record.segment, ends + 1, record.segment[ends]),
-        }
+    return dataclasses.replace(
+        record,
+        measurement=spaced(record.measurement, np.nan),
+        output=spaced(record.output, np.nan),
+        setpoint=spaced(record.setpoint, np.nan),
+        automatic=spaced(record.automatic, False),
+        segment=np.insert(record.segment, ends + 1, record.segment[ends]),
     )
 
 

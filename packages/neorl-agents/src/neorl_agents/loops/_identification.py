@@ -78,14 +78,9 @@ def moments(
     With ``halves`` there are two blocks: the first halves of the stretches of such rows, and the
     second ones.
     """
-    past = REACH + MEMORY
     scale = (float(np.nanstd(measurement)) or 1.0, float(np.nanstd(output)) or 1.0)
-    y = (measurement - np.nanmean(measurement)) / scale[0]
-    u = (output - np.nanmean(output)) / scale[1]
-    missing = ~(np.isfinite(y) & np.isfinite(u))
-    y, u = np.where(missing, 0.0, y), np.where(missing, 0.0, u)
-    now = rows_with_history(missing, segment)
-    width = MEMORY + 1 + past + 1
+    y, u, now = scaled_rows(measurement, output, segment, scale)
+    width = MEMORY + 1 + REACH + MEMORY + 1
     parts = np.array_split(now, blocks)
     if halves:
         both = [np.array_split(run, 2) for run in _runs(now)]
@@ -99,12 +94,21 @@ def moments(
     return Moments(products, rows, scale)
 
 
-def rows_with_history(missing: np.ndarray, segment: np.ndarray) -> np.ndarray:
-    """Rows with the row after them and the rows that it is fitted on, none of them missing."""
+def scaled_rows(
+    measurement: np.ndarray, output: np.ndarray, segment: np.ndarray, scale: tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scaled columns without their means, zero where a row is missing, and the rows to fit.
+
+    Those have the row after them and the rows that it is fitted on, none of them missing.
+    """
+    y = (measurement - np.nanmean(measurement)) / scale[0]
+    u = (output - np.nanmean(output)) / scale[1]
+    missing = ~(np.isfinite(y) & np.isfinite(u))
     past = REACH + MEMORY
     breaks = np.cumsum(missing + np.append(False, np.diff(segment) != 0).astype(float))
     now = np.arange(past - 1, len(missing) - 1)
-    return now[(breaks[now + 1] == breaks[now - past + 1]) & ~missing[now - past + 1]]
+    now = now[(breaks[now + 1] == breaks[now - past + 1]) & ~missing[now - past + 1]]
+    return np.where(missing, 0.0, y), np.where(missing, 0.0, u), now
 
 
 def _runs(rows: np.ndarray) -> list[np.ndarray]:
@@ -163,13 +167,18 @@ def centred(data: Moments, weights: np.ndarray) -> tuple[np.ndarray, float]:
     return total[:-1, :-1] / count - np.outer(mean, mean), count
 
 
+def step_answers(lag: np.ndarray, second: np.ndarray, time: np.ndarray) -> np.ndarray:
+    """Answers of two lags of unit gain to a step, at times after it; zero before it."""
+    second = np.clip(second, 1e-9, None)
+    second = np.where(np.abs(lag - second) < 1e-4 * lag, lag * (1 - 1e-4), second)
+    t = np.maximum(time, 0.0)
+    return 1 - (lag * np.exp(-t / lag) - second * np.exp(-t / second)) / (lag - second)
+
+
 def responses(lag: Any, second: Any, delay: Any) -> Float[np.ndarray, "model row"]:
     """Impulse responses of unit gain behind a hold, of lags and dead times in rows."""
     one, two, late = (np.atleast_1d(np.asarray(x, float))[:, None] for x in (lag, second, delay))
-    two = np.clip(two, 1e-9, None)
-    two = np.where(np.abs(one - two) < 1e-4 * one, one * (1 - 1e-4), two)
-    t = np.maximum(np.arange(REACH + MEMORY + 1) - late, 0.0)
-    return np.diff(1 - (one * np.exp(-t / one) - two * np.exp(-t / two)) / (one - two), axis=1)
+    return np.diff(step_answers(one, two, np.arange(REACH + MEMORY + 1) - late), axis=1)
 
 
 class Grid(NamedTuple):
@@ -214,8 +223,7 @@ def fit(
     In turn the noise is fitted to what the process leaves, and the process to rows that the noise
     has whitened, over the whole grid.
     """
-    yy, uy = covariance[: MEMORY + 1, : MEMORY + 1], covariance[MEMORY + 1 :, : MEMORY + 1]
-    uu = covariance[MEMORY + 1 :, MEMORY + 1 :]
+    yy, uy, uu = _blocks(covariance)
     late = late_responses(tuple(tried.lags), tried.ratios, tuple(int(d) for d in delays))
     noise, best = start, None
     for _ in range(rounds):
@@ -238,30 +246,59 @@ def fit(
             float(gain), float(tried.lag[lag]), float(tried.second[lag]), float(delays[delay]),
             noise, error,
         )  # fmt: skip
-        noise = remaining_noise(yy, uy, uu, gain * response)
+        noise = best_noise(covariance, gain * response[None])[0][0]
     assert best is not None
     return best
 
 
-def remaining_noise(yy: Any, uy: Any, uu: Any, response: np.ndarray) -> np.ndarray:
-    """Autoregression of the measurement less an answer to the output."""
-    shifted = np.zeros((MEMORY + 1, len(response)))
+def _blocks(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Covariances of the measurements, of the outputs with them, and of the outputs."""
+    y, u = slice(MEMORY + 1), slice(MEMORY + 1, None)
+    return covariance[y, y], covariance[u, y], covariance[u, u]
+
+
+def best_noise(
+    covariance: np.ndarray, answers: Float[np.ndarray, "process row"]
+) -> tuple[Float[np.ndarray, "process row"], Float[np.ndarray, " process"]]:
+    """Autoregressions of the measurement less answers to the output, and their errors.
+
+    Args:
+        covariance: Of the columns of the moments.
+        answers: Impulse response of each process.
+
+    Returns:
+        The noise that leaves each process the least mean squared error one row ahead, and it.
+    """
+    yy, uy, uu = _blocks(covariance)
+    length = answers.shape[1]
+    shifted = np.zeros((len(answers), MEMORY + 1, length))
     for row in range(MEMORY + 1):
-        shifted[row, row:] = response[: len(response) - row]
-    cross = shifted @ uy
-    left = yy - cross - cross.T + shifted @ uu @ shifted.T
-    size = np.trace(left[1:, 1:]) / MEMORY
-    return np.linalg.solve(left[1:, 1:] + 1e-9 * size * np.eye(MEMORY), left[1:, 0])
+        shifted[:, row, row:] = answers[:, : length - row]
+    flat = shifted.reshape(-1, length)
+    cross = (flat @ uy).reshape(len(answers), MEMORY + 1, MEMORY + 1)
+    power = (flat @ uu).reshape(shifted.shape) @ shifted.transpose(0, 2, 1)
+    left = yy - cross - cross.transpose(0, 2, 1) + power
+    size = np.trace(left[:, 1:, 1:], axis1=1, axis2=2)[:, None, None] / MEMORY
+    rest = left[:, 1:, 1:] + 1e-9 * size * np.eye(MEMORY)
+    noise = np.linalg.solve(rest, left[:, 1:, :1])[..., 0]
+    return noise, np.maximum(left[:, 0, 0] - np.sum(noise * left[:, 1:, 0], axis=1), 1e-12)
+
+
+def profiled_errors(
+    covariance: np.ndarray, numbers: Float[np.ndarray, "process 4"]
+) -> Float[np.ndarray, " process"]:
+    """Mean squared errors one row ahead, each with the best noise.
+
+    Args:
+        covariance: Of the columns of the moments.
+        numbers: Gain, lag, second lag and delay of each process.
+    """
+    return best_noise(covariance, numbers[:, :1] * responses(*numbers[:, 1:].T))[1]
 
 
 def starts(covariance: np.ndarray) -> list[np.ndarray]:
     """First guesses of the noise: that of the measurement alone, and that of a long ARX model."""
-    alone = remaining_noise(
-        covariance[: MEMORY + 1, : MEMORY + 1],
-        covariance[MEMORY + 1 :, : MEMORY + 1],
-        covariance[MEMORY + 1 :, MEMORY + 1 :],
-        np.zeros(REACH + MEMORY),
-    )
+    alone = best_noise(covariance, np.zeros((1, REACH + MEMORY)))[0][0]
     rest = covariance[1:, 1:]
     size = np.trace(rest) / len(rest)
     arx = np.linalg.solve(rest + 1e-6 * size * np.eye(len(rest)), covariance[1:, 0])[:MEMORY]
@@ -301,7 +338,7 @@ def refined(covariance: np.ndarray, start: Lags) -> tuple[Lags, Float[np.ndarray
     slope = _derivatives(now)
     for _ in range(STEPS):
         onto = covariance @ slope
-        curvature, downhill = slope.T @ onto, -(onto.T @ _weights(now))
+        curvature, downhill = slope.T @ onto, -(onto.T @ error_weights(now))
         scale = np.diag(curvature) + 1e-12
         while True:
             step = np.linalg.solve(curvature + damping * np.diag(scale), downhill)
@@ -333,7 +370,7 @@ def _moved(model: Lags, step: np.ndarray) -> Lags:
     )
 
 
-def _weights(model: Lags) -> np.ndarray:
+def error_weights(model: Lags) -> np.ndarray:
     """Weights of the columns in the error one row ahead."""
     weights = np.append(1.0, -model.noise)
     return np.concatenate([weights, -_filtered(weights, model.gain * delayed(model))])
@@ -372,10 +409,10 @@ def error_of(covariance: np.ndarray, model: Lags) -> float:
         covariance: Of the other rows.
         model: The model, scaled as the rows are.
     """
-    column = _weights(model)
+    column = error_weights(model)
     return float(column @ covariance @ column)
 
 
 def delayed(model: Lags) -> np.ndarray:
     """The impulse response of a model of unit gain, with its dead time."""
-    return responses(model.lag, model.second, model.delay)[0]
+    return responses(*model[1:4])[0]

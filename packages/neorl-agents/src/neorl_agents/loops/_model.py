@@ -10,7 +10,7 @@ from neorl_agents.loops import _identification as identification
 from neorl_agents.loops._controller import logged_controller
 from neorl_agents.loops._gain_by_level import MOST, GainByLevel, gain_by_level
 from neorl_agents.loops._health import setpoint_moves
-from neorl_agents.loops._plausible import plausible, profiled_errors
+from neorl_agents.loops._plausible import plausible
 from neorl_agents.loops._record import LoopRecord
 from neorl_core.loops import SampledModel, TransferFunction
 
@@ -175,7 +175,7 @@ def _model(
 ) -> LoopModel:
     fitted = plausible(data, found)
     first = fitted.first
-    of_first = np.array([first.gain, first.lag, first.second, first.delay])
+    of_first = np.array(first[:4])
     every = np.concatenate([of_first[None], fitted.numbers])
     members = np.concatenate([of_first[None], fitted.members(MEMBERS)])
     # A second lag too short to be seen gives every member the same form.
@@ -351,7 +351,8 @@ def _why_not(
     time = np.array([1.5, 2.5, 4.0]) * (delay + rise)
     if integrating:
         time = delay + np.array([0.1, 0.2, 0.4]) * identification.REACH
-    steps = unit * np.stack([_step_response(one, time) for one in members])
+    gains, lags, seconds, delays = members.T[:, :, None]
+    steps = unit * gains * identification.step_answers(lags, seconds, time - delays)
     sure = np.sign(steps[0]) * steps
     if np.any(sure <= 0):
         return (
@@ -403,15 +404,15 @@ def _changes_along(thin: LoopRecord, first: identification.Lags) -> str:
     if data.rows.min() < LEAST_ROWS:
         return ""
     gain, steps = 0.0, []
-    one = np.array([[first.gain, first.lag, first.second, first.delay]])
+    one = np.array([first[:4]])
     time = np.array([1.5, 2.5, 4.0]) * (first.delay + first.lag + first.second)
     for half in np.eye(2):
         covariance, rows = identification.centred(data, half)
         own, _ = identification.refined(covariance, first)
-        common = float(profiled_errors(covariance, one)[0])
+        common = float(identification.profiled_errors(covariance, one)[0])
         gain += rows / 2 * float(np.log(max(common, 1e-12) / max(own.error, 1e-12)))
-        second = max(own.second, 1 / 20)
-        steps.append(_step_response(np.array([own.gain, own.lag, second, own.delay]), time))
+        answers = identification.step_answers(own.lag, max(own.second, 1 / 20), time - own.delay)
+        steps.append(own.gain * answers)
     early, late = steps
     ratio = np.abs(early) / np.maximum(np.abs(late), 1e-12)
     apart = bool(np.any(early * late <= 0) or np.max(np.maximum(ratio, 1 / ratio)) > AGREE)
@@ -421,12 +422,3 @@ def _changes_along(thin: LoopRecord, first: identification.Lags) -> str:
         "the process answers differently early and late in the stretches between gaps, as in "
         "batches, and one model is right for neither; use rows of one phase alone"
     )
-
-
-def _step_response(model: np.ndarray, time: np.ndarray) -> np.ndarray:
-    """The answer to a unit step at times in rows, in scaled units."""
-    gain, one, two, delay = model
-    t = np.maximum(time - delay, 0.0)
-    if abs(one - two) < 1e-6 * one:
-        return gain * (1 - (1 + t / one) * np.exp(-t / one))
-    return gain * (1 - (one * np.exp(-t / one) - two * np.exp(-t / two)) / (one - two))

@@ -8,7 +8,6 @@ from scipy.special import gammaln
 
 from neorl_agents.loops._identification import (
     INTEGRATES,
-    MEMORY,
     MOST_DELAY,
     REACH,
     SHORTEST,
@@ -16,8 +15,9 @@ from neorl_agents.loops._identification import (
     Moments,
     centred,
     error_of,
+    error_weights,
+    profiled_errors,
     refined,
-    responses,
 )
 
 SEED = 0
@@ -120,33 +120,6 @@ def plausible(data: Moments, start: Lags) -> Plausible:
     return Plausible(first, numbers, weights / weights.sum(), second)
 
 
-def profiled_errors(
-    covariance: np.ndarray, numbers: Float[np.ndarray, "process 4"]
-) -> Float[np.ndarray, " process"]:
-    """Mean squared errors one row ahead, each with the best noise.
-
-    Args:
-        covariance: Of the columns of the moments.
-        numbers: Gain, lag, second lag and delay of each process.
-    """
-    yy = covariance[: MEMORY + 1, : MEMORY + 1]
-    uy = covariance[MEMORY + 1 :, : MEMORY + 1]
-    uu = covariance[MEMORY + 1 :, MEMORY + 1 :]
-    answers = numbers[:, :1] * responses(numbers[:, 1], numbers[:, 2], numbers[:, 3])
-    length = answers.shape[1]
-    shifted = np.zeros((len(answers), MEMORY + 1, length))
-    for row in range(MEMORY + 1):
-        shifted[:, row, row:] = answers[:, : length - row]
-    flat = shifted.reshape(-1, length)
-    cross = (flat @ uy).reshape(len(answers), MEMORY + 1, MEMORY + 1)
-    power = (flat @ uu).reshape(shifted.shape) @ shifted.transpose(0, 2, 1)
-    left = yy - cross - cross.transpose(0, 2, 1) + power
-    size = np.trace(left, axis1=1, axis2=2)[:, None, None] / MEMORY
-    rest = left[:, 1:, 1:] + 1e-9 * size * np.eye(MEMORY)
-    noise = np.linalg.solve(rest, left[:, 1:, :1])[..., 0]
-    return np.maximum(left[:, 0, 0] - np.sum(noise * left[:, 1:, 0], axis=1), 1e-12)
-
-
 def _spread(
     data: Moments, covariance: np.ndarray, rows: float, model: Lags, slope: np.ndarray
 ) -> tuple[np.ndarray, float]:
@@ -154,9 +127,7 @@ def _spread(
     information = rows * slope.T @ covariance @ slope
     information += 1e-9 * np.diag(np.diag(information) + 1e-9)
     inverse = np.linalg.inv(information)
-    weights = np.concatenate([[1.0], -model.noise])
-    response = model.gain * responses(model.lag, model.second, model.delay)[0]
-    weights = np.concatenate([weights, -np.convolve(weights, response)[: len(response)]])
+    weights = error_weights(model)
     mean = data.products.sum(axis=0)[-1, :-1] / rows
     scores = []
     for products, count in zip(data.products, data.rows, strict=True):
