@@ -65,7 +65,8 @@ def simc(model: FirstOrderModel, *, closed_loop: float = 1.0, derivative: bool =
     _require_gain(model)
     theta = model.dead_time
     kp, ti = simc_rule(model.slope, model.time_constant, theta, closed_loop * theta)
-    return _parallel(kp, ti, theta / 3 if derivative else 0.0)
+    td = theta / 3 if derivative else 0.0
+    return parallel_gains(kp, ti, td, FILTER_SHARE * td)
 
 
 def lambda_tuning(model: FirstOrderModel, *, closed_loop: float = 1.0) -> PIDGains:
@@ -96,15 +97,16 @@ def lambda_tuning(model: FirstOrderModel, *, closed_loop: float = 1.0) -> PIDGai
     theta, time_constant = model.dead_time, model.time_constant
     if np.isinf(time_constant):
         lam = 3 * closed_loop * theta
-        return _parallel((2 * lam + theta) / (model.slope * (lam + theta) ** 2), 2 * lam + theta, 0)
+        kp = (2 * lam + theta) / (model.slope * (lam + theta) ** 2)
+        return parallel_gains(kp, 2 * lam + theta)
     lam = closed_loop * max(time_constant, theta)
-    return _parallel(time_constant / (model.static_gain * (lam + theta)), time_constant, 0.0)
+    kp = time_constant / (model.static_gain * (lam + theta))
+    return parallel_gains(kp, time_constant)
 
 
-def _parallel(kp: float, ti: float, td: float) -> PIDGains:
+def parallel_gains(kp: float, ti: float, td: float = 0.0, tau: float = 0.0) -> PIDGains:
     """Converts the series form ``kp (1 + 1 / (ti s)) (1 + td s)`` to the parallel form."""
-    parts = kp * (1 + td / ti), kp / ti, kp * td, FILTER_SHARE * td
-    return PIDGains(*map(float, parts))
+    return PIDGains(*map(float, (kp * (1 + td / ti), kp / ti, kp * td, tau)))
 
 
 def _require_gain(model: FirstOrderModel) -> None:

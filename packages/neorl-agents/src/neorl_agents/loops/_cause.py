@@ -8,7 +8,9 @@ import numpy as np
 from neorl_agents.classical import simc_rule
 from neorl_agents.loops._controller import LoggedController
 from neorl_agents.loops._health import LoopFigures, smooth
+from neorl_agents.loops._judgement import stacked
 from neorl_agents.loops._model import LoopModel
+from neorl_agents.loops._proposal import half_rule
 from neorl_agents.loops._record import LoopRecord
 from neorl_agents.loops._valve import ValveTest, valve_test
 from neorl_core.loops import PIDGains, TransferFunction, loop_margins
@@ -324,8 +326,8 @@ def _shares(tuning: Tuning) -> tuple[float, float]:
 def _tuning(controller: LoggedController, model: LoopModel, period: float) -> Tuning | None:
     if not (model.members and controller.known):
         return None
-    members: Any = jax.tree.map(lambda *leaves: np.stack(leaves), *model.members)
-    if len({*np.sign(members.numerator[:, 0])}) > 1:
+    members = stacked(model)
+    if np.ptp(np.sign(members.numerator[:, 0])) > 0:
         return None  # Nothing can be said while the direction is open.
     kp, ki = (np.float64(x) for x in (controller.kp, controller.ki))
     stable, peaks = (np.asarray(one) for one in _sensitivity(members, kp, ki, period))
@@ -345,20 +347,14 @@ def _sensitivity(members: TransferFunction, kp: Any, ki: Any, period: Any) -> tu
 def _simc_integral(process: Any, period: float) -> float:
     """``ki`` of a PI by SIMC with a closed-loop time of one dead time.
 
-    Half of the second lag counts as dead time and half as lag, and half a period as the hold.
+    Half a period counts as the hold.
     """
-    denominator = np.asarray(process.denominator)
-    roots = np.roots(denominator)
+    roots = np.roots(np.asarray(process.denominator))
+    integrates = bool(np.any(roots == 0))
     lags = sorted((-1 / root.real for root in roots if root != 0), reverse=True)
-    integrates = len(lags) < len(roots)
     gain = float(np.asarray(process.numerator)[0])
-    dead_time = float(process.dead_time) + period / 2
-    if integrates:
-        theta = dead_time + sum(lags) / 2
-        kp, integral = simc_rule(gain, np.inf, theta, theta)
-        return kp / integral
-    second = lags[1] if len(lags) > 1 else 0.0
-    theta, lag = dead_time + second / 2, lags[0] + second / 2
-    theta = max(theta, period)
-    kp, integral = simc_rule(gain / lag, lag, theta, theta)
+    lag, theta = half_rule([np.inf] * integrates + lags, float(process.dead_time) + period / 2)
+    if not integrates:
+        gain, theta = gain / lag, max(theta, period)
+    kp, integral = simc_rule(gain, lag, theta, theta)
     return kp / integral

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neorl_agents.classical import simc_rule
+from neorl_agents.classical._tuning import parallel_gains
 from neorl_agents.loops._judgement import (
     GAIN_MARGIN,
     TOGETHER,
@@ -178,16 +179,12 @@ def halfway(before: PIDGains, after: PIDGains) -> PIDGains:
 
 def _family(model: LoopModel, today: PIDGains, period: float) -> tuple[list[float], list[PIDGains]]:
     """Loops by the rule, calm first, with several integral times for each position of the dial."""
-    constants = [constant.value for constant in model.time_constants] + [0.0, 0.0, 0.0]
+    lags = [math.inf] * model.integrating + [lag.value for lag in model.time_constants]
     theta = model.dead_time.value + period / 2
-    with_derivative = today.kd != 0
-    if model.integrating:
-        constants.insert(0, math.inf)
-    first, second, third = constants[:3]
-    if with_derivative:
-        theta, second = theta + third / 2, second + third / 2
+    if today.kd != 0:
+        first, (second, theta) = lags[0], half_rule(lags[1:], theta)
     else:
-        theta, first, second = theta + second / 2 + third, first + second / 2, 0.0
+        (first, theta), second = half_rule(lags, theta), 0.0
     first = max(first, 0.05 * theta)
     # A process with little dead time has no limit of its own; the period is one.
     unit = max(theta, 0.02 * first if math.isfinite(first) else 0.0, 2 * period)
@@ -198,16 +195,22 @@ def _family(model: LoopModel, today: PIDGains, period: float) -> tuple[list[floa
         slope = model.gain.value if model.integrating else model.gain.value / first
         gain, integral = simc_rule(slope, first, theta, dial)
         for factor in _INTEGRALS:
+            lead = second / (1 + second / (integral * factor))
             times.append(float(dial))
-            gains.append(_from_series(gain, integral * factor, second, filtered))
+            gains.append(parallel_gains(gain, integral * factor, second, lead * filtered))
     return times, gains
 
 
-def _from_series(gain: float, integral: float, derivative: float, filtered: float) -> PIDGains:
-    """Parallel gains of ``gain (1 + 1 / (integral s)) (1 + derivative s)``."""
-    kp = gain * (1 + derivative / integral)
-    kd = gain * derivative
-    return PIDGains(*map(float, (kp, gain / integral, kd, abs(kd / kp) * filtered)))
+def half_rule(lags: Sequence[float], dead_time: float) -> tuple[float, float]:
+    """The lag and the dead time that stand for several lags, the longest first, behind a dead time.
+
+    Half of the second lag counts as lag and half as dead time, and shorter ones as dead time.
+
+    Source: Skogestad, Simple analytic rules for model reduction and PID controller tuning, J.
+    Process Control 13 (2003) 291.
+    """
+    first, second, *shorter = (*lags, 0.0, 0.0)
+    return first + second / 2, dead_time + second / 2 + sum(shorter)
 
 
 def _nearby(centre: PIDGains, width: float, *, derivative: bool) -> list[PIDGains]:
