@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-import jax.numpy as jnp
 import numpy as np
 
 from neorl_agents.classical._task import Log, Loop, Task, action_order, checked_log, resolve
@@ -206,9 +205,8 @@ def declared_bank(
         high=[high for _, high in limits],
         dt=spec.dt,
         measured=[resolved.controlled[i] for i in order],
+        derivative_filter=[loop.derivative_filter for loop in sorted_loops],
     )
-    tau = [loop.derivative_time / loop.derivative_filter for loop in sorted_loops]
-    bank = dataclasses.replace(bank, tau=jnp.asarray(tau, jnp.float32))
     return pid_policy(bank, tuple(resolved.source[i] for i in order))
 
 

@@ -403,7 +403,7 @@ def standard_pid(
     high: Numbers,
     dt: float,
     measured: int | Sequence[int] = 0,
-    derivative_filter: float = 10.0,
+    derivative_filter: Numbers = 10.0,
 ) -> PID:
     """PID loops in standard form, from plain numbers, in float32.
 
@@ -453,6 +453,7 @@ def standard_pid(
         "low": low,
         "high": high,
         "measured": measured,
+        "derivative_filter": derivative_filter,
     }
     columns = _columns(numbers)
     ti, td = columns["integral_time"], columns["derivative_time"]
@@ -477,12 +478,12 @@ def standard_pid(
             f"{columns['high'].tolist()}; swap them"
         )
     checked_positive("dt", dt)
-    checked_positive("derivative_filter", derivative_filter)
+    checked_positive("derivative_filter", columns["derivative_filter"], many=True)
     leaves = {
         "kp": columns["gain"],
         "ki": columns["gain"] / ti,
         "kd": columns["gain"] * td,
-        "tau": td / derivative_filter,
+        "tau": td / columns["derivative_filter"],
         **{name: columns[name] for name in ("setpoint", "bias", "low", "high")},
         "dt": np.asarray(dt),
         "override_below": np.zeros(0),
