@@ -156,14 +156,8 @@ def beside_the_rows(
     size = PIDGains(abs(read.kp), abs(read.ki), 0.0, 0.0)
     form, acts = dataclasses.replace(form, direction="reverse"), form.direction
     seen = Faceplate(*(float(f"{float(number):.3g}") for number in faceplate(size, form=form)))
-    units = {"measurement_unit": record.measurement_unit, "output_unit": record.output_unit}
-    both = [
-        ", ".join(f"{row.name} {row.text[0]} {row.unit}".rstrip() for row in rows)
-        for rows in (
-            faceplate_rows(FaceplateChange(form, one, one, size, size), **units)
-            for one in (shown, seen)
-        )
-    ]
+    units = record.measurement_unit, record.output_unit
+    both = [_shown_words(form, one, units) for one in (shown, seen)]
     return apart, (
         f"the faceplate says {both[0]}, {acts} acting, and the rows of the log show {both[1]}, "
         f"{'reverse' if read.kp > 0 else 'direct'} acting{scale}; check units, form, direction and "
@@ -182,10 +176,13 @@ def _beyond(number: float, low: float, high: float) -> float:
 
 def roll_back_words(shown: TodaysFaceplate) -> str:
     """The numbers of a faceplate as they are typed to go back to them."""
+    return _shown_words(shown.form, shown.shown, shown.units)
+
+
+def _shown_words(form: PIDForm, shown: Faceplate, units: tuple[str, str]) -> str:
     nothing = PIDGains(0.0, 0.0, 0.0, 0.0)
-    change = FaceplateChange(shown.form, shown.shown, shown.shown, nothing, nothing)
-    measured, output = shown.units
-    rows = faceplate_rows(change, measurement_unit=measured, output_unit=output)
+    change = FaceplateChange(form, shown, shown, nothing, nothing)
+    rows = faceplate_rows(change, measurement_unit=units[0], output_unit=units[1])
     return ", ".join(f"{row.name} {row.text[0]} {row.unit}".rstrip() for row in rows)
 
 
