@@ -326,7 +326,7 @@ def _shares(tuning: Tuning) -> tuple[float, float]:
 def _tuning(controller: LoggedController, model: LoopModel, period: float) -> Tuning | None:
     if not (model.members and controller.known):
         return None
-    members = stacked(model)
+    members = stacked(model, period)
     if np.ptp(np.sign(members.numerator[:, 0])) > 0:
         return None  # Nothing can be said while the direction is open.
     kp, ki = (np.float64(x) for x in (controller.kp, controller.ki))

@@ -118,7 +118,7 @@ def judged_loops(
     """
     if not model.members or not gains:
         raise InputError("judging loops takes a model with a member and at least one loop")
-    members = stacked(model)
+    members = stacked(model, period)
     # Two lengths are simulated, so that loops of one log share the compiled program, which takes
     # far longer to compile than to run. What lies beyond the grid counts in the figures alone.
     steps = _STEPS if grid.steps <= _STEPS else _MOST_STEPS
@@ -140,11 +140,23 @@ def judged_loops(
     return every._replace(setpoint=setpoint, load=load)
 
 
-def stacked(model: LoopModel) -> Any:
-    """The members as one process whose leaves have the leading axis ``(member,)``."""
-    return jax.tree.map(
-        lambda *leaves: jnp.stack([jnp.asarray(one) for one in leaves]), *model.members
-    )
+def stacked(model: LoopModel, period: float) -> Any:
+    """The members as one process whose leaves have the leading axis ``(member,)``.
+
+    A transfer function of lower order than another gets a lag of a twentieth of a period.
+    """
+    members = list(model.members)
+    orders = {len(np.atleast_1d(one[1])) for one in members}
+    if isinstance(members[0], TransferFunction) and len(orders) > 1:
+        members = [_of_order(one, max(orders), period / 20) for one in members]
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(one) for one in leaves]), *members)
+
+
+def _of_order(process: Any, length: int, lag: float) -> TransferFunction:
+    numerator, denominator, dead_time = (np.asarray(leaf, np.float64) for leaf in process)
+    while len(denominator) < length:
+        denominator = np.convolve(denominator, [lag, 1.0])
+    return TransferFunction(*(jnp.asarray(leaf) for leaf in (numerator, denominator, dead_time)))
 
 
 @functools.partial(jax.jit, static_argnames=("steps", "points"))

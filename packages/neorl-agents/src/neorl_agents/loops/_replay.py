@@ -89,7 +89,7 @@ def replay(
     # The middle is taken off, because single precision has seven digits.
     middle = float(np.mean(y))
     length = min(end - start, _RESPONSE)
-    members = stacked(model)
+    members = stacked(model, record.period)
     columns = np.asarray(list(gains), np.float32).T
     measured, sent = replayed_loops(
         members,
