@@ -38,9 +38,14 @@ def test_a_ramp_meets_the_derivative_time():
 
 
 def test_numbers_hold_for_every_loop_and_sequences_for_one_each():
-    pid = standard_pid(**{**LOOP, "gain": [2.0, -1.0], "setpoint": [10.0, 5.0]}, measured=[1, 0])
+    pid = standard_pid(
+        **{**LOOP, "gain": [2.0, -1.0], "setpoint": [10.0, 5.0]}, measured=[1, 0],
+        derivative_time=8.0, derivative_filter=[10.0, 5.0], tracking_time=20.0,
+    )  # fmt: skip
     assert pid.measured == (1, 0)
     np.testing.assert_allclose(pid.ki, [2 / 40, -1 / 40])
+    np.testing.assert_allclose(pid.tau, [0.8, 1.6])
+    np.testing.assert_allclose(pid.tracking_time, [20.0, 20.0])
     assert {leaf.dtype for leaf in jax.tree.leaves(pid)} == {jnp.dtype(jnp.float32)}
     _, action = jax.jit(lambda obs: pid(pid.initial_carry(), obs))(jnp.array([4.0, 9.0]))
     np.testing.assert_allclose(action, [2 * (1 + 5 / 40), -(1 + 5 / 40)], rtol=1e-6)

@@ -390,6 +390,8 @@ def _require_indices(name: str, indices: tuple[int, ...], count: int, counted: s
 
 
 Numbers = float | Sequence[float]
+OF_ANY_FORM = ("setpoint", "bias", "low", "high", "tracking_time")
+"""Numbers of a loop that mean the same in every form."""
 
 
 def standard_pid(
@@ -404,6 +406,7 @@ def standard_pid(
     dt: float,
     measured: int | Sequence[int] = 0,
     derivative_filter: Numbers = 10.0,
+    tracking_time: Numbers | None = None,
 ) -> PID:
     """PID loops in standard form, from plain numbers, in float32.
 
@@ -428,6 +431,8 @@ def standard_pid(
         dt: Control period in seconds, positive.
         measured: Index of the observation that each loop controls.
         derivative_filter: ``N``, positive; usually from 5 to 20.
+        tracking_time: Time in seconds over which the integral yields to saturation, as in
+            :class:`PID`.
 
     Returns:
         The loops as a policy.
@@ -454,7 +459,7 @@ def standard_pid(
         "high": high,
         "measured": measured,
         "derivative_filter": derivative_filter,
-    }
+    } | ({} if tracking_time is None else {"tracking_time": tracking_time})
     columns = _columns(numbers)
     ti, td = columns["integral_time"], columns["derivative_time"]
     for name, column in columns.items():
@@ -484,7 +489,7 @@ def standard_pid(
         "ki": columns["gain"] / ti,
         "kd": columns["gain"] * td,
         "tau": td / columns["derivative_filter"],
-        **{name: columns[name] for name in ("setpoint", "bias", "low", "high")},
+        **{name: columns[name] for name in columns if name in OF_ANY_FORM},
         "dt": np.asarray(dt),
         "override_below": np.zeros(0),
         "override_cap": np.zeros(0),

@@ -20,7 +20,6 @@ from neorl_envs.blocks._disturbances import random_step as random_step
 from neorl_envs.blocks._feedforward import FeedforwardPID as FeedforwardPID
 from neorl_envs.blocks._feedforward import handle as handle
 from neorl_envs.blocks._feedforward import no_feedforward as no_feedforward
-from neorl_envs.blocks._feedforward import pid_bank as pid_bank
 from neorl_envs.blocks._integrate import runge_kutta as runge_kutta
 from neorl_envs.blocks._limits import Limit as Limit
 from neorl_envs.blocks._limits import Term as Term
@@ -46,7 +45,6 @@ __all__ = [
     "handle",
     "named_constants",
     "no_feedforward",
-    "pid_bank",
     "random_step",
     "runge_kutta",
     "sampled_constants",

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -130,51 +129,3 @@ def handle(
 def no_feedforward(numbers: Numbers, obs: Float[Array, " obs"]) -> Float[Array, ""]:
     """Zero feed-forward."""
     return jnp.zeros((), obs.dtype)
-
-
-def pid_bank(
-    *,
-    kp: tuple[float, ...],
-    ti: tuple[float, ...],
-    setpoint: tuple[float, ...],
-    bias: tuple[float, ...],
-    low: tuple[float, ...],
-    high: tuple[float, ...],
-    measured: tuple[int, ...],
-    dt: float,
-    kd: tuple[float, ...] | None = None,
-    tracking_time: tuple[float, ...] | None = None,
-) -> PID:
-    """Creates PI loops from gains and integral times in seconds (infinite for no integral action).
-
-    Example:
-        >>> import math
-        >>> bank = pid_bank(kp=(2.0,), ti=(math.inf,), setpoint=(1.0,), bias=(0.0,), low=(-5.0,),
-        ...     high=(5.0,), measured=(0,), dt=1.0)
-        >>> bank.ki.tolist()
-        [0.0]
-    """
-    numbers = {
-        "kp": kp,
-        "ki": tuple(k / t for k, t in zip(kp, ti, strict=True)),
-        "kd": kd or (0.0,) * len(kp),
-        "tau": (0.0,) * len(kp),
-        "setpoint": setpoint,
-        "bias": bias,
-        "low": low,
-        "high": high,
-    }
-    loops: Any = jax.tree.map(
-        lambda row: jnp.asarray(row), numbers, is_leaf=lambda x: isinstance(x, tuple)
-    )
-    times = None if tracking_time is None else jnp.asarray(tracking_time)
-    return PID(
-        **loops,
-        dt=jnp.asarray(dt),
-        override_below=jnp.zeros(0),
-        override_cap=jnp.zeros(0),
-        measured=measured,
-        override_output=(),
-        override_measured=(),
-        tracking_time=times,
-    )

@@ -39,7 +39,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from neorl_core import Channel, CostChannel
-from neorl_core.control import ConstantPolicy
+from neorl_core.control import ConstantPolicy, standard_pid
 from neorl_envs.blocks import (
     Actuator,
     FeedforwardPID,
@@ -52,7 +52,6 @@ from neorl_envs.blocks import (
     constant_values,
     handle,
     no_feedforward,
-    pid_bank,
     random_step,
     runge_kutta,
 )
@@ -207,16 +206,15 @@ def bad_policy() -> ConstantPolicy:
 
 def _loop(name: str, gain: float, integral_time: float) -> FeedforwardPID:
     channel = ACTUATORS[0].channel
-    bank = pid_bank(
-        kp=(gain,),
-        ti=(integral_time,),
-        setpoint=(0.0,),
-        bias=(BIAS,),
-        low=(channel.low - 100,),
-        high=(channel.high + 100,),
-        measured=(0,),
+    bank = standard_pid(
+        gain=gain,
+        integral_time=integral_time,
+        setpoint=0.0,
+        bias=BIAS,
+        low=channel.low - 100,
+        high=channel.high + 100,
         dt=DT,
-        tracking_time=(DT,),
+        tracking_time=DT,
     )
     ahead = name == "PI feed-forward"
     return FeedforwardPID(

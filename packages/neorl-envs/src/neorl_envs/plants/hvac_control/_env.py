@@ -1,6 +1,5 @@
 """The office as a simulated plant: thermostats, reward and declarations."""
 
-import math
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -11,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Channel, CostChannel, Policy
-from neorl_core.control import PID, ConstantPolicy
+from neorl_core.control import PID, ConstantPolicy, standard_pid
 from neorl_envs.blocks import (
     Actuator,
     FeedforwardPID,
@@ -21,7 +20,6 @@ from neorl_envs.blocks import (
     constant_values,
     handle,
     no_feedforward,
-    pid_bank,
 )
 from neorl_envs.plants._simulated import Derived, Moment, Parameters, SimulatedPlant
 from neorl_envs.plants.hvac_control import _physics as physics
@@ -48,13 +46,12 @@ HANDLES = (
 
 def thermostats() -> PID:
     """One PI loop per zone (2 kW/K, integral time one hour) at 22.5 degC day and night."""
-    return pid_bank(
-        kp=(GAIN,) * ZONES,
-        ti=(3600.0,) * ZONES,
-        setpoint=(22.5,) * ZONES,
-        bias=(0.0,) * ZONES,
-        low=(-8.0,) * ZONES,
-        high=(8.0,) * ZONES,
+    return standard_pid(
+        gain=GAIN,
+        integral_time=3600.0,
+        setpoint=22.5,
+        low=-8.0,
+        high=8.0,
         measured=tuple(range(ZONES)),
         dt=DT,
     )
@@ -114,13 +111,11 @@ def scheduled_control(name: str) -> FeedforwardPID:
     of each other.
     """
     c = constant_values(Constants(), dtype=jnp.float32)
-    loops = pid_bank(
-        kp=SCHEDULED_GAIN,
-        ti=(math.inf,) * ZONES,
-        setpoint=(0.0,) * ZONES,
-        bias=(0.0,) * ZONES,
-        low=(-8.0,) * ZONES,
-        high=(8.0,) * ZONES,
+    loops = standard_pid(
+        gain=SCHEDULED_GAIN,
+        setpoint=0.0,
+        low=-8.0,
+        high=8.0,
         measured=tuple(range(ZONES)),
         dt=DT,
     )

@@ -9,13 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 
 from neorl_core import Channel, CostChannel, Policy
-from neorl_core.control import PID, ConstantPolicy
+from neorl_core.control import PID, ConstantPolicy, standard_pid
 from neorl_envs.blocks import (
     Actuator,
     Instrument,
     Limit,
     Term,
-    pid_bank,
     runge_kutta,
 )
 from neorl_envs.plants._simulated import Derived, Moment, SimulatedPlant
@@ -50,16 +49,15 @@ def generation_control(
         by_frequency: Change of a machine's voltage reference per hertz of its frequency, 1/Hz.
             Loads draw less power at a lower voltage, so this is the fastest available support.
     """
-    return pid_bank(
-        kp=(gain / AREA,) * 4 + (-by_frequency,) * 4,
-        ti=(gain / rate,) * 4 + (math.inf,) * 4,
-        setpoint=(0.0,) * 8,
-        bias=(0.0,) * 8,
+    return standard_pid(
+        gain=(gain / AREA,) * 4 + (-by_frequency,) * 4,
+        integral_time=(gain / rate,) * 4 + (math.inf,) * 4,
+        setpoint=0.0,
         low=(-LARGEST_POWER,) * 4 + (-LARGEST_VOLTAGE,) * 4,
         high=(LARGEST_POWER,) * 4 + (LARGEST_VOLTAGE,) * 4,
         measured=(ACE, ACE, ACE + 1, ACE + 1, 0, 1, 2, 3),
         dt=1.0,
-        tracking_time=(tracking_time,) * 8,
+        tracking_time=tracking_time,
     )
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Channel, CostChannel, Policy
-from neorl_core.control import ConstantPolicy
+from neorl_core.control import ConstantPolicy, standard_pid
 from neorl_envs.blocks import (
     Actuator,
     FeedforwardPID,
@@ -20,7 +20,6 @@ from neorl_envs.blocks import (
     constant_values,
     handle,
     no_feedforward,
-    pid_bank,
 )
 from neorl_envs.plants._simulated import Moment, SimulatedPlant
 from neorl_envs.plants.steel_annealing import _physics as physics
@@ -114,20 +113,17 @@ def feedforward_pi(
         kp: Fuel per kelvin at the exit, 1/K.
         ti: Integral time, s.
     """
-    each = (1.0,) * ZONES
-    wide = tuple(3.0 * one for one in each)
     real = jnp.asarray
     return FeedforwardPID(
-        feedback=pid_bank(
-            kp=tuple(kp * one for one in each),
-            ti=tuple(ti * one for one in each),
-            setpoint=(0.0,) * ZONES,
-            bias=(0.0,) * ZONES,
-            low=tuple(-one for one in wide),
-            high=wide,
+        feedback=standard_pid(
+            gain=kp,
+            integral_time=ti,
+            setpoint=0.0,
+            low=-3.0,
+            high=3.0,
             measured=tuple(range(ZONES)),
             dt=PERIOD,
-            tracking_time=(100.0,) * ZONES,
+            tracking_time=100.0,
         ),
         numbers=Numbers(
             constant_values(Constants(), dtype=jnp.float32),
@@ -167,16 +163,16 @@ def zone_errors(trim: Trim, obs: Float[Array, " obs"]) -> Float[Array, " zone"]:
 def zone_pi() -> FeedforwardPID:
     """PI of each zone (0.02/K, 300 s) to the recipe temperature, trimmed by the exit error."""
     return FeedforwardPID(
-        feedback=pid_bank(
-            kp=(0.02,) * ZONES,
-            ti=(300.0,) * ZONES,
-            setpoint=(0.0,) * ZONES,
-            bias=(0.8,) * ZONES,
-            low=(0.0,) * ZONES,
-            high=(1.0,) * ZONES,
+        feedback=standard_pid(
+            gain=0.02,
+            integral_time=300.0,
+            setpoint=0.0,
+            bias=0.8,
+            low=0.0,
+            high=1.0,
             measured=tuple(range(ZONES)),
             dt=PERIOD,
-            tracking_time=(100.0,) * ZONES,
+            tracking_time=100.0,
         ),
         numbers=Trim(NEEDED + jnp.asarray(PATTERN), jnp.asarray(0.92), jnp.asarray(1.2)),
         low=jnp.zeros(ZONES),

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from neorl_core import Channel, CostChannel, Policy
-from neorl_core.control import PID, ConstantPolicy
-from neorl_envs.blocks import Actuator, FeedforwardPID, Instrument, Limit, Term, handle, pid_bank
+from neorl_core.control import PID, ConstantPolicy, standard_pid
+from neorl_envs.blocks import Actuator, FeedforwardPID, Instrument, Limit, Term, handle
 from neorl_envs.plants._simulated import Moment, SimulatedPlant
 from neorl_envs.plants.water_treatment import _physics as physics
 from neorl_envs.plants.water_treatment._physics import (
@@ -211,11 +211,10 @@ def feedforward_pi(
         full: Setpoint of the level, m.
         by_level: Gain from level to flow, m2/s.
     """
-    feedback = pid_bank(
-        kp=(-by_filtered, 0.1, 0.0, by_level),
-        ti=(math.inf, 1800.0, math.inf, math.inf),
+    feedback = standard_pid(
+        gain=(-by_filtered, 0.1, 0.0, by_level),
+        integral_time=(math.inf, 1800.0, math.inf, math.inf),
         setpoint=(CLEAR, ph, 0.0, full),
-        bias=(0.0, 0.0, 0.0, 0.0),
         low=(-20.0, -1.0, -1.0, -0.3),
         high=(20.0, 1.0, 1.0, 0.3),
         measured=(0, 1, 2, 3),
@@ -257,9 +256,9 @@ def feedback_pi(
         full: Setpoint of the level, m.
         by_level: Gain from level to flow, m2/s.
     """
-    return pid_bank(
-        kp=(-gain, 0.1, 0.0, by_level),
-        ti=(integral_time, 1800.0, math.inf, math.inf),
+    return standard_pid(
+        gain=(-gain, 0.1, 0.0, by_level),
+        integral_time=(integral_time, 1800.0, math.inf, math.inf),
         setpoint=(filtered, 7.2, 0.0, full),
         bias=(usual, 0.3, 40.0, 0.46),
         low=LOW,
