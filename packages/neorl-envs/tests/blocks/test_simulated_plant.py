@@ -10,7 +10,7 @@ import pytest
 from jaxtyping import Array
 
 from neorl_core import Channel, CostChannel, InputError
-from neorl_envs.blocks import Actuator, Instrument, Limit, constant, runge_kutta
+from neorl_envs.blocks import Actuator, Instrument, Limit, Term, constant, runge_kutta
 from neorl_envs.plants import Moment, SimulatedPlant
 
 SOURCE = "Johansson 2000, IEEE Trans. Control Syst. Technol. 8:456"
@@ -160,6 +160,48 @@ def test_misspelt_declarations_are_refused_with_what_exists() -> None:
     state, _ = limited.reset(params, jax.random.key(0))
     with pytest.raises(InputError, match="unknown quantity of a limit 'levels'; did you mean 'l"):
         limited.step(params, state, jnp.zeros(2), jax.random.key(0))
+
+
+SLIPS: dict[str, dict[str, Any]] = {
+    "Broken lacks dt, measure; declare them in the class": {"dt": None, "measure": None},
+    r"'gravity' must be constant\(value, unit, source\), got 981.0": {
+        "constants": Constants()._replace(gravity=981.0)  # type: ignore[arg-type]
+    },
+    "initial_spread must have the form of initial": {"initial_spread": (1.0, 1.0)},
+    "start of actuator 'u' must be from 0 to 10 V, got 11": {
+        "actuators": (Actuator(Channel("u", "V", 0.0, 10.0), start=11.0),)
+    },
+    r"measure must return one number per instrument, an array of shape \(4,\), got \(\)": {
+        "measure": lambda self, c, now: now.plant[0]
+    },
+    "of shape .4,., got a tuple": {"measure": lambda self, c, now: now.plant},
+    r"reward must return one number, an array of shape \(\), got \(4,\)": {
+        "reward": lambda self, c, before, now, trip: jnp.stack(now.plant)
+    },
+    r"one amount for each declared term, \['time'\], got \['thyme'\]": {
+        "terms": (Term("time", "min", 1.0),),
+        "amounts": lambda self, c, before, now, trip: {"thyme": 1.0},
+    },
+    "rates must have the form of the state, .*got PyTreeDef": {
+        "evolve": lambda self, c, plant, *_: runge_kutta(jnp.stack, plant, width=1.0, substeps=1)
+    },
+}
+
+
+@pytest.mark.parametrize("message", SLIPS)
+def test_a_slip_in_a_plant_is_named_before_a_step_is_computed(message: str) -> None:
+    members = {name: member for name, member in SLIPS[message].items() if member is not None}
+    lacks = SLIPS[message].keys() - members.keys()
+    given = {k: v for k, v in vars(QuadrupleTank).items() if k[0] != "_" and k not in lacks}
+
+    def steps() -> Any:
+        tank = type("Broken", (SimulatedPlant,), {**given, **members})()
+        params = tank.default_params()
+        state, _ = tank.reset(params, jax.random.key(0))
+        return tank.step(params, state, jnp.zeros(2), jax.random.key(0))
+
+    with pytest.raises((TypeError, ValueError), match=message):
+        jax.eval_shape(steps)
 
 
 def test_limits_that_limit_nothing_and_costs_without_a_limit_are_refused() -> None:

@@ -155,6 +155,22 @@ def test_the_whole_check_names_the_law(fault: str) -> None:
     assert message in result[law]
 
 
+class NotANumber(CSTR):
+    def evolve(self, c: Any, plant: Any, *rest: Any) -> Any:
+        return jax.tree.map(lambda x: jnp.nan * x, super().evolve(c, plant, *rest))
+
+
+def test_a_law_that_bad_numbers_stop_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SciPy refuses to integrate from NaN, which must not end the check of the other laws."""
+    for law in set(LAWS) - {"a_period_takes_dt", "finite_under_hostile_actions"}:
+        monkeypatch.delitem(LAWS, law)
+    plant, *laws = check_environment(NotANumber(horizon=20), eager=False)
+    faults = {finding.law: finding.fault for finding in laws}
+    assert plant.fault == ""
+    assert "cannot be judged: ValueError" in faults["a_period_takes_dt"]
+    assert "obs is not finite in step 0" in faults["finite_under_hostile_actions"]
+
+
 def test_a_plant_without_a_derivative_is_told_that_its_period_is_not_checked() -> None:
     answer: Any = LAWS["a_period_takes_dt"](evidence(Pipeline(horizon=30), 0))
     assert "define SimulatedPlant.derivative" in answer.reason

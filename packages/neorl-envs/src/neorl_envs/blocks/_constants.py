@@ -165,6 +165,10 @@ def named_constants(declared: Any, values: Any = None) -> Iterator[tuple[str, Co
         Name with dots between the levels, constant, and value in the constant's unit.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(declared)
+    for path, leaf in paths:
+        if not isinstance(leaf, Constant):
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise TypeError(f"{name!r} must be constant(value, unit, source), got {leaf!r}")
     given = [c.value for _, c in paths] if values is None else structure.flatten_up_to(values)
     for (path, leaf), value in zip(paths, given, strict=True):
         name = jax.tree_util.keystr(path, simple=True, separator=".")

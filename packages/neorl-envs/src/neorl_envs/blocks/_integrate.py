@@ -62,6 +62,11 @@ def _runge_kutta_step(rates: Callable, h: float) -> Callable:
         change, state, args = carry
         here = _sum(state, change)
         k1 = rates(here, *args)
+        if jax.tree.structure(k1) != jax.tree.structure(here):
+            raise ValueError(
+                "rates must have the form of the state, "
+                f"{jax.tree.structure(here)}, got {jax.tree.structure(k1)}"
+            )
         k2 = rates(_advance(here, h / 2, k1), *args)
         k3 = rates(_advance(here, h / 2, k2), *args)
         k4 = rates(_advance(here, h, k3), *args)

@@ -161,4 +161,10 @@ def term_amounts(
     terms: Sequence[Term], amounts: Mapping[str, Array], like: Array
 ) -> Float[Array, " term"]:
     """The amounts of a step in the order of the declared terms, in the dtype of ``like``."""
+    names = {term.name for term in terms}
+    if names != set(amounts):
+        raise ValueError(
+            f"amounts must return one amount for each declared term, {sorted(names)}, "
+            f"got {sorted(amounts)}"
+        )
     return jnp.stack([jnp.asarray(amounts[term.name], like.dtype) for term in terms])

@@ -112,6 +112,10 @@ class Moment(NamedTuple):
     time: Int[Array, ""]
 
 
+DECLARED = ("name", "dt", "constants", "initial", "instruments", "actuators")
+DEFINED = ("evolve", "measure", "reward")
+
+
 class SimulatedPlant(eqx.Module, PlantDefaults):
     """Base class: declare the class attributes, and define the functions marked *required*.
 
@@ -153,7 +157,8 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
     penalties: ClassVar[Mapping[str, float]] = {}
 
     def __check_init__(self) -> None:
-        """Raises if the horizon is not an integer or the declarations are inconsistent."""
+        """Raises if the horizon is not an integer, or declarations are missing or inconsistent."""
+        _check_declared(self)
         if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
             raise ValueError(
                 f"horizon must be a positive integer (a number of steps), got {self.horizon!r}"
@@ -347,7 +352,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         actuators = act.actuators_at_start(self.actuators, params.instruments.sd.dtype)
         disturbance = self.begin_disturbance(c, keys[2])
         now = Moment(plant, actuators.position, disturbance, jnp.zeros((), jnp.int32))
-        truth = self.measure(c, now)
+        truth = self._truth(c, now)
         instruments = ins.instruments_at_start(self.instruments, truth, faults=self.faults)
         noise = ins.sample_instrument_noise(params.instruments, keys[3], faults=self.faults)
         instruments, obs = self._read(params, instruments, now, noise)
@@ -392,7 +397,7 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         trip = lim.tripped(self.limits, margin)
         success = self.success(c, now) & ~trip
         terminated = success | trip
-        reward = self.reward(c, before, now, trip)
+        reward = _shaped("reward", self.reward(c, before, now, trip), (), "one number")
         if self.terms:
             amounts = self.amounts(c, before, now, trip)
             quantities = {**quantities, "terms": term_amounts(self.terms, amounts, reward)}
@@ -411,11 +416,40 @@ class SimulatedPlant(eqx.Module, PlantDefaults):
         self, params: Parameters, state: ins.InstrumentState, now: Moment, noise: Any
     ) -> tuple[ins.InstrumentState, Float[Array, " obs"]]:
         c = _physics(params)
-        truth = self.measure(c, now)
+        truth = self._truth(c, now)
         state, shown = ins.read(
             self.instruments, params.instruments, state, truth, noise, dt=self.dt
         )
         return state, ins.in_range(self.instruments, self.soft_sensors(c, shown, now))
+
+    def _truth(self, c: Any, now: Moment) -> Float[Array, " obs"]:
+        expected = (len(self.instruments),)
+        return _shaped("measure", self.measure(c, now), expected, "one number per instrument")
+
+
+def _check_declared(plant: SimulatedPlant) -> None:
+    kind = type(plant)
+    lacks = [name for name in DECLARED if not hasattr(kind, name)]
+    lacks += [name for name in DEFINED if getattr(kind, name) is getattr(SimulatedPlant, name)]
+    if lacks:
+        raise TypeError(f"{kind.__name__} lacks {', '.join(lacks)}; declare them in the class")
+    initial, spread = (jax.tree.structure(x) for x in (plant.initial, plant.initial_spread))
+    if plant.initial_spread is not None and spread != initial:
+        raise ValueError(f"initial_spread must have the form of initial, {initial}, got {spread}")
+    for actuator in plant.actuators:
+        of = actuator.channel
+        if not of.low <= actuator.start <= of.high:
+            raise ValueError(
+                f"start of actuator {of.name!r} must be from {of.low:g} to {of.high:g} {of.unit}, "
+                f"got {actuator.start:g}"
+            )
+
+
+def _shaped(method: str, given: Any, shape: tuple[int, ...], what: str) -> Array:
+    came = getattr(given, "shape", f"a {type(given).__name__}")
+    if came != shape:
+        raise ValueError(f"{method} must return {what}, an array of shape {shape}, got {came}")
+    return given
 
 
 def _physics(params: Parameters) -> Any:

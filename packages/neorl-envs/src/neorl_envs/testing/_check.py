@@ -119,7 +119,10 @@ def _findings(env: Any, seed: int, *, eager: bool) -> Iterator[Finding]:
 def _finding(
     name: str, law: Callable[[Evidence], str | NotCheckable], measured: Evidence
 ) -> Finding:
-    answer = law(measured)
+    try:
+        answer = law(measured)
+    except Exception as error:  # numbers that another finding names, such as NaN
+        answer = f"cannot be judged: {type(error).__name__}: {error}"
     return (
         Finding(name, "", answer.reason)
         if isinstance(answer, NotCheckable)
