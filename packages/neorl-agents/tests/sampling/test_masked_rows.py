@@ -47,3 +47,5 @@ def test_a_log_without_a_row_that_counts_is_refused():
     for draw in (BestEpisodes(0.5).tables, lambda rows: returns_to_go(rows, discount=0.9)):
         with pytest.raises(ValueError, match="every row is masked"):
             draw(log)
+        with pytest.raises(ValueError, match="must list terminated and truncated in its `reads`"):
+            draw(log._replace(truncated=None, mask=None))

@@ -41,7 +41,7 @@ def episode_ends(rows: Transition) -> np.ndarray:
     if rows.terminated is None or rows.truncated is None:
         raise ValueError(
             "the ends of episodes are not known; the learner must list terminated and truncated "
-            "among its fields"
+            "in its `reads`"
         )
     ends = np.asarray(rows.terminated) | np.asarray(rows.truncated)
     ends = ends.copy()
@@ -128,7 +128,7 @@ def returns_to_go(rows: Transition, *, discount: float) -> np.ndarray:
         One return per row, float32; meaningless for masked rows.
 
     Raises:
-        ValueError: If every row is masked.
+        ValueError: If every row is masked, or ``terminated`` or ``truncated`` is missing.
 
     Example:
         >>> import numpy as np
@@ -140,7 +140,7 @@ def returns_to_go(rows: Transition, *, discount: float) -> np.ndarray:
         [3.0, 4.0]
     """
     reward, terminated = np.asarray(rows.reward, np.float64), np.asarray(rows.terminated)
-    ends, is_valid = terminated | np.asarray(rows.truncated), unmasked_rows(rows)
+    ends, is_valid = episode_ends(rows), unmasked_rows(rows)
     ends = ends | np.append(~is_valid[1:], False)
     value_after_end = reward[is_valid].mean() / (1 - discount) if discount < 1 else 0.0
     reward = np.where(is_valid, reward, 0)
