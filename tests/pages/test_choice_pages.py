@@ -6,13 +6,12 @@ import re
 import pytest
 
 from choice import retuning_page
-from neorl_envs import environment_names
-from retuning_table import stored
+from retuning_table import every_row
 
 
 @pytest.fixture(scope="module")
 def results() -> retuning_page.Results:
-    return {name: stored(name) for name in environment_names()}
+    return every_row()
 
 
 def test_a_goal_is_counted_over_the_logs_that_are_there(results: retuning_page.Results) -> None:

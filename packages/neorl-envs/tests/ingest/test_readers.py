@@ -59,6 +59,9 @@ def test_a_registered_reader_is_asked_for_what_nobody_else_knows(
     assert read_dataset(log_file) is toy
     assert read_dataset(toy_file).content_hash == toy.content_hash
     assert ".plant" in log_suffixes()
+    (other := log_file.with_suffix(".plant")).write_bytes(b"another log")
+    with pytest.raises(DatasetError, match=r"'plantlog' \(registered\) does not recognise it$"):
+        read_dataset(other)
     with pytest.raises(DatasetError, match="only the dataset file can be mapped; convert it once"):
         read_dataset(log_file, memory_map=True)
 

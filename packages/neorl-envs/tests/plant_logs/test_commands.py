@@ -32,6 +32,10 @@ def test_a_log_is_drafted_and_converted(command: Any, wide: Path) -> None:
     assert "Next: neorl-envs inspect tank.h5" in out
     dataset = read_dataset("tank.h5")
     assert dataset.n_rows > 200
+    Path("elsewhere").mkdir()
+    Path("elsewhere/tank.h5").write_bytes(Path("tank.h5").read_bytes())
+    error = command.refused("convert", "elsewhere/tank.h5")
+    assert "needs no conversion: the reader 'neorl' reads it; go on with: neorl-envs insp" in error
     # Another log with the same configuration.
     (wide / "later.csv").write_text((wide / "log.csv").read_text())
     command("convert", "plant.toml", "later.csv", "--out", "later.h5")

@@ -136,7 +136,9 @@ def test_both_modes_are_scored_on_the_same_keys(vessel: Any) -> None:
 
 
 def test_every_plant_has_a_mode_of_test() -> None:
-    assert set(TEST_MODES) == set(environment_names())
+    assert set(TEST_MODES) == set(environment_names()), (
+        "a plant declares what its test mode changes"
+    )
     for name, factors in TEST_MODES.items():
         shifted(make(name), factors)
         assert test_mode(name) == dict(factors)

@@ -14,7 +14,7 @@ import numpy as np
 from neorl_core import InputError
 from neorl_core.infrastructure import head, install_line
 from neorl_core.infrastructure.command_line import Positional, parse_options
-from neorl_envs.ingest._readers import read_dataset
+from neorl_envs.ingest._readers import read_dataset, reader_name
 from neorl_envs.inspection._contradictions import (
     interlock_report,
     interlock_warnings,
@@ -310,5 +310,10 @@ def _configuration(options: Convert) -> tuple[Path, tuple[Path, ...]]:
     named = path.parent / f"{path.name.split('.')[0]}.toml"
     configuration = named if named.is_file() else path.parent / "plant.toml"
     if not configuration.is_file():
+        if path.is_file() and (reader := reader_name(path)):
+            raise InputError(
+                f"{path} needs no conversion: the reader {reader!r} reads it; "
+                f"go on with: neorl-envs inspect {path}"
+            )
         raise InputError(f"{path} has no plant.toml beside it; draft one: neorl-envs init {path}")
     return configuration, (path, *options.logs)

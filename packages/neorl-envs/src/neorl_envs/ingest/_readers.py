@@ -201,6 +201,8 @@ def read_dataset(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
             continue
         if _recognises(name, reader, path, first_bytes):
             return _read(name, reader, path, memory_map)
+        if READERS.origin(name) and path.suffix.lower() in reader.suffixes:
+            failures.append(f"the reader {name!r} ({READERS.origin(name)}) does not recognise it")
     if first_bytes.startswith(ZIP_MAGIC):
         return _read("neorl2", READERS["neorl2"], path, memory_map)  # names what is missing
     if first_bytes.startswith(HDF5_MAGIC):
