@@ -37,6 +37,16 @@ def test_what_is_read_is_on_the_page(page: str) -> None:
     assert f"`{Path(read.FALLBACK).name}`" in page
 
 
+def test_every_file_that_the_writer_names_is_on_the_page(checkout: Path, page: str) -> None:
+    """Also one that only some runs have."""
+    source = checkout / "packages/neorl-train/src/neorl_train/runs/_directory.py"
+    pattern = r'"([a-z]+\.(?:toml|jsonl?|lock|h5|html))"'
+    names = re.findall(pattern, source.read_text(encoding="utf-8"))
+    assert len(names) > 10
+    listed = {*table(page, "Files"), "starts.json"}  # that one lies in a folder of its row
+    assert {*names} <= listed
+
+
 def test_the_words_of_the_status_that_are_read_are_on_the_page(page: str) -> None:
     words = {*table(page, "Status")}
     assert words == {read.RUNNING, "interrupted", read.FAILED, read.FINISHED}

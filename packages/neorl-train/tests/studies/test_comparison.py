@@ -4,14 +4,19 @@ import csv
 import dataclasses
 import json
 import re
+import shutil
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 from scipy.stats import trim_mean, wilcoxon
 
+from neorl_agents import save_policy
 from neorl_core import InputError
+from neorl_core.control import ConstantPolicy
 from neorl_core.infrastructure import head, write_json
 from neorl_core.statistics import crossed_interval
 from neorl_train._command.main import main
@@ -109,6 +114,29 @@ def test_the_paired_test_is_that_of_scipy_and_is_adjusted_for_all_rows(compariso
     np.testing.assert_allclose(least.adjusted, min(1, len(tested) * least.p_value), rtol=1e-5)
     in_order = sorted(tested, key=lambda one: one.p_value)
     assert [one.adjusted for one in in_order] == sorted(one.adjusted for one in tested)
+
+
+def test_sizes_are_shown_where_policies_differ_by_more_than_a_factor_of_two(
+    runs, toy, noisy, tmp_path
+):
+    """The number in a policy is that in its file, read without a line of ours."""
+    spec, rows = noisy.tables.spec, np.zeros((32, 1), np.float32)
+    run = shutil.copytree(runs[0], tmp_path / "0001")
+    assert {row.size for row in compare_runs([run]).rows} == {None}, "there are no policies"
+    (run / "policies").mkdir()
+    files = {name: run / f"policies/{name}.safetensors" for name in ("good-0", "good-1", "bad-0")}
+    for path in files.values():
+        save_policy(path, toy.proportional(0.5), spec, rows)
+    equal = compare_runs([run])
+    assert "size" not in comparison_text(equal, ())
+    save_policy(files["bad-0"], ConstantPolicy(jnp.zeros(1)), spec, rows)
+    stored = safetensors.numpy.load_file(files["good-1"])
+    size = sum(array.size for name, array in stored.items() if name.startswith("policy/"))
+    comparison = compare_runs([run])
+    assert {row.policy: row.size for row in comparison.rows if row.size} == {"good": size, "bad": 1}
+    title, _, heads, *_ = comparison_text(comparison, ()).splitlines()
+    assert "differ in size (numbers in one) by more than a factor of two" in title
+    assert re.search(r"policy +size +seeds", heads)
 
 
 def test_gains_over_a_learner_are_paired_by_seed_and_start(runs, noisy):

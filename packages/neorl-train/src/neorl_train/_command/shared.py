@@ -144,10 +144,10 @@ def print_results(run: "RunDirectory", timings: "Timings", flags: Flags) -> None
 
 
 def run_results(run: "RunDirectory") -> dict[str, Any]:
-    """Path, status, verdict and tables of a run, as plain JSON."""
+    """Path, status, verdict, diverged learners and tables of a run, as plain JSON."""
     from neorl_train.judging._results import read_evaluation, to_plain
     from neorl_train.judging._verdict import read_verdict
-    from neorl_train.runs._directory import REPORT
+    from neorl_train.runs._directory import DIVERGED, REPORT
 
     record, report = run.record(), run.path / REPORT
     return {
@@ -155,6 +155,7 @@ def run_results(run: "RunDirectory") -> dict[str, Any]:
         "status": record["status"],
         "report": str(report) if report.is_file() else "",
         "verdict": to_plain(read_verdict(run.path)),
+        "diverged": record.get(DIVERGED, {}),
         "tables": to_plain(read_evaluation(run.path).tables),
         "timings": record.get("timings", {}),
     }

@@ -26,6 +26,7 @@ from neorl_train.judging._verdict import Verdict, read_verdict, write_verdict
 from neorl_train.runs._checkpoints import tree_digest
 from neorl_train.runs._directory import (
     CONSTRAINTS,
+    DIVERGED,
     EVALUATION,
     FINISHED,
     GUARD,
@@ -182,7 +183,7 @@ def is_complete(run: RunDirectory) -> bool:
         guard = json.loads((run.path / GUARD).read_text(encoding="utf-8"))
         for name in check_head(guard, "guard", GUARD_VERSION, GUARD)["fallbacks"]:
             load_policy(run.path / policy_file(name))
-        for name in record["algorithms"]:
+        for name in set(record["algorithms"]).difference(record.get(DIVERGED, {})):
             for seed in record["seeds"]:
                 path = run.policy(name, seed)
                 if load_policy(path).digest != record.get("policies", {}).get(path.name):

@@ -27,6 +27,7 @@ from neorl_train._process.progress import Profile, Reporter, Timings
 from neorl_train.configuration._sections import Config, config_hash, config_to_dict, dump_toml
 from neorl_train.configuration._validation import validate
 from neorl_train.runs._directory import (
+    DIVERGED,
     FAILED,
     FINISHED,
     INTERRUPTED,
@@ -225,6 +226,7 @@ def first_record(complete: Resolved) -> dict[str, Any]:
         "algorithms": list(config.training.algorithms),
         "seeds": list(config.training.seeds) if config.training.algorithms else [],
         **complete.facts,
+        DIVERGED: {},
         "controllers": [],
         "changes": [],
         "predicted_movement": [],

@@ -24,7 +24,7 @@ from neorl_train.configuration._sections import (
 from neorl_train.data._experience import Experience
 from neorl_train.data._source import RunSource, require_same_channels, simulator, source_named
 from neorl_train.runs._checkpoints import complete_steps
-from neorl_train.runs._directory import FINISHED, RunDirectory
+from neorl_train.runs._directory import DIVERGED, FINISHED, RunDirectory
 from neorl_train.training._queues import devices_for, offline_seeds
 
 
@@ -80,11 +80,13 @@ def fine_tuning_defaults(path: str) -> Config:
         InputError: If it is not a finished run, or none of its learners can be fine-tuned.
     """
     run, config = offline_run(path)
-    learners = {name: hyperparameters(config, name) for name in config.training.algorithms}
+    diverged = run.record().get(DIVERGED, {})
+    trained = [name for name in config.training.algorithms if name not in diverged]
+    learners = {name: hyperparameters(config, name) for name in trained}
     names = [n for n, one in learners.items() if isinstance(one, Explorer) and one.fine_tuning]
     if not names:
         raise InputError(
-            f"{run.path} trained {', '.join(config.training.algorithms)}, and none of these can be "
+            f"{run.path} trained {', '.join(trained)}, and none of these can be "
             "fine-tuned; only iql, cal_ql and rebrac can"
         )
     limits = config.limits
@@ -131,8 +133,10 @@ def check_offline_run(config: Config, environment: Plant | None, dataset: Datase
                 f"[{section}] differs from that of {run.path}; learners are fine-tuned with the "
                 "log and the penalties that they were trained with, so leave it out"
             )
+    diverged = run.record().get(DIVERGED, {})
+    learners = [name for name in offline_config.training.algorithms if name not in diverged]
     for name, wanted, trained in (
-        ("training.algorithms", config.training.algorithms, offline_config.training.algorithms),
+        ("training.algorithms", config.training.algorithms, learners),
         ("training.seeds", config.training.seeds, offline_config.training.seeds),
     ):
         missing = [str(entry) for entry in wanted if entry not in trained]

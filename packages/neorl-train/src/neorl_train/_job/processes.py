@@ -18,7 +18,7 @@ from neorl_train.data._experience import Experience
 from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RUNNING, fill_run
 from neorl_train.training._loop import Trained, train
-from neorl_train.training._plan import plan_of
+from neorl_train.training._plan import DivergedError, plan_of
 from neorl_train.training._processes import (
     LeaderCheckpoints,
     all_or_none,
@@ -111,17 +111,27 @@ def follow() -> None:
 def _train(config: Config, experience: Experience, stop: StopSignal) -> None:
     training = config.training
     plan = plan_of(config)
+    diverged = text_of_leader("").split()
     for name in training.algorithms:
-        with stop.later(), lost_in_one_line("start all of them again with `neorl-train resume`"):
-            trained = train(
-                hyperparameters(config, name),
-                experience.training,
-                training.seeds,
-                plan,
-                checkpoints=LeaderCheckpoints(None),
-                stop=stop_of_all(stop.requested),
-                batch_devices=config.devices.batch,
-            )
+        if name in diverged:
+            continue
+        try:
+            with (
+                stop.later(),
+                lost_in_one_line("start all of them again with `neorl-train resume`"),
+            ):
+                trained = train(
+                    hyperparameters(config, name),
+                    experience.training,
+                    training.seeds,
+                    plan,
+                    checkpoints=LeaderCheckpoints(None),
+                    stop=stop_of_all(stop.requested),
+                    batch_devices=config.devices.batch,
+                )
+        except DivergedError:  # process 0 says so
+            stop.check()
+            continue
         stop.check()
         if not trained.finished:
             raise InterruptedRunError(SIGNALS[-1])

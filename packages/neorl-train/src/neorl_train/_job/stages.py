@@ -25,6 +25,11 @@ from neorl_train._job.candidates import (
     retune_stage,
     with_learners,
 )
+from neorl_train._job.diverged import (
+    record_diverged,
+    require_a_finished_learner,
+    without_diverged,
+)
 from neorl_train._job.evaluation import (
     INPUTS,
     RESULTS,
@@ -61,17 +66,23 @@ from neorl_train.judging._results import Evaluation
 from neorl_train.judging._rollouts import curve_key
 from neorl_train.judging._rule import LogPrediction, trial_verdict
 from neorl_train.judging._training_results import (
+    diverged_sentences,
     exploration_summary,
     unconverged,
     write_fine_tuning,
 )
 from neorl_train.judging._validation import PolicyValidation
-from neorl_train.runs._directory import RunDirectory, fallback_names
+from neorl_train.runs._directory import DIVERGED, RunDirectory, fallback_names
 from neorl_train.runs._records import Records, read_records
 from neorl_train.runs._tracker import Tracker
 from neorl_train.training._loop import Trained
-from neorl_train.training._plan import check_logs, plan_of
-from neorl_train.training._processes import all_or_none, end_together, stop_of_all
+from neorl_train.training._plan import DivergedError, check_logs, plan_of
+from neorl_train.training._processes import (
+    all_or_none,
+    end_together,
+    stop_of_all,
+    text_of_leader,
+)
 
 
 def all_stages(run: ResolvedRun, session: Session) -> None:
@@ -96,6 +107,9 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
     with tracked(run, session) as tracker:
         learned = _train_all(run, session, experience, controllers, tracker)
         end_together()
+        diverged = session.directory.record().get(DIVERGED, {})
+        require_a_finished_learner(run.config.training.algorithms, diverged)
+        material, lost = without_diverged(material, diverged)
         _record_exploration(run, session, learned)
         material, notes = with_learners(material, learned)
         watches += disagreement_watch(config.monitors, experience, material)
@@ -113,8 +127,8 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
             else:
                 path, evaluation = known
                 session.reporter.note(f"evaluation read from {path}; a new one would be equal")
-            name = choice.candidate.name
-            _save_results(run, session, experience, learned, evaluation, prediction, name)
+            remark = _remark(run, session, choice.candidate.name, lost)
+            _save_results(run, session, experience, learned, evaluation, prediction, remark)
             digest = results_digest(session.directory.path)
             session.directory.update_record(**{INPUTS: inputs, RESULTS: digest})
         session.reporter.end()
@@ -129,13 +143,22 @@ def _train_all(
     controllers: dict[str, Policy],
     tracker: Tracker,
 ) -> dict[str, Learned]:
-    """Trains the algorithms one after another; returns their results by name."""
-    training = run.config.training
+    """Trains the algorithms one after another; returns their results by name.
+
+    One that diverges, now or before the run was resumed, is named in one line and passed over.
+    """
+    training, directory = run.config.training, session.directory
+    diverged = directory.record().get(DIVERGED, {})
+    text_of_leader(" ".join(diverged))
+    for line in diverged_sentences(diverged):
+        session.reporter.print_line(f"not trained again: {line}")
     validation = validation_of(run, experience)
     records = Records(session.directory.metrics)
     learned: dict[str, Learned] = {}
     try:
         for name in training.algorithms:
+            if name in diverged:
+                continue
             watcher = RunWatcher(
                 name,
                 training.seeds,
@@ -147,9 +170,17 @@ def _train_all(
                 profile=session.profile,
             )
             stage = session.timings.stage(f"train {name}")
-            with stage, session.stop.later(), processes.resumable(session):
-                task = task_of(run, session, experience, name, watcher, validation, controllers)
-                learned[name] = run.kind.train(task, run, experience)
+            try:
+                with stage, session.stop.later(), processes.resumable(session):
+                    task = task_of(run, session, experience, name, watcher, validation, controllers)
+                    learned[name] = run.kind.train(task, run, experience)
+            except DivergedError as error:
+                diverged = record_diverged(directory, name, error)
+                session.reporter.end()
+                if len(training.algorithms) > 1:  # a single one ends the run with this line
+                    session.reporter.print_line(diverged_sentences(diverged)[-1])
+                session.stop.check()
+                continue
             session.stop.check()
             processes.require_finished(learned[name].trained)
             session.reporter.end()
@@ -284,6 +315,18 @@ def _evaluate(
     )
 
 
+def _remark(run: ResolvedRun, session: Session, candidate: str, lost: str) -> str:
+    """What a verdict adds on a candidate that has not converged, or takes a diverged one's place.
+
+    ``lost`` is the configured candidate if that diverged, else empty.
+    """
+    records = read_records(session.directory.metrics)
+    late = unconverged(records, config_to_dict(run.config)["algorithms"])
+    remarks = [f"{late[candidate]}."] if candidate in late else []
+    remarks += [f"{lost} diverged, so {candidate} is judged in its place."] if lost else []
+    return " ".join(remarks)
+
+
 def _save_results(
     run: ResolvedRun,
     session: Session,
@@ -291,12 +334,11 @@ def _save_results(
     learned: Mapping[str, Learned],
     evaluation: Evaluation,
     prediction: LogPrediction | None,
-    name: str,
+    remark: str,
 ) -> None:
     """Writes the evaluation with its verdict, preceded by the results of a fine-tuning.
 
-    ``name`` is that of the candidate; the verdict says so if it is a learner that has not
-    converged.
+    ``remark`` is added to the sentence of the verdict.
     """
     from neorl_train.judging._rule import verdict
 
@@ -308,11 +350,8 @@ def _save_results(
     run_verdict = verdict(evaluation.tables)
     if run.environment is None and prediction is not None:
         run_verdict = trial_verdict(evaluation.tables, prediction)
-    settings = config_to_dict(run.config)["algorithms"]
-    late = unconverged(read_records(session.directory.metrics), settings)
-    if name in late:
-        run_verdict = replace(run_verdict, sentence=f"{run_verdict.sentence} {late[name]}.")
-    write_results(path, evaluation, run_verdict)
+    sentence = f"{run_verdict.sentence} {remark}".rstrip()
+    write_results(path, evaluation, replace(run_verdict, sentence=sentence))
 
 
 def _save_guard(

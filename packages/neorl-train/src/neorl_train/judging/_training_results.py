@@ -284,10 +284,17 @@ def _remaining_drift(curve: Sequence[tuple[int, float]], updates: float) -> floa
     return abs(second - first) / (second_step - first_step) * updates / size
 
 
+def diverged_sentences(diverged: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A sentence for each learner that diverged, from the field ``diverged`` of a record."""
+    return [f"{name} is in no comparison: {entry['error']}" for name, entry in diverged.items()]
+
+
 def training_signs(
-    records: Iterable[Mapping[str, Any]], algorithms: Mapping[str, Mapping[str, Any]]
+    records: Iterable[Mapping[str, Any]],
+    algorithms: Mapping[str, Mapping[str, Any]],
+    diverged: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[str]:
-    """Warnings from the metrics of every training run, mostly those of its last chunk.
+    """Learners that diverged, and warnings from the metrics of the others, mostly the last ones.
 
     A run gets a warning in any of these cases:
 
@@ -304,16 +311,18 @@ def training_signs(
     Args:
         records: Lines of ``metrics.jsonl``.
         algorithms: The hyperparameters of every learner by name, as in ``config.toml``.
+        diverged: The field ``diverged`` of ``run.json``; none by default.
 
     Returns:
         One sentence for each algorithm and warning; empty if there is none.
     """
-    records = list(records)
+    diverged = diverged or {}
+    records = [line for line in records if line["algorithm"] not in diverged]
     last: dict[tuple[str, int], Mapping[str, float]] = {}
     for line in records:
         if line["kind"] == "chunk":
             last[line["algorithm"], line["seed"]] = line["metrics"]
-    sentences = []
+    sentences = diverged_sentences(diverged)
     for name in dict.fromkeys(algorithm for algorithm, _ in last):
         runs = [metrics for (algorithm, _), metrics in last.items() if algorithm == name]
         sentences += [sentence for sign in _SIGNS for sentence in sign.of(name, runs)]

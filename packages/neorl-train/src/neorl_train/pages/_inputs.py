@@ -17,6 +17,7 @@ from neorl_train.judging._verdict import DEPLOY, TRIAL, Verdict, read_verdict
 from neorl_train.runs._directory import (
     CONFIG,
     CONSTRAINTS,
+    DIVERGED,
     LOOPS,
     METRICS,
     RECORD,
@@ -104,17 +105,17 @@ def chosen_lines(run: Path, verdict: Verdict) -> list[str]:
 def read_inputs(run: Path) -> Inputs:
     """Reads the files of an evaluated run."""
     records = list(read_records(run / METRICS))
-    config = read_config(run)
+    config, record = read_config(run), read_object(run / RECORD)
     return Inputs(
         run=run,
         evaluation=read_evaluation(run),
         verdict=read_verdict(run),
-        record=read_object(run / RECORD),
+        record=record,
         config=config,
         constraints=read_object(run / CONSTRAINTS),
         validations=curves(records, "validation"),
         chunks=curves(records, "chunk"),
-        signs=training_signs(records, learner_settings(config)),
+        signs=training_signs(records, learner_settings(config), record.get(DIVERGED)),
         loops=read_changes(run / LOOPS),
     )
 

@@ -45,7 +45,7 @@ from neorl_train.pages._inputs import (
     read_object,
 )
 from neorl_train.pages.sections._scores import curve_lines, score_lines
-from neorl_train.runs._directory import METRICS, RECORD, REPORT
+from neorl_train.runs._directory import DIVERGED, METRICS, RECORD, REPORT
 from neorl_train.runs._records import read_records
 
 SCORED = "scored"
@@ -139,7 +139,8 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
     for line in [*pooled_lines(tables), *benefit_lines(tables), *fine_tuning]:
         console.print(line, markup=False)
     settings = learner_settings(read_config(run))
-    for line in training_signs(read_records(run / METRICS), settings):
+    records, diverged = read_records(run / METRICS), record.get(DIVERGED)
+    for line in training_signs(records, settings, diverged):
         console.print(line, style="yellow", markup=False)
     _print_verdict(console, evaluation, verdict)
     for line in chosen_lines(run, verdict):

@@ -29,6 +29,8 @@ LOOPS = "loops.json"
 REPORT, BUNDLE = "report.html", "policy.bundle"
 EVALUATIONS, STARTS = "evaluations", "starts.json"
 PROFILE = "profile"
+DIVERGED = "diverged"
+"""Field of the record: the learners that diverged, by name."""
 
 LOG_CACHE, BASELINE_CACHE = "logs", ".baselines"
 MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MLFLOW_LOCK = "mlflow.db", "mlflow-artifacts", "mlflow.lock"

@@ -1,14 +1,17 @@
 """Compares several runs: their differences, a row for each policy, and learners over plants."""
 
+import contextlib
 import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neorl_agents import load_policy
 from neorl_core import InputError
 from neorl_core.statistics import (
     holm,
@@ -23,7 +26,7 @@ from neorl_train.judging._summary import (
 )
 from neorl_train.judging._tables import Estimate, PolicyRow, PooledRow, ResultTables, Role
 from neorl_train.judging._verdict import Verdict, read_verdict
-from neorl_train.runs._directory import FINISHED, RunDirectory
+from neorl_train.runs._directory import DIVERGED, FINISHED, RunDirectory, policy_file
 from neorl_train.studies._benchmark import interquartile_estimate
 
 
@@ -113,6 +116,8 @@ class ComparedRow:
         answer: Verdict of the run if this is its candidate; empty otherwise.
         predicted: Gain in return over the incumbent that a plant model of the log predicts;
             ``None`` if there was a simulator, for all but the candidate, and without such a model.
+        size: Largest number of numbers in the policy of one of its seeds; ``None`` for a controller
+            and for a policy whose file cannot be read.
     """
 
     run: str
@@ -135,6 +140,7 @@ class ComparedRow:
     explained: float | None = None
     answer: str = ""
     predicted: Estimate | None = None
+    size: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,11 +151,13 @@ class Comparison:
         level: Confidence level of all intervals.
         rows: Rows of every run, learners before controllers.
         against: Policy that gains and p values are compared with; empty for the incumbents.
+        diverged: Learners without a row, because they diverged, by the name of their run.
     """
 
     level: float
     rows: tuple[ComparedRow, ...]
     against: str = ""
+    diverged: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 def compare_runs(paths: Sequence[Path], *, against: str = "") -> Comparison:
@@ -174,8 +182,11 @@ def compare_runs(paths: Sequence[Path], *, against: str = "") -> Comparison:
     repeated = [str(p) for p, run in zip(paths, runs, strict=True) if runs.count(run) > 1]
     if repeated:
         raise InputError(f"{repeated[0]} is given twice; name each run once")
+    diverged = {}
     for run in runs:
         record = run.record()
+        if lost := tuple(record.get(DIVERGED, {})):
+            diverged[run.path.name] = lost
         if record["status"] != FINISHED:
             raise InputError(f"{run.path} is {record['status']}, not finished: {run.resume_line()}")
     if not runs:
@@ -198,7 +209,7 @@ def compare_runs(paths: Sequence[Path], *, against: str = "") -> Comparison:
         if other is not None:
             own = [_compare_with(row, evaluation, other, against, level) for row in own]
         rows += [row for row in own if not _is_repeated(row, rows)]
-    return Comparison(level, _adjust(rows), against)
+    return Comparison(level, _adjust(rows), against, diverged)
 
 
 def _compare_with(
@@ -248,7 +259,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
         "spread": spread,
     }
     # Policies that were scored have returns, and no row for their distance to the log.
-    rows = [] if tables.judge else _imitations(evaluation, common, settings, answer)
+    rows = [] if tables.judge else _imitations(run, evaluation, common, settings, answer)
     groups = list(dict.fromkeys(row.group for row in tables.rows if row.role == "learner"))
     for group in groups:
         members = [r for r in tables.rows if r.group == group and r.role == "learner" and r.guarded]
@@ -269,6 +280,7 @@ def _rows(run: RunDirectory, evaluation: Evaluation, settings: dict[str, str]) -
                 seeds=len(members),
                 returns=_pooled_return(evaluation, group),
                 answer=answer.answer if tables.candidate in names else "",
+                size=_size(run, names),
             )
         )
     for row in tables.rows:
@@ -311,8 +323,22 @@ def _worst_fields(members: Sequence[PolicyRow]) -> dict[str, Any]:
     return worst
 
 
+def _size(run: RunDirectory, policies: Sequence[str]) -> int | None:
+    """The number of numbers in the largest of several policies."""
+    sizes = []
+    for name in policies:
+        with contextlib.suppress(InputError, OSError):
+            leaves = jax.tree.leaves(load_policy(run.path / policy_file(name)).policy)
+            sizes.append(sum(leaf.size for leaf in leaves))
+    return max(sizes, default=None)
+
+
 def _imitations(
-    evaluation: Evaluation, common: dict[str, Any], settings: dict[str, str], answer: Verdict
+    run: RunDirectory,
+    evaluation: Evaluation,
+    common: dict[str, Any],
+    settings: dict[str, str],
+    answer: Verdict,
 ) -> list[ComparedRow]:
     """Rows of learners on a log without a simulator: how near their actions are to the log's."""
     predicted = _predicted_gain(evaluation, answer)
@@ -330,6 +356,7 @@ def _imitations(
             explained=float(np.mean([fit.explained for fit in fits])),
             predicted=predicted if group in judged else None,
             answer=answer.answer if group in judged else "",
+            size=_size(run, [fit.policy for fit in fits]) if fits[0].family else None,
         )
         for group, fits in groups.items()
     ]

@@ -11,6 +11,7 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import is_full_disk
 from neorl_core.infrastructure.command_line import one_line
+from neorl_train._job.diverged import record_diverged, require_a_finished_learner
 from neorl_train._job.job import begin_job
 from neorl_train._job.kinds import Offline
 from neorl_train._job.log_stage import read_experience, store_log
@@ -29,6 +30,7 @@ from neorl_train.configuration._sections import (
 from neorl_train.configuration._validation import configure
 from neorl_train.data._experience import Experience
 from neorl_train.runs._directory import (
+    DIVERGED,
     FAILED,
     INTERRUPTED,
     RUNNING,
@@ -38,6 +40,7 @@ from neorl_train.runs._directory import (
 )
 from neorl_train.runs._records import Records
 from neorl_train.runs._tracker import NoTracker
+from neorl_train.training._plan import DivergedError
 from neorl_train.training._together import Setting, program_key, train_together
 
 
@@ -157,7 +160,14 @@ def _train(open_runs: Sequence[_OpenRun], stop: StopSignal, reporter: Reporter) 
         return failed
     validation = validation_of(open_runs[0].resolved_run, shared)
     for name in open_runs[0].resolved_run.config.training.algorithms:
-        running = [open_run for open_run in open_runs if open_run.name not in failed]
+        running = [
+            open_run
+            for open_run in open_runs
+            if open_run.name not in failed
+            and name not in open_run.session.directory.record().get(DIVERGED, {})
+        ]
+        if not running:
+            continue
         with stop.later():
             failed |= _one_learner(name, running, shared, validation, stop, reporter)
         stop.check()
@@ -216,7 +226,13 @@ def _one_learner(
             name: {"runs": len(open_runs), "seconds": seconds},
         }
         open_run.session.directory.update_record(together=together)
-        if isinstance(result, InputError):
+        if isinstance(result, DivergedError):  # the run's other learners go on
+            diverged = record_diverged(open_run.session.directory, name, result)
+            try:
+                require_a_finished_learner(training.algorithms, diverged)
+            except InputError as error:
+                failed[open_run.name] = one_line(error)
+        elif isinstance(result, InputError):
             failed[open_run.name] = one_line(result)
     return failed
 

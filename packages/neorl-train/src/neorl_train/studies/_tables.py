@@ -202,7 +202,21 @@ def _runs_title(comparison: Comparison) -> str:
             f"{'Run' if len(others) == 1 else 'Runs'} {enumeration(list(others))} predicted no "
             "gain, because no controller was retuned; retuning.controller names the one to retune."
         )
+    sentences += [
+        f"In run {run}, {enumeration(list(names))} diverged, with no row."
+        for run, names in comparison.diverged.items()
+    ]
+    if _differ_in_size(rows):
+        sentences.append(
+            "The policies differ in size (numbers in one) by more than a factor of two, so methods "
+            "are compared together with their sizes."
+        )
     return " ".join(sentences)
+
+
+def _differ_in_size(rows: Sequence[ComparedRow]) -> bool:
+    sizes = [row.size for row in rows if row.size is not None]
+    return max(sizes, default=0) > 2 * min(sizes, default=0)
 
 
 def _aggregate_title(comparison: Comparison) -> str:
@@ -217,16 +231,18 @@ def _run_cells(comparison: Comparison) -> list[list[str]]:
     """Heads and rows, without the columns that no row fills."""
     rows = comparison.rows
     settings = list(dict.fromkeys(name for row in rows for name in row.settings))
-    heads = ["run", "source", *short_names(settings), "policy", "seeds", "return"]
+    heads = ["run", "source", *short_names(settings), "policy", "size", "seeds", "return"]
     heads += [f"gain over {comparison.against or TODAY}", "p", "over a limit in"]
     heads += ["trips", "R2 of logged actions"]
     heads += [f"predicted gain over {TODAY}", "verdict"]
+    sized = _differ_in_size(rows)
     lines = [
         [
             row.run,
             row.source,
             *(row.settings.get(name, DASH) for name in settings),
             row.policy,
+            f"{row.size:,}" if row.size is not None and sized else DASH,
             str(row.seeds),
             *_result_cells(row, comparison.against),
             row.answer or DASH,
@@ -302,7 +318,7 @@ def comparison_csv(comparison: Comparison) -> str:
         *("return", "return_low", "return_high", "incumbent", "gain", "gain_low", "gain_high"),
         *("p_value", "p_adjusted"),
         *("worst_cost", "over", "over_low", "over_high", "trips", "explained"),
-        *("predicted_gain", "predicted_low", "predicted_high", "verdict"),
+        *("predicted_gain", "predicted_low", "predicted_high", "verdict", "size"),
     ]
     rows = [
         [
@@ -313,6 +329,7 @@ def comparison_csv(comparison: Comparison) -> str:
             *(row.worst_cost, *ends(row.over)),
             *("" if row.trips is None else row.trips,),
             *("" if row.explained is None else row.explained, *ends(row.predicted), row.answer),
+            "" if row.size is None else row.size,
         ]
         for row in comparison.rows
     ]

@@ -20,6 +20,7 @@ from neorl_train.training._memory import TrainingMemory, require_room, require_r
 from neorl_train.training._mesh import Placement, placements_for, require_equal_parts
 from neorl_train.training._plan import (
     DEFAULT_PLAN,
+    DivergedError,
     Plan,
     check_trainable,
     require_finite_metrics,
@@ -393,7 +394,7 @@ class _Loop:
         """Adds to a refusal of non-finite numbers where they come from, if the plan asks for it."""
         try:
             yield
-        except InputError as error:
+        except DivergedError as error:
             first = step - self.plan.chunk
             if first not in self.before:
                 raise
@@ -401,4 +402,6 @@ class _Loop:
             origin = self.parallel.origin_of_nan(self.before[first], done=done)
             if not origin:
                 raise
-            raise InputError(f"{error}; {origin}") from error
+            raise DivergedError(
+                f"{error}; {origin}", error.seeds, error.step, error.checkpoint
+            ) from error

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -195,6 +195,23 @@ MAX_NAMED = 3
 """Number of tensors that are named; the others are counted."""
 
 
+class DivergedError(InputError):
+    """A training whose metrics or states are no longer finite.
+
+    Args:
+        message: What is not finite, and what to do.
+        seeds: Seeds of which it is not.
+        step: Update at which this was found.
+        checkpoint: Update of the last checkpoint, which is finite; ``None`` if none was saved.
+    """
+
+    def __init__(
+        self, message: str, seeds: Sequence[int] = (), step: int = 0, checkpoint: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.seeds, self.step, self.checkpoint = tuple(seeds), step, checkpoint
+
+
 def require_finite_metrics(
     name: str,
     seeds: Sequence[int],
@@ -207,13 +224,18 @@ def require_finite_metrics(
 
     ``snapshot`` returns all states, stacked by seed; it is called only if needed.
     """
-    for i, (seed, metrics_of_seed) in enumerate(zip(seeds, metrics, strict=True)):
-        for metric, value in metrics_of_seed.items():
-            if not math.isfinite(value):
-                tensors = _enumeration(_not_finite(snapshot(), i))
-                _raise_diverged(
-                    name, f"{metric} of seed {seed} is {value}{tensors}", step, checkpoints
-                )
+    bad = [
+        (i, metric, value)
+        for i, of_seed in enumerate(metrics)
+        for metric, value in of_seed.items()
+        if not math.isfinite(value)
+    ]
+    if bad:
+        i, metric, value = bad[0]
+        tensors = _enumeration(_not_finite(snapshot(), i))
+        fault = f"{metric} of seed {seeds[i]} is {value}{tensors}"
+        diverged = list(dict.fromkeys(seeds[i] for i, _, _ in bad))
+        raise _diverged(name, fault, diverged, step, checkpoints)
 
 
 def require_finite_states(
@@ -227,11 +249,10 @@ def require_finite_states(
 
     Metrics are computed before a step, so none of them shows the effect of the very last step.
     """
-    for i, seed in enumerate(seeds):
-        if nonfinite := _not_finite(snapshot, i):
-            first, *others = nonfinite
-            fault = f"{first} of seed {seed}{_enumeration(others)} is not finite"
-            _raise_diverged(name, fault, step, checkpoints)
+    bad = {seed: tensors for i, seed in enumerate(seeds) if (tensors := _not_finite(snapshot, i))}
+    for seed, (first, *others) in bad.items():
+        fault = f"{first} of seed {seed}{_enumeration(others)} is not finite"
+        raise _diverged(name, fault, list(bad), step, checkpoints)
 
 
 def _not_finite(snapshot: Any, i: int) -> list[str]:
@@ -251,15 +272,22 @@ def _enumeration(tensors: list[str]) -> str:
     return f" (and so {', '.join(tensors[:MAX_NAMED])}{f' and {more} more' if more > 0 else ''})"
 
 
-def _raise_diverged(name: str, fault: str, step: int, checkpoints: AnyCheckpoints) -> NoReturn:
-    checkpoint = "no checkpoint was saved"
+def _diverged(
+    name: str, fault: str, seeds: Sequence[int], step: int, checkpoints: AnyCheckpoints
+) -> DivergedError:
+    """The error, with the last checkpoint: none is written of a state that is not finite."""
+    steps = []
     if checkpoints is not None:
         checkpoints.wait()
         steps = checkpoints.steps()
-        checkpoint = (
-            f"the last good checkpoint is that of update {steps[-1]}" if steps else checkpoint
-        )
-    raise InputError(
+    last = steps[-1] if steps else None
+    checkpoint = (
+        "no checkpoint was saved"
+        if last is None
+        else f"the last good checkpoint is that of update {last}"
+    )
+    message = (
         f"{name} diverged: {fault} at update {step}; {checkpoint}; lower its learning rates, or "
         "scale the reward (--devices.debug-nans names the line of code that gave the first NaN)"
     )
+    return DivergedError(message, seeds, step, last)

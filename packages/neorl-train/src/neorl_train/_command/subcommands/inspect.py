@@ -8,7 +8,15 @@ from neorl_core.infrastructure.command_line import parse_options
 from neorl_train._command.shared import JsonFlag, RunArgument, print_json, run_results
 from neorl_train._command.subcommands.list import state_of, verdict_of
 from neorl_train.runs._checkpoints import complete_steps
-from neorl_train.runs._directory import FAILED, FINISHED, REPORT, STOPPED, RunDirectory, holder
+from neorl_train.runs._directory import (
+    DIVERGED,
+    FAILED,
+    FINISHED,
+    REPORT,
+    STOPPED,
+    RunDirectory,
+    holder,
+)
 from neorl_train.runs._records import read_records
 
 
@@ -169,6 +177,8 @@ def _progress(run: RunDirectory, record: dict[str, Any]) -> list[str]:
             f"{name:<11} update {reached.get(name, 0)}; {saved}; "
             f"{policies} of {len(record['seeds'])} policies"
         )
+        if name in record.get(DIVERGED, {}):
+            lines.append(f"            {record[DIVERGED][name]['error']}")
         if steps and reached.get(name, 0) < max(steps):
             lines.append(
                 f"            {run.metrics.name} ends before the checkpoint at {max(steps)}: the "

@@ -66,6 +66,7 @@ def listing(runs: Path) -> dict[str, Any]:
                 "status": state_of(record, holder(run)),
                 "algorithms": record["algorithms"],
                 "seeds": record["seeds"],
+                "diverged": list(record.get(DIVERGED, {})),
                 "verdict": verdict_of(run),
             }
         except InputError as error:
@@ -146,7 +147,8 @@ def _row(run: RunDirectory) -> str:
         verdict, process = verdict_of(run), holder(run)
     except InputError as error:
         return f"  {run.path.name}  {one_line(error)}"
-    algorithms = ", ".join(record["algorithms"])
+    lost = record.get(DIVERGED, {})
+    algorithms = ", ".join(f"{n} (diverged)" if n in lost else n for n in record["algorithms"])
     verdict_text = f"  {verdict['answer']}" if verdict else ""
     status = state_of(record, process)
     return f"  {run.path.name}  {record['started']}  {status:<11} {algorithms}{verdict_text}"
