@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from neorl_train.judging import training_signs, unconverged
+from neorl_train.judging._training_results import without_safe_actions
 
 DEFAULTS = {"tau": 0.005, "discount": 0.99, "policy_delay": 2}
 """Cost critics then need 40,000 updates."""
@@ -107,3 +108,26 @@ def test_learners_without_cost_critics_or_targets_that_lag_are_left_out():
     assert unconverged(records, {}) == {}
     # Targets that follow at once need 100 updates; 5,000 of a constant prediction are enough.
     assert unconverged(cost_curve(5_000, 1.0), {"td3_bc_lag": {"tau": 1.0, "discount": 0.99}}) == {}
+
+
+def test_a_policy_of_which_no_action_counts_as_safe_is_named_for_any_learner():
+    """It names seeds, forgets what is past, and says nothing of one with a few safe actions."""
+    records = [
+        *(line("mine", seed, 500, safe_actions=0.4 * seed) for seed in (0, 1)),
+        *(line("mine", seed, 1000, safe_actions=share) for seed, share in ((0, 0.2), (1, 0.0))),
+        line("cpq", 0, 1000, safe_actions=0.01),
+    ]
+    assert without_safe_actions(records[:2])["mine"].startswith("mine has stopped learning: in 1")
+    assert without_safe_actions(records) == {
+        "mine": "mine has stopped learning: in 1 of 2 seeds no action of its policy counts as safe "
+        "(safe_actions), so nothing moves it; take another learner, or wider limits"
+    }
+    assert training_signs(records, {}) == list(without_safe_actions(records).values())
+
+
+def test_one_that_diverged_is_named_alone():
+    records = [line("iql", 0, 500, effective_sample=0.01), line("bc", 0, 500, actor_loss=0.1)]
+    diverged = {"iql": {"error": "IQL diverged: loss of seed 0 is nan"}}
+    assert training_signs(records, {}, diverged) == [
+        "iql is in no comparison: IQL diverged: loss of seed 0 is nan"
+    ]

@@ -69,6 +69,7 @@ from neorl_train.judging._training_results import (
     diverged_sentences,
     exploration_summary,
     unconverged,
+    without_safe_actions,
     write_fine_tuning,
 )
 from neorl_train.judging._validation import PolicyValidation
@@ -316,13 +317,14 @@ def _evaluate(
 
 
 def _remark(run: ResolvedRun, session: Session, candidate: str, lost: str) -> str:
-    """What a verdict adds on a candidate that has not converged, or takes a diverged one's place.
+    """What a verdict adds on a candidate that has not learned, or takes a diverged one's place.
 
     ``lost`` is the configured candidate if that diverged, else empty.
     """
-    records = read_records(session.directory.metrics)
+    records = list(read_records(session.directory.metrics))
     late = unconverged(records, config_to_dict(run.config)["algorithms"])
-    remarks = [f"{late[candidate]}."] if candidate in late else []
+    found = late, without_safe_actions(records)
+    remarks = [f"{each[candidate]}." for each in found if candidate in each]
     remarks += [f"{lost} diverged, so {candidate} is judged in its place."] if lost else []
     return " ".join(remarks)
 

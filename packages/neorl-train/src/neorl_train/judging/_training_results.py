@@ -271,6 +271,37 @@ def unconverged(
     return found
 
 
+SAFE = "safe_actions"
+"""The metric of learners whose policy follows values only where costs are within their limits: the
+share of its actions of which that is predicted. Others give the policy no gradient."""
+NONE_SAFE = 0.001
+"""Share below which none counts as safe."""
+
+
+def without_safe_actions(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The learners of which at last no action counts as safe in some seed, with a sentence each.
+
+    Args:
+        records: Lines of ``metrics.jsonl``.
+
+    Returns:
+        Sentences by the names of the learners.
+    """
+    last: dict[str, dict[int, float]] = {}
+    for line in records:
+        if line["kind"] == "chunk" and SAFE in line["metrics"]:
+            last.setdefault(line["algorithm"], {})[line["seed"]] = line["metrics"][SAFE]
+    found = {}
+    for name, shares in last.items():
+        if none := sum(share < NONE_SAFE for share in shares.values()):
+            found[name] = (
+                f"{name} has stopped learning: in {none} of {len(shares)} seeds no action of its "
+                f"policy counts as safe ({SAFE}), so nothing moves it; take another learner, or "
+                "wider limits"
+            )
+    return found
+
+
 def _remaining_drift(curve: Sequence[tuple[int, float]], updates: float) -> float:
     """Change within so many updates at the rate of the last fifth, relative to the largest size."""
     last = curve[-max(2, len(curve) // 5) :]
@@ -307,6 +338,7 @@ def training_signs(
     - Its actor holds more than 10 % of the actions at a bound where the log does not
       (``held_at_bound``).
     - Its cost critics have not converged (:func:`unconverged`).
+    - No action of its policy counts as safe (:func:`without_safe_actions`).
 
     Args:
         records: Lines of ``metrics.jsonl``.
@@ -326,4 +358,5 @@ def training_signs(
     for name in dict.fromkeys(algorithm for algorithm, _ in last):
         runs = [metrics for (algorithm, _), metrics in last.items() if algorithm == name]
         sentences += [sentence for sign in _SIGNS for sentence in sign.of(name, runs)]
-    return [*sentences, *unconverged(records, algorithms).values()]
+    found = unconverged(records, algorithms), without_safe_actions(records)
+    return [*sentences, *(sentence for each in found for sentence in each.values())]
