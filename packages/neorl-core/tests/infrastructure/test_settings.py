@@ -32,6 +32,7 @@ class Outer:
     flag: bool = False
     rule: Literal["mean", "median"] = "mean"
     plain: float = 0.0
+    endless: float = math.inf
     names: tuple[str, ...] = ()
     means: tuple[float, ...] = ()
     anything: Any = None
@@ -63,7 +64,10 @@ class Later:
         ({"weight": math.nan}, "weight must be a finite number, got nan"),
         ({"flag": 1}, "flag must be true or false, got 1"),
         ({"rule": "mode"}, "rule must be one of mean, median, got 'mode'"),
-        ({"plain": math.nan}, "plain must be a number, got nan"),
+        ({"plain": math.nan}, "plain must be a finite number, got nan"),
+        ({"plain": -math.inf}, "plain must be a finite number, got -inf"),
+        ({"endless": math.nan}, "endless must be a finite number, got nan"),
+        ({"means": (0.5, math.inf)}, "means must be a list of finite numbers, got (0.5, inf)"),
         ({"plain": "much"}, "plain must be a number, got 'much'"),
         ({"names": "one"}, "names must be a list of strings, got 'one'"),
         ({"means": (0.5, "x")}, "means must be a list of numbers, got (0.5, 'x')"),
@@ -84,7 +88,7 @@ def test_the_field_and_what_it_must_be_are_named(changes: dict[str, Any], messag
 @pytest.mark.parametrize(
     "changes",
     [
-        {"plain": math.inf},
+        {"endless": -math.inf},
         {"plain": 2},
         {"delay": -1},
         {"names": ("one",)},
@@ -158,14 +162,14 @@ def test_a_range_as_text(range_: Range, text: str, named: str) -> None:
 
 
 def test_the_law_of_ranges_passes_a_right_class() -> None:
-    free = ("plain", "means")
+    free = ("plain", "endless", "means")
     check_ranges(Outer(), require_settings, free=free)
     check_ranges(Other(), require_settings, free=free)
 
 
 def test_the_law_of_ranges_finds_what_is_missing() -> None:
     with pytest.raises(AssertionError, match=r"declare the range of Outer\.plain"):
-        check_ranges(Outer(), require_settings, free=("means",))
+        check_ranges(Outer(), require_settings, free=("endless", "means"))
     with pytest.raises(AssertionError, match=r"Inner\.share = 'text' is accepted"):
         check_ranges(Inner(), lambda options: None)
 

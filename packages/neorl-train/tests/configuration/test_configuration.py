@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import tomllib
 
 import pytest
@@ -12,7 +13,8 @@ from neorl_core import InputError
 from neorl_core.infrastructure import require_settings
 from neorl_core.testing import check_ranges
 from neorl_envs import make
-from neorl_train._command.subcommands.run import read_fine_tuning_options
+from neorl_train import configure
+from neorl_train._command.subcommands.run import read_fine_tuning_options, read_run_options
 from neorl_train.choosing import ChooseOptions
 from neorl_train.configuration import (
     DataConfig,
@@ -45,6 +47,38 @@ def test_the_defaults_are_valid_and_complete():
     plain = config_to_dict(DEFAULT)
     assert set(plain["algorithms"]) == set(DEFAULT.training.algorithms)
     assert all(value is not None for section in plain.values() for value in section.values())
+
+
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan"])
+def test_a_setting_without_a_range_is_finite_unless_its_default_is_not(
+    make_line, monkeypatch, tmp_path, number
+):
+    """From the command line, a file and keywords, of a learner from elsewhere."""
+
+    class Loose(make_line):
+        sharpness: float = 1.0
+        patience: float = math.inf
+
+    monkeypatch.setitem(ALGORITHMS._builtin, "loose", Loose)
+    table = {"loose": Loose}
+    path = tmp_path / "loose.toml"
+    path.write_text(
+        f"training.algorithms = ['loose']\nalgorithms.loose.sharpness = {number}\n"
+        "algorithms.loose.patience = -inf\n"
+    )
+    words = ["--training.algorithms", "loose", "--algorithms.loose.patience", "-inf"]
+    typed, _ = read_run_options([*words, f"--algorithms.loose.sharpness={number}"], table)
+    expected = rf"^algorithms\.loose\.sharpness must be a finite number, got {number}$"
+    for config in (typed, load_toml(path, config_type(table)())):
+        assert config.algorithms.loose.patience == -math.inf
+        with pytest.raises(InputError, match=expected):
+            validate(config)
+    with pytest.raises(InputError, match=expected):
+        configure(
+            training={"algorithms": ["loose"]},
+            algorithms={"loose": {"sharpness": float(number)}},
+        )
+    validate(read_run_options(words, table)[0])
 
 
 def test_the_defaults_are_those_of_a_real_job():

@@ -164,8 +164,8 @@ def require_settings(owner: Any, where: str | None = None) -> None:
 
     Checks the annotations ``bool``, ``int``, ``float``, ``Literal[...]``, and tuples of them or of
     strings, and nested dataclasses field by field. Without a range (:func:`setting`), a ``float``
-    may be any number but NaN. A value that is being traced passes, and so does a field with another
-    annotation.
+    may be any finite number, or also an infinite one if its default is. A value that is being
+    traced passes, and so does a field with another annotation.
 
     Args:
         owner: A dataclass.
@@ -202,28 +202,43 @@ def _require(name: str, value: Any, kind: Any, range_: Range | None, default: An
     if kind in (int, float) and range_ is not None:
         range_.require(name, value, integer=kind is int)
     elif kind in (int, float):
-        expected, fits = _NOUNS[kind][0], _fits(value, kind, None)
+        expected, fits = _finite(_NOUNS[kind][0], value), _fits(value, kind, None, default)
     elif kind is bool:
         expected, fits = "true or false", _is_flag(value)
     elif origin is Literal:
         expected, fits = f"one of {', '.join(map(str, arguments))}", value in arguments
     elif origin is tuple and arguments[0] in _NOUNS:
         each = _NOUNS[arguments[0]][1]
-        each = range_.named(each) if range_ else each
+        each = range_.named(each) if range_ else _finite(each, value)
         expected = f"one or more {each}, such as {default}" if default else f"a list of {each}"
         # Numbers with a range, such as the widths of layers, must exist if they do by default.
         fits = isinstance(value, tuple | list) and (bool(value) or not (range_ and default))
-        fits = fits and all(_fits(one, arguments[0], range_) for one in value)
+        fits = fits and all(_fits(one, arguments[0], range_, default) for one in value)
     if not fits:
         raise InputError(f"{name} must be {expected}, got {value!r}")
 
 
-def _fits(value: Any, kind: Any, range_: Range | None) -> bool:
+def _fits(value: Any, kind: Any, range_: Range | None, default: Any) -> bool:
     if kind is str or _is_traced(value):
         return kind is not str or isinstance(value, str)
-    if range_ is None:  # any number but NaN, which is no number and unequal to itself
-        return _is_numeric(value, kind is int) and _all((known := _on_host(value)) == known)
-    return _is_numeric(value, kind is int) and range_.admits(value)
+    if not _is_numeric(value, kind is int):
+        return False
+    if range_ is None and _holds_infinity(default):
+        return _all((known := _on_host(value)) == known)  # NaN is unequal to itself
+    return (range_ or Range()).admits(value)
+
+
+def _holds_infinity(value: Any) -> bool:
+    numbers = value if isinstance(value, tuple | list) else [value]
+    return any(isinstance(number, float) and math.isinf(number) for number in numbers)
+
+
+def _finite(noun: str, value: Any) -> str:
+    """What was expected, with the word *finite* if the value is a number that is not."""
+    numbers = value if isinstance(value, tuple | list) else [value]
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        return noun.replace("number", "finite number")
+    return noun
 
 
 def _is_traced(value: Any) -> bool:

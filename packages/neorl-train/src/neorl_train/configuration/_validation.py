@@ -104,6 +104,7 @@ def _validate_hyperparameters(name: str, algorithm: Any) -> None:
     """Also checks learners that are not trained, because a file may serve several runs."""
     try:
         algorithm.validate()
+        require_settings(algorithm)  # which a learner's own method may leave out
     except ValueError as error:
         fault = str(error).removeprefix(f"{type(algorithm).__name__}.")
         raise InputError(f"algorithms.{name}.{fault}") from error

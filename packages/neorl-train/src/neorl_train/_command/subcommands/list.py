@@ -17,6 +17,7 @@ from neorl_core.infrastructure.command_line import (
 from neorl_train._command.learner_sections import learner_sections
 from neorl_train._command.shared import JsonFlag, print_json
 from neorl_train.runs._directory import (
+    DIVERGED,
     RECORD,
     RUNNING,
     STOPPED,
