@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neorl_agents import ALGORITHMS
+from neorl_agents import ALGORITHMS, MOPO
 from neorl_core import InputError
 from neorl_core.control import ConstantPolicy
-from neorl_train._job.artefacts import write_policies
+from neorl_envs import write_dataset
+from neorl_train import configure, start
+from neorl_train._job.artefacts import require_storable, write_policies
 from neorl_train._job.job import note_other_versions
 from neorl_train._job.resolution import origin_of
 from neorl_train.runs import create_run
@@ -52,10 +54,50 @@ def test_code_that_changed_under_one_version_is_recorded_and_named_on_resuming(
 
 
 def test_a_policy_of_a_class_that_no_file_can_hold_is_one_line(tmp_path, make_log):
-    class Own(ConstantPolicy): ...
-
     run, spec = create_run(tmp_path, "", {}), make_log().spec
     policies, rows = {0: Own(jnp.zeros(spec.n_action))}, np.zeros((2, spec.n_obs))
     message = r"^a Own cannot be stored .* entry point in neorl\.policies, .*, then resume the run$"
     with pytest.raises(InputError, match=message):
         write_policies(run, "mine", policies, spec, rows, {})
+
+
+class Own(ConstantPolicy): ...
+
+
+def test_such_a_policy_is_refused_before_any_learner_is_trained(
+    tmp_path, monkeypatch, make_line, make_log
+):
+    """Beside one of ours that would be trained first; no run is left behind."""
+
+    class Mine(make_line):
+        def policy(self, state):
+            return Own(state.parameters["weight"][0])
+
+    def trained(*_):
+        raise AssertionError("training began")
+
+    monkeypatch.setattr("neorl_train._job.run.prepare_process", lambda: None)
+    monkeypatch.setattr("neorl_train._job.stages._train_all", trained)
+    monkeypatch.setitem(ALGORITHMS._registered, "mine", Mine)
+    write_dataset(tmp_path / "log.h5", make_log())
+    config = configure(
+        data={"source": str(tmp_path / "log.h5")},
+        training={"algorithms": ["bc", "mine"], "updates": 20, "chunk": 10},
+        checkpoints={"interval": 10},
+        output={"directory": str(tmp_path / "runs"), "tracking": False},
+        algorithms={"bc": {"steps": {"batch_size": 16}}},
+    )
+    message = r"^mine: a Own cannot be stored .* nothing was trained, and .*0001 is removed$"
+    with pytest.raises(InputError, match=message):
+        start(config, quiet=True)
+    assert not list((tmp_path / "runs").glob("0*"))
+
+
+def test_so_is_that_of_a_learner_which_fits_a_model_first(make_log):
+    class Mine(MOPO):
+        def policy(self, state):
+            return Own(state.preparation.low)
+
+    require_storable("mopo", MOPO(), make_log().spec)
+    with pytest.raises(InputError, match=r"^mine: a Own cannot be stored"):
+        require_storable("mine", Mine(), make_log().spec)

@@ -10,9 +10,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents import ArtefactError, load_policy, save_policy
-from neorl_core import InputError, Policy, Spec, Transition
+from neorl_agents import Algorithm, ArtefactError, load_policy, save_policy
+from neorl_agents.artefact import kind_of
+from neorl_agents.learning import require_policy
+from neorl_core import InputError, Policy, Spec, Transition, as_arrays
 from neorl_core.infrastructure import write_json
+from neorl_core.statistics import range_statistics
 from neorl_envs.closed_loop import LoopStep, drawn_start, rollout
 from neorl_envs.plants import Plant
 from neorl_safety.constraints import (
@@ -73,6 +76,37 @@ def write_guard_files(
     for name, policy in fallbacks.items():
         path = run.path / policy_file(name)
         save_policy(path, policy, spec, observations, {"role": "fallback"})
+
+
+def require_storable(name: str, learner: Algorithm, spec: Spec) -> None:
+    """Refuses a learner whose policy no file can hold, before it is trained.
+
+    Its state is traced and not computed, so this needs no log.
+
+    Args:
+        name: Its name in the configuration.
+        learner: The learner.
+        spec: Channels of the run.
+
+    Raises:
+        InputError: If no kind of policy has the class of its policy, or that cannot act.
+    """
+    statistics, policies = range_statistics(spec), []
+
+    def begin(key: PRNGKeyArray) -> tuple[()]:
+        parts = {part: as_arrays(fit.learner) for part, fit in learner.fits().items()}
+        context = {part: fitted.init(spec, statistics, key) for part, fitted in parts.items()}
+        state = as_arrays(learner).init(spec, statistics, key, context=context or None)
+        policies.append(require_policy(learner, state, spec))
+        return ()
+
+    try:
+        jax.eval_shape(begin, jax.random.key(0))
+        kind_of(policies[0])
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+        return  # an initial state that depends on values is seen after the training alone
+    except TypeError as error:
+        raise InputError(f"{name}: {error}") from error
 
 
 def write_policies(

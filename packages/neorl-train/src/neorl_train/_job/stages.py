@@ -14,6 +14,7 @@ from neorl_train._job import processes
 from neorl_train._job.artefacts import (
     hard_constraints,
     parity_observations,
+    require_storable,
     run_checkpoints,
     write_guard_files,
     write_policies,
@@ -90,10 +91,13 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
     """Carries out every stage in turn; stages whose results already exist are cut short."""
     config = run.config
     experience = processes.read_same_log(run, session)
+    learners = {name: hyperparameters(config, name) for name in config.training.algorithms}
     with all_or_none("prepare the training"):
         if experience is not None:
-            learners = [hyperparameters(config, name) for name in config.training.algorithms]
-            check_logs(learners, experience.training)
+            check_logs([*learners.values()], experience.training)
+        for name, learner in learners.items():
+            if origin_of(ALGORITHMS, name):  # of ours, tests show that files hold their policies
+                require_storable(name, learner, run.spec)
         watches = fitted_watches(config.monitors, config.data, experience, run.spec)
         # A log may be refused for its loops, so this happens before training.
         dataset = None if experience is None else experience.dataset
