@@ -1,7 +1,9 @@
 """A run on a log whose policies are scored in a Gymnasium environment, as papers score them."""
 
+import hashlib
 import json
 import math
+from types import SimpleNamespace
 
 import gymnasium
 import jax
@@ -15,9 +17,10 @@ from neorl_envs import write_dataset
 from neorl_envs.ingest import collect_rollouts, dataset_from_rollouts, spec_of_spaces
 from neorl_train import configure
 from neorl_train._command.main import main
+from neorl_train._job.job import _versions, note_other_versions
 from neorl_train._job.plant_model import log_context
 from neorl_train._job.resolution import resolve
-from neorl_train.runs import read_records
+from neorl_train.runs import create_run, read_records
 
 QUICK = [
     "--training.algorithms", "bc",
@@ -191,6 +194,33 @@ class Broken(PendulumEnv):
 
 gymnasium.register(id="Broken-v0", entry_point=Broken, max_episode_steps=200)
 """
+
+
+def test_a_file_that_changed_since_the_run_began_is_named_on_resuming(log, tmp_path, monkeypatch):
+    """Its code is recorded, because a path says nothing of it."""
+    monkeypatch.chdir(tmp_path)
+    file, name = tmp_path / "own_pendulum.py", "gym:own_pendulum:Own-v0"
+    file.write_text(BROKEN.replace("Broken", "Own"))
+    try:
+        resolution = resolve(settings(log, evaluation={"environment": name}))
+    finally:
+        gymnasium.registry.pop("Own-v0", None)
+    origins = resolution.facts["origins"]
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    before = f"{file}, code sha256:{digest}"
+    assert origins["environment"] == {name: before}
+    origins["environment"]["tank"] = "outsider 0.3"  # a plant, on which nothing is resumed
+    record = {"algorithms": [], "origins": origins, "versions": _versions()}
+    run, lines = create_run(tmp_path / "runs", "", record), []
+    reporter, judge = SimpleNamespace(print_line=lines.append), resolution.run.judge
+    note_other_versions(run, run.record(), reporter, judge)
+    assert lines == []
+    assert "resumed_with" not in run.record()
+    file.write_text(file.read_text().replace("450", "900"))
+    note_other_versions(run, run.record(), reporter, judge)
+    (line,) = lines
+    assert line.startswith(f"the run was started with {name} {before}, this is {file}, code sha256")
+    assert len(run.record()["resumed_with"]) == 1
 
 
 def test_an_environment_that_breaks_while_training_ends_the_run_in_one_line(

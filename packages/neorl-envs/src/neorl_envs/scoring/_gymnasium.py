@@ -47,6 +47,7 @@ class GymnasiumJudge:
         name: The name as given.
         spec: The channels as given.
         origin: Distribution and version that the environment comes from, or its file.
+        package: Package or module that registers it; empty for one of Gymnasium's own.
         horizon: Longest episode in steps: the environment's own, or that of the log if it has none.
         notes: Differences from the log that do not prevent scoring, one sentence each.
 
@@ -66,7 +67,7 @@ class GymnasiumJudge:
         module, self._identifier = _parts(name)
         if module:
             _import(name, module)
-        self.origin = _origin(module)
+        self.origin, self.package = _origin(module), module.partition(".")[0]
         _require_known(name, module, self._identifier)
         self._copies: list[Any] = []
         # An environment may hold a process of its own, which must not outlive this one.

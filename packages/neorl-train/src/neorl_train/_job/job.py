@@ -17,8 +17,9 @@ from neorl_agents import ALGORITHMS
 from neorl_core import InputError
 from neorl_core.infrastructure import cache_fault, is_full_disk
 from neorl_core.infrastructure.command_line import one_line
+from neorl_envs.scoring import GymnasiumJudge
 from neorl_train._job.evaluation import is_complete
-from neorl_train._job.resolution import Resolved, origin_of, reopen, resolve
+from neorl_train._job.resolution import Resolved, judge_origin, origin_of, reopen, resolve
 from neorl_train._job.resolved_run import ResolvedRun, Session
 from neorl_train._job.stages import all_stages
 from neorl_train._job.watcher import READY
@@ -149,19 +150,28 @@ def _require_resumable(run: RunDirectory, config: Config) -> None:
 
 
 def _reopen(run: RunDirectory, config: Config, reporter: Reporter) -> ResolvedRun:
-    note_other_versions(run, run.record(), reporter)
-    return reopen(config)
+    resolved_run = reopen(config)
+    note_other_versions(run, run.record(), reporter, resolved_run.judge)
+    return resolved_run
 
 
 PACKAGES = ("jax", "neorl-core", "neorl-envs", "neorl-safety", "neorl-agents", "neorl-train")
 """Distributions whose versions influence a run."""
 
 
-def note_other_versions(run: RunDirectory, record: Mapping[str, Any], reporter: Reporter) -> None:
-    """Reports versions and learners that differ from those of the beginning, and records both."""
-    began = record["versions"] | record.get("origins", {}).get("algorithm", {})
-    learners = {name: origin_of(ALGORITHMS, name) for name in record["algorithms"]}
-    versions = _versions() | {name: origin for name, origin in learners.items() if origin}
+def note_other_versions(
+    run: RunDirectory,
+    record: Mapping[str, Any],
+    reporter: Reporter,
+    judge: GymnasiumJudge | None = None,
+) -> None:
+    """Reports and records versions, learners and a judge that differ from the beginning."""
+    known = record.get("origins", {})
+    known = known.get("environment", {}) | known.get("algorithm", {})
+    now = {name: origin_of(ALGORITHMS, name) for name in record["algorithms"]}
+    now |= {} if judge is None else {judge.name: judge_origin(judge)}
+    began = record["versions"] | {name: known[name] for name in now if name in known}
+    versions = _versions() | {name: origin for name, origin in now.items() if origin}
     last = (record.get("resumed_with") or [{}])[-1].get("versions", began)
     if versions != last:
         entry = {"time": _now(), "versions": versions, "commit": source_commit()}

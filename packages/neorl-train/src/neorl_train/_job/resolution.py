@@ -410,8 +410,13 @@ def origins(
     }
     by_kind["environment"] |= {name: plant_origin(name) for name in plants if is_unit(name)}
     if judge is not None:
-        by_kind["environment"][judge.name] = judge.origin
+        by_kind["environment"][judge.name] = judge_origin(judge)
     return {kind: names for kind, names in by_kind.items() if names}
+
+
+def judge_origin(judge: GymnasiumJudge) -> str:
+    """As :func:`origin_of`, for a Gymnasium environment, which may be a file of the user's."""
+    return _with_code(judge.origin, judge.package)
 
 
 def origin_of(table: Registry[Any], name: str) -> str:
@@ -426,5 +431,9 @@ def origin_of(table: Registry[Any], name: str) -> str:
     module = next((p.module for p in points), "")
     if isinstance(entry, type):  # an object may be of a class of ours
         module = entry.__module__
-    code = code_digest([module.partition(".")[0]]) if origin else ""
+    return _with_code(origin, module.partition(".")[0])
+
+
+def _with_code(origin: str, package: str) -> str:
+    code = code_digest([package]) if origin and package else ""
     return f"{origin}, code sha256:{code[:16]}" if code else origin
