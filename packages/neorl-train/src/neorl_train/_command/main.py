@@ -101,7 +101,7 @@ OPTIONS = {
     "list": "ListOptions",
     "loop": "LoopOptions",
     "open": "OpenOptions",
-    "choose": "ChooseOptions",
+    "choose": "CommandOptions",
     "federate": "FederationOptions",
 }
 NAMES = tuple(OPTIONS)

@@ -122,12 +122,6 @@ def parse_named(kind: type[Options], arguments: Iterable[str], program: str) -> 
     return name, options
 
 
-def take_flag(flag: str, arguments: Iterable[str]) -> tuple[list[str], bool]:
-    """Removes a flag from the arguments; also returns whether it was there."""
-    arguments = list(arguments)
-    return [word for word in arguments if word != flag], flag in arguments
-
-
 VERSION = 1
 
 

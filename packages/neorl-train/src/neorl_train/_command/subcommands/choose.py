@@ -1,9 +1,11 @@
 """``neorl-train choose RUN_OR_LOG``: chooses among candidates without using the plant."""
 
+import dataclasses
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_train._command.shared import named_run, parse_named, print_json, take_flag
+from neorl_train._command.shared import JsonFlag, named_run, parse_named, print_json
+from neorl_train._command.subcommands.run import part_of
 from neorl_train._process.progress import only_stage
 from neorl_train.choosing import ChooseOptions, choose_candidate, lines, write_choice
 
@@ -32,19 +34,24 @@ examples:
   neorl-train choose runs/0001 --incumbent PI --output page.html
   neorl-train choose plant.h5 --show model --exogenous feed_temperature demand
   neorl-train choose plant.h5 --policies old.safetensors new.safetensors --incumbent old
-  neorl-train choose runs/0001 --json        (print JSON in place of text)
+  neorl-train choose runs/0001 --json
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class CommandOptions(JsonFlag, ChooseOptions):
+    """The options of ``choose``."""
 
 
 def command(arguments: list[str]) -> None:
     """``neorl-train choose RUN_OR_LOG [--OPTION VALUE ...]``."""
-    given, as_json = take_flag("--json", arguments)
-    name, options = parse_named(ChooseOptions, given, "neorl-train choose RUN_OR_LOG")
+    name, given = parse_named(CommandOptions, arguments, "neorl-train choose RUN_OR_LOG")
     if not name:
         raise InputError(
             "choose takes the directory of a run or a log; for example "
             "`neorl-train choose runs/0001`"
         )
+    options = part_of(given, ChooseOptions())
     options.validate()
     from neorl_train._job.plant_model import log_context, policies_beside
 
@@ -59,7 +66,7 @@ def command(arguments: list[str]) -> None:
         choice = choose_candidate(dataset, path.name, candidates, options, log.facts, known)
     page = Path(options.output)
     json_path, content = write_choice(page, choice, options.show)
-    if as_json:
+    if given.json:
         print_json("choice", {**content, "page": str(page.absolute())})
         return
     for note in (*log.notes, *choice.notes):
