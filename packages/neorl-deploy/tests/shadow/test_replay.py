@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neorl_deploy import DeployError
-from neorl_deploy._command.replay_text import replay_lines, trend, typical_episode
+from neorl_deploy._command.replay_text import HELD, replay_lines, trend, typical_episode
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.runtime import LastSent, Runtime
 from neorl_deploy.shadow import read_log, replay
@@ -96,6 +96,17 @@ def test_the_rate_limit_is_explained_only_where_it_acted(replayed):
     report = {**replayed.report, "filter": {**replayed.report["filter"], "flags": flags}}
     without = dataclasses.replace(replayed, report=report)
     assert sentence not in "\n".join(replay_lines(without))
+
+
+def test_limits_that_held_an_actuator_are_said_in_words(exported, replayed, log):
+    """The valve, which alone has a rate, falls or rises by 0.5 %/s for 30 s exactly."""
+    moved = replayed.shadow.action[1:, 0] - log.action[:-1, 0]
+    moved[log.starts[1:] - 1] = 0
+    down, up = (f"{np.isclose(moved, size, atol=1e-4).sum() / 200:.1%}" for size in (-15.0, 15.0))
+    (line,) = [line for line in replay_lines(replayed) if line.startswith("  valve  ")][1:2]
+    assert f"held as it falls in {down}, as it rises in {up}" in line
+    assert " of the steps; moved by at most " in line
+    assert {*read_bundle(exported).manifest.limits} == {*HELD}
 
 
 def test_every_action_is_within_the_rate_of_the_logged_one(replayed, log):

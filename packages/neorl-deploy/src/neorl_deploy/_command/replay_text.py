@@ -142,11 +142,24 @@ def _filter_lines(activity: dict[str, Any]) -> Iterator[str]:
         if fraction:
             yield f"  in {fraction:.2%} of the steps {flag_sentences([name])[0]}"
     for name, row in activity["channels"].items():
-        limits = [k for k in row if k not in ("moved_mean", "moved_max", "unit") and row[k]]
-        if limits:
-            fractions = ", ".join(f"{k} {row[k]:.1%}" for k in limits)
+        held = [f"{words} {row[k]:.1%}" for k, words in HELD.items() if row.get(k)]
+        if held:
             most = f"{_plain(row['moved_max'])} {row['unit']}"
-            yield f"  {name:<24} {fractions}; moved by at most {most}"
+            yield f"  {name:<24} held {', '.join(held)} of the steps; moved by at most {most}"
+
+
+HELD = {
+    "low": "at its lower limit in",
+    "high": "at its upper limit in",
+    "rate_down": "as it falls in",
+    "rate_up": "as it rises in",
+    "interval_low": "from below by an interlock or a further limit in",
+    "interval_high": "from above by an interlock or a further limit in",
+    "rows": "by a limit on several actuators in",
+    "wear": "to spare it in",
+    "authority": "at the end of the policy's authority in",
+}
+"""What a limit does to an actuator, by the name that a manifest gives it."""
 
 
 def _alarm_lines(monitors: dict[str, Any]) -> Iterator[str]:
