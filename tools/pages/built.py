@@ -142,7 +142,7 @@ def published_defaults() -> str:
         link = f"https://{source['repository']}/blob/{source['commit']}/{one['file']}"
         learner = ALGORITHMS[name]()
         for argument, theirs, field, *why in one["arguments"]:
-            if why:
+            if why and not why[0].startswith("the same"):
                 own = f"`{field}` {attrgetter(field)(learner)}" if field else "none"
                 lines.append(f"| `{name}` | [`{argument}`]({link}) | {theirs} | {own} | {why[0]} |")
     without = "; ".join(f"`{name}` ({why})" for name, why in facts["without"].items())
