@@ -13,7 +13,7 @@ LOG = "Toy-v0-mixed"
 
 def test_it_wins():
     """Row N13: it is above cloning on a mixed log."""
-    assert read(LOG, "numbers.json")
+    assert read(LOG, "numbers.json") < benchmark("speed")
 '''
 
 
@@ -40,8 +40,9 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("file", "old", "new", "says"),
     [
-        ("test_toy.py", "Toy-v0-mixed", "Toy-v0-medium", "and reads Toy-v0-medium; tests/numbers"),
-        ("numbers.json", "1", "2", "test_it_wins read Toy-v0-mixed; tests/numbers.json 6b86b273"),
+        ("test_toy.py", "Toy-v0-mixed", "Toy-v0-medium", "and reads Toy-v0-medium; results/speed"),
+        ("test_toy.py", '"speed"', '"other"', "Toy-v0-mixed; results/other.json; tests/numbers"),
+        ("numbers.json", "1", "2", "read Toy-v0-mixed; results/speed.json; tests/numbers.json 6b"),
         ("test_toy.py", "Row N13", "It", "row N13 has no test"),
         ("test_toy.py", "test_it_wins", "test_it_loses", "test_it_wins is gone, or lost"),
     ],

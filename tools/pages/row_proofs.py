@@ -1,8 +1,9 @@
 """The rows of the acceptance list and the tests that prove them, from the markers of docstrings.
 
 A test proves a row if its docstring has a sentence that begins with ``Row N04:``. The record beside
-the gates keeps which data every such test reads: names of plants and logs, and files with their
-digests. The gate fails if a row has no test, or a test reads other data than was recorded.
+the gates keeps which data every such test reads: names of plants and logs, files with their
+digests, and stored results, which are measured again, without. The gate fails if a row has no test,
+or a test reads other data than was recorded.
 
 Usage:
     python tools/pages/row_proofs.py record  write the record anew, after the change was reviewed
@@ -29,6 +30,8 @@ GROUPS = {
 """Title and number of rows of every letter."""
 MARKER = re.compile(r"Row ([NPSRE]\d\d): (.+?)(?=\s*Row [NPSRE]\d\d:|\n\s*\n|$)", re.DOTALL)
 NAME = re.compile(r"\w+-v\d+(-\w+)*")
+STORED = {"benchmark": "results/{}.json", "stored": "{}"}
+"""The functions that read a stored result, and which file their arguments name."""
 SUFFIXES = (".json", ".jsonl", ".toml", ".csv", ".npz", ".gz", ".h5", ".hdf5")
 
 
@@ -40,7 +43,7 @@ class Proof(NamedTuple):
         says: What the docstring says is proven.
         test: Path and name of the test.
         nightly: Whether it runs by night only.
-        data: The data that it names, files with their digests.
+        data: The data that it names, files with their digests but for stored results.
     """
 
     row: str
@@ -95,6 +98,10 @@ def _data(path: Path, test: ast.FunctionDef, constants: dict[str, ast.expr]) -> 
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     entries = {word for word in words if NAME.fullmatch(word)}
+    for call in (node for node in ast.walk(test) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Name) and call.func.id in STORED:
+            parts = [part.value for part in call.args if isinstance(part, ast.Constant)]
+            entries.add(STORED[call.func.id].format("/".join(map(str, parts))))
     for word in words:
         if word.endswith(SUFFIXES) and "\n" not in word:
             places = [place / word for place in (path.parent, path.parent / "fixtures", ROOT)]

@@ -180,7 +180,10 @@ def test_a_random_policy_has_the_density_of_its_request() -> None:
 
 
 def test_operators_have_the_density_of_what_they_drew() -> None:
-    """Recomputed from the columns of a log whose operators hold nothing in manual."""
+    """Recomputed from the columns of a log whose operators hold nothing in manual.
+
+    Row N08: test signals have densities too, of the request beside the applied action.
+    """
     env = make("CSTR-v0")
     plan = env.operator_plan()._replace(hold_every=jnp.asarray(jnp.inf))
     first = dict([next(iter(env.tunings().items()))])
