@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import jax
@@ -114,6 +115,19 @@ def test_a_table_under_limits_has_a_row_for_every_length_of_training(tmp_path: P
     assert "| `iql_lag`, 1 of 5 seeds | 5,000 | 20% |" in table
     assert "| `iql_lag`, 1 of 5 seeds | 60,000, 1 of 1 converged | 20% | 0% | 60% |" in table
     assert "| `iql_lag`, 1 of 5 seeds | 10% / 1 | 20% / 1 | 30% / 1 |" in table
+
+
+def test_the_page_counts_the_trainings_whose_cost_critics_have_not_converged() -> None:
+    whole = [
+        [seed["points"][-1]["converged"] for seed in seeds]
+        for path in sorted(limits_table.RESULTS.glob("*.json"))
+        for cell in json.loads(path.read_text())["learners"].values()
+        if (seeds := limits_table.of_length(cell, limits_table.UPDATES))
+        and "converged" in seeds[0]["points"][-1]
+    ]
+    page = limits_table.ROOT / "docs/results/learners-under-limits.md"
+    (said,) = re.findall(r"(\d+) of (\d+) trainings with cost critics", page.read_text())
+    assert [int(number) for number in said] == [sum(not all(one) for one in whole), len(whole)]
 
 
 def above_cloning(name: str, log: str) -> bool:
