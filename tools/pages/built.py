@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -134,6 +134,7 @@ def log_lengths() -> str:
 def published_defaults() -> str:
     """Where our default is not that of the published script, and learners that have none."""
     from neorl_agents import ALGORITHMS
+    from neorl_train.configuration import DEMO_HYPERPARAMETERS
 
     facts = tomllib.loads(PUBLISHED_DEFAULTS.read_text(encoding="utf-8"))
     lines = ["| Learner | Argument there | There | Here | Why |", "|---|---|---|---|---|"]
@@ -146,7 +147,20 @@ def published_defaults() -> str:
                 own = f"`{field}` {attrgetter(field)(learner)}" if field else "none"
                 lines.append(f"| `{name}` | [`{argument}`]({link}) | {theirs} | {own} | {why[0]} |")
     without = "; ".join(f"`{name}` ({why})" for name, why in facts["without"].items())
-    return "\n".join([*lines, "", f"Not compared: {without}."])
+    runs = "; ".join(
+        f"`{name}` {', '.join(f'`{field}` {value}' for field, value in _flat(settings))}"
+        for name, settings in DEMO_HYPERPARAMETERS.items()
+    )
+    last = f"A run from the command line has other defaults than the class for three: {runs}."
+    return "\n".join([*lines, "", f"Not compared: {without}.", "", last])
+
+
+def _flat(settings: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{where}{name}.")
+        else:
+            yield where + name, value
 
 
 def changelog() -> str:
