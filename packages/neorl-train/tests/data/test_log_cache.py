@@ -4,7 +4,7 @@ import pytest
 
 from neorl_core import InputError
 from neorl_envs import make, read_dataset
-from neorl_train._job.log_stage import require_memory_for_log
+from neorl_train._job.stages import require_memory_for_log
 from neorl_train.configuration import DataConfig
 from neorl_train.data import collected_log, complete_log
 

@@ -1,23 +1,20 @@
-"""Several processes that train one run: process 0, in step with the others or alone, and they."""
+"""A process that takes part in the trainings of a run of process 0."""
 
 import io
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from neorl_core import InputError
-from neorl_train._job.log_stage import read_experience
 from neorl_train._job.resolution import reopen
-from neorl_train._job.resolved_run import ResolvedRun, Session
+from neorl_train._job.resolved_run import Session
+from neorl_train._job.stages import read_experience
 from neorl_train._process.control import SIGNALS, InterruptedRunError, StopSignal
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration._sections import Config, hyperparameters
 from neorl_train.configuration._validation import configure
 from neorl_train.data._experience import Experience
-from neorl_train.runs._checkpoints import Checkpoints
 from neorl_train.runs._directory import RUNNING, fill_run
-from neorl_train.training._loop import Trained, train
+from neorl_train.training._loop import train
 from neorl_train.training._plan import DivergedError, plan_of
 from neorl_train.training._processes import (
     LeaderCheckpoints,
@@ -25,50 +22,9 @@ from neorl_train.training._processes import (
     end_together,
     lost_in_one_line,
     require_equal,
-    several,
     stop_of_all,
     text_of_leader,
 )
-
-
-def read_same_log(run: ResolvedRun, session: Session) -> Experience | None:
-    """As :func:`read_experience`, but before the others, so that they can copy a collected log.
-
-    Raises:
-        InputError: As in that function; also if another process cannot read the log or reads a
-            different one.
-    """
-    with all_or_none("read the log"):
-        experience = read_experience(run, session)
-    with all_or_none("read its copy of the log"):
-        pass  # only the other processes do something here
-    require_equal("" if experience is None else experience.dataset.content_hash, "log")
-    return experience
-
-
-@contextmanager
-def resumable(session: Session) -> Iterator[None]:
-    """Context of a training that can be resumed if another process is lost."""
-    line = session.directory.resume_line()
-    with lost_in_one_line(f"continue from the last checkpoint, in all processes, with\n{line}"):
-        yield
-
-
-def checkpoints_for_all(checkpoints: Checkpoints) -> Checkpoints | LeaderCheckpoints:
-    """Checkpoints whose values are sent to the other processes, if there are any.
-
-    Raises:
-        InputError: If several processes are to keep the best checkpoint, since one alone validates.
-    """
-    if several() and checkpoints.keeps_best:
-        raise InputError("checkpoints.best works in one process; leave it out, or start one alone")
-    return LeaderCheckpoints(checkpoints) if several() else checkpoints
-
-
-def require_finished(trained: Trained) -> None:
-    """Raises if another process was asked to stop."""
-    if several() and not trained.finished:
-        raise InterruptedRunError(SIGNALS[-1])
 
 
 def follow() -> None:

@@ -1,16 +1,22 @@
-"""The stages of the main job: log, training, policies, evaluation, verdict, report."""
+"""The stages of the main job: log, training, policies, evaluation, verdict, report.
 
+Process 0 carries them out, in step with the processes that train with it, if there are any.
+"""
+
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from neorl_agents import ALGORITHMS
-from neorl_core import Policy
+from neorl_core import InputError, Policy, Spec
+from neorl_envs import Dataset
+from neorl_envs.inspection import contradiction_sentences, contradictions, signal_warnings
 from neorl_safety.guards import describe_settings
 from neorl_safety.monitoring import NamedMonitor
-from neorl_train._job import processes
 from neorl_train._job.artefacts import (
     hard_constraints,
     parity_observations,
@@ -50,6 +56,7 @@ from neorl_train._job.monitors import (
 from neorl_train._job.resolution import origin_of
 from neorl_train._job.resolved_run import Learned, ResolvedRun, Session, Task
 from neorl_train._job.watcher import RunWatcher, tracked
+from neorl_train._process.control import SIGNALS, InterruptedRunError
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.candidates._family import Material
 from neorl_train.candidates._table import GIVEN, TUNED, make_candidates
@@ -57,11 +64,21 @@ from neorl_train.configuration._guard import fallback_policies
 from neorl_train.configuration._sections import (
     MAX_STARTS,
     CandidateConfig,
+    batch_sizes,
     config_hash,
     config_to_dict,
     hyperparameters,
 )
-from neorl_train.data._experience import Experience
+from neorl_train.data._data_warnings import constant_fallback_warnings, data_warnings, zero_limits
+from neorl_train.data._experience import Experience, training_experience
+from neorl_train.data._source import (
+    PlantSource,
+    collected_log,
+    complete_log,
+    is_streamed,
+    more_rows,
+)
+from neorl_train.data._training_data import StreamedData, streamed_sentence
 from neorl_train.judging._pool import Pool
 from neorl_train.judging._results import Evaluation
 from neorl_train.judging._rollouts import curve_key
@@ -78,10 +95,15 @@ from neorl_train.runs._directory import DIVERGED, RunDirectory, fallback_names
 from neorl_train.runs._records import Records, read_records
 from neorl_train.runs._tracker import Tracker
 from neorl_train.training._loop import Trained
+from neorl_train.training._memory import machine_memory, memory_text
 from neorl_train.training._plan import DivergedError, check_logs, plan_of
 from neorl_train.training._processes import (
     all_or_none,
+    checkpoints_for_all,
     end_together,
+    lost_in_one_line,
+    require_equal,
+    several,
     stop_of_all,
     text_of_leader,
 )
@@ -90,7 +112,7 @@ from neorl_train.training._processes import (
 def all_stages(run: ResolvedRun, session: Session) -> None:
     """Carries out every stage in turn; stages whose results already exist are cut short."""
     config = run.config
-    experience = processes.read_same_log(run, session)
+    experience = _read_same_log(run, session)
     learners = {name: hyperparameters(config, name) for name in config.training.algorithms}
     with all_or_none("prepare the training"):
         if experience is not None:
@@ -109,7 +131,7 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         for line in notes:
             session.reporter.print_line(line)
         material = retune_stage(run, session, experience, material, controllers)
-    with tracked(run, session) as tracker:
+    with tracked(session, to_mlflow=config.output.tracking) as tracker:
         learned = _train_all(run, session, experience, controllers, tracker)
         end_together()
         diverged = session.directory.record().get(DIVERGED, {})
@@ -141,6 +163,138 @@ def all_stages(run: ResolvedRun, session: Session) -> None:
         write_run_report(session.directory, session.reporter, session.timings)
 
 
+def _read_same_log(run: ResolvedRun, session: Session) -> Experience | None:
+    """As :func:`read_experience`, but before the others, so that they can copy a collected log.
+
+    Raises:
+        InputError: As in that function; also if another process cannot read the log or reads a
+            different one.
+    """
+    with all_or_none("read the log"):
+        experience = read_experience(run, session)
+    with all_or_none("read its copy of the log"):
+        pass  # only the other processes do something here
+    require_equal("" if experience is None else experience.dataset.content_hash, "log")
+    return experience
+
+
+def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
+    """Reads the data on which a run is trained and judged, and reports warnings about the log.
+
+    It is ``None`` for a run on a plant that records no log.
+
+    Raises:
+        InputError: If the log is gone, damaged beyond repair, or not the one the run began with.
+    """
+    config, directory, reporter = run.config, session.directory, session.reporter
+    path = run.source.log_file(directory.dataset)
+    if isinstance(run.source, PlantSource) and not config.data.steps:
+        return None
+    _collect(run, session)
+    reporter.stage(f"reading {path.name}")
+    with session.timings.stage("read the log"):
+        dataset = run.dataset or complete_log(config.data, path, reporter.print_line)
+    _record(run, session, dataset, path)
+    if isinstance(run.source, PlantSource) and dataset.n_rows > config.data.steps:
+        reporter.note(f"{path.name}: {more_rows(config.data.steps, dataset.n_rows)}")
+    if not np.asarray(dataset.transitions.terminated).any():
+        reporter.print_line(f"{path.name}: no row is terminated; every episode was truncated")
+    signal_sentences: list[str] = []
+    if not isinstance(run.source, PlantSource):
+        with session.timings.stage("check the log for contradictions"):
+            counts = contradictions(dataset)
+            signal_sentences = signal_warnings(dataset)
+            is_constant = run.config.fallback.kind == "constant"
+            of_fallback = constant_fallback_warnings(dataset) if is_constant else []
+            warnings = [*signal_sentences, *of_fallback]
+        for sentence in contradiction_sentences(counts):
+            reporter.print_line(
+                f"{path.name}: {sentence}; neorl-envs inspect {path.name} shows more"
+            )
+        for sentence in warnings:
+            reporter.print_line(f"warning: {path.name}: {sentence}")
+        for sentence in zero_limits(dataset, run.spec):
+            reporter.print_line(f"{path.name}: {sentence}")
+    with session.timings.stage("split and statistics"):
+        experience = training_experience(
+            config.data,
+            dataset,
+            run.spec,
+            penalty=config.penalty,
+            batch_sizes=batch_sizes(config),
+            path=path,
+        )
+        experience = dataclasses.replace(experience, signal_warnings=tuple(signal_sentences))
+    training = experience.training
+    for sentence in data_warnings(
+        training.penalised_statistics or training.statistics, training.spec
+    ):
+        reporter.print_line(f"{path.name}: {sentence}")
+    if isinstance(training, StreamedData):
+        reporter.print_line(streamed_sentence(path, config.data.memory, training))
+    reporter.end(f"{dataset.n_rows} rows, {dataset.n_episodes} episodes")
+    return experience
+
+
+def store_log(run: ResolvedRun, session: Session, dataset: Dataset) -> None:
+    """Gives a log that was already read to a run that learns from the same one.
+
+    Raises:
+        InputError: If the run began with another log.
+    """
+    _collect(run, session)
+    _record(run, session, dataset, run.source.log_file(session.directory.dataset))
+
+
+def _collect(run: ResolvedRun, session: Session) -> None:
+    """Writes the log of a plant into the run directory."""
+    if not isinstance(run.source, PlantSource):
+        return
+    config, directory, reporter = run.config, session.directory, session.reporter
+    require_memory_for_log(run.source.name, run.spec, config.data.steps)
+    reporter.stage(f"collecting {config.data.steps} steps of {run.source.name}")
+    run.kind.take_log(run, directory)
+    with session.timings.stage("collect or copy the log"):
+        collected_log(config.data, directory.dataset, reporter.note)
+
+
+BYTES_OF_VALUE = 4
+
+
+def require_memory_for_log(plant: str, spec: Spec, steps: int) -> None:
+    """Refuses a log that would not fit into memory, before its first step is simulated."""
+    values = 2 * spec.n_obs + spec.n_action + spec.n_cost + 1
+    needed, available = float(BYTES_OF_VALUE * values * steps), machine_memory()
+    if needed > available:
+        raise InputError(
+            f"{steps} steps of {plant} take {memory_text(needed)} of memory, and this machine has "
+            f"{memory_text(available)}; set a smaller data.steps, or record several files with "
+            f"`neorl-envs collect {plant} --steps {steps} --shard-rows 1000000 --out "
+            "log.shards.json` and run on log.shards.json"
+        )
+
+
+def _record(run: ResolvedRun, session: Session, dataset: Dataset, path: Path) -> None:
+    """Records the identity of the log, and refuses one with which the run did not begin."""
+    directory = session.directory
+    expected = directory.record().get("dataset", {}).get("content_hash", dataset.content_hash)
+    if expected != dataset.content_hash:
+        raise InputError(
+            f"{path} is not the log that this run was started with "
+            f"({dataset.content_hash[:20]}..., expected {expected[:20]}...); restore it, or start "
+            "a new run"
+        )
+    directory.update_record(
+        dataset={
+            "file": path.name if path == directory.dataset else str(path),
+            "content_hash": dataset.content_hash,
+            "rows": dataset.n_rows,
+            "episodes": dataset.n_episodes,
+            "streamed": is_streamed(run.config.data, path),
+        }
+    )
+
+
 def _train_all(
     run: ResolvedRun,
     session: Session,
@@ -160,6 +314,8 @@ def _train_all(
     validation = validation_of(run, experience)
     records = Records(session.directory.metrics)
     learned: dict[str, Learned] = {}
+    line = session.directory.resume_line()
+    advice = f"continue from the last checkpoint, in all processes, with\n{line}"
     try:
         for name in training.algorithms:
             if name in diverged:
@@ -176,7 +332,7 @@ def _train_all(
             )
             stage = session.timings.stage(f"train {name}")
             try:
-                with stage, session.stop.later(), processes.resumable(session):
+                with stage, session.stop.later(), lost_in_one_line(advice):
                     task = task_of(run, session, experience, name, watcher, validation, controllers)
                     learned[name] = run.kind.train(task, run, experience)
             except DivergedError as error:
@@ -187,7 +343,8 @@ def _train_all(
                 session.stop.check()
                 continue
             session.stop.check()
-            processes.require_finished(learned[name].trained)
+            if several() and not learned[name].trained.finished:
+                raise InterruptedRunError(SIGNALS[-1])  # another process was asked to stop
             session.reporter.end()
             _save_policies(run, session, experience, name, learned[name].trained)
     finally:
@@ -217,7 +374,7 @@ def task_of(
         seeds=config.training.seeds,
         plan=plan_of(config),
         watcher=watcher,
-        checkpoints=processes.checkpoints_for_all(own),
+        checkpoints=checkpoints_for_all(own),
         validate=validation,
         stop=stop_of_all(session.stop.requested),
         controllers=controllers,

@@ -8,7 +8,7 @@ from typing import Any
 
 from neorl_core.infrastructure import publish_compiled_programs
 from neorl_core.infrastructure.command_line import StoppedError
-from neorl_train._job.resolved_run import ResolvedRun, Session
+from neorl_train._job.resolved_run import Session
 from neorl_train._process.progress import Profile, Reporter, Timings
 from neorl_train.runs._checkpoints import import_ahead
 from neorl_train.runs._records import Records, read_records
@@ -124,9 +124,13 @@ def _is_before(algorithm: str, step: int, validated: bool, line: dict[str, Any])
 
 
 @contextmanager
-def tracked(run: ResolvedRun, session: Session) -> Iterator[Tracker]:
-    """A tracker that records how the run ended; its own failures are only reported."""
-    tracker = _tracker(run, session)
+def tracked(session: Session, *, to_mlflow: bool) -> Iterator[Tracker]:
+    """A tracker that records how the run ended; its own failures are only reported.
+
+    Without MLflow the records are still in the run; `inspect --track` says what is missing.
+    """
+    copies = to_mlflow and mlflow_installed()
+    tracker = MlflowTracker(session.directory) if copies else NoTracker()
     status = "FAILED"
     try:
         yield tracker
@@ -139,13 +143,3 @@ def tracked(run: ResolvedRun, session: Session) -> Iterator[Tracker]:
             failure = tracker.finish(status)
         if failure:
             session.reporter.print_line(failure)
-
-
-def _tracker(run: ResolvedRun, session: Session) -> Tracker:
-    if not run.config.output.tracking:
-        return NoTracker()
-    if (
-        not mlflow_installed()
-    ):  # The records are in the run; `inspect --track` says what is missing.
-        return NoTracker()
-    return MlflowTracker(session.directory)

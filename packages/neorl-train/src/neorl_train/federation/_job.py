@@ -14,9 +14,9 @@ from neorl_core import InputError, Policy
 from neorl_core.infrastructure import head, write_json, write_text
 from neorl_train._job.evaluation import is_complete
 from neorl_train._job.job import continue_run, first_record
-from neorl_train._job.log_stage import read_experience
 from neorl_train._job.resolution import reopen, resolve
 from neorl_train._job.resolved_run import Learned, ResolvedRun, RunKind, Session, Task
+from neorl_train._job.stages import read_experience
 from neorl_train._process.control import InterruptedRunError, StopSignal
 from neorl_train._process.progress import Reporter, Timings
 from neorl_train.configuration._sections import (

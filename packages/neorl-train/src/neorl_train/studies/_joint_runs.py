@@ -14,10 +14,9 @@ from neorl_core.infrastructure.command_line import one_line
 from neorl_train._job.diverged import record_diverged, require_a_finished_learner
 from neorl_train._job.job import begin_job
 from neorl_train._job.kinds import Offline
-from neorl_train._job.log_stage import read_experience, store_log
 from neorl_train._job.resolution import reopen
 from neorl_train._job.resolved_run import ResolvedRun, Session
-from neorl_train._job.stages import task_of, validation_of
+from neorl_train._job.stages import read_experience, store_log, task_of, validation_of
 from neorl_train._job.watcher import RunWatcher
 from neorl_train._process.control import StopSignal
 from neorl_train._process.progress import Reporter, Timings

@@ -177,6 +177,17 @@ class LeaderCheckpoints:
         return Restored(step, structure.unflatten(values))
 
 
+def checkpoints_for_all(checkpoints: Checkpoints) -> Checkpoints | LeaderCheckpoints:
+    """Checkpoints whose values are sent to the other processes, if there are any.
+
+    Raises:
+        InputError: If several processes are to keep the best checkpoint, since one alone validates.
+    """
+    if several() and checkpoints.keeps_best:
+        raise InputError("checkpoints.best works in one process; leave it out, or start one alone")
+    return LeaderCheckpoints(checkpoints) if several() else checkpoints
+
+
 def _gather(values: np.ndarray) -> np.ndarray:
     with lost_in_one_line("start all of them again"):
         return np.asarray(multihost_utils.process_allgather(values))
