@@ -10,8 +10,8 @@ from typing import Any
 from neorl_core import InputError
 from neorl_core.infrastructure import Binder
 from neorl_envs.plant_logs._configuration import PlantLog, check_plant_log
-from neorl_envs.plant_logs._exclusions import excluded_periods
 from neorl_envs.plant_logs._interlocks import check_interlocks
+from neorl_envs.plant_logs._timeline import excluded_periods
 
 _BINDER = Binder(
     keys={

@@ -16,7 +16,7 @@ import polars as pl
 from neorl_core import Channel, CostChannel, InputError, Spec
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.datasets._dataset import Dataset, dataset_from_columns
-from neorl_envs.datasets._pieces import write_pieces
+from neorl_envs.datasets._file import write_pieces
 from neorl_envs.plant_logs._configuration import OBSERVED, PlantLog, Tag
 from neorl_envs.plant_logs._configuration_file import plain
 from neorl_envs.plant_logs._rows import Rows, rules

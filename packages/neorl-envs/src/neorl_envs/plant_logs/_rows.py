@@ -12,16 +12,19 @@ from jaxtyping import Bool, Int
 
 from neorl_envs.datasets._checks import DatasetError
 from neorl_envs.plant_logs._configuration import BEFORE, OBSERVED, PlantLog
-from neorl_envs.plant_logs._exclusions import (
+from neorl_envs.plant_logs._expressions import Expression
+from neorl_envs.plant_logs._tables import Words
+from neorl_envs.plant_logs._timeline import (
     Period,
+    Piece,
+    TagSamples,
+    Timeline,
     excluded_periods,
     period_of,
+    piece,
     without_excluded,
     words_of,
 )
-from neorl_envs.plant_logs._expressions import Expression
-from neorl_envs.plant_logs._tables import Words
-from neorl_envs.plant_logs._timeline import Piece, TagSamples, Timeline, piece
 
 # Cuts stretches of time into rows of a dataset: where episodes end, and which rows are masked.
 
