@@ -58,7 +58,7 @@ def _proven_here(pytestconfig):
     with pytest.MonkeyPatch.context() as patch:
         if not pytestconfig.getoption("--nightly"):
             here = SimpleNamespace(run=_run_here, TimeoutExpired=subprocess.TimeoutExpired)
-            patch.setattr("neorl_deploy.export._assemble.subprocess", here)
+            patch.setattr("neorl_deploy.export._export.subprocess", here)
         yield
 
 
@@ -265,7 +265,7 @@ def exported(finished_run, tmp_path_factory) -> Path:
     """The bundle of the run; not to be changed."""
     out = tmp_path_factory.mktemp("bundles") / "plant.bundle"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neorl_deploy.export._assemble.subprocess", subprocess)
+        patch.setattr("neorl_deploy.export._export.subprocess", subprocess)
         return export_run(finished_run, ExportOptions(out=out)).path
 
 

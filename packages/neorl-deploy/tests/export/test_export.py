@@ -15,7 +15,7 @@ from neorl_agents import load_policy, save_policy
 from neorl_deploy import NotDeployable
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
-from neorl_deploy.export._assemble import _policy_text
+from neorl_deploy.export._export import _policy_text
 from neorl_deploy.runtime import Runtime
 from neorl_deploy.training_run import evaluation_summary
 from neorl_safety.constraints import action_constraints

@@ -15,7 +15,7 @@ from neorl_deploy import DeployError
 from neorl_deploy._command.text import limit_lines
 from neorl_deploy.bundle import read_bundle
 from neorl_deploy.export import ExportOptions, export_run
-from neorl_deploy.export._assemble import prove_parity
+from neorl_deploy.export._export import prove_parity
 from neorl_deploy.training_run import newest_run
 
 
@@ -209,7 +209,7 @@ def test_ctrl_c_leaves_nothing_behind(command, run_directory, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("neorl_deploy.export._assemble.prove_parity", stopped)
+    monkeypatch.setattr("neorl_deploy.export._export.prove_parity", stopped)
     before = sorted(run_directory.rglob("*"))
     error = command.refused("export", run_directory, code=130)
     assert error.endswith("\nneorl-deploy: stopped; nothing was left behind\n")

@@ -151,7 +151,7 @@ def test_the_trial_runs_what_was_verified(bundle, exported, monkeypatch):
         return verified
 
     monkeypatch.setattr(_load, "read_bundle", exchanged)
-    monkeypatch.setattr("neorl_deploy.runtime._trial._passed_digests", set())
+    monkeypatch.setattr("neorl_deploy.runtime._load._passed_digests", set())
     with pytest.raises(BundleError, match="was changed while it was loaded"):
         load_bundle(bundle)
 

@@ -401,8 +401,8 @@ def _verify(options: argparse.Namespace) -> int:
     bundle, worst = read_named(options.bundle, options), None
     if options.self_test:
         from neorl_deploy.runtime._forms import open_programs
+        from neorl_deploy.runtime._load import require_trial
         from neorl_deploy.runtime._runtime import Runtime
-        from neorl_deploy.runtime._trial import require_trial
 
         form = chosen_form(options, bundle)
         if form == "stablehlo":

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from neorl_deploy.runtime._flag_sentences import flag_sentences
+from neorl_deploy.runtime._decision import flag_sentences
 from neorl_deploy.shadow._replay import Replay
 
 # A text-mode trend plot of the logged and the proposed actions.

@@ -15,7 +15,7 @@ from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.loop._board import POINTS, channel_entries, lost_since
 from neorl_deploy.loop._modes import WRITING
-from neorl_deploy.runtime._flag_sentences import flag_sentences
+from neorl_deploy.runtime._decision import flag_sentences
 
 HOLE = "/*DATA*/null/*END*/"
 

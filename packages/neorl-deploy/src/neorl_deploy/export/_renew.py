@@ -17,7 +17,7 @@ from neorl_deploy.bundle._manifest import PARITY_TOLERANCE
 from neorl_deploy.bundle._read import Bundle, read_bundle
 from neorl_deploy.bundle._signature import Signer
 from neorl_deploy.bundle._test_vectors import relative_difference
-from neorl_deploy.export._assemble import programs_entry, require_place, write_proven
+from neorl_deploy.export._export import programs_entry, require_place, write_proven
 from neorl_deploy.export._stablehlo import Exported, lowered
 from neorl_deploy.runtime._decision import findings
 from neorl_deploy.runtime._forms import flushed, jax_module, sealed_operations, step_inputs

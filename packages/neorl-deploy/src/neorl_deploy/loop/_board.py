@@ -10,7 +10,7 @@ from typing import Any
 from neorl_deploy.bundle._manifest import Manifest
 from neorl_deploy.loop._cycle import Cycle, or_null
 from neorl_deploy.loop._modes import WRITING, Mode
-from neorl_deploy.runtime._flag_sentences import flag_sentences
+from neorl_deploy.runtime._decision import flag_sentences
 
 POINTS, EVENTS = 600, 100
 """Numbers of periods and events that are kept."""

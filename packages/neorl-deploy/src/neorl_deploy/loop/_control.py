@@ -36,8 +36,7 @@ from neorl_deploy.loop._orders import (
 from neorl_deploy.loop._plant import Clock, Instant, Plant, PlantError, Reading
 from neorl_deploy.loop._tags import TagMap
 from neorl_deploy.loop._writing import Writer, good
-from neorl_deploy.runtime._decision import WITHOUT_STATE, Decision, no_decision
-from neorl_deploy.runtime._flag_sentences import causes_in_words
+from neorl_deploy.runtime._decision import WITHOUT_STATE, Decision, causes_in_words, no_decision
 from neorl_deploy.runtime._runtime import Runtime
 from neorl_deploy.runtime._state import StateError
 

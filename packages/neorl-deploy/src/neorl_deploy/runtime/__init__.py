@@ -3,7 +3,7 @@
 from neorl_deploy.runtime._decision import Decision as Decision
 from neorl_deploy.runtime._decision import Event as Event
 from neorl_deploy.runtime._decision import LastSent as LastSent
-from neorl_deploy.runtime._flag_sentences import flag_sentences as flag_sentences
+from neorl_deploy.runtime._decision import flag_sentences as flag_sentences
 from neorl_deploy.runtime._forms import open_programs as open_programs
 from neorl_deploy.runtime._load import load_bundle as load_bundle
 from neorl_deploy.runtime._operations import OPERATION_NAMES as OPERATION_NAMES

@@ -26,10 +26,10 @@ from neorl_deploy.runtime._decision import (
     Event,
     Events,
     LastSent,
+    causes_in_words,
     findings,
     vector,
 )
-from neorl_deploy.runtime._flag_sentences import causes_in_words
 from neorl_deploy.runtime._forms import OUTPUTS, STOPPED, FormName, one_line_of, open_form
 from neorl_deploy.runtime._state import (
     State,

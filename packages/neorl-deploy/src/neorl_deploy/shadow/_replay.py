@@ -16,7 +16,7 @@ from neorl_deploy.bundle._read import Bundle
 from neorl_deploy.bundle._strict_json import head
 from neorl_deploy.bundle._test_vectors import outside
 from neorl_deploy.runtime._forms import FormName, one_line_of, open_form, open_programs
-from neorl_deploy.runtime._trial import require_trial
+from neorl_deploy.runtime._load import require_trial
 from neorl_deploy.shadow._log import Log
 from neorl_deploy.training_run import REPLAY, dataset_file
 
