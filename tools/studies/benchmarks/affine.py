@@ -31,15 +31,15 @@ def _updates(name: str) -> dict[str, Callable[[], Any]]:
     """A scan over the updates of a learner, compiled with each form."""
     import jax
 
-    from neorl_agents.networks import _affine, _mlp
+    from neorl_agents.networks import _mlp
 
     algorithm, data = small_case(name)
-    variants = {}
-    for form, function in (("ours", _affine.affine), ("plain", _affine.plain_affine)):
+    ours, variants = _mlp.affine, {}
+    for form, function in (("ours", ours), ("plain", _mlp.plain_affine)):
         _mlp.affine = function
         variants[form] = bare_scan(algorithm, data, jax.devices()[0], 0, STEPS)
         variants[form]()  # traced with this form
-    _mlp.affine = _affine.affine
+    _mlp.affine = ours
     return variants
 
 

@@ -10,7 +10,7 @@ import pytest
 from jax import export
 
 from neorl_agents.networks import init_mlp
-from neorl_agents.networks._affine import MOST_ROWS, affine, cpu_affine, plain_affine
+from neorl_agents.networks._mlp import MOST_ROWS, affine, cpu_affine, plain_affine
 
 KEYS = jax.random.split(jax.random.key(0), 3)
 # Wide to narrow, narrow to wide, and a few columns: the cases of the form for a CPU.

@@ -12,8 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from neorl_agents.learning._contract import in_one_line, require_pair
 from neorl_agents.learning._limits import require_costs, require_limits_in_log
 from neorl_agents.learning._protocol import Fit, Metrics
-from neorl_agents.learning._schedules import require_planned
-from neorl_agents.learning._settings import OWN, Networks, Steps, require_choice
+from neorl_agents.learning._settings import OWN, Networks, Steps, require_choice, require_planned
 from neorl_agents.learning._source import Source
 from neorl_agents.learning._state import UPDATES, LearnerState, no_context
 from neorl_agents.learning._unit_rows import UnitRows, unit_rows

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from neorl_agents.networks._affine import plain_affine
+from neorl_agents.networks._mlp import plain_affine
 
 
 class NoisyAffine(eqx.Module):

@@ -8,16 +8,16 @@ from neorl_agents.sampling._histories import HistoryTables as HistoryTables
 from neorl_agents.sampling._histories import ToGoTables as ToGoTables
 from neorl_agents.sampling._histories import next_windows as next_windows
 from neorl_agents.sampling._histories import windows as windows
-from neorl_agents.sampling._protocol import Batch as Batch
-from neorl_agents.sampling._protocol import ReturnsToGo as ReturnsToGo
-from neorl_agents.sampling._protocol import Sampler as Sampler
-from neorl_agents.sampling._protocol import as_batch as as_batch
+from neorl_agents.sampling._rows import Batch as Batch
 from neorl_agents.sampling._rows import BestEpisodes as BestEpisodes
 from neorl_agents.sampling._rows import BootstrappedEpisodes as BootstrappedEpisodes
 from neorl_agents.sampling._rows import BootstrapTables as BootstrapTables
 from neorl_agents.sampling._rows import NSteps as NSteps
+from neorl_agents.sampling._rows import ReturnsToGo as ReturnsToGo
 from neorl_agents.sampling._rows import Rows as Rows
 from neorl_agents.sampling._rows import RowsWithReturns as RowsWithReturns
+from neorl_agents.sampling._rows import Sampler as Sampler
+from neorl_agents.sampling._rows import as_batch as as_batch
 from neorl_agents.sampling._rows import bootstrap_weights as bootstrap_weights
 from neorl_agents.sampling._rows import returns_to_go as returns_to_go
 

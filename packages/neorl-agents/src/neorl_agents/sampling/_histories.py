@@ -11,9 +11,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from neorl_agents.networks import Window
-from neorl_agents.sampling._protocol import Batch, ReturnsToGo, Sampler
 from neorl_agents.sampling._rows import (
+    Batch,
+    ReturnsToGo,
     Rows,
+    Sampler,
     episode_ends,
     episode_starts,
     last_rows,
