@@ -15,14 +15,12 @@ from neorl_safety.constraints._protocol import (
     Record,
     Rows,
     Situation,
-    require,
-    require_fields,
-)
-from neorl_safety.constraints._records import (
     coefficient_records,
     coefficients,
     column,
     finite,
+    require,
+    require_fields,
     row_text,
     shortest,
     signed,

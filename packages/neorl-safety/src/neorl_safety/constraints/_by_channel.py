@@ -13,11 +13,14 @@ from neorl_safety.constraints._protocol import (
     Interval,
     Record,
     Situation,
+    column,
+    index_of,
     limit,
     require,
     require_fields,
+    require_unit,
+    shortest,
 )
-from neorl_safety.constraints._records import column, index_of, require_unit, shortest
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 PERIODS = {"s": "second", "min": "minute", "h": "hour"}

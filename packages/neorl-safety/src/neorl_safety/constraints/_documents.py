@@ -26,9 +26,9 @@ from neorl_safety.constraints._protocol import (
     number,
     require,
     require_fields,
+    shortest,
     type_name,
 )
-from neorl_safety.constraints._records import shortest
 
 # Constraints as a JSON document: a list of records, each read and written by its kind.
 

@@ -10,8 +10,16 @@ from jaxtyping import ArrayLike
 from neorl_core import InputError
 from neorl_core.linear_systems import identify_linear
 from neorl_safety.constraints._barrier import barrier_records
-from neorl_safety.constraints._protocol import Channels, Record, number, require, require_fields
-from neorl_safety.constraints._records import coefficients, index_of, require_unit
+from neorl_safety.constraints._protocol import (
+    Channels,
+    Record,
+    coefficients,
+    index_of,
+    number,
+    require,
+    require_fields,
+    require_unit,
+)
 
 HELD_OUT, MISSES, DECAY, MOST_STEPS, SUFFICIENT_RATIO = 0.25, 0.05, 0.5, 20, 3.0
 OPTIONAL = {"obs", "sum", "unit", "at_most", "at_least", "steps", "decay", "misses"}

@@ -14,15 +14,13 @@ from neorl_safety.constraints._protocol import (
     Rank,
     Record,
     Situation,
-    limit,
-    require,
-    require_fields,
-)
-from neorl_safety.constraints._records import (
     column,
     finite,
     index_of,
     indices,
+    limit,
+    require,
+    require_fields,
     require_unit,
     shortest,
 )

@@ -13,10 +13,14 @@ from neorl_safety.constraints._protocol import (
     Rank,
     Record,
     Situation,
+    column,
+    finite,
+    index_of,
     require,
     require_fields,
+    require_unit,
+    shortest,
 )
-from neorl_safety.constraints._records import column, finite, index_of, require_unit, shortest
 
 
 class Deadband(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from neorl_safety.constraints._constraints import AnyConstraints, as_constraints
-from neorl_safety.filters._report import Context, Flag, SafetyReport
+from neorl_safety.filters._filter import Context, Flag, SafetyReport
 
 CompiledFilter = Callable[[AnyConstraints, Context, Array], tuple[Array, SafetyReport]]
 
