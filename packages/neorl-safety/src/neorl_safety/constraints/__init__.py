@@ -1,12 +1,12 @@
 """Constraints as data: every kind with its JSON document, its description and its meaning."""
 
-from neorl_safety.constraints._action_limits import ActionConstraints as ActionConstraints
-from neorl_safety.constraints._action_limits import action_constraints as action_constraints
 from neorl_safety.constraints._barrier import Barrier as Barrier
 from neorl_safety.constraints._barrier import barrier_records as barrier_records
+from neorl_safety.constraints._by_channel import ActionConstraints as ActionConstraints
 from neorl_safety.constraints._by_channel import Box as Box
 from neorl_safety.constraints._by_channel import ChannelLimits as ChannelLimits
 from neorl_safety.constraints._by_channel import Rate as Rate
+from neorl_safety.constraints._by_channel import action_constraints as action_constraints
 from neorl_safety.constraints._by_channel import channel_limits as channel_limits
 from neorl_safety.constraints._constraints import KINDS as KINDS
 from neorl_safety.constraints._constraints import AnyConstraints as AnyConstraints

@@ -7,9 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from neorl_core.infrastructure import Registry
-from neorl_safety.constraints._action_limits import ActionConstraints
 from neorl_safety.constraints._barrier import BarrierKind
-from neorl_safety.constraints._by_channel import Box, BoxKind, Rate, RateKind
+from neorl_safety.constraints._by_channel import ActionConstraints, Box, BoxKind, Rate, RateKind
 from neorl_safety.constraints._function_kind import FunctionKind
 from neorl_safety.constraints._interlock import InterlockKind
 from neorl_safety.constraints._linear import LinearKind

@@ -6,7 +6,7 @@ from typing import Any
 
 from neorl_core import InputError, Spec, highs, lows
 from neorl_core.infrastructure import check_head, head, nearest_name
-from neorl_safety.constraints._action_limits import ActionConstraints
+from neorl_safety.constraints._by_channel import ActionConstraints
 from neorl_safety.constraints._constraints import (
     CHANNEL_KINDS,
     DECLARED_AS,
