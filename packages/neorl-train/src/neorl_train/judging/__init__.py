@@ -7,7 +7,6 @@ from neorl_core.infrastructure import lazy_names
 if TYPE_CHECKING:
     from neorl_train.judging._evaluate import NEORL2_RETURNS as NEORL2_RETURNS
     from neorl_train.judging._evaluate import plant_constraints as plant_constraints
-    from neorl_train.judging._imitators import classical_imitators as classical_imitators
     from neorl_train.judging._loop_change import LogFacts as LogFacts
     from neorl_train.judging._loop_change import LoopChange as LoopChange
     from neorl_train.judging._loop_change import read_changes as read_changes
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from neorl_train.judging._sentences import stopping_counts as stopping_counts
     from neorl_train.judging._sentences import trial_plan as trial_plan
     from neorl_train.judging._shadow import action_fits as action_fits
+    from neorl_train.judging._shadow import classical_imitators as classical_imitators
     from neorl_train.judging._summary import crossed_estimate as crossed_estimate
     from neorl_train.judging._summary import fraction_estimates as fraction_estimates
     from neorl_train.judging._summary import mean_estimates as mean_estimates

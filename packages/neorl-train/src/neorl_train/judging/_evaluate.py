@@ -30,7 +30,6 @@ from neorl_train.judging._environment_scores import (
     environment_results,
     environment_scores,
 )
-from neorl_train.judging._imitators import Training, classical_imitators
 from neorl_train.judging._pool import Pool, as_pool, check_names
 from neorl_train.judging._results import (
     BEHAVIOUR,
@@ -58,7 +57,14 @@ from neorl_train.judging._rollouts import (
     trace_of,
     with_one_structure,
 )
-from neorl_train.judging._shadow import action_fits, declared_bands, shown_channels, stretches
+from neorl_train.judging._shadow import (
+    Training,
+    action_fits,
+    classical_imitators,
+    declared_bands,
+    shown_channels,
+    stretches,
+)
 from neorl_train.judging._summary import policy_rows, pooled_rows
 from neorl_train.judging._tables import Estimate, PolicyRow, ResultTables, Role
 from neorl_train.judging._wording import no_simulator
