@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from importlib.metadata import version
 from types import SimpleNamespace
 
 import gymnasium
@@ -17,7 +18,7 @@ from neorl_envs import write_dataset
 from neorl_envs.ingest import collect_rollouts, dataset_from_rollouts, spec_of_spaces
 from neorl_train import configure
 from neorl_train._command.main import main
-from neorl_train._job.job import _versions, note_other_versions
+from neorl_train._job.job import PACKAGES, note_other_versions
 from neorl_train._job.plant_model import log_context
 from neorl_train._job.resolution import resolve
 from neorl_train.runs import create_run, read_records
@@ -210,7 +211,8 @@ def test_a_file_that_changed_since_the_run_began_is_named_on_resuming(log, tmp_p
     before = f"{file}, code sha256:{digest}"
     assert origins["environment"] == {name: before}
     origins["environment"]["tank"] = "outsider 0.3"  # a plant, on which nothing is resumed
-    record = {"algorithms": [], "origins": origins, "versions": _versions()}
+    versions = {package: version(package) for package in PACKAGES}
+    record = {"algorithms": [], "origins": origins, "versions": versions}
     run, lines = create_run(tmp_path / "runs", "", record), []
     reporter, judge = SimpleNamespace(print_line=lines.append), resolution.run.judge
     note_other_versions(run, run.record(), reporter, judge)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from neorl_train.judging import training_signs, unconverged
-from neorl_train.judging._training_results import without_safe_actions
+from neorl_train.judging import training_signs, unconverged, without_safe_actions
 
 DEFAULTS = {"tau": 0.005, "discount": 0.99, "policy_delay": 2}
 """Cost critics then need 40,000 updates."""

@@ -1,16 +1,17 @@
 """PID loops that a fit gives: setpoints from observations, dead-time compensation, stability."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from numpy.typing import ArrayLike
 
 from neorl_core import Spec
 from neorl_core.control import PID, PIDCarry, Tunable, follow, inside, tunables
-from neorl_core.loops import PIDGains
 
 # Dead-time compensation: a controller acts on what the plant will measure one dead time later.
 
@@ -207,7 +208,7 @@ def closed_loop_radius(
     a: Float[np.ndarray, "lag obs obs"],
     b: Float[np.ndarray, "held obs loop"],
     measured: Float[np.ndarray, "loop obs"],
-    gains: PIDGains,
+    gains: Sequence[ArrayLike],
     dt: float,
 ) -> float:
     """Largest absolute value of the poles of PID loops around a plant, without limits.
@@ -216,7 +217,8 @@ def closed_loop_radius(
         a: Weights of past outputs of the plant as in :func:`states_of_lags`.
         b: Weights of the outputs of the loops.
         measured: What each loop measures, as a linear map of the plant's newest outputs.
-        gains: Gains of :class:`neorl_core.control.PID`, one of each for every loop.
+        gains: ``kp``, ``ki``, ``kd`` and ``tau`` of :class:`neorl_core.control.PID`, each with one
+            number for every loop.
         dt: Control period in seconds.
     """
     A, B = states_of_lags(a, b)

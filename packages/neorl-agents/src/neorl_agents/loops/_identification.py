@@ -167,7 +167,7 @@ def centred(data: Moments, weights: np.ndarray) -> tuple[np.ndarray, float]:
     return total[:-1, :-1] / count - np.outer(mean, mean), count
 
 
-def step_answers(lag: np.ndarray, second: np.ndarray, time: np.ndarray) -> np.ndarray:
+def step_answers(lag: Any, second: Any, time: np.ndarray) -> np.ndarray:
     """Answers of two lags of unit gain to a step, at times after it; zero before it."""
     second = np.clip(second, 1e-9, None)
     second = np.where(np.abs(lag - second) < 1e-4 * lag, lag * (1 - 1e-4), second)

@@ -14,7 +14,6 @@ from neorl_agents.controllers._pid_loops import closed_loop_radius
 from neorl_agents.models import HistoryModel
 from neorl_core import Policy
 from neorl_core.control import PID
-from neorl_core.loops import PIDGains
 
 POINTS = 400
 """Frequencies at which the loops are judged, from a thousandth of the sampling rate up to half."""
@@ -92,7 +91,7 @@ def sensitivity_together(model: HistoryModel, policy: Policy) -> float:
     part = linear_part(model)
     part = part._replace(inputs=part.inputs[:, :, acting])
     measured = np.eye(part.states.shape[1])[rows]
-    if not closed_loop_radius(*part, measured, PIDGains(kp, ki, kd, tau), dt) < 1:
+    if not closed_loop_radius(*part, measured, (kp, ki, kd, tau), dt) < 1:
         return np.inf
     z = np.exp(1j * np.geomspace(2e-3 * np.pi, np.pi, POINTS))
     rise, kept = (1 - 1 / z)[:, None], tau / (tau + dt)

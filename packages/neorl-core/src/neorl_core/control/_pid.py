@@ -1,7 +1,7 @@
 """A bank of PID loops with overrides as one policy, and its parameters as on a faceplate."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -498,7 +498,7 @@ def standard_pid(
     return PID(**fields, measured=tuple(int(index) for index in columns["measured"]))
 
 
-def _columns(numbers: dict[str, object]) -> dict[str, np.ndarray]:
+def _columns(numbers: Mapping[str, object]) -> dict[str, np.ndarray]:
     """One number for each loop; single numbers are repeated."""
     arrays = {name: np.atleast_1d(np.asarray(value, np.float64)) for name, value in numbers.items()}
     loops = max(len(array) for array in arrays.values())

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from neorl_train.judging._training_results import read_fine_tuning as read_fine_tuning
     from neorl_train.judging._training_results import training_signs as training_signs
     from neorl_train.judging._training_results import unconverged as unconverged
+    from neorl_train.judging._training_results import without_safe_actions as without_safe_actions
     from neorl_train.judging._training_results import write_fine_tuning as write_fine_tuning
     from neorl_train.judging._validation import PolicyValidation as PolicyValidation
     from neorl_train.judging._verdict import Clause as Clause
@@ -163,6 +164,7 @@ __all__ = [
     "with_interval",
     "with_one_structure",
     "with_sign",
+    "without_safe_actions",
     "write_changes",
     "write_evaluation",
     "write_fine_tuning",
