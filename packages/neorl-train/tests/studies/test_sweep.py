@@ -194,6 +194,34 @@ def test_a_search_that_was_stopped_draws_what_it_would_have_drawn(tmp_path, ende
         _search.search(changed, changed.search, value)
 
 
+def test_a_search_does_not_take_the_value_of_the_learners_beside_one_that_diverged(
+    tmp_path, monkeypatch
+):
+    """The largest expectiles, which would be best, diverge beside a sound learner."""
+
+    def run_job(config, reporter, timings, about):
+        wild = about["sweep"]["values"]["algorithms.iql.expectile"] > 0.7
+        diverged = {"iql": {"error": "IQL diverged"}} if wild else {}
+        record = {"status": "finished", "error": "", "diverged": diverged, **about}
+        create_run(Path(config.output.directory), "", record)
+
+    def value(run):
+        assert not run.record()["diverged"]
+        return run.record()["sweep"]["values"]["algorithms.iql.expectile"]
+
+    monkeypatch.setattr(_sweep, "run_job", run_job)
+    sweep, lines = _file(tmp_path, SEARCH), []
+    assert sweep.search is not None
+    cells = _search.search(sweep, sweep.search, value, print_line=lines.append)
+    tried = [cell.values["algorithms.iql.expectile"] for cell in cells]
+    assert min(tried) <= 0.7 < max(tried)
+    best = _search.best_trial(sweep.directory, sweep.search)
+    assert best is not None
+    assert best[1] == max(number for number in tried if number <= 0.7)
+    failed = [line for line in lines if line.endswith(": failed: iql diverged")]
+    assert len(failed) == sum(number > 0.7 for number in tried)
+
+
 BATCH = """
 [search]
 trials = 7

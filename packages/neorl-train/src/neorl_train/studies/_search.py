@@ -15,7 +15,7 @@ from neorl_train._job.plant_model import log_context
 from neorl_train.candidates._given import stored_pool
 from neorl_train.configuration._validation import configure
 from neorl_train.data._behaviours import own_episodes
-from neorl_train.runs._directory import FINISHED, RunDirectory
+from neorl_train.runs._directory import DIVERGED, FINISHED, RunDirectory
 from neorl_train.studies._sweep import Cell, Search, SweepFile, carry_out, print_flushed, state_of
 
 JOURNAL = "search.log"
@@ -157,6 +157,10 @@ def _try(
             continue
         if cell.name not in runs or runs[cell.name].record()["status"] != FINISHED:
             print_line(f"trial {number}: {cell.text()}: stopped; the same command resumes it")
+            continue
+        if diverged := runs[cell.name].record().get(DIVERGED):  # the others' value is not its own
+            study.tell(number, state=optuna.trial.TrialState.FAIL)
+            print_line(f"trial {number}: {cell.text()}: failed: {', '.join(diverged)} diverged")
             continue
         value = objective(runs[cell.name])
         study.tell(number, value)
