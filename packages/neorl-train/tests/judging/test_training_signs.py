@@ -116,10 +116,10 @@ def test_a_policy_of_which_no_action_counts_as_safe_is_named_for_any_learner():
         *(line("mine", seed, 1000, safe_actions=share) for seed, share in ((0, 0.2), (1, 0.0))),
         line("cpq", 0, 1000, safe_actions=0.01),
     ]
-    assert without_safe_actions(records[:2])["mine"].startswith("mine has stopped learning: in 1")
+    assert without_safe_actions(records[:2])["mine"].startswith("mine: 1 of 2 seeds count no")
     assert without_safe_actions(records) == {
-        "mine": "mine has stopped learning: in 1 of 2 seeds no action of its policy counts as safe "
-        "(safe_actions), so nothing moves it; take another learner, or wider limits"
+        "mine": "mine: 1 of 2 seeds count no action of their policy as safe, so nothing moves it: "
+        "take another learner, or wider limits"
     }
     assert training_signs(records, {}) == list(without_safe_actions(records).values())
 

@@ -121,6 +121,17 @@ def test_only_what_is_permanent_is_copied_and_nothing_twice(run, records, client
     }
 
 
+def test_a_learner_that_diverged_did_not_finish(run, records, client):
+    for name in ("bc", "iql"):
+        _write(records, name, (0,), (10, 20))
+        (run.checkpoints(name) / "20").mkdir(parents=True)
+    run.policy("bc", 0).parent.mkdir()
+    run.policy("bc", 0).write_bytes(b"weights")
+    run.update_record(status="finished", diverged={"iql": {"error": "IQL diverged"}})
+    status = {name: one.info.status for name, one in client.copy().items()}
+    assert status == {"0001": "FINISHED", "0001/bc-0": "FINISHED", "0001/iql-0": "FAILED"}
+
+
 def test_one_run_holds_parameters_metrics_policy_and_dataset(run, records, client):
     """Row N24: one run of MLflow holds parameters, metrics, policy and the hash of the log."""
     _write(records, "bc", (0,), (10,))

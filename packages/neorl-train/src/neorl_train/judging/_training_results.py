@@ -184,6 +184,11 @@ class _Sign(NamedTuple):
         return [f"{name}: {len(bad)} of {len(runs)} seeds {sentence}"]
 
 
+_NONE_SAFE = _Sign(
+    *("safe_actions", 0.001, min, percent),
+    "count no action of their policy as safe, so nothing moves it: take another learner, or wider "
+    "limits",
+)
 _SIGNS = (
     _Sign(
         *("q_beyond_rewards", 0.01, max, percent),
@@ -213,6 +218,7 @@ _SIGNS = (
         "gradient passes there: more training may not help; give the distance to the log more "
         "weight, or lower the actor's learning rate",
     ),
+    _NONE_SAFE,
 )
 
 
@@ -271,37 +277,6 @@ def unconverged(
     return found
 
 
-SAFE = "safe_actions"
-"""The metric of learners whose policy follows values only where costs are within their limits: the
-share of its actions of which that is predicted. Others give the policy no gradient."""
-NONE_SAFE = 0.001
-"""Share below which none counts as safe."""
-
-
-def without_safe_actions(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The learners of which at last no action counts as safe in some seed, with a sentence each.
-
-    Args:
-        records: Lines of ``metrics.jsonl``.
-
-    Returns:
-        Sentences by the names of the learners.
-    """
-    last: dict[str, dict[int, float]] = {}
-    for line in records:
-        if line["kind"] == "chunk" and SAFE in line["metrics"]:
-            last.setdefault(line["algorithm"], {})[line["seed"]] = line["metrics"][SAFE]
-    found = {}
-    for name, shares in last.items():
-        if none := sum(share < NONE_SAFE for share in shares.values()):
-            found[name] = (
-                f"{name} has stopped learning: in {none} of {len(shares)} seeds no action of its "
-                f"policy counts as safe ({SAFE}), so nothing moves it; take another learner, or "
-                "wider limits"
-            )
-    return found
-
-
 def _remaining_drift(curve: Sequence[tuple[int, float]], updates: float) -> float:
     """Change within so many updates at the rate of the last fifth, relative to the largest size."""
     last = curve[-max(2, len(curve) // 5) :]
@@ -313,6 +288,28 @@ def _remaining_drift(curve: Sequence[tuple[int, float]], updates: float) -> floa
         (sum(x) / half for x in zip(*part, strict=True)) for part in (last[:half], last[-half:])
     )
     return abs(second - first) / (second_step - first_step) * updates / size
+
+
+def without_safe_actions(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The learners of which at last no action counts as safe in some seed, with a sentence each.
+
+    Their metric ``safe_actions`` is the share of the policy's actions whose predicted costs are
+    within their limits; the others give the policy no gradient.
+    """
+    return {
+        name: sentence
+        for name, runs in _last_metrics(records).items()
+        for sentence in _NONE_SAFE.of(name, runs)
+    }
+
+
+def _last_metrics(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, float]]]:
+    """The metrics of the last chunk of every seed, by learner."""
+    last: dict[str, dict[int, Mapping[str, float]]] = {}
+    for line in records:
+        if line["kind"] == "chunk":
+            last.setdefault(line["algorithm"], {})[line["seed"]] = line["metrics"]
+    return {name: list(seeds.values()) for name, seeds in last.items()}
 
 
 def diverged_sentences(diverged: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -337,8 +334,8 @@ def training_signs(
       (``effective_sample``), or gives more than 20 % of them the largest weight (``at_ceiling``).
     - Its actor holds more than 10 % of the actions at a bound where the log does not
       (``held_at_bound``).
+    - No action of its policy counts as safe (``safe_actions``).
     - Its cost critics have not converged (:func:`unconverged`).
-    - No action of its policy counts as safe (:func:`without_safe_actions`).
 
     Args:
         records: Lines of ``metrics.jsonl``.
@@ -350,13 +347,7 @@ def training_signs(
     """
     diverged = diverged or {}
     records = [line for line in records if line["algorithm"] not in diverged]
-    last: dict[tuple[str, int], Mapping[str, float]] = {}
-    for line in records:
-        if line["kind"] == "chunk":
-            last[line["algorithm"], line["seed"]] = line["metrics"]
     sentences = diverged_sentences(diverged)
-    for name in dict.fromkeys(algorithm for algorithm, _ in last):
-        runs = [metrics for (algorithm, _), metrics in last.items() if algorithm == name]
+    for name, runs in _last_metrics(records).items():
         sentences += [sentence for sign in _SIGNS for sentence in sign.of(name, runs)]
-    found = unconverged(records, algorithms), without_safe_actions(records)
-    return [*sentences, *(sentence for each in found for sentence in each.values())]
+    return [*sentences, *unconverged(records, algorithms).values()]

@@ -23,6 +23,7 @@ from neorl_core.infrastructure import replacing
 from neorl_train.runs._checkpoints import complete_steps
 from neorl_train.runs._directory import (
     BUNDLE,
+    DIVERGED,
     EVALUATION,
     MLFLOW_ARTIFACTS,
     MLFLOW_DATABASE,
@@ -252,9 +253,11 @@ class MlflowCopy:
         if self.parent is None or self.parent.info.status == status:
             return
         with self._lock():
-            for run in (*self.runs.values(), self.parent):
-                if run.info.status != "FINISHED" or run is self.parent:
-                    self.client.update_run(run.info.run_id, status=status)
+            for (algorithm, _), run in self.runs.items():
+                if run.info.status != "FINISHED":
+                    own = "FAILED" if algorithm in self.record.get(DIVERGED, {}) else status
+                    self.client.update_run(run.info.run_id, status=own)
+            self.client.update_run(self.parent.info.run_id, status=status)
             self.parent = self.client.get_run(self.parent.info.run_id)
 
     def _lock(self) -> AbstractContextManager[None]:
