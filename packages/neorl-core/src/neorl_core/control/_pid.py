@@ -449,7 +449,7 @@ def standard_pid(
 
     Source: Astrom and Hagglund, PID controllers: theory, design, and tuning, 1995, section 3.4.
     """
-    numbers = {
+    numbers: dict[str, object] = {
         "gain": gain,
         "integral_time": integral_time,
         "derivative_time": derivative_time,
@@ -459,7 +459,9 @@ def standard_pid(
         "high": high,
         "measured": measured,
         "derivative_filter": derivative_filter,
-    } | ({} if tracking_time is None else {"tracking_time": tracking_time})
+    }
+    if tracking_time is not None:
+        numbers["tracking_time"] = tracking_time
     columns = _columns(numbers)
     ti, td = columns["integral_time"], columns["derivative_time"]
     for name, column in columns.items():
