@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from neorl_agents.classical._task import Log
 from neorl_core import InputError
@@ -60,6 +61,23 @@ def regress_on_lags(
         )
         coefficients = np.linalg.lstsq(*regularised, rcond=1e-9)[0] / size
     return LagModel(coefficients[:outputs], coefficients[outputs:])
+
+
+def states_of_lags(
+    a: Float[np.ndarray, "lag obs obs"], b: Float[np.ndarray, "held obs act"]
+) -> tuple[Float[np.ndarray, "state state"], Float[np.ndarray, "state act"]]:
+    """``y_{t+1} = sum_i a_i y_{t-i} + sum_j b_j u_{t-j}`` as ``x_{t+1} = A x_t + B u_t``.
+
+    The states are the past outputs, newest first, and then the past inputs.
+    """
+    (lags, outputs, _), (held, _, inputs) = a.shape, b.shape
+    past, states = lags * outputs, lags * outputs + (held - 1) * inputs
+    A, B = np.eye(states, k=-outputs), np.zeros((states, inputs))
+    A[:outputs], A[past:] = np.concatenate([*a, *b[1:]], axis=1), 0
+    A[past:, past:] = np.eye(states - past, k=-inputs)
+    B[:outputs] = b[0]
+    B[past : past + inputs] = np.eye(inputs)[: states - past]
+    return A, B
 
 
 # The first-order lag and dead time that best explain an output, after a whitening filter.

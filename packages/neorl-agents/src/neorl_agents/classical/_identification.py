@@ -11,10 +11,10 @@ from neorl_agents.classical._first_order import (
     filter_order,
     identify_first_order,
     lag_search,
+    states_of_lags,
     whitening_filter,
 )
 from neorl_agents.classical._task import Log, ResolvedTask, leading, spans
-from neorl_agents.controllers._pid_loops import states_of_lags
 from neorl_core import InputError, Spec
 from neorl_core.linear_systems import identify_arx, identify_subspace
 

@@ -1,10 +1,18 @@
 """PI and PID gains from a first-order model, and their gain margin on a second, flexible one."""
 
-import numpy as np
+from collections.abc import Sequence
 
-from neorl_agents.classical._first_order import FirstOrderModel, LagModel, regress_on_lags
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from neorl_agents.classical._first_order import (
+    FirstOrderModel,
+    LagModel,
+    regress_on_lags,
+    states_of_lags,
+)
 from neorl_agents.classical._task import Log
-from neorl_agents.controllers._pid_loops import closed_loop_radius
 from neorl_core import InputError
 from neorl_core.loops import PIDGains
 
@@ -192,3 +200,35 @@ def _with_predictor(plant: LagModel, model: FirstOrderModel) -> tuple[np.ndarray
     else:
         b[: model.delay, 1] = model.gain
     return a, b
+
+
+def closed_loop_radius(
+    a: Float[np.ndarray, "lag obs obs"],
+    b: Float[np.ndarray, "held obs loop"],
+    measured: Float[np.ndarray, "loop obs"],
+    gains: Sequence[ArrayLike],
+    dt: float,
+) -> float:
+    """Largest absolute value of the poles of PID loops around a plant, without limits.
+
+    Args:
+        a: Weights of past outputs of the plant as in :func:`states_of_lags`.
+        b: Weights of the outputs of the loops.
+        measured: What each loop measures, as a linear map of the plant's newest outputs.
+        gains: ``kp``, ``ki``, ``kd`` and ``tau`` of :class:`neorl_core.control.PID`, each with one
+            number for every loop.
+        dt: Control period in seconds.
+    """
+    A, B = states_of_lags(a, b)
+    (states, loops), outputs = B.shape, a.shape[1]
+    kp, ki, kd, tau = (np.reshape(gain, (loops, 1)) for gain in gains)
+    x, integral, slope, last = np.split(
+        np.eye(states + 3 * loops), np.cumsum([states, loops, loops])
+    )
+    measurement = measured @ x[:outputs]
+    # A loop without an integral has no such state, whose pole would be one.
+    integral = (ki != 0) * integral - ki * dt * measurement
+    slope = slope + dt / (tau + dt) * ((measurement - last) / dt - slope)
+    action = integral - kp * measurement - kd * slope
+    matrix = np.concatenate([A @ x + B @ action, integral, slope, measurement])
+    return float(np.max(np.abs(np.linalg.eigvals(matrix))))

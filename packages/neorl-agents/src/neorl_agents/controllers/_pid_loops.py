@@ -1,14 +1,11 @@
-"""PID loops that a fit gives: setpoints from observations, dead-time compensation, stability."""
+"""PID loops that a fit gives: setpoints from observations, and compensation of a dead time."""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
-from numpy.typing import ArrayLike
 
 from neorl_core import Spec
 from neorl_core.control import PID, PIDCarry, Tunable, follow, inside, tunables
@@ -182,55 +179,3 @@ class TrackingPID(eqx.Module):
 def pid_policy(loops: PID, source: tuple[int, ...]) -> PID | TrackingPID:
     """The loops themselves if every setpoint is fixed, else a :class:`TrackingPID`."""
     return TrackingPID(loops, source) if any(index >= 0 for index in source) else loops
-
-
-# Linear plants in terms of past rows, and the poles of PID loops around them, in float64.
-
-
-def states_of_lags(
-    a: Float[np.ndarray, "lag obs obs"], b: Float[np.ndarray, "held obs act"]
-) -> tuple[Float[np.ndarray, "state state"], Float[np.ndarray, "state act"]]:
-    """``y_{t+1} = sum_i a_i y_{t-i} + sum_j b_j u_{t-j}`` as ``x_{t+1} = A x_t + B u_t``.
-
-    The states are the past outputs, newest first, and then the past inputs.
-    """
-    (lags, outputs, _), (held, _, inputs) = a.shape, b.shape
-    past, states = lags * outputs, lags * outputs + (held - 1) * inputs
-    A, B = np.eye(states, k=-outputs), np.zeros((states, inputs))
-    A[:outputs], A[past:] = np.concatenate([*a, *b[1:]], axis=1), 0
-    A[past:, past:] = np.eye(states - past, k=-inputs)
-    B[:outputs] = b[0]
-    B[past : past + inputs] = np.eye(inputs)[: states - past]
-    return A, B
-
-
-def closed_loop_radius(
-    a: Float[np.ndarray, "lag obs obs"],
-    b: Float[np.ndarray, "held obs loop"],
-    measured: Float[np.ndarray, "loop obs"],
-    gains: Sequence[ArrayLike],
-    dt: float,
-) -> float:
-    """Largest absolute value of the poles of PID loops around a plant, without limits.
-
-    Args:
-        a: Weights of past outputs of the plant as in :func:`states_of_lags`.
-        b: Weights of the outputs of the loops.
-        measured: What each loop measures, as a linear map of the plant's newest outputs.
-        gains: ``kp``, ``ki``, ``kd`` and ``tau`` of :class:`neorl_core.control.PID`, each with one
-            number for every loop.
-        dt: Control period in seconds.
-    """
-    A, B = states_of_lags(a, b)
-    (states, loops), outputs = B.shape, a.shape[1]
-    kp, ki, kd, tau = (np.reshape(gain, (loops, 1)) for gain in gains)
-    x, integral, slope, last = np.split(
-        np.eye(states + 3 * loops), np.cumsum([states, loops, loops])
-    )
-    measurement = measured @ x[:outputs]
-    # A loop without an integral has no such state, whose pole would be one.
-    integral = (ki != 0) * integral - ki * dt * measurement
-    slope = slope + dt / (tau + dt) * ((measurement - last) / dt - slope)
-    action = integral - kp * measurement - kd * slope
-    matrix = np.concatenate([A @ x + B @ action, integral, slope, measurement])
-    return float(np.max(np.abs(np.linalg.eigvals(matrix))))

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
+from neorl_agents.classical._tuning import closed_loop_radius
 from neorl_agents.controllers import TrackingPID
-from neorl_agents.controllers._pid_loops import closed_loop_radius
 from neorl_agents.models import HistoryModel
 from neorl_core import Policy
 from neorl_core.control import PID
