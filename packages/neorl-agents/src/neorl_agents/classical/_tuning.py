@@ -1,10 +1,9 @@
 """PI and PID gains from a first-order model, and their gain margin on a second, flexible one."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from neorl_agents.classical._first_order import (
     FirstOrderModel,
@@ -206,7 +205,7 @@ def closed_loop_radius(
     a: Float[np.ndarray, "lag obs obs"],
     b: Float[np.ndarray, "held obs loop"],
     measured: Float[np.ndarray, "loop obs"],
-    gains: Sequence[ArrayLike],
+    gains: tuple[Any, ...],
     dt: float,
 ) -> float:
     """Largest absolute value of the poles of PID loops around a plant, without limits.
@@ -215,8 +214,7 @@ def closed_loop_radius(
         a: Weights of past outputs of the plant as in :func:`states_of_lags`.
         b: Weights of the outputs of the loops.
         measured: What each loop measures, as a linear map of the plant's newest outputs.
-        gains: ``kp``, ``ki``, ``kd`` and ``tau`` of :class:`neorl_core.control.PID`, each with one
-            number for every loop.
+        gains: ``kp, ki, kd, tau`` of :class:`neorl_core.control.PID`, one of each for every loop.
         dt: Control period in seconds.
     """
     A, B = states_of_lags(a, b)
