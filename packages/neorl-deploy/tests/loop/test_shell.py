@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -30,10 +31,12 @@ import time
 from neorl_deploy.loop import Reading
 
 class Tank:
-    def __init__(self, tags, valve, stamped=True):
-        self.stamped = stamped
+    def __init__(self, tags, valve, stamped=True, slip=""):
+        self.stamped, self.slip = stamped, slip
         self.values = {"LI": 1.0, "TI": 330.0, "PI": 3.0, "LC.OP": valve, "TC.SP": 300.0}
     def read(self, tags):
+        if self.slip:
+            return [self.values[tag + self.slip[7:]] for tag in tags]
         stamp = time.time() if self.stamped else None
         return [Reading(self.values[tag], stamp=stamp) for tag in tags]
     def write(self, values):
@@ -220,6 +223,11 @@ def test_from_a_bundle_to_a_running_loop(command, exported, tmp_path, monkeypatc
         in output
     )
     assert "2 records in 1 file\n" in command("verify", "loop", "--head", output.split()[-1])
+    for slip, words in (("numbers", "for each of 3 tags, got 3 (float)"), ("numbers?", "'LI?'")):
+        wrong = text.replace("valve = 40.0", f'valve = 40.0\nslip = "{slip}"')
+        (tmp_path / "slip.toml").write_text(wrong)
+        error = command.refused("serve", exported, "slip.toml", "--directory", "slip")
+        assert words in error
     text = text.replace("valve = 40.0", "valve = 40.0\nstamped = false")
     for file, code in (("unstamped.toml", 2), ("accepted.toml", 0)):
         (tmp_path / file).write_text(text)
@@ -243,6 +251,10 @@ def test_from_a_bundle_to_a_running_loop(command, exported, tmp_path, monkeypatc
     assert len(list((tmp_path / "loop" / "orders").glob("*.json"))) == 1
 
 
+def halfway(tags):
+    return types.SimpleNamespace(read=print, close=print)
+
+
 def lost(tags):
     raise FileNotFoundError(2, "No such file", "august.csv")
 
@@ -253,6 +265,7 @@ def lost(tags):
         ({"kind": "carrier pigeon"}, "'carrier pigeon' must be one of"),
         ({"kind": "no.such:Thing"}, "cannot be imported"),
         ({"kind": "json:dumps", "odd": 1}, "'json:dumps'"),
+        ({"kind": f"{__name__}:halfway"}, "a SimpleNamespace lacks the method write"),
         ({"kind": f"{__name__}:lost"}, "cannot be opened: .*'august.csv'"),
     ],
 )

@@ -305,12 +305,15 @@ def _require_stamps(plant: Plant, tags: TagMap, source: Path) -> None:
     it knows.
     """
     from neorl_deploy.loop._inputs import without_stamp
-    from neorl_deploy.loop._plant import PlantError
+    from neorl_deploy.loop._plant import PlantError, readings_of
 
     try:
-        readings = plant.read([row.tag for row in tags.inputs])
+        readings = readings_of(plant, [row.tag for row in tags.inputs])
     except PlantError:
         return
+    except DeployError:
+        plant.close()
+        raise
     for row, reading in zip(tags.inputs, readings, strict=True):
         if why := without_stamp(row, reading):
             plant.close()

@@ -135,17 +135,49 @@ def connect(tags: TagMap) -> Plant:
     is called with the tag map as ``tags`` and with all other entries of the table.
 
     Raises:
-        DeployError: If the kind is unknown, cannot be imported, or refuses its settings.
+        DeployError: If the kind is unknown, cannot be imported, refuses its settings, or lacks a
+            method of :class:`Plant`.
     """
     settings = dict(tags.connection)
     kind = settings.pop("kind")
     make = _maker(kind)
     try:
-        return make(tags=tags, **settings)
+        plant = make(tags=tags, **settings)
     except TypeError as error:
         raise DeployError(f"[connection] of kind {kind!r}: {error}") from error
     except OSError as error:
         raise DeployError(f"[connection] of kind {kind!r} cannot be opened: {error}") from error
+    for method in ("read", "write", "close"):
+        if not callable(getattr(plant, method, None)):
+            raise DeployError(
+                f"[connection] of kind {kind!r}: a {type(plant).__name__} lacks the method "
+                f"{method}; see neorl_deploy.loop.Plant"
+            )
+    return plant
+
+
+def readings_of(plant: Plant, tags: Sequence[str]) -> Sequence[Reading]:
+    """Reads tags; what a connection of others does wrong is one line.
+
+    Raises:
+        PlantError: If there is no connection.
+        DeployError: If it fails in another way, or gives no :class:`Reading` for each tag.
+    """
+    try:
+        readings = plant.read(tags)
+    except DeployError:
+        raise
+    except Exception as error:
+        raise DeployError(
+            f"[connection]: read fails with {type(error).__name__}: {error}"
+        ) from error
+    if len(readings) != len(tags) or not all(isinstance(one, Reading) for one in readings):
+        given = ", ".join(sorted({type(one).__name__ for one in readings}))
+        raise DeployError(
+            f"[connection]: read must return a Reading for each of {len(tags)} tags, "
+            f"got {len(readings)} ({given})"
+        )
+    return readings
 
 
 def require_timeout(timeout: float) -> None:
@@ -193,15 +225,16 @@ def _of_this_machine(host: str) -> bool:
 
 def _maker(kind: str) -> Any:
     offered = metadata.entry_points(group=GROUP)
-    if kind in offered.names:
-        return offered[kind].load()
     module, colon, name = kind.partition(":")
-    if not colon:
+    if not colon and kind not in offered.names:
         known = ", ".join(sorted(offered.names)) or "none are installed"
         raise DeployError(f"[connection] kind {kind!r} must be one of {known}, or MODULE:CLASS")
     if "" not in sys.path:
         sys.path.insert(0, "")  # finds a module beside the tag map, as other commands do
     try:
+        if kind in offered.names:
+            return offered[kind].load()
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise DeployError(f"[connection] kind {kind!r} cannot be imported: {error}") from error
+    except Exception as error:  # a module of others may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        raise DeployError(f"[connection] kind {kind!r} cannot be imported: {reason}") from error
