@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from neorl_safety.constraints import Constraints, Interval, action_constraints, register_kind
+from neorl_safety.constraints import (
+    Constraints,
+    Interval,
+    Rows,
+    action_constraints,
+    register_kind,
+)
 from neorl_safety.filters import Context, Flag, Limit, filter_action, flag_names
 from neorl_safety.guards import guard
 
@@ -84,6 +90,22 @@ def test_a_malformed_answer_hands_over_to_the_fallback(spec):
     action, flags, _ = filtered(spec, [np.nan, 280.0], [60.0, 320.0], [70.0, 310.0])
     assert action == [40.0, 300.0]
     assert flags == {"bad_constraint", "fallback_used"}
+
+
+@pytest.mark.usefixtures("told")
+def test_an_answer_of_another_form_is_refused_while_tracing(spec, monkeypatch):
+    """One number would be broadcast, and so limit channels that the kind does not mean."""
+    end, free = jnp.zeros(2), jnp.zeros(2, bool)
+    for answer, words in (
+        (Interval(end[0], end[1], free), r"got \(\(\), \(\), \(2,\)\) and bool"),
+        (Interval(end, end, end), r"bad as booleans; got .* and float32"),
+        (Rows(end, end[:1], free[:1]), r"shapes \(\(1, 2\), \(1,\), \(1,\)\)"),
+        ((end, end), "the kind 'told' must return an Interval or Rows, got a tuple"),
+        (None, "got a NoneType"),
+    ):
+        monkeypatch.setattr(TOLD, "lower", lambda *_, answer=answer: answer)
+        with pytest.raises((TypeError, ValueError), match=words):
+            filtered(spec, [0.0, 0.0], [1.0, 1.0], [5.0, 5.0])
 
 
 @pytest.mark.usefixtures("told")

@@ -149,10 +149,26 @@ def clip(x: Array, low: Array, high: Array) -> Array:
 
 def _lower(constraints: Constraints, situation: Situation, rank: Rank) -> list[Interval | Rows]:
     return [
-        KINDS.find(name).lower(constraint, situation)
+        _checked(name, KINDS.find(name).lower(constraint, situation), constraints.n_action)
         for name, constraint in constraints.further.items()
         if rank_of(name) == rank
     ]
+
+
+def _checked(name: str, lowered: Interval | Rows, n_action: int) -> Interval | Rows:
+    """The answer of a kind, if its arrays have their shapes: one that broadcasts limits others."""
+    if not isinstance(lowered, Interval | Rows):
+        came = type(lowered).__name__
+        raise TypeError(f"lower of the kind {name!r} must return an Interval or Rows, got a {came}")
+    act, shapes = (n_action,), tuple(jnp.shape(part) for part in lowered)
+    rows = shapes[1][:1]
+    expected = (act, act, act) if isinstance(lowered, Interval) else (rows + act, rows, rows)
+    if shapes != expected or jnp.result_type(lowered.bad) != jnp.bool_:
+        raise ValueError(
+            f"lower of the kind {name!r} must return {', '.join(lowered._fields)} of the shapes "
+            f"{expected}, bad as booleans; got {shapes} and {jnp.result_type(lowered.bad)}"
+        )
+    return lowered
 
 
 def _narrow(low: Array, high: Array, interval: Interval) -> tuple[Array, Array, Array, Array]:
