@@ -1,5 +1,7 @@
 """Rounds: rules, faults, resumption to the same bits, and what happens when sites are gone."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from neorl_train.federation import (
     epsilon,
     federation_checkpoints,
 )
-from neorl_train.federation._rules import limited_shares
+from neorl_train.federation._rules import combine, limited_shares
 
 
 @pytest.fixture(scope="module")
@@ -361,3 +363,12 @@ def test_a_round_traces_nothing_that_an_earlier_one_did_not(run):
     before = train_chunk._cache_size()  # pyright: ignore
     run(seed=5)
     assert train_chunk._cache_size() == before  # pyright: ignore
+
+
+def test_a_rule_without_a_program_is_no_mean():
+    updates, shares = np.ones((5, 2), np.float32), np.full(5, 0.2)
+    federation = types.SimpleNamespace(rule="new", byzantine=1, radius=1.0)
+    with pytest.raises(ValueError, match="no program computes the rule 'new'"):
+        combine(federation, updates, shares)
+    federation.rule = "mean"
+    np.testing.assert_allclose(combine(federation, updates, shares)[0], [1.0, 1.0])

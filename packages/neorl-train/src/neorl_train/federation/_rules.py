@@ -92,6 +92,8 @@ def _program(rule: str, byzantine: int) -> Any:
 def _combine(rule: str, byzantine: int, updates: Array, shares: Array, radius: Array) -> Aggregate:
     sites = updates.shape[0]
     match rule:
+        case "mean":
+            return weighted_mean(updates, shares)
         case "median":
             return coordinate_median(updates)
         case "trimmed-mean":
@@ -106,7 +108,7 @@ def _combine(rule: str, byzantine: int, updates: Array, shares: Array, radius: A
             return geometric_median(updates)
         case "centred-clipping":
             return centred_clipping(updates, jnp.zeros_like(updates[0]), radius=radius)
-    return weighted_mean(updates, shares)
+    raise ValueError(f"no program computes the rule {rule!r}")  # never a mean in its place
 
 
 def is_fault(faults: Sequence[Fault], site: str, kind: FaultKind, round_: int) -> bool:
