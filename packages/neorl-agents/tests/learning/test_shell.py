@@ -180,6 +180,10 @@ class Stray(Unnamed):
         return parameters, {"critics": parameters["actor"]}
 
 
+class Misspelt(Stray):
+    rates: ClassVar[dict[str, str]] = {"actor": "rat"}
+
+
 class Single(Stray):
     def fresh(self, spec, key):
         return {"actor": super().fresh(spec, key)[0], "critics": None}
@@ -189,6 +193,7 @@ class Single(Stray):
     ("kind", "words"),
     [
         (Single, r"Single\.fresh must return two dictionaries, .*got a dict"),
+        (Misspelt, r"unknown field in Misspelt\.rates 'rat'; did you mean 'rate'"),
         (Unnamed, r"Unnamed\.rates has no learning rate for the parameter 'actor'; add"),
         (
             Stray,

@@ -49,3 +49,5 @@ def test_a_log_without_a_row_that_counts_is_refused():
             draw(log)
         with pytest.raises(ValueError, match="must list terminated and truncated in its `reads`"):
             draw(log._replace(truncated=None, mask=None))
+        with pytest.raises(ValueError, match="must list reward in its `reads`"):
+            draw(log._replace(reward=None, mask=None))

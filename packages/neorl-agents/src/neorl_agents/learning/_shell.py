@@ -1,5 +1,6 @@
 """Everything in a learner but its equations: units, windows, n-step targets, returns, masks."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -21,7 +22,7 @@ from neorl_agents.optimisers import OPTIMISERS, init_optimiser, minimise
 from neorl_agents.policies import Preparation, prepare
 from neorl_agents.sampling import Batch, Histories, NSteps, Rows, Sampler
 from neorl_core import DataStatistics, InputError, Spec, Transition, as_arrays
-from neorl_core.infrastructure import Range, require_settings
+from neorl_core.infrastructure import Range, require_settings, unknown_name
 
 Loss = Callable[..., tuple[Float[Array, ""], Any]]
 
@@ -145,6 +146,9 @@ class BaseLearner(eqx.Module):
         name = type(self).__name__
         Range(low=0, high=1).require(f"{name}.discount", self.discount)
         for rate in dict.fromkeys(self.rates.values()):
+            if not hasattr(self, rate):
+                fields = [field.name for field in dataclasses.fields(self)]
+                raise unknown_name(f"field in {name}.rates", rate, fields)
             Range(above=0).require(f"{name}.{rate}", getattr(self, rate))
         self.check()
 

@@ -132,7 +132,9 @@ def episode_ends(rows: Transition) -> np.ndarray:
 
 
 def unmasked_rows(rows: Transition) -> np.ndarray:
-    """Whether each row is unmasked; a ``ValueError`` if all rows are masked."""
+    """Whether each row is unmasked; a ``ValueError`` if all are masked, or rewards are missing."""
+    if rows.reward is None:
+        raise ValueError("rewards are not known; the learner must list reward in its `reads`")
     is_valid = np.ones(len(np.asarray(rows.reward)), bool) if rows.mask is None else rows.mask
     is_valid = np.asarray(is_valid, bool)
     if not is_valid.any():
