@@ -32,10 +32,7 @@ class MOBILE(SoftRollouts):
     Variants: ``"soft"`` as above, with the entropy of the next action in the targets.
     ``"original"`` is OfflineRL-Kit's script: no entropy in the targets, targets cut off at zero
     (which is wrong if returns are negative), a temperature of at most one, and an actor whose rate
-    falls along half a cosine over ``decay_updates``. Its settings are ``penalty_weight = 1.5``,
-    ``decay_updates = -1``, ``rollouts.length = 1``, ``steps.reward_scale = "none"``, rates of 1e-4
-    of actor and temperature, and a model of seven members of which five predict, four layers of 200
-    and a rate of 1e-3.
+    falls along half a cosine over ``decay_updates``. The learner's page has its settings.
 
     Deviations: all members of the model are used, not its elites; exogenous observations stay as
     they are in these samples; and those of :class:`MOPO`. In ``"soft"``, **the targets are not cut

@@ -48,9 +48,8 @@ class RAMBO(SoftRollouts):
 
     Variants: ``"soft"`` values ``s'`` by the target critics at a sampled action and divides ``A``
     by the standard deviation of the batch. ``"original"`` is OfflineRL-Kit's code: the online
-    critics at the mean action, the sample standard deviation, and a temperature of at most one. Its
-    script has ``rollouts.length = 5``, rates of 1e-4 of actor and temperature, ``steps.reward_scale
-    = "none"``, and a model of seven members of which five predict and four layers of 200.
+    critics at the mean action, the sample standard deviation, and a temperature of at most one. The
+    learner's page has its settings.
 
     Deviations: ``p`` is only the density of the next observation, since rewards are predicted from
     it; one step per update instead of 1,000 after every 1,000; the adversary sees rows of the
