@@ -69,7 +69,7 @@ def test_a_plant_that_nobody_registered_is_named_by_its_module(
 ) -> None:
     output = command("describe", "own_plants:Vessel", "--constants")
     assert "period 1 s, at most 10 steps" in output
-    assert "area  2. m2  own choice" in output
+    assert "area  2 m2  own choice" in output
     assert "25 steps, return" in command("render", "own_plants:Tank", "--out", "run.png")
     assert (tmp_path / "run.png").is_file()
     score = ["score", "own_plants:Vessel", "--episodes", "4"]
