@@ -121,6 +121,34 @@ def test_two_processes_leave_the_run_of_one(configured, tmp_path):
 
 
 @pytest.mark.nightly
+def test_two_processes_pass_over_a_learner_that_diverges_also_when_they_resume(
+    configured, tmp_path
+):
+    file, run = configured("wild")
+    wild = ["--algorithms.td3-bc.critic-learning-rate", "1e30"]
+    small = [
+        "--algorithms.td3-bc.networks.hidden",
+        "8",
+        "--algorithms.td3-bc.steps.batch-size",
+        "8",
+    ]
+    learners = ["--training.algorithms", "td3_bc", "bc"]
+    codes, outputs = _ended(
+        _processes(["run", file, *learners, *wild, *small], 2, tmp_path), tmp_path
+    )
+    assert codes == [0, 0], outputs
+    assert "td3_bc is in no comparison: TD3BC diverged" in outputs[0]
+    policies = [jax.tree.leaves(policy) for policy in _policies(run)]
+    (run / "report.html").unlink()
+    codes, outputs = _ended(_processes(["resume", run], 2, tmp_path), tmp_path)
+    assert codes == [0, 0], outputs
+    assert "not trained again: td3_bc is in no comparison" in outputs[0]
+    for before, after in zip(policies, map(jax.tree.leaves, _policies(run)), strict=True):
+        for a, b in zip(before, after, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.nightly
 def test_two_processes_read_their_own_parts_of_shards(configured, tmp_path):
     """A streamed manifest with a reader a process: the run of one process up to rounding."""
     write_shards(tmp_path / "log.shards.json", read_dataset(tmp_path / "log.h5"), rows=100)
