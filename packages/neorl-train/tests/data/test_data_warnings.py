@@ -6,9 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from neorl_agents import ALGORITHMS
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import data_statistics, dataset_from_columns
 from neorl_train.data import data_warnings, log_warnings, zero_limits
+from neorl_train.data._data_warnings import clock_warnings
 
 SPEC = Spec(
     (Channel("level", "m", -9.0, 9.0),), (Channel("valve", "%", 0.0, 100.0),), (), 60.0, horizon=8
@@ -81,6 +83,64 @@ def test_observations_that_never_change_are_said_in_one_line():
     (both,) = with_still(0, 1)
     assert both.startswith("no observation ever changes in the rows that are trained on")
     assert "check the tags" in both
+
+
+def counting(channel, *, episodes=8, terminated=False, learners=("bc", "td3_bc_lag")):
+    """The warnings on episodes of eight rows that have a channel of time beside the level."""
+    rng = np.random.default_rng(0)
+    episode, step = np.indices((episodes, 9))
+    full = np.stack([rng.normal(size=step.shape), channel(episode, step, rng)], axis=-1)
+    rows, ends = 8 * episodes, np.arange(8 * episodes) % 8 == 7
+    spec = dataclasses.replace(SPEC, obs=(*SPEC.obs, Channel("batch_time", "min", -99.0, 99.0)))
+    log = dataset_from_columns(
+        spec, obs=full[:, :-1].reshape(rows, 2), next_obs=full[:, 1:].reshape(rows, 2),
+        action=np.linspace(0, 100, rows)[:, None], reward=np.arange(rows),
+        terminated=ends & terminated, truncated=ends & (not terminated),
+    )  # fmt: skip
+    trained = {name: ALGORITHMS[name]() for name in learners}
+    return clock_warnings(log, jax.device_get(data_statistics(log)), trained)
+
+
+CLOCKS = {
+    "steps": lambda _, step, __: step,
+    "steps left": lambda _, step, __: 8 - step,
+    "noisy": lambda _, step, rng: step + rng.normal(0, 0.1, step.shape),
+    "cosine": lambda _, step, __: np.cos(np.pi * step / 8),
+}
+NO_CLOCKS = {
+    "constant": lambda _, step, __: 2.0 + 0 * step,
+    "noise": lambda _, step, rng: rng.normal(size=step.shape),
+    "drift": lambda episode, step, _: 8 * episode + step,
+    "both ways": lambda episode, step, _: np.where(episode % 2, step, -step),
+    "time of day": lambda episode, step, _: (8 * episode + step) % 24,
+    "as noisy as long": lambda _, step, rng: step + rng.normal(0, 2, step.shape),
+}
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_an_observation_that_counts_the_episode_is_said(clock):
+    """Its last value is no row's state, so cost critics learn that value from nothing."""
+    (sentence,) = counting(CLOCKS[clock])
+    assert sentence.startswith("episodes end at values of batch_time beyond those of all other")
+    assert "the cost critics of td3_bc_lag learn" in sentence
+    assert "leave the channel out of the observations, or declare the ends as term" in sentence
+    assert counting(CLOCKS[clock], episodes=2) == [sentence]
+
+
+@pytest.mark.parametrize("channel", NO_CLOCKS)
+@pytest.mark.parametrize("episodes", [1, 2, 8])
+def test_other_observations_are_not_blamed(channel, episodes):
+    assert counting(NO_CLOCKS[channel], episodes=episodes) == []
+
+
+def test_a_clock_is_not_blamed_where_nothing_is_learned_from_the_ends():
+    """Of one episode, nobody can tell a clock from a drift."""
+    assert counting(CLOCKS["steps"], episodes=1) == []
+    assert counting(CLOCKS["steps"], terminated=True) == []
+    assert counting(CLOCKS["steps"], learners=("bc", "bc_safe", "td3_bc")) == []
+    critics = ("td3_bc_lag", "bcq_lag", "cpq", "fisor", "caps", "iql_lag")
+    (sentence,) = counting(CLOCKS["steps"], learners=critics)
+    assert f"the cost critics of {', '.join(critics)} learn" in sentence
 
 
 def over_zero(per, limit=0.0, worst=0.3):

@@ -69,7 +69,12 @@ from neorl_train.configuration._sections import (
     config_to_dict,
     hyperparameters,
 )
-from neorl_train.data._data_warnings import constant_fallback_warnings, data_warnings, zero_limits
+from neorl_train.data._data_warnings import (
+    clock_warnings,
+    constant_fallback_warnings,
+    data_warnings,
+    zero_limits,
+)
 from neorl_train.data._experience import Experience, training_experience
 from neorl_train.data._source import (
     PlantSource,
@@ -226,9 +231,11 @@ def read_experience(run: ResolvedRun, session: Session) -> Experience | None:
         )
         experience = dataclasses.replace(experience, signal_warnings=tuple(signal_sentences))
     training = experience.training
-    for sentence in data_warnings(
-        training.penalised_statistics or training.statistics, training.spec
-    ):
+    learners = {name: hyperparameters(config, name) for name in config.training.algorithms}
+    statistics = training.penalised_statistics or training.statistics
+    clocks = clock_warnings(dataset, statistics, learners)
+    directory.update_record(warnings=clocks)
+    for sentence in [*data_warnings(statistics, training.spec), *clocks]:
         reporter.print_line(f"{path.name}: {sentence}")
     if isinstance(training, StreamedData):
         reporter.print_line(streamed_sentence(path, config.data.memory, training))

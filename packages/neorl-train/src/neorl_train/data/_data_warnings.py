@@ -1,11 +1,12 @@
 """Defects of a log: actions that never move, constant rewards, limits that cannot be kept."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from neorl_agents import Learner
 from neorl_core import Channel, CostChannel, DataStatistics, Spec
 from neorl_core.costs import limit_kind
 from neorl_envs import Dataset
@@ -96,17 +97,6 @@ MAX_MEAN_TO_SPREAD = 3.0
 """A mean reward more standard deviations than this from zero delays value learning."""
 
 
-def still_actions(statistics: DataStatistics, spec: Spec) -> list[str]:
-    """Describes the actions that never move in the training data."""
-    return [
-        f"{channel.name} never moves: it is {low:g}{_unit(channel)} in every row that is trained "
-        "on, so no learner and no critic can know the effect of another value; leave it out of the "
-        "actions, or record data in which it moves"
-        for channel, low, high in _extremes(statistics, spec)
-        if high - low <= STILL * (channel.high - channel.low)
-    ]
-
-
 def data_warnings(statistics: DataStatistics, spec: Spec) -> list[str]:
     """Describes defects of the training data that keep learners from learning.
 
@@ -116,9 +106,16 @@ def data_warnings(statistics: DataStatistics, spec: Spec) -> list[str]:
         change. If episodes end early, a reward that varies little compared with its mean is
         reported too; in other logs, learners subtract the mean.
     """
-    sentences = still_actions(statistics, spec)
-    for channel, low, high in _extremes(statistics, spec):
+    sentences = []
+    extremes = (np.asarray(x, np.float64) for x in (statistics.action.min, statistics.action.max))
+    for channel, low, high in zip(spec.action, *extremes, strict=True):
         slack = STILL * (channel.high - channel.low)
+        if high - low <= slack:
+            sentences.append(
+                f"{channel.name} never moves: it is {low:g}{_unit(channel)} in every row that is "
+                "trained on, so no learner and no critic can know the effect of another value; "
+                "leave it out of the actions, or record data in which it moves"
+            )
         if low < channel.low - slack or high > channel.high + slack:
             sentences.append(
                 f"{channel.name} was logged from {low:g} to {high:g}{_unit(channel)}, beyond its "
@@ -165,6 +162,45 @@ def _still_observations(statistics: DataStatistics, spec: Spec) -> list[str]:
         "are trained on, so no policy can learn how to act at another value; check the tag, leave "
         "the channel out, or record data in which it changes"
     ]
+
+
+MOST_ENDS = 0.9
+"""Share of the ends of episodes that must lie beyond all states: noise may hide a few of them."""
+
+
+def clock_warnings(
+    dataset: Dataset, statistics: DataStatistics, learners: Mapping[str, Learner]
+) -> list[str]:
+    """Warns of observations that count the episode, if a learner has cost critics.
+
+    Critics bootstrap from the last observation of a truncated episode. They learn its value from
+    the rows that have it as their state, and where a channel is a clock there is none.
+
+    Args:
+        dataset: Complete log.
+        statistics: Statistics of the training data, with the range of every channel of ``obs``.
+        learners: The learners that are trained, by name.
+
+    Returns:
+        One sentence that names the channels whose last values lie almost always above all that
+        states have, or almost always below; none if there is no such channel, or only one end,
+        which a drift may put there.
+    """
+    names = [name for name, of in learners.items() if "cost_critics" in getattr(of, "rates", ())]
+    rows: Any = dataset.transitions
+    ended = np.asarray(rows.truncated) & ~np.asarray(rows.terminated) & np.asarray(rows.mask)
+    if not names or ended.sum() < 2:
+        return []
+    last, states = np.asarray(rows.next_obs[ended]), statistics.obs
+    above, below = last > np.asarray(states.max), last < np.asarray(states.min)
+    share = np.maximum(above.mean(axis=0), below.mean(axis=0))
+    clocks = [dataset.spec.obs[i].name for i in np.flatnonzero(share >= MOST_ENDS)]
+    return [
+        f"episodes end at values of {', '.join(clocks)} beyond those of all other rows, as a count "
+        f"of steps does, so the cost critics of {', '.join(names)} learn what follows an end from "
+        "nothing and may predict costs far above all that occur; leave the channel out of the "
+        "observations, or declare the ends as terminated"
+    ] * bool(clocks)
 
 
 def log_warnings(dataset: Dataset, signals: Sequence[str] | None = None) -> list[str]:
@@ -232,12 +268,6 @@ def _rounded_up(value: float) -> str:
 def _ends_early(statistics: DataStatistics) -> bool:
     """Whether the plant ended an episode in a training row, or in a row where this is unknown."""
     return statistics.terminated is None or float(statistics.terminated.max) > 0
-
-
-def _extremes(statistics: DataStatistics, spec: Spec) -> Iterator[tuple[Channel, float, float]]:
-    """Every action with its smallest and its largest value."""
-    low, high = (np.asarray(x, np.float64) for x in (statistics.action.min, statistics.action.max))
-    return zip(spec.action, low, high, strict=True)
 
 
 def _unit(channel: Channel | CostChannel) -> str:

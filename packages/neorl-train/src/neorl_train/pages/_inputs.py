@@ -58,7 +58,7 @@ class Inputs:
         constraints: Content of ``constraints.json``; empty if there is none.
         validations: Validation curves recorded during training.
         chunks: Curves of the training loop's metrics.
-        signs: Warning signs that training went wrong, one sentence each.
+        signs: Warnings about the log, and signs that training went wrong, one sentence each.
         loops: What the candidate changes in each declared loop, with the evidence.
     """
 
@@ -115,7 +115,10 @@ def read_inputs(run: Path) -> Inputs:
         constraints=read_object(run / CONSTRAINTS),
         validations=curves(records, "validation"),
         chunks=curves(records, "chunk"),
-        signs=training_signs(records, learner_settings(config), record.get(DIVERGED)),
+        signs=[
+            *record.get("warnings", ()),
+            *training_signs(records, learner_settings(config), record.get(DIVERGED)),
+        ],
         loops=read_changes(run / LOOPS),
     )
 

@@ -140,7 +140,7 @@ def print_summary(run: Path, stream: TextIO | None = None) -> None:
         console.print(line, markup=False)
     settings = learner_settings(read_config(run))
     records, diverged = read_records(run / METRICS), record.get(DIVERGED)
-    for line in training_signs(records, settings, diverged):
+    for line in [*record.get("warnings", ()), *training_signs(records, settings, diverged)]:
         console.print(line, style="yellow", markup=False)
     _print_verdict(console, evaluation, verdict)
     for line in chosen_lines(run, verdict):

@@ -79,7 +79,7 @@ def next_commands(inputs: Inputs) -> Html:
 
 
 def training_facts(inputs: Inputs) -> Html:
-    """Warnings from the last metrics about values and weights; nothing if there are none."""
+    """Warnings about the log, values and weights; nothing if there are none."""
     return bullets(inputs.signs) if inputs.signs else Html("")
 
 
