@@ -84,6 +84,7 @@ def validations():
             yield {**line, "time": 0.0, "metrics": metrics}
 
 
+WARNING = "episodes end at values of time beyond those of all other rows"
 IDENTIFIED = "pid: level by valve: gain 0.05, delay 4, share 0.93"
 
 
@@ -107,6 +108,7 @@ def run(tmp_path_factory, noisy, toy):
                 "seeds": [0, 1],
                 "versions": {"jax": "0.10"},
                 "controllers": [IDENTIFIED],
+                "warnings": [WARNING],
             }
         )
     )
@@ -117,6 +119,13 @@ def run(tmp_path_factory, noisy, toy):
 @pytest.fixture(scope="module")
 def page(run):
     return Page(write_report(run).read_text())
+
+
+def test_it_repeats_a_warning_about_the_log_as_the_summary_does(run, page):
+    summary = io.StringIO()
+    print_summary(run, summary)
+    assert WARNING in page.text
+    assert WARNING in " ".join(summary.getvalue().split())
 
 
 def test_it_leans_on_nothing_outside(run, page):
