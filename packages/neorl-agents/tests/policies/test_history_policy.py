@@ -178,7 +178,7 @@ def test_a_batch_without_windows_is_refused(trained, problem):
 
 def test_a_log_that_does_not_say_where_episodes_end_is_refused(problem):
     sampler = sized(BC(), encoder="gru", **SMALL).sampler
-    with pytest.raises(ValueError, match="must list terminated and truncated among its fields"):
+    with pytest.raises(ValueError, match="must list terminated and truncated in its `reads`"):
         sampler.tables(problem.log._replace(truncated=None))
 
 
