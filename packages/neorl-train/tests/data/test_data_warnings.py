@@ -9,8 +9,7 @@ import pytest
 from neorl_agents import ALGORITHMS
 from neorl_core import Channel, CostChannel, Spec
 from neorl_envs.datasets import data_statistics, dataset_from_columns
-from neorl_train.data import data_warnings, log_warnings, zero_limits
-from neorl_train.data._data_warnings import clock_warnings
+from neorl_train.data import clock_warnings, data_warnings, log_warnings, zero_limits
 
 SPEC = Spec(
     (Channel("level", "m", -9.0, 9.0),), (Channel("valve", "%", 0.0, 100.0),), (), 60.0, horizon=8

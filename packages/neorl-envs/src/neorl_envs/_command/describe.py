@@ -108,7 +108,7 @@ def _lines(env: Any, with_constants: bool) -> list[str]:
     lines += [f"controllers: {', '.join(names)}"]
     lines += [text for text in (env.glossary, env.channel_descriptions) if text]
     if with_constants:
-        short = {"float": "{:.6g}".format}
+        short: Any = {"float": "{:.6g}".format}
         rows = [
             (name, f"{np.array2string(np.asarray(value), formatter=short)} {c.unit}", c.source)
             for name, c, value in named_constants(getattr(env, "constants", ()))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from neorl_train.data._behaviours import padded_episodes as padded_episodes
     from neorl_train.data._behaviours import recorded_tunings as recorded_tunings
     from neorl_train.data._behaviours import usual_incumbent as usual_incumbent
+    from neorl_train.data._data_warnings import clock_warnings as clock_warnings
     from neorl_train.data._data_warnings import (
         constant_fallback_warnings as constant_fallback_warnings,
     )
@@ -46,6 +47,7 @@ __all__ = [
     "changed_plant",
     "check_batches",
     "check_split",
+    "clock_warnings",
     "collected_log",
     "complete_log",
     "constant_fallback_warnings",
