@@ -208,7 +208,9 @@ def test_model_and_the_verdict_of_the_run_use_what_the_plant_declares(declared):
     check = check_plant_model(dataset, "", options, log.facts, log.controllers, log.incumbent)
     (ours,) = [one for one in check.checks if one.name == "model"]
     (clause,) = [one for one in declared.verdict.clauses if one.name == "model"]
-    assert (ours.holds, ours.sentence) == (clause.holds, clause.sentence)
+    assert ours.holds == clause.holds
+    # The verdict goes on with what the model alone predicts after moves.
+    assert clause.sentence.startswith(ours.sentence)
 
 
 @pytest.mark.nightly
