@@ -195,12 +195,14 @@ def clock_warnings(
     above, below = last > np.asarray(states.max), last < np.asarray(states.min)
     share = np.maximum(above.mean(axis=0), below.mean(axis=0))
     clocks = [dataset.spec.obs[i].name for i in np.flatnonzero(share >= MOST_ENDS)]
+    if not clocks:
+        return []
     return [
         f"episodes end at values of {', '.join(clocks)} beyond those of all other rows, as a count "
         f"of steps does, so the cost critics of {', '.join(names)} learn what follows an end from "
         "nothing and may predict costs far above all that occur; leave the channel out of the "
         "observations, or declare the ends as terminated"
-    ] * bool(clocks)
+    ]
 
 
 def log_warnings(dataset: Dataset, signals: Sequence[str] | None = None) -> list[str]:

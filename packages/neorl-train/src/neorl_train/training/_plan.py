@@ -250,7 +250,8 @@ def require_finite_states(
     Metrics are computed before a step, so none of them shows the effect of the very last step.
     """
     bad = {seed: tensors for i, seed in enumerate(seeds) if (tensors := _not_finite(snapshot, i))}
-    for seed, (first, *others) in bad.items():
+    if bad:
+        seed, (first, *others) = next(iter(bad.items()))
         fault = f"{first} of seed {seed}{_enumeration(others)} is not finite"
         raise _diverged(name, fault, list(bad), step, checkpoints)
 
